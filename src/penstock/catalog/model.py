@@ -1,0 +1,132 @@
+"""Definitions as people wrote them: plain frozen records, without behaviour beyond look-ups.
+
+They are built by `sql` (from text) and by `CatalogState` (from journal entries), and read by everybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from penstock.types import BIGINT, INT, TIMESTAMP, Field, Type
+
+TIME_COLUMN = "ts"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamType:
+    """How to reach one kind of sensor, and the fields of its readings. No connector means pushed data."""
+
+    name: str
+    fields: tuple[Field, ...]
+    connector: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamColumn:
+    """The dynamic attribute of a sensor table, with everything of its stream type resolved."""
+
+    name: str
+    fields: tuple[Field, ...]
+    stream_type: str | None = None
+    connector: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """Readings of one sensor that repeat these fields within the time are dropped and counted.
+
+    `fields` may name static key columns, stream fields and ts.
+    """
+
+    fields: tuple[str, ...]
+    within_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What WITH (...) says about a sensor table. language.md, "Time and order"."""
+
+    time: Literal["transaction", "valid"] = "transaction"
+    out_of_order: Literal["refuse", "clamp", "accept"] = "refuse"
+    retention_us: int | None = None
+    idle_us: int = 60_000_000
+    max_ahead_us: int = 60_000_000
+    always_on: bool = False
+    deduplicate: Deduplicate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlatColumn:
+    """A column as queries see it, after the stream's fields were laid beside the static columns.
+
+    `name` is unique in its table: a field whose name a static column has too is called "stream.field".
+    """
+
+    name: str
+    type: Type
+    origin: Literal["static", "stream", "time"]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A sensor table (with a stream column) or an ordinary relation (without)."""
+
+    id: int
+    name: str
+    columns: tuple[Field, ...]
+    key: tuple[str, ...]
+    stream: StreamColumn | None = None
+    options: TableOptions = TableOptions()
+
+    def flat_columns(self) -> tuple[FlatColumn, ...]:
+        """Static columns, then the stream's fields, then ts."""
+        static = tuple(FlatColumn(c.name, c.type, "static", c.name) for c in self.columns)
+        if self.stream is None:
+            return static
+        taken = {c.name for c in self.columns} | {TIME_COLUMN}
+        fields = tuple(
+            FlatColumn(f.name if f.name not in taken else f"{self.stream.name}.{f.name}", f.type, "stream", f.name)
+            for f in self.stream.fields
+        )
+        return (*static, *fields, FlatColumn(TIME_COLUMN, TIMESTAMP, "time", TIME_COLUMN))
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A user's function. `vectorised` means the body works on Arrow arrays instead of single values."""
+
+    name: str
+    parameters: tuple[Field, ...]
+    returns: Type
+    body: str
+    language: str = "python"
+    vectorised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDefinition:
+    """A standing query: its text, its compiled plan (JSON of sql.plan) and what it reads.
+
+    `start_us` is START: the query's NOW when it was registered; None where no time was known yet.
+    """
+
+    id: int
+    name: str
+    sql: str
+    plan: dict[str, object]
+    reads_tables: tuple[str, ...]
+    reads_queries: tuple[str, ...] = ()
+    reads_functions: tuple[str, ...] = ()
+    start_us: int | None = None
+    paused: bool = False
+
+
+# Hidden columns of the log and of static rows; no user column may start with an underscore.
+VERSION_COLUMN = Field("_vid", INT)  # in every logged row: which version of its sensor's static row it joins
+ARRIVAL_COLUMN = Field("_at", TIMESTAMP)  # wall clock at append; only in valid-time tables
+SENSOR_COLUMN = Field("_sid", INT)  # which sensor a static version belongs to
+POSITION_COLUMN = Field("_pos", BIGINT)  # a row's log position

@@ -1,0 +1,54 @@
+"""The one place that reads the wall clock. Everything is UTC, in whole microseconds since the epoch."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+MICROSECOND = 1
+MILLISECOND = 1_000
+SECOND = 1_000_000
+
+
+class Clock(Protocol):
+    """Whatever can say what time it is."""
+
+    def now_us(self) -> int: ...
+
+
+class WallClock:
+    """The machine's clock."""
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1_000
+
+
+class ManualClock:
+    """A clock that tests move by hand."""
+
+    def __init__(self, now_us: int = 0) -> None:
+        self._now_us = now_us
+
+    def now_us(self) -> int:
+        return self._now_us
+
+    def set(self, now_us: int) -> None:
+        self._now_us = now_us
+
+    def advance(self, delta_us: int) -> None:
+        self._now_us += delta_us
+
+
+def format_timestamp(us: int) -> str:
+    """ISO 8601 with microseconds and Z, as every reply shows times."""
+    return datetime.fromtimestamp(us // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{us % SECOND:06d}Z"
+
+
+def parse_timestamp(text: str) -> int:
+    """Microseconds of an ISO 8601 text; without an offset it is UTC. ValueError where it is none."""
+    moment = datetime.fromisoformat(text.strip().replace(" ", "T", 1))
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * SECOND + delta.microseconds

@@ -1,0 +1,176 @@
+"""Every way Penstock says no: a named condition, an SQLSTATE, an HTTP status, a hint, a caret.
+
+Comes in: a condition's name and its parameters. Goes out: a `PenstockError` that the server turns into
+one JSON body and the command line into one block of plain text. Everybody raises these; nobody raises
+bare exceptions at a user.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A named kind of error. `template` is filled from the parameters of `error`."""
+
+    name: str
+    sqlstate: str
+    status: int
+    template: str
+
+
+def _table(*rows: tuple[str, str, int, str]) -> dict[str, Condition]:
+    return {name: Condition(name, sqlstate, status, template) for name, sqlstate, status, template in rows}
+
+
+CONDITIONS = _table(
+    # SQL as typed
+    ("syntax_error", "42601", 400, "{detail}"),
+    ("not_supported", "0A000", 400, "{feature} is not supported"),
+    ("table_not_found", "42P01", 404, 'there is no table "{table}"'),
+    ("query_not_found", "42704", 404, 'there is no query "{query}"'),
+    ("column_not_found", "42703", 400, 'table "{table}" has no column "{column}"'),
+    ("ambiguous_column", "42702", 400, 'column "{column}" could be {candidates}'),
+    ("function_not_found", "42883", 400, 'there is no function "{function}"'),
+    ("stream_type_not_found", "42704", 404, 'there is no stream type "{stream_type}"'),
+    ("connector_not_found", "42704", 400, 'there is no way to reach sensors called "{connector}"'),
+    ("already_exists", "42710", 409, '{kind} "{name}" already exists'),
+    ("type_mismatch", "42804", 400, "{detail}"),
+    ("invalid_option", "22023", 400, 'option "{option}": {detail}'),
+    ("invalid_parameter", "22023", 400, "{detail}"),
+    ("invalid_duration", "22007", 400, '"{text}" is not a duration'),
+    ("invalid_window", "42P20", 400, "{detail}"),
+    ("invalid_definition", "42P16", 400, "{detail}"),
+    ("dependents_exist", "2BP01", 409, '{kind} "{name}" is used by {dependents}'),
+    ("query_loop", "42P19", 400, 'query "{query}" would read itself through {path}'),
+    ("unique_violation", "23505", 409, 'table "{table}" has a row with {key} already'),
+    ("not_null_violation", "23502", 400, 'column "{column}" of "{table}" cannot be NULL'),
+    ("over_budget", "53400", 429, "{detail}"),
+    # readings
+    ("sensor_not_found", "P0002", 404, 'table "{table}" has no sensor with {key}'),
+    ("missing_field", "22004", 400, 'the reading has no field "{field}"'),
+    ("unknown_field", "42703", 400, 'table "{table}" has no field "{field}"'),
+    ("invalid_value", "22P02", 400, 'field "{field}": {detail}'),
+    ("out_of_order", "22008", 409, "time {ts} is older than the sensor's newest reading at {newest}"),
+    ("too_far_ahead", "22008", 400, "time {ts} lies more than {max_ahead} past the wall clock"),
+    ("before_retention", "22008", 400, "time {ts} is older than the table keeps ({retention})"),
+    ("duplicate_reading", "23505", 409, "a reading with {key} was accepted within {within}"),
+    ("invalid_body", "22P04", 400, "{detail}"),
+    ("body_too_large", "54000", 413, "the body has more than {limit} bytes"),
+    ("unsupported_media_type", "0A000", 415, 'content type "{media_type}" is not understood'),
+    # the system
+    ("disk_full", "53100", 507, "the disk that holds the data folder is full; nothing was stored"),
+    ("corrupt_segment", "XX001", 500, 'segment "{segment}" cannot be read: {detail}'),
+    ("corrupt_journal", "XX001", 500, "the journal cannot be read at entry {position}: {detail}"),
+    ("folder_in_use", "55006", 409, 'another server (process {pid}) uses the data folder "{folder}"'),
+    ("folder_too_new", "55000", 500, 'the data folder has format {found}; this version reads up to {known}'),
+    ("checkpoint_mismatch", "55000", 500, "{detail}"),
+    ("cycle_gone", "55000", 410, "cycle {cycle} is no longer kept; the oldest is {oldest}"),
+    ("not_ready", "57P03", 503, "{detail}"),
+    ("too_busy", "53300", 503, "{detail}"),
+    ("unauthorized", "28000", 401, "{detail}"),
+    ("token_required", "28000", 400, "{detail}"),
+    ("not_found", "42704", 404, "{detail}"),
+    ("engine_failed", "58000", 500, "{detail}"),
+    ("function_failed", "38000", 400, 'function "{function}" failed: {detail}'),
+    ("java_not_found", "58000", 500, "{detail}"),
+    ("internal_error", "XX000", 500, "{detail}"),
+)
+
+
+class PenstockError(Exception):
+    """One error as a user sees it. `sql` and a position make a caret possible."""
+
+    def __init__(
+        self,
+        condition: str,
+        message: str,
+        *,
+        hint: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        length: int | None = None,
+        sql: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.condition = condition
+        self.message = message
+        self.hint = hint
+        self.line = line
+        self.column = column
+        self.length = length
+        self.sql = sql
+
+    @property
+    def sqlstate(self) -> str:
+        return CONDITIONS[self.condition].sqlstate
+
+    @property
+    def status(self) -> int:
+        return CONDITIONS[self.condition].status
+
+    def at(self, sql: str, line: int, column: int, length: int = 1) -> PenstockError:
+        """The same error, pointing at `length` characters from a 1-based line and column of `sql`."""
+        self.sql, self.line, self.column, self.length = sql, line, column, max(length, 1)
+        return self
+
+    def body(self) -> dict[str, Any]:
+        """The JSON body of the HTTP API, the same everywhere."""
+        return {
+            "error": {
+                "condition": self.condition,
+                "sqlstate": self.sqlstate,
+                "message": self.message,
+                "hint": self.hint,
+                "line": self.line,
+                "column": self.column,
+                "length": self.length,
+            }
+        }
+
+    def render(self, sql: str | None = None) -> str:
+        """Plain text with the line, a caret and the hint, as a terminal shows it."""
+        lines = [f"ERROR {self.sqlstate} {self.condition}: {self.message}"]
+        source = sql or self.sql
+        if source is not None and self.line is not None and self.column is not None:
+            source_lines = source.splitlines() or [""]
+            if 1 <= self.line <= len(source_lines):
+                number = str(self.line)
+                shown = source_lines[self.line - 1].replace("\t", " ")
+                marks = "^" * min(self.length or 1, max(1, len(shown) - self.column + 1))
+                lines.append(f"  {number} | {shown}")
+                lines.append(f"  {' ' * len(number)} | {' ' * (self.column - 1)}{marks}")
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors cross process borders (Spark's workers to the driver) with everything they carry.
+        return (_rebuild, (self.condition, self.message, self.hint, self.line, self.column, self.length, self.sql))
+
+
+def _rebuild(
+    condition: str,
+    message: str,
+    hint: str | None,
+    line: int | None,
+    column: int | None,
+    length: int | None,
+    sql: str | None,
+) -> PenstockError:
+    return PenstockError(condition, message, hint=hint, line=line, column=column, length=length, sql=sql)
+
+
+def error(condition: str, *, hint: str | None = None, **parameters: Any) -> PenstockError:
+    """Build the error of a named condition: `raise error("table_not_found", table=name)`."""
+    return PenstockError(condition, CONDITIONS[condition].template.format(**parameters), hint=hint)
+
+
+def suggest(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the nearest known name, or None where nothing is near."""
+    near = difflib.get_close_matches(name.lower(), [k for k in known], n=1, cutoff=0.6)
+    return f'did you mean "{near[0]}"?' if near else None

@@ -1,0 +1,107 @@
+"""Bound expressions: what a kernel can evaluate over Arrow columns, as plain data.
+
+Built by the binder in `sql`, evaluated by `operators.evaluate`, carried in plans as JSON. NULL follows SQL's
+three-valued logic. An operation that is not in `operators.evaluate.OPERATIONS` never gets here: the binder
+leaves such a query to Spark SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.types import Type, parse_type
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant. Timestamps are integers (microseconds), decimals and binaries text (hex for binaries)."""
+
+    value: Any
+    type: Type
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column by its flat name (catalog.model.FlatColumn). `static` ones are known before any reading."""
+
+    name: str
+    type: Type
+    static: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation on arguments, e.g. `gt`, `and`, `add`, `like`, `in`, `case`, `lower`."""
+
+    operation: str
+    arguments: tuple[Expr, ...]
+    type: Type
+
+    def __str__(self) -> str:
+        return f"{self.operation}({', '.join(map(str, self.arguments))})"
+
+
+@dataclass(frozen=True, slots=True)
+class UserCall:
+    """A call of a user's function. Runs in the pipeline's workers only."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+    type: Type
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.arguments))})"
+
+
+Expr = Literal | Column | Call | UserCall
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """The expression and everything below it, outermost first."""
+    yield expr
+    if isinstance(expr, Call | UserCall):
+        for argument in expr.arguments:
+            yield from walk(argument)
+
+
+def columns_of(expr: Expr) -> set[str]:
+    return {node.name for node in walk(expr) if isinstance(node, Column)}
+
+
+def is_static(expr: Expr) -> bool:
+    """Whether static columns alone decide it, so that the initial scan may use it."""
+    return all(
+        not isinstance(node, UserCall) and (not isinstance(node, Column) or node.static) for node in walk(expr)
+    )
+
+
+def to_json(expr: Expr) -> dict[str, Any]:
+    match expr:
+        case Literal(value, type_):
+            return {"literal": value, "type": str(type_)}
+        case Column(name, type_, static):
+            return {"column": name, "type": str(type_), "static": static}
+        case Call(operation, arguments, type_):
+            return {"call": operation, "arguments": [to_json(a) for a in arguments], "type": str(type_)}
+        case UserCall(function, arguments, type_):
+            return {"function": function, "arguments": [to_json(a) for a in arguments], "type": str(type_)}
+
+
+def from_json(data: dict[str, Any]) -> Expr:
+    type_ = parse_type(data["type"])
+    if "literal" in data:
+        return Literal(data["literal"], type_)
+    if "column" in data:
+        return Column(data["column"], type_, data["static"])
+    arguments = tuple(from_json(a) for a in data["arguments"])
+    if "call" in data:
+        return Call(data["call"], arguments, type_)
+    return UserCall(data["function"], arguments, type_)

@@ -1,0 +1,87 @@
+"""Windows over time and over rows: where BEGIN and END lie for a given NOW and START."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from penstock.clock import format_timestamp
+from penstock.types import format_duration
+
+FOREVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end: a constant time, or NOW or START moved by `offset_us` (negative is earlier)."""
+
+    anchor: Literal["constant", "now", "start"]
+    offset_us: int = 0
+
+    def resolve(self, now_us: int, start_us: int) -> int:
+        if self.anchor == "constant":
+            return self.offset_us
+        return (now_us if self.anchor == "now" else start_us) + self.offset_us
+
+    def __str__(self) -> str:
+        if self.anchor == "constant":
+            return "-infinity" if self.offset_us <= -FOREVER else format_timestamp(self.offset_us)
+        if self.offset_us == 0:
+            return self.anchor.upper()
+        sign = "-" if self.offset_us < 0 else "+"
+        return f"{self.anchor.upper()} {sign} {format_duration(abs(self.offset_us))}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """All rows with begin <= ts <= end; both ends inclusive."""
+
+    begin: Bound
+    end: Bound
+
+    def resolve(self, now_us: int, start_us: int) -> tuple[int, int]:
+        return self.begin.resolve(now_us, start_us), self.end.resolve(now_us, start_us)
+
+    @property
+    def slides(self) -> bool:
+        return self.begin.anchor == "now"
+
+    @property
+    def ends(self) -> bool:
+        """Whether the window closes for good, so that the query finishes."""
+        return self.end.anchor == "constant"
+
+    def __str__(self) -> str:
+        return f"BEGIN ({self.begin}) END ({self.end})"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWindow:
+    """The newest rows of the stream by (ts, log position), after static and before stream predicates."""
+
+    count: int
+    per_sensor: bool = False
+
+    def __str__(self) -> str:
+        return f"BEGIN (LAST {self.count} ROWS{' PER SENSOR' if self.per_sensor else ''})"
+
+
+Window = TimeWindow | RowsWindow
+
+EVERYTHING = TimeWindow(Bound("constant", -FOREVER), Bound("constant", FOREVER))
+FROM_REGISTRATION = TimeWindow(Bound("start"), Bound("now"))
+
+
+def to_json(window: Window) -> dict[str, Any]:
+    if isinstance(window, RowsWindow):
+        return {"rows": window.count, "per_sensor": window.per_sensor}
+    return {
+        "begin": [window.begin.anchor, window.begin.offset_us],
+        "end": [window.end.anchor, window.end.offset_us],
+    }
+
+
+def from_json(data: dict[str, Any]) -> Window:
+    if "rows" in data:
+        return RowsWindow(data["rows"], data["per_sensor"])
+    return TimeWindow(Bound(*data["begin"]), Bound(*data["end"]))

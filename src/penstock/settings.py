@@ -1,0 +1,100 @@
+"""Every setting: its name, default and one sentence. Flags win over PENSTOCK_* over penstock.toml."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import error, suggest
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One knob as the reference lists it."""
+
+    name: str
+    default: Any
+    sentence: str
+
+
+SETTINGS = (
+    Setting("data", "penstock-data", "Folder that holds the log, the journal and everything else on disk."),
+    Setting("host", "127.0.0.1", "Address to listen on; anything but loopback requires a token."),
+    Setting("port", 8470, "Port of the HTTP API."),
+    Setting("token", "", "Secret that clients send as a bearer token; empty means none is asked for."),
+    Setting("spark_master", "local[*]", "Where Spark runs: local[*], local-cluster[...] or a cluster's URL."),
+    Setting("spark_memory", "1g", "Heap of Spark's JVM, in Spark's spelling."),
+    Setting("catalog_url", "", "SQLAlchemy URL of the catalog's projection; empty means SQLite in the data folder."),
+    Setting("cycle_max_rows", 600_000, "Most new rows that one cycle takes from the log."),
+    Setting("fill_max_rows", 1_000_000, "Most old rows that one cycle reads for queries that fill their window."),
+    Setting("group_commit_ms", 5, "How long a reading may wait for others before the log is synced."),
+    Setting("queue_max_bytes", 256 << 20, "Most bytes of readings that wait to be written before senders wait."),
+    Setting("body_max_bytes", 64 << 20, "Largest body of a push or a statement."),
+    Setting("compact_after_segments", 128, "Hot segments of a table that start a compaction."),
+    Setting("files_max_per_table", 400, "Files of one table's log that compaction keeps below."),
+    Setting("idempotency_keep_hours", 24, "How long an Idempotency-Key is remembered."),
+    Setting("cycles_keep", 1000, "Committed cycles that a subscriber can go back to."),
+    Setting("spark_query_budget", 0.25, "Share of time that standing queries outside the shared pass may use."),
+    Setting("result_max_rows", 1_000_000, "Most rows that one answer holds; a larger one is an error."),
+    Setting("log_level", "WARNING", "Least severe message that the server prints."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one server. Same names and defaults as SETTINGS; a test compares them."""
+
+    data: str = "penstock-data"
+    host: str = "127.0.0.1"
+    port: int = 8470
+    token: str = ""
+    spark_master: str = "local[*]"
+    spark_memory: str = "1g"
+    catalog_url: str = ""
+    cycle_max_rows: int = 600_000
+    fill_max_rows: int = 1_000_000
+    group_commit_ms: int = 5
+    queue_max_bytes: int = 256 << 20
+    body_max_bytes: int = 64 << 20
+    compact_after_segments: int = 128
+    files_max_per_table: int = 400
+    idempotency_keep_hours: int = 24
+    cycles_keep: int = 1000
+    spark_query_budget: float = 0.25
+    result_max_rows: int = 1_000_000
+    log_level: str = "WARNING"
+
+
+def load_settings(
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Settings:
+    """Defaults, then the file, then PENSTOCK_* variables, then flags that are not None."""
+    chosen: dict[str, Any] = {}
+    file = file or Path("penstock.toml")
+    if file.exists():
+        with file.open("rb") as stream:
+            chosen.update(tomllib.load(stream))
+    known = {f.name for f in fields(Settings)}
+    for name, value in (environ if environ is not None else os.environ).items():
+        if name.startswith("PENSTOCK_") and name.removeprefix("PENSTOCK_").lower() in known:
+            chosen[name.removeprefix("PENSTOCK_").lower()] = value
+    chosen.update({name: value for name, value in (flags or {}).items() if value is not None})
+    for name in chosen:
+        if name not in known:
+            raise error("invalid_option", option=name, detail="no such setting", hint=suggest(name, known))
+    typed = {s.name: _convert(s, chosen[s.name]) for s in SETTINGS if s.name in chosen}
+    return Settings(**typed)
+
+
+def _convert(setting: Setting, value: Any) -> Any:
+    wanted = type(setting.default)
+    try:
+        return wanted(value)
+    except (TypeError, ValueError):
+        raise error("invalid_option", option=setting.name, detail=f'"{value}" is not a {wanted.__name__}') from None

@@ -1,0 +1,133 @@
+"""Plans: what the pipeline runs. Plain data, stored in the journal as JSON, printed by EXPLAIN.
+
+A `SelectPlan` runs in the shared pass; a `SparkPlan` is whatever no kernel covers and runs as Spark SQL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from penstock.operators import expr as expressions
+from penstock.operators import windows
+from penstock.operators.expr import Expr
+from penstock.operators.windows import Window
+from penstock.types import Type, parse_type
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One column of an answer."""
+
+    name: str
+    type: Type
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class SelectPlan:
+    """Rows of one stream that satisfy both predicates inside the window, projected.
+
+    A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
+    they come, if their time lies inside. `static_predicate` is decided per sensor, before any reading.
+    """
+
+    table_id: int
+    outputs: tuple[Output, ...]
+    window: Window
+    static_predicate: Expr | None = None
+    stream_predicate: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One reference to a source inside a SparkPlan; `{name}` stands for it in the text.
+
+    kind: stream (readings with their static values), static (one row per live sensor), ordinary, system
+    (penstock.*), query (the answer rows of another standing query). `window` bounds a stream's readings
+    unless it is a rows window, which the text itself expresses.
+    """
+
+    name: str
+    kind: Literal["stream", "static", "ordinary", "system", "query"]
+    table: str
+    window: Window | None = None
+    static_predicate: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlan:
+    """Spark SQL text over relations. Re-evaluated as a whole; `reason` says why no kernel covers it."""
+
+    sql: str
+    relations: tuple[Relation, ...]
+    outputs: tuple[tuple[str, Type], ...]
+    reason: str
+    append_only: bool = False
+
+
+Plan = SelectPlan | SparkPlan
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    if isinstance(plan, SelectPlan):
+        return {
+            "kind": "select",
+            "table": plan.table_id,
+            "outputs": [[o.name, str(o.type), expressions.to_json(o.expr)] for o in plan.outputs],
+            "window": windows.to_json(plan.window),
+            "static": _expr_json(plan.static_predicate),
+            "stream": _expr_json(plan.stream_predicate),
+        }
+    return {
+        "kind": "spark",
+        "sql": plan.sql,
+        "relations": [
+            {
+                "name": r.name,
+                "kind": r.kind,
+                "table": r.table,
+                "window": windows.to_json(r.window) if r.window else None,
+                "static": _expr_json(r.static_predicate),
+            }
+            for r in plan.relations
+        ],
+        "outputs": [[name, str(type_)] for name, type_ in plan.outputs],
+        "reason": plan.reason,
+        "append_only": plan.append_only,
+    }
+
+
+def plan_from_json(data: dict[str, Any]) -> Plan:
+    if data["kind"] == "select":
+        return SelectPlan(
+            table_id=data["table"],
+            outputs=tuple(Output(n, parse_type(t), expressions.from_json(e)) for n, t, e in data["outputs"]),
+            window=windows.from_json(data["window"]),
+            static_predicate=_expr_of(data["static"]),
+            stream_predicate=_expr_of(data["stream"]),
+        )
+    return SparkPlan(
+        sql=data["sql"],
+        relations=tuple(
+            Relation(
+                name=r["name"],
+                kind=r["kind"],
+                table=r["table"],
+                window=windows.from_json(r["window"]) if r["window"] else None,
+                static_predicate=_expr_of(r["static"]),
+            )
+            for r in data["relations"]
+        ),
+        outputs=tuple((name, parse_type(type_)) for name, type_ in data["outputs"]),
+        reason=data["reason"],
+        append_only=data["append_only"],
+    )
+
+
+def _expr_json(expr: Expr | None) -> dict[str, Any] | None:
+    return None if expr is None else expressions.to_json(expr)
+
+
+def _expr_of(data: dict[str, Any] | None) -> Expr | None:
+    return None if data is None else expressions.from_json(data)

@@ -1,0 +1,23 @@
+"""What a sender gets back for a push."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reading that was not stored, and why."""
+
+    index: int
+    condition: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a push: how many readings are on disk, which were refused, and the log's head after."""
+
+    accepted: int
+    refused: tuple[Refusal, ...] = ()
+    position: int = 0
