@@ -1,0 +1,41 @@
+# One command surface: people and CI run the same targets. `make help` lists them.
+# Each target first brings .venv up to requirements.lock; when nothing changed that costs nothing.
+
+VENV  := .venv
+PY    := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench soak reference clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+$(READY): requirements.lock pyproject.toml scripts/setup_venv.sh scripts/setup_venv.py
+	@sh scripts/setup_venv.sh $(VENV)
+
+demo: $(READY) ## a plant with 60 gas probes, live in this terminal
+	@$(VENV)/bin/penstock demo
+
+test: $(READY) ## every test; says which were left out and why
+	@$(PY) -m pytest $(ARGS)
+
+check: $(READY) ## format, lint, strict types, import contract
+	@$(PY) scripts/check.py
+
+format: $(READY) ## bring the sources into house format
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+bench: $(READY) ## measure; writes bench/results/*.json
+	@$(PY) -m bench $(ARGS)
+
+soak: $(READY) ## the long versions of the oracle and kill tests
+	@PENSTOCK_SOAK=1 $(PY) -m pytest --timeout=14400 $(ARGS)
+
+reference: $(READY) ## write the generated pages of docs/reference again
+	@$(PY) scripts/generate_reference.py
+
+clean: ## remove the environment and everything that was built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
