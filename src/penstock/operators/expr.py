@@ -78,9 +78,7 @@ def columns_of(expr: Expr) -> set[str]:
 
 def is_static(expr: Expr) -> bool:
     """Whether static columns alone decide it, so that the initial scan may use it."""
-    return all(
-        not isinstance(node, UserCall) and (not isinstance(node, Column) or node.static) for node in walk(expr)
-    )
+    return all(not isinstance(node, UserCall) and (not isinstance(node, Column) or node.static) for node in walk(expr))
 
 
 def to_json(expr: Expr) -> dict[str, Any]:

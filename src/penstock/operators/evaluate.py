@@ -1,0 +1,75 @@
+"""Evaluate bound expressions over whole columns.
+
+Values mean what PostgreSQL's users expect and equal what Spark computes with ANSI mode off: three-valued logic,
+NaN above every number, integers that wrap, NULL where there is no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.errors import error
+from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
+from penstock.operators.operations import OPERATIONS
+from penstock.operators.operations.casts import cast_value
+from penstock.operators.operations.values import OperationInfo, Value, as_array, literal_scalar
+
+__all__ = ["OPERATIONS", "OperationInfo", "evaluate", "evaluate_mask", "evaluate_static", "mask_of"]
+
+Columns: TypeAlias = Mapping[str, Any]  # or a RecordBatch or Table
+Functions: TypeAlias = Mapping[str, Callable[..., Any]]
+
+
+def evaluate(expr: Expr, columns: Columns, rows: int, functions: Functions | None = None) -> pa.Array:
+    """The expression's value per row, with the Arrow type of `expr.type`.
+
+    `columns` maps flat names to arrays of `rows` values. `functions` holds compiled user functions.
+    """
+    return as_array(cast_value(_value(expr, columns, rows, functions or {}), expr.type), rows)
+
+
+def evaluate_mask(
+    expr: Expr | None, columns: Columns, rows: int, functions: Functions | None = None
+) -> npt.NDArray[np.bool_]:
+    """Where a predicate is true; NULL counts as false, no predicate as true."""
+    if expr is None:
+        return np.ones(rows, np.bool_)
+    return mask_of(evaluate(expr, columns, rows, functions))
+
+
+def evaluate_static(expr: Expr | None, versions: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which static versions pass a static predicate, by vid; NULL counts as false."""
+    return evaluate_mask(expr, versions, versions.num_rows)
+
+
+def mask_of(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """A boolean array as NumPy, NULL as false."""
+    if values.null_count:
+        values = values.fill_null(False)
+    mask: npt.NDArray[np.bool_] = values.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _value(expr: Expr, columns: Columns, rows: int, functions: Functions) -> Value:
+    match expr:
+        case Literal():
+            return literal_scalar(expr)
+        case Column(name):
+            array = columns[name]
+            return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        case Call(operation, arguments):
+            values = [_value(a, columns, rows, functions) for a in arguments]
+            run = OPERATIONS[operation].run
+            if all(isinstance(v, pa.Scalar) for v in values):
+                return as_array(run([pa.repeat(v, 1) for v in values], expr, 1), 1)[0]
+            return run(values, expr, rows)
+        case UserCall(function, arguments, type_):
+            if function not in functions:
+                raise error("function_not_found", function=function)
+            arrays = [as_array(_value(a, columns, rows, functions), rows) for a in arguments]
+            return cast_value(functions[function](*arrays, rows=rows), type_)

@@ -1,0 +1,112 @@
+"""Text: LIKE, concatenation, case, length in characters, trimming, substrings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.operators.expr import Call
+from penstock.operators.operations.casts import cast_value
+from penstock.operators.operations.values import OperationInfo, Value, constant, per_distinct, row_by_row
+from penstock.types import TEXT
+
+_LONGEST = 2**31 - 1
+
+
+def _concat(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    separator = b"" if call.type.kind == "BINARY" else ""
+    return pc.binary_join_element_wise(*arguments, pa.scalar(separator, call.type.to_arrow()))
+
+
+def like_pattern(pattern: str) -> str:
+    """The regular expression of a LIKE pattern: % any text, _ any character, backslash takes the next literally."""
+    out, escaped = [], False
+    for mark in pattern:
+        if escaped or mark not in "%_\\":
+            out.append(re.escape(mark))
+            escaped = False
+        elif mark == "\\":
+            escaped = True
+        else:
+            out.append(".*" if mark == "%" else ".")
+    if escaped:
+        out.append(r"\\")
+    return r"(?s)\A" + "".join(out) + r"\z"
+
+
+def _like(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    value, pattern = arguments[0], constant(call, 1)
+    if pattern is None:
+        return pa.nulls(rows, pa.bool_())
+    if call.operation == "ilike":
+        value, pattern = _change_case(value, str.lower, pc.utf8_lower), pattern.lower()
+    literal = pattern.strip("%")
+    if not any(mark in literal for mark in "%_\\"):
+        if pattern == literal:
+            return pc.equal(value, literal)
+        if pattern == literal + "%":
+            return pc.starts_with(value, literal)
+        if pattern == "%" + literal:
+            return pc.ends_with(value, literal)
+        if pattern == "%" + literal + "%":
+            return pc.match_substring(value, literal)
+    return pc.match_substring_regex(value, like_pattern(pattern))
+
+
+def _change_case(value: pa.Array, python: Callable[[str], str], arrow: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    # Arrow maps one character to one; beyond ASCII a case may need two (ß to SS), which Python and Java know.
+    if pc.all(pc.string_is_ascii(value)).as_py() in (True, None):
+        return arrow(value)
+    return per_distinct(python, value, pa.string())
+
+
+def _lower(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    return _change_case(arguments[0], str.lower, pc.utf8_lower)
+
+
+def _upper(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    return _change_case(arguments[0], str.upper, pc.utf8_upper)
+
+
+def _length(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    value = arguments[0]
+    count = pc.binary_length(value) if pa.types.is_binary(value.type) else pc.utf8_length(value)
+    return cast_value(count, call.type)
+
+
+def _trim(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    characters = constant(call, 1)
+    return pc.utf8_trim(arguments[0], characters=" " if characters is None else characters)
+
+
+def _substring(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    start, length = constant(call, 1), constant(call, 2)
+    known = len(call.arguments) == 2 or length is not None
+    if start is not None and start >= 0 and known:
+        first = max(start - 1, 0)
+        stop = _LONGEST if length is None else min(first + max(length, 0), _LONGEST)
+        return pc.utf8_slice_codeunits(arguments[0], first, stop)
+    return row_by_row(substring, arguments, TEXT, rows)
+
+
+def substring(text: str, start: int, length: int = _LONGEST) -> str:
+    """Position 1 is the first character, 0 means 1, a negative one counts from the end."""
+    first = start - 1 if start > 0 else len(text) + start if start < 0 else 0
+    return text[max(first, 0) : max(first + length, 0)]
+
+
+TEXTS = {
+    "concat": OperationInfo("a || b || ...; NULL where any is NULL", 1, None, _concat),
+    "like": OperationInfo("a LIKE 'pattern' with %, _ and backslash", 2, 2, _like),
+    "ilike": OperationInfo("LIKE that ignores case", 2, 2, _like),
+    "lower": OperationInfo("in lower case", 1, 1, _lower),
+    "upper": OperationInfo("in upper case", 1, 1, _upper),
+    "length": OperationInfo("number of characters (bytes of a BINARY)", 1, 1, _length),
+    "trim": OperationInfo("without spaces (or the given characters) at both ends", 1, 2, _trim),
+    "substring": OperationInfo(
+        "characters from position b, c of them; a negative b counts from the end", 2, 3, _substring
+    ),
+}
