@@ -1,1 +1,13 @@
-""""""
+"""The Python client: calls in, Arrow tables, pandas frames and live changes out, over HTTP.
+
+`penstock.connect(url)` gives a `Connection`. It needs nothing of the server but its address: this package
+imports errors and clock only, and every refusal comes back as the `PenstockError` that the server raised.
+"""
+
+from penstock.client.answer import Answer
+from penstock.client.connection import Connection
+from penstock.client.push import Receipt, Refusal
+from penstock.client.query import Query
+from penstock.client.subscribe import Change
+
+__all__ = ["Answer", "Change", "Connection", "Query", "Receipt", "Refusal"]

@@ -1,0 +1,147 @@
+"""The client's front door: one method per thing the server can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import httpx
+import orjson
+
+from penstock.client.answer import Answer, read_answer
+from penstock.client.push import BATCH_ROWS, Readings, Receipt, push, quote
+from penstock.client.query import Query
+from penstock.client.subscribe import Change, subscribe
+from penstock.client.transport import ARROW, JSON, Transport
+from penstock.errors import error
+
+
+class Connection:
+    """Talks to one server; safe to share between threads. Nothing is sent before the first call."""
+
+    def __init__(
+        self, url: str = "http://127.0.0.1:8470", token: str | None = None, client: httpx.Client | None = None
+    ) -> None:
+        self._transport = Transport(url, token, client)
+
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    # Asking
+
+    def sql(self, text: str, *params: Any, **named: Any) -> Answer:
+        """Run one or more statements; the last one's answer. `$1` takes `params`, `:name` takes `named`."""
+        if params and named:
+            raise error("invalid_parameter", detail="give parameters by place or by name, not both")
+        body = {"sql": text, "params": named or list(params) or None}
+        content = orjson.dumps(body, default=str, option=orjson.OPT_NAIVE_UTC | orjson.OPT_SERIALIZE_NUMPY)
+        headers = {"Content-Type": JSON, "Accept": ARROW}
+        return read_answer(self._transport.call("POST", "/v1/sql", content=content, headers=headers).content)
+
+    def query(self, name_or_select: str, *params: Any) -> Query:
+        """A handle on the standing query of that name, or on a SELECT."""
+        return Query(self, name_or_select, params)
+
+    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Answer:
+        """The answer of a standing query."""
+        params = {key: value for key, value in (("as_of", as_of), ("limit", limit)) if value is not None}
+        path = f"/v1/queries/{quote(name)}/rows"
+        return read_answer(self._transport.call("GET", path, headers={"Accept": ARROW}, params=params).content)
+
+    def subscribe(
+        self,
+        name: str,
+        changes: bool = False,
+        from_cycle: int | None = None,
+        retry_for_s: float | None = None,
+    ) -> Iterator[Change]:
+        """Rows as they enter (with `changes`: and leave), cycle by cycle; resumes by itself after a lost connection."""
+        return subscribe(self._transport, name, changes=changes, from_cycle=from_cycle, retry_for_s=retry_for_s)
+
+    # Readings
+
+    def push(
+        self,
+        table: str,
+        readings: Readings,
+        *,
+        idempotency_key: str | None = None,
+        batch_rows: int = BATCH_ROWS,
+        retry_for_s: float = 60.0,
+    ) -> Receipt:
+        """Store readings: a list of dictionaries, a DataFrame or an Arrow table. Returns when they are on disk."""
+        return push(
+            self._transport,
+            table,
+            readings,
+            idempotency_key=idempotency_key,
+            batch_rows=batch_rows,
+            retry_for_s=retry_for_s,
+        )
+
+    # Standing queries
+
+    def register(
+        self, queries: Iterable[tuple[str, str]], on_error: Literal["none", "rest"] = "none"
+    ) -> list[dict[str, Any]]:
+        """Create many standing queries with one sync, from (name, SELECT) pairs."""
+        body = {"queries": [{"name": name, "sql": sql} for name, sql in queries], "on_error": on_error}
+        done: list[dict[str, Any]] = self._transport.json("POST", "/v1/queries", body)["queries"]
+        return done
+
+    def queries(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._transport.json("GET", "/v1/queries")["queries"]
+        return found
+
+    def describe_query(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._transport.json("GET", f"/v1/queries/{quote(name)}")
+        return found
+
+    def change_query(
+        self, name: str, begin: str | None = None, end: str | None = None, paused: bool | None = None
+    ) -> dict[str, Any]:
+        pairs = (("begin", begin), ("end", end), ("paused", paused))
+        body = {key: value for key, value in pairs if value is not None}
+        found: dict[str, Any] = self._transport.json("PATCH", f"/v1/queries/{quote(name)}", body)
+        return found
+
+    def drop_query(self, name: str, cascade: bool = False) -> None:
+        params = {"cascade": "true"} if cascade else None
+        self._transport.json("DELETE", f"/v1/queries/{quote(name)}", params=params)
+
+    # The catalog and the system
+
+    def tables(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._transport.json("GET", "/v1/tables")["tables"]
+        return found
+
+    def describe_table(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._transport.json("GET", f"/v1/tables/{quote(name)}")
+        return found
+
+    def sensors(self, table: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._transport.json("GET", f"/v1/tables/{quote(table)}/sensors")["sensors"]
+        return found
+
+    def health(self) -> dict[str, Any]:
+        """`{"ready", "reason", "details"}`; "not ready" is an answer, not an error."""
+        found: dict[str, Any] = self._transport.json("GET", "/v1/health")
+        return found
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._transport.json("GET", "/v1/status")
+        return found
+
+    def backup(self, target: str) -> None:
+        """Have the server write a copy of its data folder to `target`, an absolute path on its own machine."""
+        self._transport.json("POST", "/v1/backup", {"target": target})

@@ -1,0 +1,162 @@
+"""Pushing readings: batches, keys that make a repeat harmless, and retries.
+
+Rows with the same fields travel as Arrow; rows that Arrow cannot hold in one column type travel as JSON, so that
+the server can refuse the odd one by its index instead of all.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import orjson
+import pyarrow as pa
+
+from penstock.client.transport import ARROW, JSON, Transport
+from penstock.errors import PenstockError, error
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Readings: TypeAlias = "Sequence[Mapping[str, Any]] | pd.DataFrame | pa.Table | pa.RecordBatch"
+
+BATCH_ROWS = 50_000
+# Well below the server's body_max_bytes.
+BATCH_BYTES = 16 << 20
+RETRY_CONDITIONS = frozenset({"connection_failed", "not_ready", "too_busy"})
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reading that was not stored, by its place in what was pushed, and why."""
+
+    index: int
+    condition: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a push: how many readings are on disk, which were refused, the log's head after."""
+
+    accepted: int
+    refused: tuple[Refusal, ...] = ()
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One body to send; `first` is the index of its first reading."""
+
+    first: int
+    media_type: str
+    body: bytes
+
+
+def push(
+    transport: Transport,
+    table: str,
+    readings: Readings,
+    *,
+    idempotency_key: str | None = None,
+    batch_rows: int = BATCH_ROWS,
+    retry_for_s: float = 60.0,
+) -> Receipt:
+    """Send everything, in order. Each batch carries a key made of `idempotency_key` and its place.
+
+    A batch that got no answer, or met a server that is starting or busy, is sent again for up to `retry_for_s`:
+    the key lets the server store it once. A refusal of a whole batch raises; batches before it are stored.
+    """
+    base = idempotency_key or uuid.uuid4().hex
+    accepted, position = 0, 0
+    refused: list[Refusal] = []
+    for number, batch in enumerate(batches(readings, batch_rows)):
+        reply = _send(transport, table, batch, f"{base}-{number}" if number else base, retry_for_s)
+        accepted += reply["accepted"]
+        position = reply["position"]
+        refused.extend(Refusal(batch.first + r["index"], r["condition"], r["message"]) for r in reply["refused"])
+    return Receipt(accepted, tuple(refused), position)
+
+
+def _send(transport: Transport, table: str, batch: Batch, key: str, retry_for_s: float) -> dict[str, Any]:
+    deadline = time.monotonic() + retry_for_s
+    pause_s = 0.1
+    while True:
+        try:
+            response = transport.call(
+                "POST",
+                f"/v1/tables/{quote(table)}/readings",
+                content=batch.body,
+                headers={"Content-Type": batch.media_type, "Idempotency-Key": key, "Accept": JSON},
+            )
+            reply: dict[str, Any] = orjson.loads(response.content)
+            return reply
+        except PenstockError as problem:
+            if problem.condition not in RETRY_CONDITIONS or time.monotonic() + pause_s > deadline:
+                raise
+        # Spread over time, so that many senders do not come back in one moment.
+        time.sleep(pause_s * random.uniform(0.5, 1.5))
+        pause_s = min(pause_s * 2, 5.0)
+
+
+def quote(name: str) -> str:
+    """A name as one segment of a path."""
+    from urllib.parse import quote as quote_url
+
+    return quote_url(name, safe="")
+
+
+def batches(readings: Readings, batch_rows: int = BATCH_ROWS) -> Iterator[Batch]:
+    """Bodies in order. The same readings always fall into the same batches, which repeats by key rely on."""
+    if isinstance(readings, pa.RecordBatch):
+        readings = pa.Table.from_batches([readings])
+    if isinstance(readings, pa.Table):
+        yield from _arrow_batches(readings, 0, batch_rows)
+    elif isinstance(readings, Sequence):
+        for start in range(0, len(readings), batch_rows):
+            yield from _row_batches(readings[start : start + batch_rows], start, batch_rows)
+    elif hasattr(readings, "columns"):
+        yield from _arrow_batches(pa.Table.from_pandas(readings, preserve_index=False), 0, batch_rows)
+    else:
+        raise error(
+            "invalid_parameter",
+            detail=f"cannot push a {type(readings).__name__}",
+            hint="push a list of dictionaries, a DataFrame or an Arrow table",
+        )
+
+
+def _arrow_batches(table: pa.Table, first: int, batch_rows: int) -> Iterator[Batch]:
+    if table.num_rows:
+        batch_rows = min(batch_rows, max(1, BATCH_BYTES * table.num_rows // max(table.nbytes, 1)))
+    for start in range(0, table.num_rows, batch_rows):
+        part = table.slice(start, batch_rows)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, part.schema) as writer:
+            writer.write_table(part)
+        yield Batch(first + start, ARROW, bytes(memoryview(sink.getvalue())))
+
+
+def _row_batches(rows: Sequence[Mapping[str, Any]], first: int, batch_rows: int) -> Iterator[Batch]:
+    names = list(rows[0])
+    keys = rows[0].keys()
+    if names and all(row.keys() == keys for row in rows):
+        try:
+            columns = [pa.array([row[name] for row in rows]) for name in names]
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+            pass
+        else:
+            yield from _arrow_batches(pa.Table.from_arrays(columns, names=names), first, batch_rows)
+            return
+    body = orjson.dumps(
+        [dict(row) for row in rows], default=str, option=orjson.OPT_NAIVE_UTC | orjson.OPT_SERIALIZE_NUMPY
+    )
+    if len(body) > BATCH_BYTES and len(rows) > 1:
+        middle = len(rows) // 2
+        yield from _row_batches(rows[:middle], first, batch_rows)
+        yield from _row_batches(rows[middle:], first + middle, batch_rows)
+        return
+    yield Batch(first, JSON, body)

@@ -1,0 +1,95 @@
+"""Subscribing: changes as they are committed, over connections that may break."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from penstock.client.push import RETRY_CONDITIONS, quote
+from penstock.client.transport import Transport, read_error
+from penstock.errors import PenstockError
+
+# The server pings every 15 s; three silent pings mean that it is gone.
+SILENCE_S = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rows of one committed cycle. With changes, each row has `op`: + for one that entered, - for one that left."""
+
+    cycle: int
+    now: str | None
+    rows: list[dict[str, Any]]
+    columns: tuple[str, ...] = ()
+
+
+def subscribe(
+    transport: Transport,
+    name: str,
+    *,
+    changes: bool = False,
+    from_cycle: int | None = None,
+    retry_for_s: float | None = None,
+) -> Iterator[Change]:
+    """Changes in order of cycles, each cycle once, until the query is dropped or the caller stops.
+
+    A lost connection is taken up again after the last cycle seen, for `retry_for_s` (None: for ever). What never
+    connected at all, and a cycle that is no longer kept, raise.
+    """
+    last: int | None = None
+    lost_at: float | None = None
+    connected = False
+    pause_s = 0.1
+    while True:
+        params: dict[str, Any] = {"changes": "true"} if changes else {}
+        if from_cycle is not None:
+            params["from_cycle"] = from_cycle
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": str(last)} if last is not None else {})
+        try:
+            with transport.stream(f"/v1/queries/{quote(name)}/events", headers, params, SILENCE_S) as lines:
+                connected, lost_at, pause_s = True, None, 0.1
+                with closing(_changes(lines)) as found:
+                    for change in found:
+                        if last is None or change.cycle > last:
+                            last = change.cycle
+                            yield change
+        except PenstockError as problem:
+            if not connected or problem.condition not in RETRY_CONDITIONS:
+                raise
+            lost_at = lost_at or time.monotonic()
+            if retry_for_s is not None and time.monotonic() - lost_at > retry_for_s:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, 5.0)
+
+
+def _changes(lines: Iterator[str]) -> Iterator[Change]:
+    for kind, data in frames(lines):
+        if kind == "rows":
+            body = orjson.loads(data)
+            names = tuple(column["name"] for column in body.get("columns", ()))
+            yield Change(body["cycle"], body["now"], body["rows"], names)
+        elif kind == "error":
+            raise read_error(data.encode(), 500)
+
+
+def frames(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """(event, data) of each complete server-sent event; a frame that the connection cut short is dropped."""
+    kind, data = "message", []
+    for line in lines:
+        if not line:
+            if data:
+                yield kind, "\n".join(data)
+            kind, data = "message", []
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            kind = value
+        elif field == "data":
+            data.append(value)

@@ -1,0 +1,109 @@
+"""One HTTP connection pool, and the translation of everything that can go wrong on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import orjson
+
+from penstock.errors import CONDITIONS, PenstockError, error
+
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+
+# A statement may run for minutes; that nothing is there shows at once.
+TIMEOUT = httpx.Timeout(connect=5.0, read=600.0, write=60.0, pool=60.0)
+
+
+class Transport:
+    """Sends requests; raises PenstockError for every refusal and connection_failed where there is no answer."""
+
+    def __init__(self, url: str, token: str | None, client: httpx.Client | None = None) -> None:
+        self.url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        # Settings of a proxy in the environment are for other hosts than a database beside us.
+        self._client = client or httpx.Client(timeout=TIMEOUT, trust_env=False)
+        self._headers = headers
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> httpx.Response:
+        try:
+            response = self._client.request(
+                method, self.url + path, content=content, headers={**self._headers, **(headers or {})}, params=params
+            )
+        except (httpx.TransportError, httpx.InvalidURL) as problem:
+            raise self._failed(problem) from problem
+        if response.status_code >= 400 and not _is_health(path):
+            raise read_error(response.content, response.status_code)
+        return response
+
+    def json(self, method: str, path: str, body: Any = None, params: Mapping[str, Any] | None = None) -> Any:
+        """A call with JSON both ways; None where the answer is empty."""
+        content = None if body is None else orjson.dumps(body, default=str)
+        headers = {"Accept": JSON} | ({"Content-Type": JSON} if body is not None else {})
+        response = self.call(method, path, content=content, headers=headers, params=params)
+        return orjson.loads(response.content) if response.content else None
+
+    @contextmanager
+    def stream(
+        self, path: str, headers: Mapping[str, str], params: Mapping[str, Any], silence_s: float
+    ) -> Iterator[Iterator[str]]:
+        """Lines of a long answer, as they come; connection_failed when it breaks or is silent too long."""
+        timeout = httpx.Timeout(connect=5.0, read=silence_s, write=60.0, pool=60.0)
+        all_headers = {**self._headers, **headers}
+        try:
+            with self._client.stream(
+                "GET", self.url + path, headers=all_headers, params=params, timeout=timeout
+            ) as response:
+                if response.status_code >= 400:
+                    raise read_error(response.read(), response.status_code)
+                yield response.iter_lines()
+        except (httpx.TransportError, httpx.InvalidURL) as problem:
+            raise self._failed(problem) from problem
+
+    def _failed(self, problem: Exception) -> PenstockError:
+        return error(
+            "connection_failed",
+            url=self.url,
+            detail=str(problem) or type(problem).__name__,
+            hint=f"is `penstock serve` running at {self.url}?",
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _is_health(path: str) -> bool:
+    # "Not ready" is an answer there, not a failure.
+    return path == "/v1/health"
+
+
+def read_error(body: bytes, status: int) -> PenstockError:
+    """The error that the server raised, with everything it carried."""
+    try:
+        detail = orjson.loads(body)["error"]
+        condition, message = detail["condition"], detail["message"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        shown = body[:200].decode("utf-8", "replace")
+        return error("internal_error", detail=f"status {status}: {shown}", hint="is this a Penstock server?")
+    if condition not in CONDITIONS:
+        # A newer server may know conditions that this client does not.
+        condition, message = "internal_error", f"{condition}: {message}"
+    return PenstockError(
+        condition,
+        message,
+        hint=detail.get("hint"),
+        line=detail.get("line"),
+        column=detail.get("column"),
+        length=detail.get("length"),
+    )

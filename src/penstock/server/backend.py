@@ -1,0 +1,80 @@
+"""What the server needs from the database behind it. `queries.database.Database` is the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from penstock.queries.results import Event, Health, Result
+from penstock.streams.receipt import Receipt
+
+Params = Sequence[Any] | Mapping[str, Any] | None
+
+
+class Subscription(Protocol):
+    """One subscriber's place in a query's results."""
+
+    def next(self, timeout_s: float) -> Event | None:
+        """The next event in order of cycles, waiting up to `timeout_s` (0: not at all); None if there is none.
+
+        Raises query_not_found once the query was dropped and everything before that was delivered.
+        """
+
+    def on_ready(self, callback: Callable[[], None]) -> None:
+        """Call `callback`, from any thread and quickly, whenever `next(0)` may have something new to say.
+
+        That a call came does not promise an event. This lets a thousand subscribers wait without a thread each.
+        """
+
+    def close(self) -> None:
+        """Let go; harmless when repeated."""
+
+
+class Backend(Protocol):
+    """Every method may block and may be called from any thread; each raises PenstockError for a user's mistake."""
+
+    def start(self, progress: Callable[[str], None]) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def execute(self, sql: str, params: Params = None) -> Result:
+        """Run one or more statements; the last one's result."""
+
+    def push(self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None) -> Receipt:
+        """Store readings; returns when the accepted ones are on disk. Text is cast to the field's type."""
+
+    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
+        """The answer of a standing query, now or at a cycle."""
+
+    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
+        """Start with the current answer, or with the results of `from_cycle` itself (which may lie ahead)."""
+
+    def register(
+        self, queries: list[tuple[str, str]], on_error: Literal["none", "rest"] = "none"
+    ) -> list[dict[str, Any]]:
+        """Create queries with one sync; per query `{"name", "error": None or the body of an error}`."""
+
+    def queries(self) -> list[dict[str, Any]]:
+        """Each standing query's definition, state and cost, JSON-ready, by name."""
+
+    def query(self, name: str) -> dict[str, Any]:
+        """One of `queries`, or query_not_found."""
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Each table's `name`, `columns` (`[{"name", "type"}]`), `key`, `stream`, `options`, JSON-ready, by name."""
+
+    def table(self, name: str) -> dict[str, Any]:
+        """One of `tables`, or table_not_found."""
+
+    def sensors(self, table: str) -> list[dict[str, Any]]:
+        """Static values and live state of each sensor of a table, JSON-ready."""
+
+    def health(self) -> Health: ...
+
+    def status(self) -> dict[str, Any]: ...
+
+    def backup(self, target: Path) -> None:
+        """Write a data folder that `penstock serve` can open to `target`, while everything goes on."""

@@ -1,0 +1,41 @@
+"""POST /v1/backup: a copy of the data folder while everything goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.errors import error
+from penstock.server.access import is_loopback
+from penstock.server.body import read_model
+from penstock.server.context import context_of
+from penstock.server.models import BackupRequest
+from penstock.server.openapi import ERRORS, json_body
+
+router = APIRouter(prefix="/v1", tags=["system"])
+
+
+@router.post(
+    "/backup",
+    summary="Back up the data folder",
+    response_class=Response,
+    responses=ERRORS,
+    openapi_extra=json_body(BackupRequest, {"target": "/backups/monday"}),
+)
+async def back_up(request: Request) -> Response:
+    """Only for callers on this machine: it writes where they say, with the server's rights."""
+    context = context_of(request)
+    if request.client is None or not is_loopback(request.client.host):
+        raise error("unauthorized", detail="a backup can only be asked for on the server's own machine")
+    asked = await read_model(request, context, BackupRequest)
+    target = Path(asked.target)
+    if not target.is_absolute():
+        raise error("invalid_parameter", detail=f'"{asked.target}" is not an absolute path')
+    if target.exists():
+        raise error("already_exists", kind="folder", name=asked.target, hint="name one that does not exist yet")
+    await context.workers.statement.run(context.database.backup, target)
+    return Response(orjson.dumps({"target": str(target)}), media_type="application/json")

@@ -1,0 +1,48 @@
+"""What every request handler needs, carried by the application's state."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from penstock.errors import error
+from penstock.server.backend import Backend
+from penstock.server.counters import Counters
+from penstock.server.workers import ByteBudget, Workers
+from penstock.settings import Settings
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """Whether the database behind the API is there yet, or still. `closing` ends the live streams."""
+
+    ready: bool = True
+    reason: str = "ready"
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def require_ready(self) -> None:
+        if not self.ready:
+            raise error(
+                "not_ready", detail=f"the server is not ready: {self.reason}", hint="try again in a few seconds"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The parts of one running server."""
+
+    database: Backend
+    settings: Settings
+    workers: Workers
+    budget: ByteBudget
+    lifecycle: Lifecycle
+    counters: Counters
+
+
+def context_of(request: Request) -> Context:
+    """The context of the application that got this request, once it is ready to answer."""
+    context: Context = request.app.state.context
+    context.lifecycle.require_ready()
+    return context

@@ -1,0 +1,130 @@
+"""GET /v1/queries/{name}/events: results pushed as they are committed, as server-sent events.
+
+A waiting subscriber costs no thread: the subscription calls back when there may be something, and one of a few
+threads fetches and encodes it. A slow reader is held back by its own connection, nobody else is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import orjson
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from penstock.errors import PenstockError, error
+from penstock.server.backend import Subscription
+from penstock.server.context import Context, context_of
+from penstock.server.encode import encode_event
+from penstock.server.openapi import ERRORS
+
+router = APIRouter(prefix="/v1/queries", tags=["queries"])
+
+PING_S = 15.0
+SUBSCRIBERS_MAX = 10_000
+_PING = b"event: ping\ndata: {}\n\n"
+
+
+@router.get(
+    "/{name}/events",
+    summary="Subscribe",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "`event: rows` with `id:` = cycle; `event: ping` every 15 s; `event: error` ends the stream",
+            "content": {
+                "text/event-stream": {
+                    "schema": {"type": "string"},
+                    "example": 'id: 184\nevent: rows\ndata: {"cycle":184,"now":"2026-01-05T12:00:00.000000Z",'
+                    '"columns":[{"name":"ppm","type":"DOUBLE"}],"rows":[{"ppm":37.5}]}\n\n',
+                }
+            },
+        },
+        **ERRORS,
+    },
+)
+async def subscribe(
+    name: str,
+    request: Request,
+    from_cycle: int | None = Query(default=None, ge=0, description="start with this cycle's results"),
+    changes: bool = Query(default=False, description="net changes with a column `op`, + or -"),
+) -> Response:
+    """Starts with the current answer, with `from_cycle`, or after the cycle in `Last-Event-ID`."""
+    context = context_of(request)
+    start = _start_cycle(request.headers.get("last-event-id"), from_cycle)
+    if context.counters.subscribers >= SUBSCRIBERS_MAX:
+        raise error("too_busy", detail=f"there are {SUBSCRIBERS_MAX} subscribers already")
+    subscription = await context.workers.statement.run(context.database.subscribe, name, start, changes)
+    return EventResponse(subscription, context)
+
+
+def _start_cycle(last_event_id: str | None, from_cycle: int | None) -> int | None:
+    """A browser that reconnects repeats the first address and adds what it saw last: that wins."""
+    if not last_event_id:
+        return from_cycle
+    try:
+        return int(last_event_id) + 1
+    except ValueError:
+        raise error("invalid_parameter", detail=f'Last-Event-ID "{last_event_id}" is not a cycle') from None
+
+
+class EventResponse(StreamingResponse):
+    """The stream of one subscription, which it closes however the stream ends."""
+
+    def __init__(self, subscription: Subscription, context: Context) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(stream_events(subscription, context), headers=headers, media_type="text/event-stream")
+
+
+async def stream_events(
+    subscription: Subscription, context: Context, ping_s: float | None = None
+) -> AsyncIterator[bytes]:
+    """Frames until the reader leaves, the query is dropped or the server closes."""
+    loop = asyncio.get_running_loop()
+    wake = asyncio.Event()
+    closing = context.lifecycle.closing
+    pause_s = PING_S if ping_s is None else ping_s
+    context.counters.subscribers += 1
+    closed = asyncio.ensure_future(closing.wait())
+    closed.add_done_callback(lambda _: wake.set())
+    try:
+        subscription.on_ready(lambda: _wake(loop, wake))
+        # Tells the reader at once that it is connected, and browsers how soon to come back.
+        yield b"retry: 1000\n\n"
+        last = loop.time()
+        while not closing.is_set():
+            wake.clear()
+            frame = await context.workers.stream.run(_next_frame, subscription)
+            if frame is not None:
+                yield frame
+                last = loop.time()
+                continue
+            try:
+                async with asyncio.timeout_at(last + pause_s):
+                    await wake.wait()
+            except TimeoutError:
+                yield _PING
+                last = loop.time()
+    except PenstockError as problem:
+        yield b"event: error\ndata: " + orjson.dumps(problem.body()) + b"\n\n"
+    finally:
+        context.counters.subscribers -= 1
+        closed.cancel()
+        subscription.close()
+
+
+def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
+    try:
+        loop.call_soon_threadsafe(wake.set)
+    except RuntimeError:
+        # The loop ended between the commit and this call; its streams ended with it.
+        return
+
+
+def _next_frame(subscription: Subscription) -> bytes | None:
+    event = subscription.next(0)
+    if event is None:
+        return None
+    return b"id: %d\nevent: rows\ndata: %b\n\n" % (event.cycle, encode_event(event))

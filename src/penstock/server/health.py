@@ -1,0 +1,43 @@
+"""GET /v1/health and /v1/status: ready or not and why; cycles, rates, lag."""
+
+from __future__ import annotations
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.queries.results import Health
+from penstock.server.access import has_token
+from penstock.server.context import Context, context_of
+from penstock.server.models import HealthReport
+from penstock.server.openapi import ERRORS
+
+router = APIRouter(prefix="/v1", tags=["system"])
+
+
+@router.get(
+    "/health",
+    summary="Ready or not, and why",
+    response_class=Response,
+    responses={200: {"model": HealthReport}, 503: {"model": HealthReport, "description": "not ready"}},
+)
+async def health(request: Request) -> Response:
+    """Answers without a token too, then without details."""
+    context: Context = request.app.state.context
+    if context.lifecycle.ready:
+        found = await context.workers.stream.run(context.database.health)
+    else:
+        found = Health(False, context.lifecycle.reason)
+    token = context.settings.token
+    details = found.details if not token or has_token(request.headers, token) else {}
+    body = {"ready": found.ready, "reason": found.reason, "details": details}
+    return Response(orjson.dumps(body), 200 if found.ready else 503, media_type="application/json")
+
+
+@router.get("/status", summary="Cycles, rates, lag", response_class=Response, responses=ERRORS)
+async def status(request: Request) -> Response:
+    context = context_of(request)
+    return Response(
+        orjson.dumps(await context.workers.statement.run(context.database.status)), media_type="application/json"
+    )

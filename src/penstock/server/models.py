@@ -1,0 +1,134 @@
+"""Shapes of requests and replies, for checking what comes in and for OpenAPI.
+
+Replies are written by `encode` without passing through these: a million rows must not be validated twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Strict(BaseModel):
+    """A body with a misspelt key is an error, not a default."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SqlRequest(Strict):
+    """One or more statements."""
+
+    sql: str = Field(examples=["SELECT s.location, s.reading.ppm FROM sensors s WHERE s.reading.ppm > $1"])
+    params: list[Any] | dict[str, Any] | None = Field(
+        default=None, description="values of $1, $2, ... as an array, or of :name as an object", examples=[[35]]
+    )
+
+
+class NewQuery(Strict):
+    """A standing query to be."""
+
+    name: str = Field(min_length=1, examples=["gas_alarm"])
+    sql: str = Field(
+        min_length=1,
+        examples=[
+            "SELECT s.location, s.reading.ppm FROM sensors s WHERE s.reading.ppm > 35 BEGIN (NOW - 10 MINUTES) END (NOW)"
+        ],
+    )
+
+
+class NewQueries(Strict):
+    """One or many queries, registered with one sync."""
+
+    queries: list[NewQuery] = Field(min_length=1)
+    on_error: Literal["none", "rest"] = Field(
+        default="none", description="when one is refused: register none of them, or the rest"
+    )
+
+
+class QueryChange(Strict):
+    """A live change. Times as in SQL, without parentheses."""
+
+    begin: str | None = Field(default=None, examples=["NOW - 1 HOUR"])
+    end: str | None = Field(default=None, examples=["NOW"])
+    paused: bool | None = Field(default=None, description="true pauses, false resumes")
+
+
+class BackupRequest(Strict):
+    """Where to write a copy of the data folder: an absolute path on the server's machine that does not exist yet."""
+
+    target: str = Field(min_length=1, examples=["/backups/monday"])
+
+
+class Column(BaseModel):
+    """A column of an answer."""
+
+    name: str = Field(examples=["ppm"])
+    type: str = Field(examples=["DOUBLE"])
+
+
+class Answer(BaseModel):
+    """Rows, the cycle they stand for, its NOW, and from when on they are complete (null: the whole window)."""
+
+    columns: list[Column]
+    rows: list[list[Any]] = Field(examples=[[["north gate", 37.5]]])
+    cycle: int | None = Field(examples=[184])
+    now: str | None = Field(examples=["2026-01-05T12:00:00.000000Z"])
+    complete_from: str | None = Field(examples=[None])
+    done: str | None = Field(description="what a statement without rows did", examples=[None])
+    notices: list[str] = Field(examples=[[]])
+
+
+class Refused(BaseModel):
+    """A reading that was not stored."""
+
+    index: int = Field(examples=[1])
+    condition: str = Field(examples=["sensor_not_found"])
+    message: str = Field(examples=['table "sensors" has no sensor with sensor_id = 7'])
+
+
+class PushReceipt(BaseModel):
+    """What became of a push. `position` is the head of the table's log after it."""
+
+    accepted: int = Field(examples=[1])
+    refused: list[Refused]
+    position: int = Field(examples=[9120])
+
+
+class Registration(BaseModel):
+    """What became of one query of a registration: `error` is null where it stands."""
+
+    name: str = Field(examples=["gas_alarm"])
+    error: dict[str, Any] | None = Field(examples=[None])
+
+
+class Registrations(BaseModel):
+    """In the order they were sent."""
+
+    queries: list[Registration]
+
+
+class HealthReport(BaseModel):
+    """Ready or not, and why."""
+
+    ready: bool
+    reason: str = Field(examples=["ready"])
+    details: dict[str, Any]
+
+
+class ErrorDetail(BaseModel):
+    """One error, with a place in the SQL where there is one (line and column from 1)."""
+
+    condition: str = Field(examples=["column_not_found"])
+    sqlstate: str = Field(examples=["42703"])
+    message: str = Field(examples=['table "sensors" has no column "pmp"'])
+    hint: str | None = Field(examples=['did you mean "ppm"?'])
+    line: int | None = Field(examples=[1])
+    column: int | None = Field(examples=[12])
+    length: int | None = Field(examples=[3])
+
+
+class ErrorBody(BaseModel):
+    """Every error, everywhere."""
+
+    error: ErrorDetail

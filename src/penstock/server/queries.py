@@ -1,0 +1,121 @@
+"""/v1/queries: standing queries, registered, shown, changed, invoked and dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.errors import error
+from penstock.server.body import read_model
+from penstock.server.context import context_of
+from penstock.server.encode import choose_format, encode_result
+from penstock.server.models import NewQueries, QueryChange, Registrations
+from penstock.server.openapi import ANSWER, ERRORS, json_body
+
+router = APIRouter(prefix="/v1/queries", tags=["queries"], responses=ERRORS)
+
+
+def json_response(body: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(body), status, media_type="application/json")
+
+
+def quoted(name: str) -> str:
+    """A name as SQL reads it back exactly."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@router.get("", summary="List standing queries", response_class=Response)
+async def list_queries(request: Request) -> Response:
+    context = context_of(request)
+    return json_response({"queries": await context.workers.statement.run(context.database.queries)})
+
+
+@router.post(
+    "",
+    summary="Register one or many",
+    response_class=Response,
+    responses={201: {"model": Registrations, "description": "what became of each"}},
+    status_code=201,
+    openapi_extra=json_body(
+        NewQueries,
+        {"queries": [{"name": "gas_alarm", "sql": "SELECT s.location FROM sensors s WHERE s.reading.ppm > 35"}]},
+    ),
+)
+async def register_queries(request: Request) -> Response:
+    """With `on_error` = `none` one refusal refuses all, with its error; with `rest` each one says for itself."""
+    context = context_of(request)
+    asked = await read_model(request, context, NewQueries)
+    pairs = [(query.name, query.sql) for query in asked.queries]
+    done = await context.workers.statement.run(context.database.register, pairs, asked.on_error)
+    return json_response({"queries": done}, 201)
+
+
+@router.get("/{name}", summary="Definition, state and cost", response_class=Response)
+async def get_query(name: str, request: Request) -> Response:
+    context = context_of(request)
+    return json_response(await context.workers.statement.run(context.database.query, name))
+
+
+@router.patch(
+    "/{name}",
+    summary="Change the window, pause, resume",
+    response_class=Response,
+    openapi_extra=json_body(QueryChange, {"begin": "NOW - 1 HOUR"}),
+)
+async def change_query(name: str, request: Request) -> Response:
+    """Answers the definition after the change."""
+    context = context_of(request)
+    change = await read_model(request, context, QueryChange)
+    statements = change_statements(name, change)
+
+    def work() -> dict[str, Any]:
+        for statement in statements:
+            context.database.execute(statement)
+        return context.database.query(name)
+
+    return json_response(await context.workers.statement.run(work))
+
+
+def change_statements(name: str, change: QueryChange) -> list[str]:
+    """The ALTER QUERY statements that a PATCH stands for."""
+    statements = []
+    ends = [f"{word} ({text})" for word, text in (("BEGIN", change.begin), ("END", change.end)) if text is not None]
+    for text in (change.begin, change.end):
+        if text is not None and (";" in text or "--" in text or "/*" in text):
+            raise error("invalid_window", detail=f'"{text}" is not a time', hint="for example NOW - 1 HOUR")
+    if ends:
+        statements.append(f"ALTER QUERY {quoted(name)} SET {' '.join(ends)}")
+    if change.paused is not None:
+        statements.append(f"ALTER QUERY {quoted(name)} {'PAUSE' if change.paused else 'RESUME'}")
+    if not statements:
+        raise error("invalid_body", detail="nothing to change", hint="begin, end or paused")
+    return statements
+
+
+@router.delete("/{name}", summary="Drop", response_class=Response, responses={204: {"description": "gone"}})
+async def drop_query(name: str, request: Request, cascade: bool = Query(default=False)) -> Response:
+    context = context_of(request)
+    statement = f"DROP QUERY {quoted(name)}" + (" CASCADE" if cascade else "")
+    await context.workers.statement.run(context.database.execute, statement)
+    return Response(status_code=204)
+
+
+@router.get("/{name}/rows", summary="Invoke", responses=ANSWER, response_class=Response)
+async def invoke_query(
+    name: str,
+    request: Request,
+    as_of: int | None = Query(default=None, ge=0, description="a committed cycle"),
+    limit: int | None = Query(default=None, ge=0, description="most rows to send"),
+) -> Response:
+    """The answer for the window as of now, or as of a committed cycle."""
+    context = context_of(request)
+    media_type = choose_format(request.headers.get("accept"))
+
+    def work() -> Response:
+        return encode_result(context.database.invoke(name, as_of, limit), media_type)
+
+    return await context.workers.statement.run(work)

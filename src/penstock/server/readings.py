@@ -1,0 +1,67 @@
+"""POST /v1/tables/{table}/readings: acknowledged when on disk."""
+
+from __future__ import annotations
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.errors import error
+from penstock.server.body import media_type_of, read_body
+from penstock.server.context import context_of
+from penstock.server.decode import DECODERS, decode_readings
+from penstock.server.models import PushReceipt
+from penstock.server.openapi import ERRORS, readings_body
+from penstock.streams.receipt import Receipt
+
+router = APIRouter(prefix="/v1/tables", tags=["readings"])
+
+KEY_MAX_CHARS = 255
+
+
+@router.post(
+    "/{table}/readings",
+    summary="Push readings",
+    responses={200: {"model": PushReceipt, "description": "the accepted ones are on disk"}, **ERRORS},
+    response_class=Response,
+    openapi_extra={
+        **readings_body(),
+        "parameters": [
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": False,
+                "schema": {"type": "string", "maxLength": KEY_MAX_CHARS},
+                "description": "a repeat with the same key stores nothing and gets the first receipt",
+            }
+        ],
+    },
+)
+async def push_readings(table: str, request: Request) -> Response:
+    """A reading names its sensor by the table's key column(s), optionally `ts`, and the stream's fields flat."""
+    context = context_of(request)
+    media_type = media_type_of(request)
+    if media_type not in DECODERS:
+        raise error("unsupported_media_type", media_type=media_type, hint="one of " + ", ".join(DECODERS))
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 1 <= len(key) <= KEY_MAX_CHARS:
+        raise error("invalid_parameter", detail=f"an Idempotency-Key has 1 to {KEY_MAX_CHARS} characters")
+
+    async with read_body(request, context) as body:
+
+        def work() -> tuple[Receipt, bytes]:
+            receipt = context.database.push(table, decode_readings(body, media_type), key)
+            return receipt, _receipt_body(receipt)
+
+        receipt, reply = await context.workers.push.run(work)
+        context.counters.bytes_in += len(body)
+    context.counters.readings[table, "accepted"] += receipt.accepted
+    if receipt.refused:
+        context.counters.readings[table, "refused"] += len(receipt.refused)
+    return Response(reply, media_type="application/json")
+
+
+def _receipt_body(receipt: Receipt) -> bytes:
+    refused = [{"index": r.index, "condition": r.condition, "message": r.message} for r in receipt.refused]
+    return orjson.dumps({"accepted": receipt.accepted, "refused": refused, "position": receipt.position})

@@ -1,0 +1,155 @@
+"""`penstock serve`: start, serve until Ctrl-C or SIGTERM, stop cleanly.
+
+The port is bound first, so that a second server fails before it starts Spark, and the API answers "not ready"
+with the reason while the database starts in a thread of its own. Signals only set flags: on the way out live
+streams end, running requests get a few seconds, then the database stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+
+from penstock.errors import PenstockError, error
+from penstock.server.access import check_exposure
+from penstock.server.app import create_app
+from penstock.server.backend import Backend
+from penstock.server.context import Context, Lifecycle
+from penstock.settings import Settings
+
+Progress = Callable[[str], None]
+
+GRACE_S = 5
+
+
+def run(settings: Settings, progress: Progress | None = None, database: Backend | None = None) -> int:
+    """Serve until told to stop; the process's exit code. `database` is the real one unless a test brings its own."""
+    progress = progress or _print_progress
+    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        check_exposure(settings)
+        listener = bind(settings.host, settings.port)
+        with listener:
+            return asyncio.run(_serve(settings, listener, database or _open_database(settings), progress))
+    except PenstockError as problem:
+        print(problem.render(), file=sys.stderr)
+        return 1
+
+
+def _open_database(settings: Settings) -> Backend:
+    # Spark's libraries load here and not when somebody asks for --help.
+    from penstock.queries.database import Database
+
+    return Database(settings)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket, or address_in_use."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=2048)
+    except OSError as problem:
+        raise error(
+            "address_in_use",
+            address=f"{host}:{port}",
+            detail=problem.strerror or str(problem),
+            hint="another server may run there; choose another --port",
+        ) from None
+
+
+class Server(uvicorn.Server):
+    """Uvicorn with our signals: a first one ends it gently, a second one without waiting for requests."""
+
+    def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle) -> None:
+        super().__init__(config)
+        self._lifecycle = lifecycle
+        self.stop_asked = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # Uvicorn would raise the signal again afterwards, and the process would end before the database did.
+        yield
+
+    def ask_to_stop(self) -> None:
+        """Called on the event loop."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self.stop_asked.set()
+        self._lifecycle.closing.set()
+
+
+async def _serve(settings: Settings, listener: socket.socket, database: Backend, progress: Progress) -> int:
+    began = time.monotonic()
+    lifecycle = Lifecycle(ready=False, reason="starting")
+    app = create_app(database, settings, lifecycle)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=GRACE_S,
+        server_header=False,
+        ws="none",
+    )
+    server = Server(config, lifecycle)
+    with _signals(asyncio.get_running_loop(), server):
+        serving = asyncio.create_task(server.serve([listener]))
+
+        def report(step: str) -> None:
+            lifecycle.reason = step
+            progress(step)
+
+        problem: BaseException | None = None
+        try:
+            await asyncio.to_thread(database.start, report)
+            if not server.should_exit:
+                lifecycle.ready, lifecycle.reason = True, "ready"
+                progress(f"ready at {url_of(listener)} in {time.monotonic() - began:.1f} s")
+            await serving
+        except BaseException as caught:
+            problem = caught
+        finally:
+            server.ask_to_stop()
+            lifecycle.ready, lifecycle.reason = False, "stopping"
+            progress("stopping")
+            await asyncio.gather(serving, return_exceptions=True)
+            await asyncio.to_thread(database.stop)
+            context: Context = app.state.context
+            context.workers.close()
+        if problem is not None:
+            raise problem
+    progress("stopped")
+    return 0
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def _signals(loop: asyncio.AbstractEventLoop, server: Server) -> Iterator[None]:
+    """Ours from the first second on: Ctrl-C while Spark starts must stop Spark too."""
+
+    def handle(_: int, __: FrameType | None) -> None:
+        loop.call_soon_threadsafe(server.ask_to_stop)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _print_progress(step: str) -> None:
+    print(f"penstock: {step}", file=sys.stderr, flush=True)

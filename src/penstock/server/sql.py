@@ -1,0 +1,36 @@
+"""POST /v1/sql: statements in, the last one's answer out."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.server.body import read_model
+from penstock.server.context import context_of
+from penstock.server.encode import choose_format, encode_result
+from penstock.server.models import SqlRequest
+from penstock.server.openapi import ANSWER, ERRORS, json_body
+
+router = APIRouter(prefix="/v1", tags=["sql"])
+
+_EXAMPLE = {"sql": "SELECT s.location, s.reading.ppm FROM sensors s WHERE s.reading.ppm > $1", "params": [35]}
+
+
+@router.post(
+    "/sql",
+    summary="Run one or more statements",
+    responses={**ANSWER, **ERRORS},
+    response_class=Response,
+    openapi_extra=json_body(SqlRequest, _EXAMPLE),
+)
+async def run_sql(request: Request) -> Response:
+    """Answers the last statement. The first that fails ends the run; those before it stay done."""
+    context = context_of(request)
+    media_type = choose_format(request.headers.get("accept"))
+    asked = await read_model(request, context, SqlRequest)
+
+    def work() -> Response:
+        return encode_result(context.database.execute(asked.sql, asked.params), media_type)
+
+    return await context.workers.statement.run(work)

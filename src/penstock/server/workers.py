@@ -1,0 +1,94 @@
+"""Threads for blocking work, and a bound on the bytes of bodies that are in memory at once.
+
+The process is Spark's driver too, so the event loop only moves bytes. Pushes, statements and live streams have
+pools of their own: a slow SELECT must not hold up an acknowledgement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from penstock.errors import error
+
+T = TypeVar("T")
+
+# A push mostly waits for the group commit, so many share one sync; a statement mostly waits for Spark.
+PUSH_THREADS = 16
+STATEMENT_THREADS = 8
+STREAM_THREADS = 4
+WAITING_MAX = 1_000
+
+
+class Pool:
+    """A bounded thread pool awaited from the event loop; beyond `waiting_max` it refuses with too_busy."""
+
+    def __init__(self, name: str, threads: int, waiting_max: int = WAITING_MAX) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"penstock-{name}")
+        self._name = name
+        self._limit = threads + waiting_max
+        self.active = 0
+
+    async def run(self, work: Callable[..., T], *args: object) -> T:
+        if self.active >= self._limit:
+            raise error("too_busy", detail=f"{self.active} calls wait already ({self._name})", hint="try again later")
+        self.active += 1
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
+        except BaseException:
+            self.active -= 1
+            raise
+        # A cancelled request leaves its work running: what counts is when the thread is free again.
+        future.add_done_callback(self._finished)
+        return await future
+
+    def _finished(self, _: object) -> None:
+        self.active -= 1
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class Workers:
+    """The pools of one server."""
+
+    def __init__(self) -> None:
+        self.push = Pool("push", PUSH_THREADS)
+        self.statement = Pool("statement", STATEMENT_THREADS)
+        self.stream = Pool("stream", STREAM_THREADS, waiting_max=100_000)
+
+    def close(self) -> None:
+        for pool in (self.push, self.statement, self.stream):
+            pool.close()
+
+
+class ByteBudget:
+    """Bytes of request bodies in memory, over all requests. A request waits for its share, first come first served."""
+
+    def __init__(self, limit: int, patience_s: float = 30.0) -> None:
+        self._free = limit
+        self._limit = limit
+        self._patience_s = patience_s
+        self._turn = asyncio.Lock()
+        self._freed = asyncio.Event()
+
+    @asynccontextmanager
+    async def hold(self, size: int) -> AsyncIterator[None]:
+        size = min(size, self._limit)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                async with self._turn:
+                    while self._free < size:
+                        self._freed.clear()
+                        await self._freed.wait()
+                    self._free -= size
+        except TimeoutError:
+            raise error("too_busy", detail="too many bytes wait to be stored", hint="send again later") from None
+        try:
+            yield
+        finally:
+            self._free += size
+            self._freed.set()
