@@ -1,0 +1,437 @@
+"""The grammar of questions: PostgreSQL's as sqlglot reads it, with our clauses for time.
+
+`PenstockParser` adds to SELECT the windows `BEGIN .. END`, the W-join's `WINDOW`, durations and parameters.
+Statements of our own are in `grammar/`, which drives this parser token by token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.tokens import Token, TokenType
+
+from penstock.clock import parse_timestamp
+from penstock.errors import PenstockError, error
+from penstock.sql.durations import LONG_UNITS, UNITS, duration_us
+from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Edge, WindowJoin, WindowJoins
+from penstock.sql.parameters import Parameters
+from penstock.sql.positions import Span, mark, point, span_of, span_of_token
+
+_NOT_NAMES = {TokenType.BEGIN, TokenType.END}
+Item = TypeVar("Item")
+_STRINGS = {TokenType.STRING, TokenType.HEREDOC_STRING}
+
+
+class UnexpectedToken(ParseError):
+    """sqlglot's complaint, with the token it stumbled over."""
+
+    def __init__(self, message: str, token: Token) -> None:
+        super().__init__(message, [{"description": message, "line": token.line, "col": token.col}])
+        self.token = token
+        self.description = message
+
+
+class PenstockParser(PostgresParser):
+    ID_VAR_TOKENS = PostgresParser.ID_VAR_TOKENS - _NOT_NAMES
+    TABLE_ALIAS_TOKENS = PostgresParser.TABLE_ALIAS_TOKENS - _NOT_NAMES
+    ALIAS_TOKENS = PostgresParser.ALIAS_TOKENS - _NOT_NAMES
+    UPDATE_ALIAS_TOKENS = PostgresParser.UPDATE_ALIAS_TOKENS - _NOT_NAMES
+    COMMENT_TABLE_ALIAS_TOKENS = PostgresParser.COMMENT_TABLE_ALIAS_TOKENS - _NOT_NAMES
+
+    QUERY_MODIFIER_PARSERS = {
+        **PostgresParser.QUERY_MODIFIER_PARSERS,
+        TokenType.BEGIN: lambda self: ("begin_end", self._parse_begin_ends()),
+        TokenType.WINDOW: lambda self: self._parse_window_or_join(),
+    }
+    # sqlglot gives these no position; a caret may have to point at them.
+    PRIMARY_PARSERS = {
+        **PostgresParser.PRIMARY_PARSERS,
+        TokenType.NULL: lambda self, token: self.expression(exp.Null(), token),
+        TokenType.TRUE: lambda self, token: self.expression(exp.Boolean(this=True), token),
+        TokenType.FALSE: lambda self, token: self.expression(exp.Boolean(this=False), token),
+    }
+    QUERY_MODIFIER_TOKENS = set(QUERY_MODIFIER_PARSERS)
+    SET_OP_MODIFIERS = {*PostgresParser.SET_OP_MODIFIERS, "begin_end"}
+
+    def __init__(self, text: str = "", parameters: Parameters | None = None, **options: Any) -> None:
+        super().__init__(error_level=ErrorLevel.IMMEDIATE, dialect=options.get("dialect") or Penstock)
+        self.sql = text
+        self.parameters = parameters or Parameters()
+
+    def load(self, tokens: list[Token]) -> None:
+        """Stand before the first token of one statement."""
+        text = self.sql
+        self.reset()
+        self.sql = text
+        self._chunks = [tokens]
+        self._advance_chunk()
+
+    # -- errors
+
+    def raise_error(self, message: str, token: Token = Token(TokenType.SENTINEL, "")) -> None:  # noqa: B008
+        raise UnexpectedToken(message, token or self._curr or self.end_token())
+
+    def end_token(self) -> Token:
+        """A token just behind the statement, for what is missing there."""
+        last = self._tokens[-1] if self._tokens else Token(TokenType.VAR, "", 1, 1, 0, -1)
+        return Token(TokenType.SENTINEL, "", last.line, last.col + 1, last.end + 1, last.end)
+
+    def fail(self, failure: PenstockError, token: Token | None = None) -> PenstockError:
+        return point(failure, self.sql, span_of_token(token or self._curr or self.end_token()))
+
+    def expected(self, what: str) -> PenstockError:
+        """The error for anything else than `what` standing here."""
+        found = f'found "{self._curr.text}"' if self._curr else "the statement ends here"
+        return self.fail(error("syntax_error", detail=f"expected {what}, {found}"))
+
+    # -- the words of a statement, for grammar/
+
+    @property
+    def here(self) -> Token:
+        return self._curr or self.end_token()
+
+    @property
+    def last(self) -> Token:
+        return self._prev
+
+    @property
+    def done(self) -> bool:
+        return not self._curr
+
+    def skip(self) -> None:
+        self._advance()
+
+    def peek(self, *words: str) -> bool:
+        return self._standing(words) > 0
+
+    def take(self, *words: str) -> bool:
+        """Step over these words (or marks) if they stand here."""
+        count = self._standing(words)
+        if count:
+            self._advance(count)
+        return count > 0
+
+    def need(self, *words: str) -> None:
+        if not self.take(*words):
+            for word in words[:-1]:
+                if not self.take(word):
+                    break
+            raise self.expected(" ".join(words) if words[0].isalpha() else f'"{words[0]}"')
+
+    def _standing(self, words: tuple[str, ...]) -> int:
+        """How many tokens these words make up here, 0 if they do not stand here. PRIMARY KEY is one token."""
+        left, index = list(words), self._index
+        while left:
+            token = self._tokens[index] if index < self._tokens_size else None
+            if token is None or token.token_type in self.TEXT_MATCH_EXCLUDED_TOKENS:
+                return 0
+            parts = token.text.upper().split()
+            if not parts or left[: len(parts)] != parts:
+                return 0
+            left, index = left[len(parts) :], index + 1
+        return index - self._index
+
+    def name(self, what: str) -> tuple[str, Span]:
+        """An identifier, folded to lower case unless quoted."""
+        token = self._curr
+        if token.token_type == TokenType.IDENTIFIER:
+            self._advance()
+            return token.text, span_of_token(token)
+        if token and (token.token_type in self.ID_VAR_TOKENS or token.token_type == TokenType.VAR):
+            self._advance()
+            return token.text.lower(), span_of_token(token)
+        raise self.expected(what)
+
+    def text_literal(self, what: str) -> str:
+        if self._curr.token_type not in _STRINGS:
+            raise self.expected(what)
+        self._advance()
+        return self._prev.text
+
+    def integer(self, what: str) -> int:
+        if self._curr.token_type != TokenType.NUMBER or not self._curr.text.isdigit():
+            raise self.expected(what)
+        self._advance()
+        return int(self._prev.text)
+
+    def listed(self, item: Callable[[], Item]) -> tuple[Item, ...]:
+        """`( item, item, ... )`"""
+        self.need("(")
+        items = [item()]
+        while self.take(","):
+            items.append(item())
+        self.need(")")
+        return tuple(items)
+
+    def question(self) -> exp.Query:
+        """A SELECT with everything that may belong to it."""
+        first = self.here
+        found = self._parse_query_modifiers(self._parse_set_operations(self._parse_select()))
+        if isinstance(found, exp.Subquery):
+            found = found.unnest() if not found.args.get("alias") else found
+        if not isinstance(found, exp.Query):
+            raise self.fail(error("syntax_error", detail="expected a SELECT"), first)
+        return found
+
+    def condition(self) -> exp.Expr:
+        found = self._parse_disjunction()
+        if found is None:
+            raise self.expected("a condition")
+        return found
+
+    def value(self) -> exp.Expr:
+        found = self._parse_disjunction()
+        if found is None:
+            raise self.expected("a value")
+        return found
+
+    # -- parameters and durations
+
+    def _parse_parameter(self) -> Any:
+        token = self._prev
+        if self._curr.token_type not in (TokenType.NUMBER, TokenType.VAR) or self._curr.start != token.end + 1:
+            raise self.expected("a parameter's number")
+        self._advance()
+        return self._bind_parameter(self._prev.text, token)
+
+    def _parse_placeholder(self) -> Any:
+        if self._curr.token_type == TokenType.COLON and self._next.start == self._curr.end + 1:
+            token = self._curr
+            self._advance(2)
+            return self._bind_parameter(self._prev.text, token)
+        if self._curr.token_type == TokenType.PLACEHOLDER:
+            raise self.fail(error("syntax_error", detail='"?" is not a parameter', hint="write $1 or :name"))
+        return super()._parse_placeholder()
+
+    def _bind_parameter(self, key: str, first: Token) -> exp.Expr:
+        last = self._prev
+        try:
+            node = self.parameters.bind(key, Span(first.start, last.end + 1))
+        except PenstockError as failure:
+            raise point(failure, self.sql, Span(first.start, last.end + 1)) from None
+        mark(node, first, last)
+        return node
+
+    def _parse_unary(self) -> exp.Expr | None:
+        if self._starts_duration():
+            first = self._curr
+            node = Duration(this=str(self._count_and_unit()))
+            mark(node, first, self._prev)
+            return node
+        return super()._parse_unary()
+
+    def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
+        if args and len(args) > 1 and isinstance(expression, exp.AggFunc) and isinstance(args[1], Duration):
+            failure = error(
+                "not_supported",
+                feature="a window inside an aggregate",
+                hint="give the query a window: BEGIN (NOW - 5 MINUTES) END (NOW)",
+            )
+            raise point(failure, self.sql, span_of(args[1]))
+        return super().validate_expression(expression, args)
+
+    def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
+        """A list; nothing behind a comma is an error here, where sqlglot lets it pass."""
+        first = parse_method()
+        items = [] if first is None else [first]
+        while self._match(sep):
+            if first is not None:
+                self._add_comments(items[-1] if isinstance(items[-1], exp.Expr) else None)
+            item = parse_method()
+            if item is None:
+                self.raise_error("Expected something behind the comma")
+            items.append(item)
+        return items
+
+    def _starts_duration(self) -> bool:
+        return (
+            self._curr.token_type == TokenType.NUMBER
+            and self._next.token_type != TokenType.IDENTIFIER
+            and self._next.text.upper() in LONG_UNITS
+        )
+
+    def _count_and_unit(self) -> int:
+        """`1 HOUR 30 MINUTES`, standing at the first number."""
+        first = self._curr
+        total = 0
+        while self._curr.token_type == TokenType.NUMBER and self._next.text.upper() in UNITS:
+            try:
+                total += duration_us(f"{self._curr.text} {self._next.text}")
+            except PenstockError as failure:
+                raise self.fail(failure, first) from None
+            self._advance(2)
+        return total
+
+    def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
+        if self._curr.token_type == TokenType.INTERVAL and self._next.token_type == TokenType.STRING:
+            first = self._curr
+            unit = self._tokens[self._index + 2] if self._index + 2 < self._tokens_size else None
+            has_unit = unit is not None and unit.text.upper() in UNITS and unit.token_type != TokenType.IDENTIFIER
+            text = self._next.text + (f" {unit.text}" if has_unit and unit is not None else "")
+            try:
+                node = Duration(this=str(duration_us(text)))
+            except PenstockError:
+                return super()._parse_interval(require_interval, parse_function_unit)
+            self._advance(3 if has_unit else 2)
+            mark(node, first, self._prev)
+            return node
+        return super()._parse_interval(require_interval, parse_function_unit)
+
+    def duration(self) -> int:
+        """A duration in microseconds, in any spelling, where nothing else may stand."""
+        sign = -1 if self._match(TokenType.DASH) else 1
+        first = self._curr
+        if self._match(TokenType.L_PAREN):
+            inner = self.duration()
+            self.need(")")
+            return sign * inner
+        if first.token_type == TokenType.INTERVAL:
+            found = self._parse_interval()
+            if isinstance(found, Duration):
+                return sign * found.us
+            raise self.fail(error("invalid_duration", text=self.sql[first.start : self._prev.end + 1]), first)
+        if first.token_type == TokenType.NUMBER:
+            if self._next.text.upper() in UNITS:
+                return sign * self._count_and_unit()
+            self._advance()
+            following = f" {self._curr.text}" if self._curr.token_type == TokenType.VAR else ""
+            raise self.fail(
+                error("invalid_duration", text=first.text + following, hint="write 10 SECONDS, 500 MS or '1h30m'"),
+                first,
+            )
+        literal = self._parse_string()
+        if isinstance(literal, exp.Literal) and literal.is_string:
+            try:
+                return sign * duration_us(literal.name)
+            except PenstockError as failure:
+                raise self.fail(failure, first) from None
+        raise self.expected("a duration such as 10 SECONDS")
+
+    # -- windows over time
+
+    def _parse_begin_ends(self) -> BeginEnds:
+        clauses = []
+        while self._curr.token_type == TokenType.BEGIN:
+            first = self._curr
+            clause = self._parse_begin_end()
+            mark(clause, first, self._prev)
+            clauses.append(clause)
+        return BeginEnds(expressions=clauses)
+
+    def _parse_begin_end(self) -> BeginEnd:
+        self._match(TokenType.BEGIN)
+        clause = BeginEnd()
+        opened = self._match_pair(TokenType.L_PAREN, TokenType.VAR, advance=False) and self._next.text.upper() == "LAST"
+        if opened:
+            self._advance()
+        if opened or self.peek("LAST"):
+            self.need("LAST")
+            clause.set("rows", self.integer("a number of rows"))
+            if not self.take("ROWS"):
+                self.need("ROW")
+            clause.set("per_sensor", self.take("PER", "SENSOR"))
+            if opened:
+                self.need(")")
+        else:
+            clause.set("begin", self.edge())
+        if self._match(TokenType.END):
+            clause.set("end", self.edge())
+        if self._match(TokenType.FOR):
+            name, span = self.name("the name of a stream")
+            identifier = exp.Identifier(this=name, quoted=True)
+            identifier.update_positions(self._prev)
+            clause.set("alias", identifier)
+        return clause
+
+    def edge(self) -> Edge:
+        first = self.here
+        edge = self._parse_edge()
+        mark(edge, first, self._prev)
+        return edge
+
+    def _parse_edge(self) -> Edge:
+        if self._match(TokenType.L_PAREN):
+            inner = self._parse_edge()
+            self.need(")")
+            return inner
+        for word in ("NOW", "START", "CURRENT_TIMESTAMP"):
+            if self.take(word):
+                self.take("(", ")")
+                offset = 0
+                if self._curr.token_type in (TokenType.DASH, TokenType.PLUS):
+                    sign = -1 if self._curr.token_type == TokenType.DASH else 1
+                    self._advance()
+                    offset = sign * self.duration()
+                return Edge(anchor="start" if word == "START" else "now", offset=offset)
+        first = self._curr
+        self.take("TIMESTAMP")
+        constant = self._parse_string()
+        if isinstance(constant, exp.Cast):
+            constant = constant.this
+        if isinstance(constant, exp.Literal) and constant.is_string:
+            try:
+                return Edge(anchor="constant", offset=parse_timestamp(constant.name))
+            except ValueError:
+                raise self.fail(
+                    error(
+                        "invalid_window",
+                        detail=f'"{constant.name}" is not a time',
+                        hint="write a time such as '2026-01-31 12:00:00', or NOW - 10 MINUTES",
+                    ),
+                    first,
+                ) from None
+        raise self.expected("NOW, START or a time")
+
+    # -- windows between streams
+
+    def _parse_window_or_join(self) -> tuple[str, Any]:
+        directed = self._curr.text.upper() == "DWINDOW"
+        if not directed and self._next.token_type not in (TokenType.EQ, TokenType.L_PAREN):
+            return "windows", self._parse_window_clause()
+        pairs = [self._parse_window_join()]
+        while self._curr.token_type == TokenType.AND and self._next.token_type == TokenType.WINDOW:
+            self._advance()
+            pairs.append(self._parse_window_join())
+        return "window_joins", WindowJoins(expressions=pairs)
+
+    def _parse_window_join(self) -> WindowJoin:
+        first = self._curr
+        directed = first.text.upper() == "DWINDOW"
+        self._advance()
+        names: list[exp.Identifier] = []
+        if self._curr.token_type == TokenType.L_PAREN:
+            for name, _ in self.listed(lambda: self.name("the name of a stream")):
+                names.append(exp.Identifier(this=name, quoted=True))
+            if len(names) != 2:
+                raise self.fail(error("syntax_error", detail="a window joins two streams: WINDOW(a, b)"), first)
+        if names and self._match(TokenType.BETWEEN):
+            low = self.duration()
+            self.need("AND")
+            high = self.duration()
+        else:
+            self.need("=")
+            high = self.duration()
+            low = 0 if directed else -high
+        if low > high:
+            raise self.fail(error("invalid_window", detail="the window is empty: its low end lies past the high"), first)
+        join = WindowJoin(
+            left=names[0] if names else None, right=names[1] if names else None, low=str(low), high=str(high)
+        )
+        mark(join, first, self._prev)
+        return join
+
+
+class Penstock(Postgres):
+    """sqlglot's entry point to our dialect."""
+
+    class Tokenizer(Postgres.Tokenizer):
+        # sqlglot would swallow these statements whole, as text for somebody else.
+        COMMANDS: set[TokenType] = set()
+        KEYWORDS = {**Postgres.Tokenizer.KEYWORDS, "DWINDOW": TokenType.WINDOW}
+
+    Parser = PenstockParser

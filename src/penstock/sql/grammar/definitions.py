@@ -1,0 +1,209 @@
+"""CREATE STREAM TYPE, CREATE TABLE, CREATE FUNCTION, ALTER TABLE and DROP."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from sqlglot.tokens import TokenType
+
+from penstock.errors import error
+from penstock.sql.dialect import PenstockParser
+from penstock.sql.grammar.types import type_name, typed_name
+from penstock.sql.positions import Span, span_of_token
+from penstock.sql.statements import (
+    AddColumn,
+    ColumnDefinition,
+    CreateFunction,
+    CreateStreamType,
+    CreateTable,
+    DeduplicateClause,
+    Drop,
+    DropKind,
+    Option,
+)
+from penstock.types import Field, Type
+
+
+def create_stream_type(parser: PenstockParser) -> CreateStreamType:
+    if_not_exists = parser.take("IF", "NOT", "EXISTS")
+    name, at = parser.name("the name of the stream type")
+    parser.take("AS")
+    fields = parser.listed(lambda: typed_name(parser))
+    connector: str | None = None
+    options: tuple[Option, ...] = ()
+    while not parser.done:
+        if connector is None and parser.take("USING"):
+            connector, _ = parser.name("a way to reach the sensors, such as mqtt")
+        elif not options and parser.take("OPTIONS"):
+            options = parser.listed(lambda: _option(parser))
+        else:
+            raise parser.expected("USING, OPTIONS or the end of the statement")
+    return CreateStreamType(name, fields, connector, options, if_not_exists, name_at=at)
+
+
+def create_table(parser: PenstockParser) -> CreateTable:
+    if_not_exists = parser.take("IF", "NOT", "EXISTS")
+    name, at = parser.name("the name of the table")
+    columns: list[ColumnDefinition] = []
+    key: tuple[str, ...] = ()
+    options: list[Option] = []
+    deduplicate: DeduplicateClause | None = None
+    parser.need("(")
+    while True:
+        if parser.peek("PRIMARY", "KEY"):
+            here = parser.here
+            parser.take("PRIMARY", "KEY")
+            if key:
+                raise parser.fail(error("invalid_definition", detail="the table has two primary keys"), here)
+            key = tuple(column for column, _ in parser.listed(lambda: parser.name("a column")))
+        else:
+            columns.append(_column(parser))
+        if parser.take(","):
+            continue
+        if parser.take(")"):
+            break
+        raise parser.expected('"," or ")"')
+    while not parser.done:
+        here = parser.here
+        if parser.take("WITH"):
+            options.extend(parser.listed(lambda: _option(parser)))
+        elif parser.take("ALWAYS", "ON"):
+            options.append(Option("always_on", "true", span_of_token(here)))
+        elif deduplicate is None and (parser.take("DEDUPLICATE", "BY") or parser.take("DEDUPLICATE")):
+            fields = tuple(field for field, _ in parser.listed(lambda: _dotted(parser)))
+            parser.need("WITHIN")
+            within_us = parser.duration()
+            deduplicate = DeduplicateClause(fields, within_us, Span(here.start, parser.last.end + 1))
+        else:
+            raise parser.expected("WITH, ALWAYS ON, DEDUPLICATE BY or the end of the statement")
+    inline = tuple(column.name for column in columns if column.primary_key)
+    if key and inline or len(inline) > 1:
+        hint = "write PRIMARY KEY (a, b) after the columns for a key of several"
+        raise parser.fail(error("invalid_definition", detail="the table has two primary keys", hint=hint), parser.last)
+    return CreateTable(name, tuple(columns), key or inline, tuple(options), deduplicate, if_not_exists, name_at=at)
+
+
+def _dotted(parser: PenstockParser) -> tuple[str, Span]:
+    """A field, perhaps with its stream column before it."""
+    name, at = parser.name("a column or field")
+    while parser.take("."):
+        name, at = parser.name("a field")
+    return name, at
+
+
+def _column(parser: PenstockParser) -> ColumnDefinition:
+    name, at = parser.name("a column's name")
+    if parser.take("STREAM"):
+        if parser.peek("("):
+            return ColumnDefinition(name, stream_fields=parser.listed(lambda: typed_name(parser)), at=at)
+        type_, type_at = parser.name("a stream type or a list of fields")
+        return ColumnDefinition(name, stream_type=type_, at=at, type_at=type_at)
+    found, type_at = type_name(parser)
+    primary_key = not_null = False
+    while True:
+        if parser.take("PRIMARY", "KEY"):
+            primary_key = True
+        elif parser.take("NOT", "NULL"):
+            not_null = True
+        elif not parser.take("NULL"):
+            break
+    if parser.here.text.upper() in ("DEFAULT", "REFERENCES", "CHECK", "UNIQUE", "GENERATED", "CONSTRAINT"):
+        word = parser.here.text.upper()
+        raise parser.fail(error("not_supported", feature=f"{word} on a column"))
+    return ColumnDefinition(name, found, primary_key, not_null, at=at, type_at=type_at)
+
+
+def _option(parser: PenstockParser) -> Option:
+    name, at = parser.name("an option's name")
+    while parser.take(".") or parser.take("-"):
+        part, _ = parser.name("an option's name")
+        name = f"{name}.{part}"
+    parser.take("=")
+    first = parser.here
+    if parser.done or parser.peek(",") or parser.peek(")"):
+        raise parser.expected(f'a value for "{name}"')
+    if first.token_type == TokenType.STRING:
+        parser.skip()
+        return Option(name, first.text, Span(at.start, first.end + 1))
+    depth = 0
+    while not parser.done and (depth or not (parser.peek(",") or parser.peek(")"))):
+        depth += parser.here.text == "("
+        depth -= parser.here.text == ")"
+        parser.skip()
+    return Option(name, parser.sql[first.start : parser.last.end + 1], Span(at.start, parser.last.end + 1))
+
+
+def create_function(parser: PenstockParser, or_replace: bool) -> CreateFunction:
+    if_not_exists = parser.take("IF", "NOT", "EXISTS")
+    name, at = parser.name("the name of the function")
+    parameters: tuple[Field, ...] = ()
+    if not parser.take("(", ")"):
+        parameters = parser.listed(lambda: typed_name(parser))
+    returns: Type | None = None
+    language, body, vectorised = "python", None, False
+    while not parser.done:
+        if parser.take("RETURNS"):
+            returns, _ = type_name(parser)
+        elif parser.take("LANGUAGE"):
+            here = parser.here
+            language, _ = parser.name("a language")
+            if language not in ("python", "python3", "plpython3u"):
+                failure = error("not_supported", feature=f'language "{language}"', hint="functions are written in python")
+                raise parser.fail(failure, here)
+        elif parser.take("VECTORISED") or parser.take("VECTORIZED"):
+            vectorised = True
+        elif parser.take("IMMUTABLE") or parser.take("STRICT"):
+            continue
+        elif parser.take("AS"):
+            body = parser.text_literal("the body between $$ and $$")
+        else:
+            raise parser.expected("RETURNS, LANGUAGE, VECTORISED or AS $$ ... $$")
+    if returns is None:
+        raise parser.expected("RETURNS and a type")
+    if body is None:
+        raise parser.expected("AS $$ ... $$")
+    return CreateFunction(
+        name, parameters, returns, "python", body, vectorised, or_replace, if_not_exists, name_at=at
+    )
+
+
+def alter_table(parser: PenstockParser) -> AddColumn:
+    table, at = parser.name("the name of a table")
+    if not parser.take("ADD"):
+        word = parser.here.text.upper()
+        if word in ("ALTER", "DROP", "RENAME"):
+            hint = "ALTER TABLE can ADD COLUMN; a column's type never changes"
+            raise parser.fail(error("not_supported", feature=f"ALTER TABLE {word}", hint=hint))
+        raise parser.expected("ADD COLUMN")
+    parser.take("COLUMN")
+    if_not_exists = parser.take("IF", "NOT", "EXISTS")
+    name, _ = parser.name("a column's name")
+    stream: str | None = None
+    if parser.take("."):
+        stream = name
+        name, _ = parser.name("a field's name")
+    found, _ = type_name(parser)
+    return AddColumn(table, Field(name, found), stream, if_not_exists, name_at=at)
+
+
+def drop(parser: PenstockParser) -> Drop:
+    kind: DropKind
+    if parser.take("STREAM", "TYPE"):
+        kind = "stream_type"
+    else:
+        word = parser.here.text.lower()
+        if word not in ("table", "function", "query"):
+            raise parser.expected("TABLE, STREAM TYPE, FUNCTION or QUERY")
+        parser.skip()
+        kind = next(k for k in get_args(DropKind) if k == word)
+    if_exists = parser.take("IF", "EXISTS")
+    name, at = parser.name(f"the name of the {kind.replace('_', ' ')}")
+    if kind == "function" and parser.peek("("):
+        while not parser.take(")"):
+            if parser.done:
+                raise parser.expected('")"')
+            parser.skip()
+    cascade = parser.take("CASCADE")
+    if not cascade:
+        parser.take("RESTRICT")
+    return Drop(kind, name, if_exists, cascade, name_at=at)

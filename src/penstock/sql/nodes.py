@@ -1,0 +1,45 @@
+"""Nodes that our grammar adds to sqlglot's: window clauses, window joins and durations."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+
+class Duration(exp.Expression, exp.Condition):
+    """A length of time in an expression; `this` is its microseconds as text."""
+
+    arg_types = {"this": True}
+
+    @property
+    def us(self) -> int:
+        return int(self.this)
+
+
+class Edge(exp.Expression):
+    """One end of a window: `anchor` is constant, now or start, `offset` microseconds from it."""
+
+    arg_types = {"anchor": True, "offset": True}
+
+
+class BeginEnd(exp.Expression):
+    """One `BEGIN (..) END (..) [FOR alias]`: two edges, or a number of rows."""
+
+    arg_types = {"begin": False, "end": False, "rows": False, "per_sensor": False, "alias": False}
+
+
+class BeginEnds(exp.Expression):
+    """The window clauses of one SELECT."""
+
+    arg_types = {"expressions": True}
+
+
+class WindowJoin(exp.Expression):
+    """One pair of a W-join: low <= right.ts - left.ts <= high, in microseconds. No names: every pair."""
+
+    arg_types = {"left": False, "right": False, "low": True, "high": True}
+
+
+class WindowJoins(exp.Expression):
+    """The W-join clauses of one SELECT."""
+
+    arg_types = {"expressions": True}

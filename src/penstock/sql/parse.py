@@ -1,0 +1,188 @@
+"""Text -> statements. The only door into the grammar; every complaint leaves with a caret and a hint."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from penstock.errors import PenstockError, error
+from penstock.sql.dialect import Penstock, PenstockParser, UnexpectedToken
+from penstock.sql.grammar import changes, definitions, questions
+from penstock.sql.parameters import Parameters
+from penstock.sql.positions import Span, point, span_of_token
+from penstock.sql.statements import Select, Source, Statement, Transaction
+
+KEYWORDS = (
+    "SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT OFFSET BEGIN END JOIN LEFT RIGHT INNER OUTER FULL CROSS ON USING "
+    "UNION INTERSECT EXCEPT DISTINCT VALUES INSERT INTO UPDATE SET DELETE CREATE ALTER DROP TABLE STREAM TYPE QUERY "
+    "FUNCTION PRIMARY KEY OPTIONS SUBSCRIBE CHANGES CYCLE SHOW DESCRIBE EXPLAIN ANALYZE RETURNS LANGUAGE WITHIN "
+    "DEDUPLICATE BETWEEN LIKE EXISTS WINDOW DWINDOW START SENSOR ROWS LAST CASCADE"
+).split()
+
+
+def parse_script(text: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Statement]:
+    """The statements of a script, in order. `params` gives `$1` (a sequence) or `:name` (a mapping) their values."""
+    statements = []
+    for tokens in _chunks(text):
+        statements.append(_statement(text, tokens, Parameters(params)))
+    return statements
+
+
+def parse_select(text: str) -> Select:
+    """The one SELECT of a stored text."""
+    found = parse_script(text)
+    if len(found) != 1 or not isinstance(found[0], Select):
+        raise error("syntax_error", detail="expected one SELECT")
+    return found[0]
+
+
+def _chunks(text: str) -> list[list[Token]]:
+    try:
+        tokens = Penstock().tokenize(text)
+    except TokenError as failure:
+        raise _token_failure(text, failure) from None
+    chunks: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            chunks.append([])
+        else:
+            chunks[-1].append(token)
+    return [chunk for chunk in chunks if chunk]
+
+
+def _token_failure(text: str, failure: TokenError) -> PenstockError:
+    """What the tokenizer cannot read is nearly always a quote that nobody closed."""
+    for mark, what in (("'", "a text in quotes"), ('"', "a quoted name"), ("$$", "a body between $$ and $$")):
+        if text.count(mark) % 2:
+            start = text.rfind(mark)
+            found = error("syntax_error", detail=f"{what} does not end", hint=f"close it with {mark}")
+            return point(found, text, Span(start, start + len(mark)))
+    return point(error("syntax_error", detail=str(failure).split("\n")[0]), text, Span(0, 1))
+
+
+def _statement(text: str, tokens: list[Token], parameters: Parameters) -> Statement:
+    parser = PenstockParser(text, parameters)
+    parser.load(tokens)
+    try:
+        statement = _dispatch(parser)
+        if not parser.done:
+            raise UnexpectedToken("unexpected", parser.here)
+    except UnexpectedToken as failure:
+        raise _unexpected(text, tokens, failure.token, failure.description) from None
+    except ParseError as failure:
+        description = failure.errors[0].get("description") if failure.errors else str(failure)
+        raise point(error("syntax_error", detail=str(description)), text, span_of_token(parser.here)) from None
+    except RecursionError:
+        raise error("syntax_error", detail="the statement is nested too deeply") from None
+    except PenstockError as failure:
+        raise _with_hint(text, tokens, failure) from None
+    span = Span(tokens[0].start, tokens[-1].end + 1)
+    return replace(statement, source=Source(text, span))
+
+
+def _dispatch(parser: PenstockParser) -> Statement:
+    for words, grammar in _STATEMENTS:
+        if parser.peek(*words):
+            if words[0] not in ("SELECT", "WITH", "(", "VALUES"):
+                parser.take(*words)
+            return grammar(parser)
+    word = parser.here.text
+    if word.upper() == "CREATE":
+        parser.skip()
+        raise parser.expected("STREAM TYPE, TABLE, QUERY or FUNCTION")
+    if word.upper() == "ALTER":
+        parser.skip()
+        raise parser.expected("TABLE or QUERY")
+    known = sorted({first for (first, *_), _ in _STATEMENTS if first.isalpha()})
+    failure = error("syntax_error", detail=f'no statement begins with "{word}"', hint=_near(word, known))
+    raise parser.fail(failure)
+
+
+def _transaction(parser: PenstockParser) -> Transaction:
+    kind = parser.last.text.upper()
+    while not parser.done and parser.here.text.upper() in ("TRANSACTION", "WORK"):
+        parser.skip()
+    return Transaction("BEGIN" if kind == "START" else kind)
+
+
+_STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]], ...] = (
+    (("SELECT",), questions.select),
+    (("WITH",), questions.select),
+    (("VALUES",), questions.select),
+    (("(",), questions.select),
+    (("CREATE", "STREAM", "TYPE"), definitions.create_stream_type),
+    (("CREATE", "TABLE"), definitions.create_table),
+    (("CREATE", "QUERY"), questions.create_query),
+    (("CREATE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=False)),
+    (("CREATE", "OR", "REPLACE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=True)),
+    (("ALTER", "TABLE"), definitions.alter_table),
+    (("ALTER", "QUERY"), questions.alter_query),
+    (("DROP",), definitions.drop),
+    (("INSERT",), changes.insert),
+    (("UPDATE",), changes.update),
+    (("DELETE",), changes.delete),
+    (("SUBSCRIBE",), questions.subscribe),
+    (("SHOW",), questions.show),
+    (("DESCRIBE",), questions.describe),
+    (("DESC",), questions.describe),
+    (("EXPLAIN",), questions.explain),
+    (("BEGIN",), _transaction),
+    (("COMMIT",), _transaction),
+    (("END",), _transaction),
+    (("ROLLBACK",), _transaction),
+    (("START", "TRANSACTION"), _transaction),
+)
+
+
+def _unexpected(text: str, tokens: list[Token], token: Token, description: str) -> PenstockError:
+    """sqlglot's complaint in our words; a word next to it that nearly is a keyword gets the caret."""
+    misspelt = _misspelt(tokens, token)
+    if misspelt is not None:
+        suspect, keyword = misspelt
+        failure = error("syntax_error", detail=f'unexpected "{suspect.text}"', hint=f'did you mean "{keyword}"?')
+        return point(failure, text, span_of_token(suspect))
+    if not token.text:
+        detail = "the statement ends too early"
+    elif "number of provided arguments" in description:
+        detail = f'wrong number of arguments before "{token.text}"'
+    elif "Required argument" in description or "Expected" in description or "Expecting" in description:
+        detail = f'something is missing before "{token.text}"'
+    else:
+        detail = f'unexpected "{token.text}"'
+    return point(error("syntax_error", detail=detail), text, span_of_token(token))
+
+
+def _with_hint(text: str, tokens: list[Token], failure: PenstockError) -> PenstockError:
+    """A complaint of our own grammar, with a suggestion if the word it points at nearly is a keyword."""
+    if failure.condition != "syntax_error" or failure.hint or failure.line is None or failure.column is None:
+        return failure
+    lines = text.split("\n")[: failure.line - 1]
+    offset = sum(len(line) + 1 for line in lines) + failure.column - 1
+    for token in tokens:
+        if token.start == offset and _is_word(token):
+            failure.hint = _near(token.text, KEYWORDS)
+    return failure
+
+
+def _misspelt(tokens: list[Token], token: Token) -> tuple[Token, str] | None:
+    index = next((i for i, t in enumerate(tokens) if t.start == token.start), len(tokens))
+    for suspect in reversed(tokens[max(0, index - 2) : index + 1]):
+        if _is_word(suspect) and suspect.text.upper() not in KEYWORDS:
+            near = difflib.get_close_matches(suspect.text.upper(), KEYWORDS, n=1, cutoff=0.75)
+            if near:
+                return suspect, near[0]
+    return None
+
+
+def _is_word(token: Token) -> bool:
+    return token.token_type == TokenType.VAR
+
+
+def _near(word: str, known: Sequence[str]) -> str | None:
+    near = difflib.get_close_matches(word.upper(), known, n=1, cutoff=0.6)
+    return f'did you mean "{near[0]}"?' if near and near[0] != word.upper() else None

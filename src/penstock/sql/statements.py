@@ -1,0 +1,249 @@
+"""Statements: what one piece of text asks for, as plain records. No name is looked up yet.
+
+Made by `parse.parse_script`; read by `binding`, `definitions`, `changes` and by whoever executes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
+
+from sqlglot import exp
+
+from penstock.errors import PenstockError
+from penstock.sql.positions import Span, point
+from penstock.types import Field, Type
+
+NOWHERE = Span(0, 0)
+DropKind = Literal["table", "stream_type", "function", "query"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The script a statement stands in, and where."""
+
+    text: str
+    span: Span
+
+    @property
+    def sql(self) -> str:
+        return self.text[self.span.start : self.span.end]
+
+    def point(self, failure: PenstockError, span: Span | None = None) -> PenstockError:
+        """The error with a caret at a span of this statement (the whole of it if none is given)."""
+        return point(failure, self.text, span or self.span)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement. `name_at` is where its main name stands, for carets."""
+
+    source: Source = field(repr=False, compare=False, default=Source("", NOWHERE))
+    name_at: Span | None = field(repr=False, compare=False, default=None)
+
+    def point(self, failure: PenstockError) -> PenstockError:
+        """The error with a caret at the statement's main name; for whoever executes it."""
+        return self.source.point(failure, self.name_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """`name = value` of WITH or `name 'value'` of OPTIONS."""
+
+    name: str
+    value: str
+    at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    """A column: a static one has a type; the dynamic one names a stream type or lists its fields."""
+
+    name: str
+    type: Type | None = None
+    primary_key: bool = False
+    not_null: bool = False
+    stream_type: str | None = None
+    stream_fields: tuple[Field, ...] | None = None
+    at: Span = field(repr=False, compare=False, default=NOWHERE)
+    type_at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicateClause:
+    fields: tuple[str, ...]
+    within_us: int
+    at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStreamType(Statement):
+    name: str
+    fields: tuple[Field, ...]
+    connector: str | None
+    options: tuple[Option, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(Statement):
+    name: str
+    columns: tuple[ColumnDefinition, ...]
+    key: tuple[str, ...]
+    options: tuple[Option, ...]
+    deduplicate: DeduplicateClause | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFunction(Statement):
+    name: str
+    parameters: tuple[Field, ...]
+    returns: Type
+    language: str
+    body: str
+    vectorised: bool = False
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn(Statement):
+    """`stream` names the stream column when the new column is one of its fields."""
+
+    table: str
+    column: Field
+    stream: str | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Statement):
+    kind: DropKind
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(Statement):
+    table: str
+    columns: tuple[tuple[str, Span], ...] | None
+    rows: tuple[tuple[exp.Expr, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Statement):
+    table: str
+    assignments: tuple[tuple[str, Span, exp.Expr], ...]
+    where: exp.Expr | None = None
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Statement):
+    table: str
+    where: exp.Expr | None = None
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Statement):
+    """A question. `sql` is its own text with the values of parameters written out."""
+
+    query: exp.Query
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateQuery(Statement):
+    name: str
+    select: Select
+    if_not_exists: bool = False
+
+    @property
+    def sql(self) -> str:
+        """The text to store: that of the SELECT."""
+        return self.select.sql
+
+
+@dataclass(frozen=True, slots=True)
+class AlterQuery(Statement):
+    """A live change of window: new texts for BEGIN and END; None keeps what is there."""
+
+    name: str
+    begin: str | None = None
+    end: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PauseQuery(Statement):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeQuery(Statement):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe(Statement):
+    name: str
+    changes: bool = False
+    from_cycle: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Show(Statement):
+    """`what` is one of grammar.admin.SHOWN; `table` narrows SENSORS and the like."""
+
+    what: str
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(Statement):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(Statement):
+    """Of a standing query by name, or of a SELECT."""
+
+    target: str | Select
+    analyze: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction(Statement):
+    """BEGIN, COMMIT or ROLLBACK from a driver; does nothing."""
+
+    kind: str
+
+
+def tree(value: Any, label: str = "", depth: int = 0) -> str:
+    """A statement, bound form or plan as an indented tree, one fact a line."""
+    pad = "  " * depth
+    head = f"{pad}{label + ': ' if label else ''}"
+    if isinstance(value, exp.Expr):
+        return head + value.sql(dialect="postgres")
+    if isinstance(value, Type | Span) or not is_dataclass(value) or isinstance(value, type):
+        if isinstance(value, tuple | list) and any(is_dataclass(v) and not isinstance(v, Type) for v in value):
+            return "\n".join([f"{head}", *[tree(item, "-", depth + 1) for item in value]])
+        if isinstance(value, tuple | list):
+            return head + "(" + ", ".join(tree(item) for item in value) + ")"
+        return head + str(value)
+    if isinstance(value, Field):
+        return f"{head}{value.name} {value.type}"
+    lines = [head + type(value).__name__]
+    for part in fields(value):
+        item = getattr(value, part.name)
+        if part.repr and item not in (None, False, ()):
+            lines.append(tree(item, part.name, depth + 1))
+    return "\n".join(lines)
