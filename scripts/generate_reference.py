@@ -1,0 +1,175 @@
+"""Write the pages of docs/reference that are lists of what the code has: settings, errors, connectors, commands.
+
+`make reference` writes them; tests/test_docs.py fails when a page is not what this would write.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from penstock.errors import CONDITIONS
+from penstock.sensors.registry import BUILT_IN
+from penstock.settings import SETTINGS
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+_NOTE = "<!-- Written by scripts/generate_reference.py; change the code and run `make reference`. -->"
+
+
+def settings_page() -> str:
+    """One row per setting, in the order of the code."""
+    rows = [
+        f"| `{s.name}` | {_code(s.default)} | `PENSTOCK_{s.name.upper()}` | {_cell(s.sentence)} |" for s in SETTINGS
+    ]
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            _NOTE,
+            "",
+            "A flag of `penstock serve` wins over a `PENSTOCK_*` variable, and that over the file `penstock.toml` in the",
+            "folder where the server starts. The file has one line per setting: `port = 8470`.",
+            "",
+            "| setting | default | variable | what it does |",
+            "| --- | --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
+def errors_page() -> str:
+    """One row per condition, in the order of the code."""
+    rows = [f"| `{c.name}` | {c.sqlstate} | {c.status} | {_cell(_message(c.template))} |" for c in CONDITIONS.values()]
+    return "\n".join(
+        [
+            "# Errors",
+            "",
+            _NOTE,
+            "",
+            "Every error has a condition (a name that never changes), an SQLSTATE, an HTTP status, a message, often a hint,",
+            "and, where there is SQL, the place in it. Programs should look at the condition; messages may be reworded.",
+            "",
+            "| condition | SQLSTATE | HTTP | message |",
+            "| --- | --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
+def connectors_page() -> str:
+    """A section per built-in connector with its options."""
+    lines = [
+        "# Connectors",
+        "",
+        _NOTE,
+        "",
+        "A connector is a way to reach sensors: the word after `USING` in `CREATE STREAM TYPE`. Pull connectors are asked for",
+        "readings, push connectors hand them over. [My own sensor](../howto/own-sensor.md) says how to add one.",
+    ]
+    for connector in sorted(BUILT_IN, key=lambda c: c.name):
+        kind = {"pull": "Pull.", "push": "Push.", "outside": "Nothing is opened."}[connector.mode]
+        lines += ["", f"## {connector.name}", "", f"{connector.sentence} {kind}"]
+        if connector.options:
+            lines += ["", "| option | default | what it does |", "| --- | --- | --- |"]
+            lines += [
+                f"| `{o.name}` | {'required' if o.default is None else _code(o.default)} | {_cell(o.sentence)} |"
+                for o in connector.options
+            ]
+    return "\n".join([*lines, ""])
+
+
+def commands_page() -> str:
+    """A section per command of the command line with its arguments and options."""
+    from penstock.cli.main import app
+
+    lines = [
+        "# Command line",
+        "",
+        _NOTE,
+        "",
+        "Data goes to standard output, progress and errors to standard error; the exit code is not 0 on failure. Every command",
+        "has `--help`.",
+    ]
+    for path, command in _commands(typer.main.get_command(app), "penstock"):
+        lines += ["", f"## {path}", "", " ".join((command.help or "").split("\f")[0].split())]
+        lines += ["", "```sh", _usage(path, command), "```"]
+        rows = [row for parameter in command.params if (row := _parameter(parameter))]
+        if rows:
+            lines += ["", "| argument or option | default | what it does |", "| --- | --- | --- |", *rows]
+    return "\n".join([*lines, ""])
+
+
+# Typer vends its own copy of click's classes, so commands and parameters are taken by their attributes.
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield path, command
+        return
+    for name in children:
+        if not children[name].hidden:
+            yield from _commands(children[name], f"{path} {name}")
+
+
+def _usage(path: str, command: Any) -> str:
+    words = [path]
+    if any(p.param_type_name == "option" and p.name != "help" for p in command.params):
+        words.append("[OPTIONS]")
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            name = parameter.human_readable_name.upper()
+            words.append(name if parameter.required else f"[{name}]")
+    return " ".join(words)
+
+
+def _parameter(parameter: Any) -> str | None:
+    if parameter.name == "help" or getattr(parameter, "hidden", False):
+        return None
+    if parameter.param_type_name == "argument":
+        spelled = f"`{parameter.human_readable_name.upper()}`"
+    else:
+        spelled = ", ".join(f"`{word}`" for word in [*parameter.opts, *parameter.secondary_opts])
+    default = parameter.default
+    if parameter.required:
+        shown = "required"
+    elif default is None or callable(default) or default == () or default is False:
+        shown = ""
+    else:
+        shown = _code(default)
+    return f"| {spelled} | {shown} | {_cell(getattr(parameter, 'help', None) or '')} |"
+
+
+def _message(template: str) -> str:
+    return "says what is wrong" if template == "{detail}" else template.replace("{", "*").replace("}", "*")
+
+
+def _code(value: object) -> str:
+    return f"`{value}`" if value != "" else "empty"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": settings_page,
+    "errors.md": errors_page,
+    "connectors.md": connectors_page,
+    "cli.md": commands_page,
+}
+
+
+def main() -> int:
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page())
+        print(f"wrote docs/reference/{name}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,135 @@
+"""Documentation runs: examples are read by the product, lists are held against the code, links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import re
+import shlex
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from penstock.catalog.model import TableOptions
+from penstock.settings import SETTINGS, Settings
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SPOKEN = [page for page in PAGES if "decisions" not in page.parts and page.name != "ARCHITECTURE.md"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced example. `bound` is False where the page says that it needs something that is not here."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    bound: bool
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks_of(page: Path, language: str) -> list[Block]:
+    found, inside, previous = [], None, ""
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if inside is None and (opened := re.match(r"```(\w+)", line)):
+            inside = (number + 1, opened.group(1), [], not previous.startswith("<!-- not bound"))
+        elif inside is not None and line.startswith("```"):
+            begin, spoken, lines, bound = inside
+            if spoken == language:
+                found.append(Block(page, begin, spoken, "\n".join(lines), bound))
+            inside = None
+        elif inside is not None:
+            inside[2].append(line)
+        previous = line
+    return found
+
+
+def all_blocks(language: str) -> list[Block]:
+    return [block for page in PAGES for block in blocks_of(page, language)]
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_reference", ROOT / "scripts" / "generate_reference.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("block", all_blocks("sql"), ids=str)
+def test_every_sql_example_is_read_by_the_parser(block: Block) -> None:
+    from penstock.sql.parse import parse_script
+
+    assert parse_script(block.text)
+
+
+@pytest.mark.parametrize("block", all_blocks("python"), ids=str)
+def test_every_python_example_is_python(block: Block) -> None:
+    ast.parse(block.text)
+
+
+@pytest.mark.parametrize("block", all_blocks("json"), ids=str)
+def test_every_json_example_is_json(block: Block) -> None:
+    json.loads(block.text)
+
+
+@pytest.mark.parametrize("name", ["settings.md", "errors.md", "connectors.md", "cli.md"])
+def test_a_generated_page_is_what_the_code_says_now(name: str) -> None:
+    page = (ROOT / "docs" / "reference" / name).read_text()
+    assert page == generator().PAGES[name](), "run `make reference`"
+
+
+def test_settings_are_the_same_in_the_list_and_in_the_record() -> None:
+    assert {s.name: s.default for s in SETTINGS} == {f.name: f.default for f in fields(Settings)}
+
+
+def test_the_sql_page_lists_every_option_of_a_table() -> None:
+    text = (ROOT / "docs" / "reference" / "sql.md").read_text()
+    for option in fields(TableOptions):
+        name = option.name.removesuffix("_us")
+        assert name == "deduplicate" or f"| `{name}` |" in text, f"sql.md does not list the option {name}"
+
+
+def test_the_api_page_lists_every_call_and_no_other() -> None:
+    from unittest.mock import Mock
+
+    from penstock.server.app import create_app
+
+    described = create_app(Mock(), Settings()).openapi()["paths"]
+    calls = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
+    text = (ROOT / "docs" / "reference" / "api.md").read_text()
+    listed = set(re.findall(r"^\| `((?:GET|POST|PATCH|DELETE|PUT) [^`]+)`", text, re.MULTILINE))
+    assert listed == calls
+
+
+def test_every_command_in_an_example_exists() -> None:
+    known = set(re.findall(r"^## penstock (\w+)", (ROOT / "docs" / "reference" / "cli.md").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)) | {".venv/.ready"}
+    for block in all_blocks("sh"):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            words = [word for word in shlex.split(line, comments=True) if "=" not in word or word.startswith("-")]
+            if words and Path(words[0]).name == "penstock" and len(words) > 1:
+                assert words[1] in known, f"{block}: there is no command penstock {words[1]}"
+            if words and words[0] == "make":
+                assert words[1] in targets, f"{block}: there is no target {words[1]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    reached = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#\s]+)", index.read_text())}
+    missing = [str(page.relative_to(ROOT)) for page in SPOKEN if page not in (*reached, index, ROOT / "README.md")]
+    assert missing == []
