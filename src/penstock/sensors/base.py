@@ -1,0 +1,161 @@
+"""The stream-type interface: `init`, `read`, `close`, and what a `read` may answer.
+
+A pull sensor is asked by the stream manager, from one thread at a time, and should not block: it answers
+NO_VALUE and may say when it is worth asking again. A push sensor hands readings over from a thread of its own.
+A sensor that raises is closed, shown with its error, and opened anew after a pause.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.clock import Clock
+from penstock.types import Field
+
+Row = tuple[Any, ...]
+Mode = Literal["pull", "push", "outside"]
+
+
+class Answer(Enum):
+    """What a `read` found: values, nothing yet, or that nothing will ever come again."""
+
+    NEW_VALUE = "new value"
+    NO_VALUE = "no value"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One answer of a sensor. NEW_VALUE carries `rows` (tuples in field order) or, for bulk, a `batch`.
+
+    `times_us` holds one time per row; without it a reading happened when it was read. `next_due_us` is the
+    time before which asking again is pointless. `bad` counts what the sensor sent and nobody could
+    understand, with `problem` saying why: it is shown, and the sensor stays open.
+    """
+
+    answer: Answer
+    rows: Sequence[Row] = ()
+    times_us: Sequence[int] | np.ndarray[Any, Any] | None = None
+    batch: pa.RecordBatch | None = None
+    next_due_us: int | None = None
+    bad: int = 0
+    problem: str | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.rows) if self.batch is None else self.batch.num_rows
+
+
+NO_VALUE = Reading(Answer.NO_VALUE)
+END = Reading(Answer.END)
+
+
+def new_value(values: Row, time_us: int | None = None, next_due_us: int | None = None) -> Reading:
+    """One row, as most sensors have it."""
+    return Reading(Answer.NEW_VALUE, (values,), None if time_us is None else (time_us,), next_due_us=next_due_us)
+
+
+def no_value(next_due_us: int) -> Reading:
+    """Nothing yet, and nothing before that time."""
+    return Reading(Answer.NO_VALUE, next_due_us=next_due_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One word of OPTIONS (...). `parse` raises ValueError with a sentence; `default` None means required."""
+
+    name: str
+    default: str | None
+    sentence: str
+    parse: Callable[[str], Any] = str
+
+
+class Sensor(ABC):
+    """A sensor that is asked. Life: init, read until END or nobody listens, close. After close comes nothing.
+
+    `OPTIONS` declares what the class understands; left empty, `options` holds the texts of the stream type.
+    """
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = ()
+
+    def __init__(self, address: str, fields: tuple[Field, ...], options: Mapping[str, Any], clock: Clock) -> None:
+        self.address = address
+        self.fields = fields
+        self.options = options
+        self.clock = clock
+
+    def init(self) -> None:  # noqa: B027 (a sensor without set-up is a good sensor)
+        """Get ready to be read; raise if the sensor cannot be reached."""
+
+    @abstractmethod
+    def read(self) -> Reading:
+        """What there is now, without waiting for more."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of everything. Called once after `init` began, also when it failed."""
+
+
+class Deliver(Protocol):
+    """Where a push sensor hands readings over. Waits while the server is too busy to take more."""
+
+    def __call__(self, reading: Reading) -> None: ...
+
+    def failed(self, cause: BaseException) -> None:
+        """Give up: the sensor is closed, the cause shown, and it is opened anew after a pause."""
+        ...
+
+
+class PushSensor(ABC):
+    """A sensor that calls. `init` starts the calls and returns; after `close` returned there are none."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = ()
+
+    def __init__(self, address: str, fields: tuple[Field, ...], options: Mapping[str, Any], clock: Clock) -> None:
+        self.address = address
+        self.fields = fields
+        self.options = options
+        self.clock = clock
+
+    @abstractmethod
+    def init(self, deliver: Deliver) -> None:
+        """Start handing readings to `deliver`; raise if the sensor cannot be reached."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop. Called once after `init` began, also when it failed."""
+
+
+AnySensor = Sensor | PushSensor
+Factory = Callable[[str, tuple[Field, ...], Mapping[str, Any], Clock], AnySensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """How one kind of sensor is reached, as data.
+
+    `mode` is pull, push, or outside: readings of such a table come through the HTTP API, and nothing is
+    ever opened. `check` looks at fields and parsed options together and raises a named error.
+    """
+
+    name: str
+    sentence: str
+    mode: Mode
+    options: tuple[Option, ...] = ()
+    factory: Factory | None = None
+    check: Callable[[tuple[Field, ...], Mapping[str, Any]], None] | None = None
+    free_options: bool = False
+
+
+def connector_of(name: str, sensor: type[Sensor] | type[PushSensor]) -> Connector:
+    """The description that a bare sensor class implies."""
+    sentence = (inspect.getdoc(sensor) or sensor.__name__).splitlines()[0]
+    mode: Mode = "push" if issubclass(sensor, PushSensor) else "pull"
+    return Connector(name, sentence, mode, sensor.OPTIONS, sensor, free_options=not sensor.OPTIONS)

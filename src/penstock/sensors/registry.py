@@ -1,0 +1,90 @@
+"""Which connectors there are: the built-in ones and those that installed packages bring.
+
+A package brings its own with an entry point in the group `penstock.sensors` that names a `Connector`, or a
+class that is a `Sensor` or a `PushSensor`. Built-in names win.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.errors import error, suggest
+from penstock.sensors import http, python, simulator
+from penstock.sensors.base import AnySensor, Connector, PushSensor, Sensor, connector_of
+from penstock.sensors.options import read_options
+from penstock.types import Field
+
+GROUP = "penstock.sensors"
+BUILT_IN = (simulator.CONNECTOR, http.CONNECTOR, python.CONNECTOR)
+
+
+def connectors() -> dict[str, Connector]:
+    """Every connector by name; those of packages are listed without importing what is broken."""
+    found = {c.name: c for c in BUILT_IN}
+    for name in _entry_point_names():
+        if name not in found:
+            try:
+                found[name] = _load_entry_point(name)
+            except Exception:
+                continue
+    return found
+
+
+def find_connector(name: str) -> Connector:
+    """The connector of that name; connector_not_found, with the nearest name, where there is none."""
+    for connector in BUILT_IN:
+        if connector.name == name.lower():
+            return connector
+    known = [c.name for c in BUILT_IN] + list(_entry_point_names())
+    if name not in _entry_point_names():
+        hint = suggest(name, known) or "there are " + ", ".join(known)
+        raise error("connector_not_found", connector=name, hint=hint)
+    try:
+        return _load_entry_point(name)
+    except Exception as cause:
+        raise error("connector_not_found", connector=name, hint=f"its package does not load: {cause}") from cause
+
+
+def parse_options(connector: Connector, options: Mapping[str, str]) -> dict[str, Any]:
+    """Defaults and given options as values; invalid_option for an unknown, missing or unreadable one."""
+    return read_options(connector.name, connector.options, connector.free_options, options)
+
+
+def validate_connector(name: str, options: Mapping[str, str], fields: tuple[Field, ...]) -> Connector:
+    """Everything that can be said before a sensor is opened: for CREATE STREAM TYPE."""
+    connector = find_connector(name)
+    parsed = parse_options(connector, options)
+    if connector.check is not None:
+        connector.check(fields, parsed)
+    return connector
+
+
+def create_sensor(
+    name: str, address: str, fields: tuple[Field, ...], options: Mapping[str, str], clock: Clock
+) -> AnySensor | None:
+    """A sensor that is ready for `init`; None where the connector opens nothing."""
+    connector = find_connector(name)
+    if connector.factory is None:
+        return None
+    return connector.factory(address, fields, parse_options(connector, options), clock)
+
+
+@cache
+def _entry_point_names() -> tuple[str, ...]:
+    return tuple(sorted(point.name for point in entry_points(group=GROUP)))
+
+
+@cache
+def _load_entry_point(name: str) -> Connector:
+    (point, *_) = entry_points(group=GROUP, name=name)
+    found = point.load()
+    if isinstance(found, Connector):
+        return found
+    if inspect.isclass(found) and issubclass(found, Sensor | PushSensor):
+        return connector_of(name, found)
+    raise TypeError(f"{point.value} is neither a Connector nor a Sensor")

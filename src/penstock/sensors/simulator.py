@@ -1,0 +1,213 @@
+"""Simulated sensors, for demos, tests and benches: seeded, and pure functions of seed, address and time.
+
+Reading number k happens at a fixed time and is handed over at that time or a fixed delay later, whether
+anybody listened before or not. Readings are computed in blocks ahead of their time, so that a poll costs a
+look-up: thousands of simulators run beside a server.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from penstock.clock import SECOND, Clock, parse_timestamp
+from penstock.errors import error
+from penstock.sensors.base import END, Answer, Connector, Option, Reading, Row, Sensor, no_value
+from penstock.sensors.field_values import ColumnMaker, column_maker, names_a_gas
+from penstock.sensors.options import duration, number, one_of, whole_number
+from penstock.sensors.plume import BACKGROUND_PPM, Plume, position_of
+from penstock.sensors.signals import Floats, Ints, gaussian, periodic, seed_of, uniform, walk
+from penstock.types import Field
+
+KINDS = ("plume", "walk", "periodic", "bursty", "silent", "lagging", "out_of_order")
+_MOST_ROWS = 8192
+
+
+def _start(text: str) -> tuple[str, int]:
+    """'' (when opened), a time, or how long before the opening."""
+    if not text:
+        return "ago", 0
+    try:
+        return "at", parse_timestamp(text)
+    except ValueError:
+        pass
+    try:
+        return "ago", duration(text)
+    except ValueError:
+        raise ValueError(f'"{text}" is neither a time nor a duration') from None
+
+
+OPTIONS = (
+    Option("kind", "walk", "What the sensor does: " + ", ".join(KINDS) + ".", one_of(*KINDS)),
+    Option("rate", "1", "Readings per second of each sensor.", number(above=0.0, most=1e6)),
+    Option("seed", "1", "Another seed, another world; the same seed, the same readings.", whole_number()),
+    Option("start", "", "Time of the first reading, or how long before the opening; empty means the opening.", _start),
+    Option("count", "0", "Readings after which the sensor ends; 0 means never.", whole_number()),
+    Option("lag", "0s", "How long after its time a reading is handed over (lagging: 5s, out_of_order: 3s).", duration),
+    Option("disorder", "0.1", "Share of readings that out_of_order holds back for up to the lag.", number(0.0, 1.0)),
+    Option("period", "1m", "Period of a periodic signal.", duration),
+    Option("burst", "20", "Readings in one burst of a bursty sensor.", whole_number(1)),
+    Option("every", "90s", "Time between two puffs of gas.", duration),
+    Option("strength", "300", "Typical peak of a puff at the leak, in ppm.", number(above=0.0)),
+)
+
+
+class Simulator(Sensor):
+    """One simulated sensor. The address is its name; for a plume its position 'x,y', a place or any name."""
+
+    OPTIONS = OPTIONS
+
+    def __init__(self, address: str, fields: tuple[Field, ...], options: Mapping[str, Any], clock: Clock) -> None:
+        super().__init__(address, fields, options, clock)
+        self._kind: str = options["kind"]
+        self._seed = seed_of(options["seed"], address)
+        self._step_us = max(1, round(SECOND / options["rate"]))
+        # A phase of their own keeps thousands of sensors from all being due in the same instant.
+        self._phase_us = self._seed % self._step_us
+        self._block = int(min(1024, max(16, options["rate"])))
+        lag_us = options["lag"] or {"lagging": 5 * SECOND, "out_of_order": 3 * SECOND}.get(self._kind, 0)
+        self._lag_us: int = lag_us
+        self._plume = Plume(options["seed"], options["every"] / SECOND, options["strength"])
+        self._position = position_of(address)
+        self._makers = self._column_makers()
+        self._next = 0  # number of the first reading that is not computed yet
+        self._end: int | None = None  # number of the reading that never comes
+        self._due: list[int] = []
+        self._times: list[int] = []
+        self._rows: list[Row] = []
+        self._cursor = 0
+
+    def init(self) -> None:
+        how, value = self.options["start"]
+        opened_us = self.clock.now_us()
+        if (how, value) == ("ago", 0):
+            # What is on its way at the opening still arrives; what was due before is gone.
+            self._next = self._number_at(opened_us - (0 if self.options["count"] else self._lag_us))
+        else:
+            self._next = self._number_at(value if how == "at" else opened_us - value)
+        if self.options["count"]:
+            self._end = self._next + self.options["count"]
+        if (how, value) == ("ago", 0):
+            self._fill(opened_us)
+            self._cursor = bisect_left(self._due, opened_us)
+
+    def read(self) -> Reading:
+        if self._kind == "silent":
+            return no_value(self.clock.now_us() + 3600 * SECOND)
+        now_us = self.clock.now_us()
+        if self._cursor == len(self._due) or self._due[-1] <= now_us or self._lag_us:
+            self._fill(now_us)
+        last = min(bisect_right(self._due, now_us, lo=self._cursor), self._cursor + _MOST_ROWS)
+        if last == self._cursor:
+            if self._cursor == len(self._due) and self._end is not None and self._next >= self._end:
+                return END
+            return no_value(self._next_due_us(last))
+        chosen = slice(self._cursor, last)
+        self._cursor = last
+        return Reading(Answer.NEW_VALUE, self._rows[chosen], self._times[chosen], next_due_us=self._next_due_us(last))
+
+    def _next_due_us(self, cursor: int) -> int:
+        if cursor < len(self._due):
+            return self._due[cursor]
+        return int(self._times_of(np.array([self._next], dtype=np.int64))[0])
+
+    def _fill(self, now_us: int) -> None:
+        """Compute blocks until every reading that may be due by now is there, and one more for later.
+
+        Delays are never negative: once the first time of the next block lies ahead, nothing due is missing.
+        """
+        if self._cursor:
+            del self._due[: self._cursor], self._times[: self._cursor], self._rows[: self._cursor]
+            self._cursor = 0
+        while (self._end is None or self._next < self._end) and len(self._due) < 2 * _MOST_ROWS:
+            upcoming = int(self._times_of(np.array([self._next], dtype=np.int64))[0])
+            if upcoming > now_us and self._due:
+                break
+            last = self._next + self._block if self._end is None else min(self._next + self._block, self._end)
+            numbers = np.arange(self._next, last, dtype=np.int64)
+            self._next = last
+            times_us = self._times_of(numbers)
+            due_us = times_us + self._delays_of(numbers)
+            rows = self._rows_of(numbers, times_us)
+            self._due += due_us.tolist()
+            self._times += times_us.tolist()
+            self._rows += rows
+        if self._kind == "out_of_order":
+            order = sorted(range(len(self._due)), key=self._due.__getitem__)
+            self._due = [self._due[i] for i in order]
+            self._times = [self._times[i] for i in order]
+            self._rows = [self._rows[i] for i in order]
+
+    def _number_at(self, time_us: int) -> int:
+        """The first reading that does not happen before this time."""
+        guess = (time_us - self._phase_us) // self._step_us - 2 * int(self.options["burst"])
+        numbers = np.arange(guess, guess + 4 * int(self.options["burst"]) + 4, dtype=np.int64)
+        return int(numbers[np.searchsorted(self._times_of(numbers), time_us)])
+
+    def _times_of(self, numbers: Ints) -> Ints:
+        if self._kind != "bursty":
+            return np.asarray(numbers * self._step_us + self._phase_us, dtype=np.int64)
+        burst = int(self.options["burst"])
+        group, place = np.divmod(numbers, burst)
+        length_us = burst * self._step_us
+        shift = (uniform(self._seed, group) * 0.6 * length_us).astype(np.int64)
+        times_us = group * length_us + self._phase_us + shift + place * max(1, self._step_us // 20)
+        return np.asarray(times_us, dtype=np.int64)
+
+    def _delays_of(self, numbers: Ints) -> Ints:
+        if self._kind != "out_of_order":
+            return np.full(len(numbers), self._lag_us, dtype=np.int64)
+        held = uniform(self._seed ^ 0xA5A5, numbers) < self.options["disorder"]
+        return np.where(held, (uniform(self._seed ^ 0x5A5A, numbers) * self._lag_us).astype(np.int64), 0)
+
+    def _rows_of(self, numbers: Ints, times_us: Ints) -> list[Row]:
+        signal = self._signal(numbers, times_us)
+        return list(zip(*(make(signal, times_us, numbers) for make in self._makers), strict=True))
+
+    def _signal(self, numbers: Ints, times_us: Ints) -> Floats:
+        noise = gaussian(self._seed, numbers)
+        if self._kind == "plume":
+            clean = self._plume.concentration(self._position, times_us)
+            return np.maximum(BACKGROUND_PPM + clean * (1.0 + 0.03 * noise) + 0.2 * noise, 0.0)
+        if self._kind == "periodic":
+            return periodic(self._seed, times_us, self.options["period"]) + 0.02 * noise
+        return walk(self._seed, times_us) + 0.02 * noise
+
+    def _column_makers(self) -> list[ColumnMaker]:
+        plume = self._kind == "plume"
+        follows = _followers(self.fields, gas_only=plume)
+        return [
+            column_maker(field, seed_of(self.options["seed"], self.address), field.name not in follows, plume)
+            for field in self.fields
+        ]
+
+
+def _followers(fields: tuple[Field, ...], gas_only: bool) -> set[str]:
+    """Fields that carry the sensor's signal: the gas fields (or the first number), or the first number alone."""
+    numbers = [f.name for f in fields if f.type.kind in ("DOUBLE", "DECIMAL")] or [
+        f.name for f in fields if f.type.kind in ("INT", "BIGINT") and not f.name.lower().endswith("id")
+    ]
+    gases = [f.name for f in fields if names_a_gas(f)]
+    booleans = [f.name for f in fields if f.type.kind == "BOOLEAN"]
+    return {*(gases if gas_only and gases else numbers[:1]), *booleans}
+
+
+def _check(fields: tuple[Field, ...], options: Mapping[str, Any]) -> None:
+    if options["period"] <= 0 or options["every"] <= 0:
+        name = "period" if options["period"] <= 0 else "every"
+        raise error("invalid_option", option=name, detail="must be longer than nothing")
+    if not fields:
+        raise error("invalid_definition", detail="a simulator needs at least one field")
+
+
+CONNECTOR = Connector(
+    name="simulator",
+    sentence="Simulated sensors: seeded, deterministic, with plume, walk, periodic, bursty and faulty kinds.",
+    mode="pull",
+    options=OPTIONS,
+    factory=Simulator,
+    check=_check,
+)

@@ -1,0 +1,133 @@
+"""The thread between opened sensors and the log: sends outboxes, journals which sensors are observed.
+
+An answer is complete from an opening on, so the opening is journalled before the first reading is sent; a
+closing comes after the last one. Many openings and closings make one entry each.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from penstock.catalog.model import Table
+from penstock.streams.outbox import Outbox, ReadingSink
+
+_LOGGER = logging.getLogger(__name__)
+_RETRY_S = 1.0
+_REST_S = 0.005  # lets the readings of many sensors gather into one push
+
+Event = tuple[int, int, bool]  # table id, sid, is open
+# observe(table id, sids opened, sids closed)
+Observe = Callable[[int, list[int], list[int]], None]
+
+
+class Courier:
+    """Polling threads add to outboxes and note openings; everything that may wait for a disk happens here."""
+
+    def __init__(self, sink: ReadingSink, observe: Observe) -> None:
+        self._sink = sink
+        self._observe = observe
+        self._woken = threading.Event()
+        self._lock = threading.Lock()
+        self._outboxes: dict[int, Outbox] = {}
+        self._noted: list[Event] = []  # (table id, sid, is open) in the order of events
+        self._busy = False
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-courier", daemon=True)
+        self._thread.start()
+
+    def outbox(self, table: Table) -> Outbox:
+        """The table's outbox, which from now on packs for this version of the table."""
+        with self._lock:
+            box = self._outboxes.get(table.id)
+            if box is None:
+                box = self._outboxes[table.id] = Outbox(table, self._sink, self._woken.set)
+            box.table = table
+            return box
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def note(self, table_id: int, sid: int, is_open: bool) -> None:
+        """A sensor was opened or closed; readings added before a closing are sent before it is journalled."""
+        with self._lock:
+            self._noted.append((table_id, sid, is_open))
+        self._woken.set()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until everything is stored and journalled; False when the time was too short."""
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            with self._lock:
+                if not self._noted and not self._busy and all(b.is_empty for b in self._outboxes.values()):
+                    return True
+            self._woken.set()
+            time.sleep(_REST_S)
+        return False
+
+    def close(self, timeout_s: float) -> None:
+        self._stopped.set()
+        self._woken.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._woken.wait(0.25)
+            self._woken.clear()
+            try:
+                self._round()
+            except Exception:
+                _LOGGER.exception("openings and closings of sensors could not be journalled; trying again")
+                self._stopped.wait(_RETRY_S)
+                self._woken.set()
+            time.sleep(_REST_S)
+
+    def _round(self) -> None:
+        with self._lock:
+            noted, self._noted = self._noted, []
+            self._busy = True
+            outboxes = dict(self._outboxes)
+        try:
+            noted = self._journal_openings(noted)
+            now_s = time.monotonic()
+            for box in outboxes.values():
+                box.send(now_s)
+            noted = self._journal(noted, {table_id for table_id, box in outboxes.items() if not box.is_sent})
+        finally:
+            with self._lock:
+                self._noted = noted + self._noted
+                self._busy = False
+
+    def _journal_openings(self, noted: list[Event]) -> list[Event]:
+        """Journal openings, and closings that a later opening of the same sensor overtakes; the rest remains."""
+        last_opening = {(table_id, sid): at for at, (table_id, sid, is_open) in enumerate(noted) if is_open}
+        first = [event for at, event in enumerate(noted) if at <= last_opening.get(event[:2], -1)]
+        rest = [event for at, event in enumerate(noted) if at > last_opening.get(event[:2], -1)]
+        return self._journal(first, set()) + rest
+
+    def _journal(self, noted: list[Event], waiting: set[int]) -> list[Event]:
+        """Journal events except those of waiting tables, which are the answer.
+
+        One entry per table, as long as no sensor comes twice. Should the journal fail, the caller keeps all
+        events: an entry that says again what is known changes nothing.
+        """
+        left = [event for event in noted if event[0] in waiting]
+        todo = [event for event in noted if event[0] not in waiting]
+        while todo:
+            seen: set[tuple[int, int]] = set()
+            later: list[Event] = []
+            opened: dict[int, list[int]] = {}
+            closed: dict[int, list[int]] = {}
+            for event in todo:
+                table_id, sid, is_open = event
+                if (table_id, sid) in seen:
+                    later.append(event)
+                    continue
+                seen.add((table_id, sid))
+                (opened if is_open else closed).setdefault(table_id, []).append(sid)
+            for table_id in sorted({*opened, *closed}):
+                self._observe(table_id, opened.get(table_id, []), closed.get(table_id, []))
+            todo = later
+        return left

@@ -1,0 +1,240 @@
+"""STEAM's stream manager: opens the sensors that somebody wants, polls them, closes them when nobody does.
+
+Comes in: demand (a holder, usually a standing query, wants these sensors of that table). Goes out: readings to
+ingest, and openings and closings to the journal. A sensor that several holders want is opened once. Sensors
+run on `polling`'s threads by `stepping`'s rules; what they read travels through `courier`. No lock is held
+while ingest, the journal, the catalog or a sensor is called.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.catalog.model import Table
+from penstock.clock import Clock
+from penstock.sensors.registry import find_connector
+from penstock.settings import Settings
+from penstock.streams.courier import Courier, Observe
+from penstock.streams.opened import OpenedSensor, SensorState
+from penstock.streams.outbox import ReadingSink
+from penstock.streams.polling import Poller
+from penstock.streams.stepping import ManagerLimits, Stepper
+
+ALWAYS_ON = "always on"
+_NONE = np.zeros(0, dtype=np.int32)
+
+
+class LiveRows(Protocol):
+    """What the manager needs of `catalog.rows.StaticRows`: `_sid` and `_address` of the live sensors."""
+
+    def current(self) -> pa.Table: ...
+
+
+class CatalogView(Protocol):
+    """What the manager needs of `catalog.state.CatalogState`."""
+
+    @property
+    def tables_by_id(self) -> Mapping[int, Table]: ...
+
+    def rows(self, table_id: int) -> LiveRows: ...
+
+
+class _TableDemand:
+    """Who wants which sensors of one table, and the records of those that were ever wanted."""
+
+    __slots__ = ("counts", "holders", "sensors")
+
+    def __init__(self) -> None:
+        self.holders: dict[str, NDArray[np.int32]] = {}  # sorted sids
+        self.counts = np.zeros(0, dtype=np.int32)  # sid -> number of holders
+        self.sensors: dict[int, OpenedSensor] = {}
+
+    def replace(self, holder: str, sids: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Set what a holder wants. Answers the sids that somebody wants now and nobody did, or the reverse."""
+        before = self.holders.pop(holder, _NONE)
+        if len(sids):
+            self.holders[holder] = sids
+            if int(sids[-1]) >= len(self.counts):
+                self.counts = np.concatenate([self.counts, np.zeros(int(sids[-1]) + 64, dtype=np.int32)])
+        touched = np.union1d(before, sids)
+        was = self.counts[touched] > 0
+        self.counts[before] -= 1
+        self.counts[sids] += 1
+        return np.asarray(touched[was != (self.counts[touched] > 0)], dtype=np.int32)
+
+    def wanted(self, sid: int) -> bool:
+        return sid < len(self.counts) and bool(self.counts[sid])
+
+
+class StreamManager:
+    """All opened sensors of one server. Call `refresh` when the catalog changed, `close` at the end."""
+
+    def __init__(
+        self,
+        state: Callable[[], CatalogView],
+        ingest: ReadingSink,
+        observe: Observe,
+        clock: Clock,
+        settings: Settings | None = None,
+        limits: ManagerLimits | None = None,
+    ) -> None:
+        self._state = state
+        self._clock = clock
+        self._settings = settings or Settings()
+        self._lock = threading.Lock()
+        self._tables: dict[int, _TableDemand] = {}
+        self._closing = False
+        limits = limits or ManagerLimits()
+        self._courier = Courier(ingest, observe)
+        self._stepper = Stepper(clock, self._courier, limits, lambda opened: self._poller.schedule(opened))
+        self._poller: Poller[OpenedSensor] = Poller(
+            self._stepper.step, self._stepper.note_hung, self._stepper.note_held, limits.poll
+        )
+
+    def demand(self, holder: str, table_id: int, sids: Iterable[int] | NDArray[Any]) -> None:
+        """From now on the holder wants exactly these sensors of the table (nothing, if none)."""
+        wanted = np.unique(np.fromiter(sids, dtype=np.int32))
+        with self._lock:
+            changed = self._tables.setdefault(table_id, _TableDemand()).replace(holder, wanted)
+        if len(changed):
+            self._settle(table_id, changed)
+
+    def release(self, holder: str) -> None:
+        """The holder wants nothing any more."""
+        with self._lock:
+            changes = {
+                table_id: demand.replace(holder, _NONE)
+                for table_id, demand in self._tables.items()
+                if holder in demand.holders
+            }
+        for table_id, changed in changes.items():
+            if len(changed):
+                self._settle(table_id, changed)
+
+    def refresh(self, table_id: int | None = None) -> None:
+        """The catalog changed: sensors came, went or moved, or a table did. Keeps ALWAYS ON tables open."""
+        state = self._state()
+        with self._lock:
+            known = {*state.tables_by_id, *self._tables} if table_id is None else {table_id}
+        for each in known:
+            table = state.tables_by_id.get(each)
+            always_on = table is not None and table.options.always_on and _opens(table)
+            sids = np.array(sorted(_addresses(state, each)), dtype=np.int32) if always_on else _NONE
+            with self._lock:
+                if always_on or each in self._tables:
+                    demand = self._tables.setdefault(each, _TableDemand())
+                    demand.replace(ALWAYS_ON, sids)
+                    touched = np.array(sorted({*np.flatnonzero(demand.counts), *demand.sensors}), dtype=np.int32)
+                else:
+                    touched = _NONE
+            if len(touched):
+                self._settle(each, touched)
+            if table is None:
+                with self._lock:
+                    self._tables.pop(each, None)
+
+    def states(self, table_id: int) -> list[SensorState]:
+        """Every sensor of the table that was ever wanted since the server started, as it is now, by sid."""
+        now_us = self._clock.now_us()
+        with self._lock:
+            demand = self._tables.get(table_id)
+            if demand is None:
+                return []
+            sensors = sorted(demand.sensors.values(), key=lambda s: s.sid)
+            counts = demand.counts.copy()
+        return [each.snapshot(now_us, int(counts[each.sid])) for each in sensors]
+
+    def open_count(self, table_id: int | None = None) -> int:
+        """Sensors that are wanted and have not ended."""
+        with self._lock:
+            chosen = [d for t, d in self._tables.items() if table_id is None or t == table_id]
+            return sum(1 for d in chosen for s in d.sensors.values() if s.wanted and s.shown != "ended")
+
+    def stuck_threads(self) -> int:
+        """Threads that were left to sensors which do not answer."""
+        return self._poller.stuck()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until what was read so far is stored and journalled; False when the time was too short."""
+        return self._courier.drain(timeout_s)
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        """Close every sensor, store what was read, journal the closings, end the threads."""
+        deadline_s = time.monotonic() + timeout_s
+        with self._lock:
+            self._closing = True
+            sensors = [s for demand in self._tables.values() for s in demand.sensors.values() if s.wanted]
+            for each in sensors:
+                each.wanted = False
+        self._poller.schedule_many(sensors)
+        self._poller.drain(timeout_s * 0.5)
+        self._stepper.stop()
+        self._courier.drain(timeout_s * 0.3)
+        self._poller.close(max(0.1, deadline_s - time.monotonic()))
+        self._courier.close(max(0.1, deadline_s - time.monotonic()))
+
+    def _settle(self, table_id: int, sids: NDArray[np.int32]) -> None:
+        """Open those that are wanted and live, close those that are not, reopen those that moved."""
+        state = self._state()
+        table = state.tables_by_id.get(table_id)
+        live = _addresses(state, table_id, sids) if table is not None and _opens(table) else {}
+        changed: list[OpenedSensor] = []
+        with self._lock:
+            demand = self._tables.get(table_id)
+            if demand is None or self._closing:
+                return
+            for sid in sids.tolist():
+                address = live.get(sid)
+                if table is not None and address is not None and demand.wanted(sid):
+                    if _want(demand.sensors, table, sid, address):
+                        changed.append(demand.sensors[sid])
+                elif sid in demand.sensors and demand.sensors[sid].wanted:
+                    demand.sensors[sid].wanted = False
+                    changed.append(demand.sensors[sid])
+        self._poller.schedule_many(changed)
+
+
+def _want(sensors: dict[int, OpenedSensor], table: Table, sid: int, address: str) -> bool:
+    """Make the record say that the sensor is wanted, and how it is reached; whether a step must follow."""
+    each = sensors.get(sid)
+    if each is None:
+        each = sensors[sid] = OpenedSensor(table, sid, address)
+    moved = each.address != address or _way(each.table) != _way(table)
+    each.table, each.address = table, address
+    if each.wanted and not moved:
+        return False
+    each.reopen = each.reopen or moved
+    each.wanted = True
+    if each.shown == "closed":
+        each.shown = "opening"
+    return True
+
+
+def _way(table: Table) -> object:
+    """What a sensor was created from: when it changes, the sensor is opened anew."""
+    assert table.stream is not None
+    return table.stream.connector, table.stream.fields, table.stream.options
+
+
+def _opens(table: Table) -> bool:
+    """Whether sensors of this table are opened at all; those of pushed tables call by themselves."""
+    if table.stream is None or table.stream.connector is None:
+        return False
+    return find_connector(table.stream.connector).mode != "outside"
+
+
+def _addresses(state: CatalogView, table_id: int, sids: NDArray[np.int32] | None = None) -> dict[int, str]:
+    """Addresses of live sensors, all or those asked for. A sensor without an address cannot be opened."""
+    rows = state.rows(table_id).current()
+    known = np.asarray(rows.column("_sid"))
+    chosen = np.arange(len(known)) if sids is None else np.flatnonzero(np.isin(known, sids))
+    addresses = rows.column("_address").take(pa.array(chosen)).to_pylist()
+    pairs = zip(known[chosen].tolist(), addresses, strict=True)
+    return {sid: address for sid, address in pairs if address is not None}

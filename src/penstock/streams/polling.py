@@ -1,0 +1,252 @@
+"""A small pool of threads that runs steps of many tasks when they are due, and lets no task block another.
+
+Tasks are taken in the order of their due times, so a task that always wants more goes to the end of the line
+after each step: round robin. A step that takes longer than the limit keeps its thread to itself (the thread
+is abandoned, the task reported as hung) and another thread takes its place. Stuck threads are bounded: where
+too many tasks of one group hang, the others of that group wait until one comes back.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Task:
+    """What the pool keeps in mind about one thing that is stepped. Subclasses add what the step needs."""
+
+    __slots__ = ("again_s", "due_s", "group", "running", "ticket")
+
+    def __init__(self, group: int) -> None:
+        self.group = group
+        self.due_s = math.inf  # monotonic time of the queued step; infinite while none is queued
+        self.again_s = math.inf  # asked for while running
+        self.running = False
+        self.ticket = 0
+
+
+TaskT = TypeVar("TaskT", bound=Task)
+
+
+@dataclass(frozen=True, slots=True)
+class PollLimits:
+    """Sizes of the pool. `tick_s` rounds due times up, so that steps come in groups and threads can sleep."""
+
+    threads: int = 4
+    threads_max: int = 48
+    hang_s: float = 5.0
+    slow_s: float = 0.05
+    stuck_per_group: int = 8
+    stuck_max: int = 32
+    tick_s: float = 0.01
+    held_s: float = 1.0
+
+
+class _Worker(Generic[TaskT]):
+    __slots__ = ("abandoned", "since_s", "task", "thread")
+
+    def __init__(self) -> None:
+        self.task: TaskT | None = None
+        self.since_s = 0.0
+        self.abandoned = False
+        self.thread: threading.Thread | None = None
+
+
+class Poller(Generic[TaskT]):
+    """`step(task)` answers the seconds until its next step, or None for none. It must not raise.
+
+    `on_hung(task)` and `on_held(task)` tell that a step takes too long, or waits because of others that do.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[TaskT], float | None],
+        on_hung: Callable[[TaskT], None],
+        on_held: Callable[[TaskT], None],
+        limits: PollLimits | None = None,
+    ) -> None:
+        self._step = step
+        self._on_hung = on_hung
+        self._on_held = on_held
+        self._limits = limits or PollLimits()
+        self._changed = threading.Condition(threading.Lock())
+        self._heap: list[tuple[float, int, TaskT]] = []
+        self._tickets = itertools.count(1)
+        self._workers: list[_Worker[TaskT]] = []
+        self._stuck: Counter[int] = Counter()
+        self._running = 0
+        self._closing = False
+        self._stop = threading.Event()
+        self._names = itertools.count(1)
+        with self._changed:
+            for _ in range(self._limits.threads):
+                self._start_worker()
+        self._watchdog = threading.Thread(target=self._watch, name="penstock-poll-watchdog", daemon=True)
+        self._watchdog.start()
+
+    def schedule(self, task: TaskT, delay_s: float = 0.0) -> None:
+        """Step the task no later than that. An earlier step that is queued already stays."""
+        self.schedule_many([task], delay_s)
+
+    def schedule_many(self, tasks: list[TaskT], delay_s: float = 0.0) -> None:
+        now_s = time.monotonic()
+        with self._changed:
+            for task in tasks:
+                self._queue(task, now_s + delay_s)
+            self._changed.notify()
+
+    def stuck(self) -> int:
+        """Threads that wait for a sensor beyond the limit."""
+        with self._changed:
+            return sum(self._stuck.values())
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until nothing is queued and nothing but hung steps runs; False when the time was too short."""
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            with self._changed:
+                queued = any(ticket == task.ticket and task.due_s < math.inf for _, ticket, task in self._heap)
+                if not queued and self._running == sum(self._stuck.values()):
+                    return True
+            time.sleep(0.005)
+        return False
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        """End every thread that can end. Hung ones are left behind; they cannot keep the process alive."""
+        deadline_s = time.monotonic() + timeout_s
+        self._stop.set()
+        with self._changed:
+            self._closing = True
+            self._heap.clear()
+            self._changed.notify_all()
+            threads = [w.thread for w in self._workers if w.thread is not None]
+        for thread in [*threads, self._watchdog]:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline_s - time.monotonic()))
+
+    def _queue(self, task: TaskT, due_s: float) -> None:
+        tick_s = self._limits.tick_s
+        due_s = math.ceil(due_s / tick_s) * tick_s
+        if self._closing:
+            return
+        if task.running:
+            task.again_s = min(task.again_s, due_s)
+        elif due_s < task.due_s:
+            task.due_s = due_s
+            task.ticket = next(self._tickets)
+            heapq.heappush(self._heap, (due_s, task.ticket, task))
+
+    def _start_worker(self) -> None:
+        worker: _Worker[TaskT] = _Worker()
+        name = f"penstock-poll-{next(self._names)}"
+        worker.thread = threading.Thread(target=self._work, args=(worker,), name=name, daemon=True)
+        self._workers.append(worker)
+        worker.thread.start()
+
+    def _work(self, worker: _Worker[TaskT]) -> None:
+        while True:
+            task = self._take(worker)
+            if task is None:
+                return
+            try:
+                delay_s = self._step(task)
+            except Exception:
+                _LOGGER.exception("a step of the stream manager failed")
+                delay_s = None
+            with self._changed:
+                task.running = False
+                worker.task = None
+                self._running -= 1
+                due_s = min(math.inf if delay_s is None else time.monotonic() + delay_s, task.again_s)
+                task.again_s = math.inf
+                if due_s < math.inf:
+                    self._queue(task, due_s)
+                if worker.abandoned:
+                    self._stuck[task.group] -= 1
+                    self._changed.notify()
+                    return
+
+    def _take(self, worker: _Worker[TaskT]) -> TaskT | None:
+        """The next due task, waiting for one; None when this thread is to end."""
+        while True:
+            held: list[TaskT] = []
+            with self._changed:
+                if self._closing:
+                    return None
+                now_s = time.monotonic()
+                task = self._pop_due(now_s, held)
+                if task is not None:
+                    task.running = True
+                    self._running += 1
+                    worker.task, worker.since_s = task, now_s
+                    if self._heap and self._heap[0][0] <= now_s:
+                        self._changed.notify()
+                elif not held:
+                    wait_s = min(self._heap[0][0] - now_s, 5.0) if self._heap else 5.0
+                    if not self._changed.wait(wait_s) and self._is_surplus():
+                        self._workers.remove(worker)
+                        return None
+            for waiting in held:
+                self._on_held(waiting)
+            if task is not None:
+                return task
+
+    def _pop_due(self, now_s: float, held: list[TaskT]) -> TaskT | None:
+        """The task that has been due longest. Those that must wait for a hung one go back into the queue."""
+        while self._heap and self._heap[0][0] <= now_s:
+            _, ticket, task = heapq.heappop(self._heap)
+            if ticket != task.ticket or task.due_s == math.inf:
+                continue
+            task.due_s = math.inf
+            if not self._is_held(task):
+                return task
+            held.append(task)
+            self._queue(task, now_s + self._limits.held_s)
+        return None
+
+    def _is_held(self, task: TaskT) -> bool:
+        in_group = self._stuck[task.group]
+        if in_group >= self._limits.stuck_per_group:
+            return True
+        return in_group > 0 and sum(self._stuck.values()) >= self._limits.stuck_max
+
+    def _is_surplus(self) -> bool:
+        return len(self._workers) > self._limits.threads and (
+            not self._heap or self._heap[0][0] > time.monotonic() + self._limits.slow_s
+        )
+
+    def _watch(self) -> None:
+        """Abandon threads whose step hangs, and add threads while slow steps keep due tasks waiting."""
+        limits = self._limits
+        while not self._stop.wait(min(limits.slow_s / 2, limits.hang_s / 4)):
+            hung: list[TaskT] = []
+            with self._changed:
+                now_s = time.monotonic()
+                for worker in list(self._workers):
+                    if worker.task is not None and now_s - worker.since_s > limits.hang_s:
+                        worker.abandoned = True
+                        self._workers.remove(worker)
+                        self._stuck[worker.task.group] += 1
+                        hung.append(worker.task)
+                if not self._closing:
+                    self._add_workers(now_s)
+            for task in hung:
+                self._on_hung(task)
+
+    def _add_workers(self, now_s: float) -> None:
+        limits = self._limits
+        waiting = bool(self._heap) and self._heap[0][0] < now_s - limits.slow_s
+        all_slow = all(w.task is not None and now_s - w.since_s > limits.slow_s for w in self._workers)
+        wanted = max(limits.threads, len(self._workers) + (1 if waiting and all_slow else 0))
+        while len(self._workers) < wanted and len(self._workers) + sum(self._stuck.values()) < limits.threads_max:
+            self._start_worker()
