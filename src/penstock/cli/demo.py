@@ -1,0 +1,167 @@
+"""`penstock demo`: a plant with sixty gas probes, live in the terminal, through nothing but the HTTP API."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from penstock.cli.demo_plant import ALARMS, DEFINITIONS, LATEST, QUERIES, insert_statement
+from penstock.cli.demo_server import free_port, running_server
+from penstock.cli.demo_view import Moment, View, own_questions, plain_line
+from penstock.client import Connection
+from penstock.clock import WallClock, format_timestamp, parse_timestamp
+from penstock.errors import PenstockError
+
+REFRESH_S = 0.5
+PLAIN_EVERY_S = 2.0
+
+
+def demo(
+    data: Annotated[
+        Path | None, typer.Option(help="Folder to keep the demo's data in; without it, none is kept.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port of the demo's server; another one is taken if it is in use.")] = 8470,
+    seconds: Annotated[float | None, typer.Option(help="Stop by itself after this long.")] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Print a line every two seconds instead of a picture.")
+    ] = False,
+) -> None:
+    """Show a plant with 60 simulated gas probes and standing queries for alarms and latest readings, live."""
+    progress = Console(stderr=True)
+    screen = Console()
+    plain = plain or not screen.is_terminal
+    try:
+        with _data_folder(data) as folder:
+            _run(folder, free_port(port), seconds, plain, screen, progress)
+    except KeyboardInterrupt:
+        pass
+    except PenstockError as problem:
+        progress.print(problem.render(), markup=False, highlight=False)
+        raise typer.Exit(1) from None
+    progress.print("The demo has ended; nothing is left running.", style="dim")
+
+
+def _run(folder: Path, port: int, seconds: float | None, plain: bool, screen: Console, progress: Console) -> None:
+    progress.print("Starting a Penstock server with Spark inside; ready in 10 to 20 seconds.", highlight=False)
+    with progress.status("starting") as status:
+        with running_server(folder, port, lambda step: status.update(step)) as connection:
+            status.update("describing the plant")
+            set_up_plant(connection)
+            status.stop()
+            watcher = Watcher(connection)
+            watcher.start()
+            try:
+                (_watch_plain if plain else _watch)(connection, watcher, seconds, screen)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                # Before the connection closes, and outside `except`, so that a second Ctrl-C finds us leaving already.
+                progress.print("Stopping the server.", style="dim")
+
+
+def set_up_plant(connection: Connection) -> None:
+    """Describe the plant and register its queries; what a kept data folder has already stays."""
+    connection.sql(DEFINITIONS)
+    if not connection.sensors("probes"):
+        connection.sql(insert_statement())
+    connection.sql(QUERIES)
+
+
+class Watcher:
+    """Gathers what a view shows: two answers by asking, and the alarms as they are pushed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._clock = WallClock()
+        self._delays_ms: deque[float] = deque(maxlen=50)
+        self._pushed = 0
+
+    def start(self) -> None:
+        # A daemon: it waits inside a request that ends with the server.
+        threading.Thread(target=self._listen, name="demo-alarms", daemon=True).start()
+
+    def _listen(self) -> None:
+        try:
+            for change in self._connection.subscribe(ALARMS):
+                now_us = self._clock.now_us()
+                first = self._pushed == 0
+                self._pushed += len(change.rows)
+                if change.rows and not first:  # the first event is the answer so far, not news
+                    newest_us = max(parse_timestamp(row["ts"]) for row in change.rows)
+                    self._delays_ms.append((now_us - newest_us) / 1000)
+        except PenstockError:
+            return  # the server stops, or will be noticed by the next question
+
+    def look(self) -> Moment:
+        """Ask for both answers and the server's figures."""
+        latest = self._connection.invoke(LATEST)
+        alarms = self._connection.invoke(ALARMS)
+        status = self._connection.status()
+        return Moment(
+            latest=latest.rows(),
+            alarms=alarms.rows(),
+            cycle=alarms.cycle,
+            readings_per_s=status.get("readings_per_s"),
+            cycle_ms=status.get("cycle_ms"),
+            pushed=self._pushed,
+            push_delay_ms=median(self._delays_ms) if self._delays_ms else None,
+        )
+
+
+def _watch(connection: Connection, watcher: Watcher, seconds: float | None, screen: Console) -> None:
+    with Live(console=screen, screen=True, auto_refresh=False) as live:
+        for _ in _ticks(REFRESH_S, seconds):
+            view = View(connection.url, command_name(), screen.width, screen.height)
+            live.update(view.draw(watcher.look()), refresh=True)
+
+
+def _watch_plain(connection: Connection, watcher: Watcher, seconds: float | None, _: Console) -> None:
+    print(f"The demo's server is at {connection.url}. Ask your own questions:", flush=True)
+    for line in own_questions(command_name(), connection.url):
+        print(f"  {line}", flush=True)
+    for _tick in _ticks(PLAIN_EVERY_S, seconds):
+        print(format_timestamp(WallClock().now_us())[11:19], plain_line(watcher.look()), sep="  ", flush=True)
+
+
+def command_name() -> str:
+    """How this user would call penstock again from the same folder."""
+    called = Path(sys.argv[0])
+    if called.name != "penstock":
+        return "python -m penstock"
+    found = shutil.which("penstock")
+    return "penstock" if found and Path(found).samefile(called) else os.path.relpath(called)
+
+
+def _ticks(every_s: float, seconds: float | None) -> Iterator[None]:
+    """One tick at once, then one every so often, until the time is over."""
+    began = time.monotonic()
+    while True:
+        tick = time.monotonic()
+        yield
+        over = seconds is not None and time.monotonic() - began >= seconds
+        if over:
+            return
+        time.sleep(max(0.0, tick + every_s - time.monotonic()))
+
+
+@contextmanager
+def _data_folder(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        yield kept
+        return
+    with tempfile.TemporaryDirectory(prefix="penstock-demo-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / "data"

@@ -1,0 +1,207 @@
+"""The demo's picture: a map of the plant, the alarms, a few figures. In: a `Moment`. Out: something Rich prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.demo_plant import ALARM_PPM, ALARMS, LATEST, OWN_QUESTIONS
+from penstock.sensors.plume import HEIGHT_M, PLACES, WIDTH_M
+
+# From clean air over the alarm's threshold to the leak itself.
+_SCALE_PPM = np.array([0.0, 10.0, float(ALARM_PPM), 100.0, 300.0])
+_SCALE_RGB = np.array([[18, 40, 44], [28, 92, 70], [196, 160, 32], [214, 96, 28], [208, 32, 48]])
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the server answered just now. Rows are dictionaries by column name."""
+
+    latest: list[dict[str, Any]]
+    alarms: list[dict[str, Any]]
+    cycle: int | None
+    readings_per_s: float | None = None
+    cycle_ms: float | None = None
+    pushed: int = 0
+    push_delay_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One probe that was above the threshold within the last minute."""
+
+    probe_id: int
+    location: str
+    now_ppm: float
+    peak_ppm: float
+
+
+_WIDE = 114  # columns that the map and the panels need side by side
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Draws moments. `command` is how this user calls penstock; `width` and `height` are the terminal's."""
+
+    url: str
+    command: str = "penstock"
+    width: int = 116
+    height: int = 34
+
+    def draw(self, moment: Moment) -> RenderableType:
+        wide = self.width >= _WIDE
+        columns = 62 if wide else min(self.width - 4, 76)
+        help_text = self.help(wide and self.height >= 22)
+        rows = max(6, min(21, self.height - 3 - help_text.plain.count("\n") - (1 if wide else 2)))
+        plant = Panel(
+            draw_map(moment.latest, columns, rows),
+            title="the plant, ppm of gas",
+            subtitle="east >",
+            border_style="dim",
+            width=columns + 4,
+        )
+        if not wide:
+            return Group(plant, Text(plain_line(moment), no_wrap=True, overflow="ellipsis"), help_text)
+        beside = Table.grid(padding=(0, 1))
+        beside.add_row(plant, Group(self.alarm_panel(moment, rows - 8), self.figures(moment)))
+        return Group(beside, help_text)
+
+    def alarm_panel(self, moment: Moment, height: int) -> Panel:
+        table = Table(box=None, expand=True, padding=(0, 1, 0, 0))
+        for name in ("place", "probe"):
+            table.add_column(name)
+        for name in ("now", "peak"):
+            table.add_column(name, justify="right")
+        found = alarms_by_probe(moment)
+        shown = max(1, height - 4)
+        for alarm in found[:shown]:
+            style = "bold red" if alarm.now_ppm > ALARM_PPM else "yellow"
+            table.add_row(
+                alarm.location, str(alarm.probe_id), f"{alarm.now_ppm:.0f}", f"{alarm.peak_ppm:.0f}", style=style
+            )
+        if len(found) > shown:
+            table.add_row(f"and {len(found) - shown} more", style="dim")
+        if not found:
+            table.add_row("all quiet", style="green")
+        return Panel(
+            table,
+            title=f"above {ALARM_PPM} ppm in the last minute",
+            border_style="dim",
+            width=46,
+            height=max(5, height),
+        )
+
+    def figures(self, moment: Moment) -> Panel:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row("probes", str(len(moment.latest)))
+        grid.add_row("readings", _figure(moment.readings_per_s, "/s"))
+        grid.add_row("cycle", "-" if moment.cycle is None else str(moment.cycle))
+        grid.add_row("cycle time", _figure(moment.cycle_ms, " ms"))
+        grid.add_row("alarm rows pushed", str(moment.pushed))
+        grid.add_row("stored to here", _figure(moment.push_delay_ms, " ms"))
+        return Panel(grid, title="the server", border_style="dim", width=46)
+
+    def help(self, full: bool) -> Text:
+        text = Text(no_wrap=True, overflow="ellipsis")
+        if full:
+            text.append("Sixty simulated probes write to a log on disk; two standing queries over it, ")
+            text.append(f"{LATEST} and {ALARMS}, are kept current.\n")
+        text.append("This view only asks ")
+        text.append(self.url, "bold")
+        text.append(" over HTTP. Ask your own questions from a second terminal:\n")
+        for line in own_questions(self.command, self.url)[: None if full else 1]:
+            text.append(f"  {line}\n", "cyan")
+        text.append("Ctrl-C ends the demo and its server.")
+        return text
+
+
+def own_questions(command: str, url: str) -> list[str]:
+    """Commands to type in a second terminal."""
+    where = "" if url.endswith(":8470") else f" --url {url}"
+    return [f'{command} sql{where} -c "{question}"' for question in OWN_QUESTIONS]
+
+
+def draw_map(latest: list[dict[str, Any]], columns: int, rows: int) -> Text:
+    """Each probe's newest reading as a number where it stands; the colours between probes are interpolated."""
+    letters = np.full((rows, columns), " ")
+    numbers = np.zeros((rows, columns), dtype=bool)
+    for probe in latest:
+        word = f"{probe['ppm']:.0f}"
+        row, first = _spot(word, probe["x"], probe["y"], columns, rows)
+        letters[row, first : first + len(word)] = list(word)
+        numbers[row, first : first + len(word)] = True
+    for name, (x, y) in PLACES.items():
+        row, first = _spot(name, x, y, columns, rows)
+        # Near its place, where it hides no number and touches no other name; else the map does without it.
+        for tried in (row, row + 1, row - 1):
+            around = slice(max(first - 1, 0), first + len(name) + 1)
+            if 0 <= tried < rows and (letters[tried, around] == " ").all():
+                letters[tried, first : first + len(name)] = list(name)
+                break
+    colours = _colours(_field(latest, columns, rows))
+    text = Text(no_wrap=True)
+    for row in range(rows):
+        for column in range(columns):
+            red, green, blue = colours[row, column]
+            front = "bold white" if numbers[row, column] else "grey70"
+            text.append(str(letters[row, column]), f"{front} on rgb({red},{green},{blue})")
+        if row < rows - 1:
+            text.append("\n")
+    return text
+
+
+def _spot(word: str, x: float, y: float, columns: int, rows: int) -> tuple[int, int]:
+    """Row and first column of a word that is centred on a place of the plant; north is up."""
+    row = min(max(int((1 - y / HEIGHT_M) * rows), 0), rows - 1)
+    first = int(x / WIDTH_M * columns) - len(word) // 2
+    return row, min(max(first, 0), columns - len(word))
+
+
+def alarms_by_probe(moment: Moment) -> list[Alarm]:
+    """One alarm per probe of the answer, the highest reading now first."""
+    now = {row["probe_id"]: row["ppm"] for row in moment.latest}
+    peaks: dict[int, Alarm] = {}
+    for row in moment.alarms:
+        known = peaks.get(row["probe_id"])
+        if known is None or row["ppm"] > known.peak_ppm:
+            current = now.get(row["probe_id"], row["ppm"])
+            peaks[row["probe_id"]] = Alarm(row["probe_id"], row["location"], current, row["ppm"])
+    return sorted(peaks.values(), key=lambda alarm: -alarm.now_ppm)
+
+
+def plain_line(moment: Moment) -> str:
+    """The moment in one line, for output that is no terminal or a small one."""
+    found = alarms_by_probe(moment)
+    worst = f", highest {found[0].location} (probe {found[0].probe_id}) {found[0].now_ppm:.0f} ppm" if found else ""
+    return (
+        f"cycle {moment.cycle}  {len(moment.latest)} probes  {_figure(moment.readings_per_s, ' readings/s')}  "
+        f"{_figure(moment.cycle_ms, ' ms per cycle')}  {len(found)} in alarm{worst}"
+    )
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{value:,.0f}{unit}"
+
+
+def _field(latest: list[dict[str, Any]], columns: int, rows: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """ppm of each cell of the map: the probes' readings, weighted by nearness."""
+    if not latest:
+        return np.zeros((rows, columns))
+    at = np.array([[probe["x"], probe["y"]] for probe in latest])
+    ppm = np.array([probe["ppm"] or 0.0 for probe in latest])
+    x = (np.arange(columns) + 0.5) / columns * WIDTH_M
+    y = (1 - (np.arange(rows) + 0.5) / rows) * HEIGHT_M
+    square = (x[None, :, None] - at[:, 0]) ** 2 + (y[:, None, None] - at[:, 1]) ** 2
+    weight = 1.0 / (square + 60.0) ** 2
+    return np.asarray((weight * ppm).sum(axis=2) / weight.sum(axis=2), dtype=np.float64)
+
+
+def _colours(ppm: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    channels = [np.interp(ppm, _SCALE_PPM, _SCALE_RGB[:, channel]) for channel in range(3)]
+    return np.stack(channels, axis=-1).astype(np.int64)
