@@ -1,0 +1,225 @@
+"""Keeps the pipeline running: starts Spark, commits cycles, restarts what died.
+
+`on_commit` is called in the order of cycles, after the record is on disk. The engine never evaluates an
+operator: tasks do, in Spark's workers.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.errors import PenstockError, error
+from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore
+from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.offset import Offset, offset_from_json
+from penstock.pipeline.session import start_session
+from penstock.pipeline.source import PenstockSource
+from penstock.settings import Settings
+
+_log = logging.getLogger("penstock.pipeline")
+_RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
+
+
+class Engine:
+    """The running pipeline of one data folder."""
+
+    def __init__(self, folder: DataFolder, settings: Settings, on_commit: Callable[[CommitRecord], None]) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.commits = CommitStore(folder)
+        self._on_commit = on_commit
+        self._query: StreamingQuery | None = None
+        self._stopping = threading.Event()
+        self._supervisor: threading.Thread | None = None
+        self.failure: str | None = None
+        self.restarts = 0
+        self.spark: SparkSession | None = None
+        self._scratch = folder.tmp / "spark"
+
+    def start(self) -> None:
+        check_checkpoint(self.folder)
+        self._start_spark()
+        self._start_query()
+        self._supervisor = threading.Thread(target=self._supervise, name="penstock-supervisor", daemon=True)
+        self._supervisor.start()
+
+    def _start_spark(self) -> None:
+        self.spark = start_session(self.settings, self._scratch)
+        self.spark.dataSource.register(PenstockSource)
+
+    def _start_query(self) -> None:
+        assert self.spark is not None
+        stream = (
+            self.spark.readStream.format("penstock")
+            .option("folder", str(self.folder.root))
+            .option("parallelism", str(self.spark.sparkContext.defaultParallelism))
+            .option("cycle_max_rows", str(self.settings.cycle_max_rows))
+            .option("fill_max_rows", str(self.settings.fill_max_rows))
+            .load()
+        )
+        self._query = (
+            stream.writeStream.foreachBatch(self._commit_cycle)
+            .option("checkpointLocation", str(self.folder.checkpoint))
+            .queryName("penstock")
+            .start()
+        )
+
+    def _commit_cycle(self, frame: DataFrame, _batch: int) -> None:
+        """Called by Spark once per cycle; `toArrow` is the cycle's only action."""
+        began = time.monotonic()
+        results = frame.toArrow()
+        kinds = results.column("kind")
+        header = results.filter(pc.equal(kinds, "cycle")).column("payload")[0].as_py()
+        offsets = orjson.loads(header)
+        start, end = offset_from_json(offsets["start"]), offset_from_json(offsets["end"])
+        results = results.filter(pc.not_equal(kinds, "cycle")).cast(RESULT_SCHEMA)
+        info = {"ms": round((time.monotonic() - began) * 1000, 1)}
+        record = self.commits.write(start, end, results, info)
+        if record is not None:
+            self._on_commit(record)
+
+    def _supervise(self) -> None:
+        tries = 0
+        while not self._stopping.wait(0.1):
+            try:
+                alive = self._query is not None and self._query.isActive
+            except Exception as lost:  # py4j raises whatever it likes once the JVM is gone
+                _log.debug("Spark does not answer: %s", lost)
+                alive = False
+            if alive:
+                tries = 0 if self.failure is None else tries
+                continue
+            if self._stopping.is_set():
+                return
+            self.failure = self._failure_text()
+            _log.warning("the pipeline stopped and is started again: %s", self.failure)
+            if self._stopping.wait(_RETRY_SECONDS[min(tries, len(_RETRY_SECONDS) - 1)]):
+                return
+            tries += 1
+            try:
+                self._restart()
+                self.failure = None
+                self.restarts += 1
+            except Exception as again:
+                self.failure = str(again)
+                _log.warning("the pipeline could not be started: %s", again)
+
+    def _failure_text(self) -> str:
+        try:
+            failure = self._query.exception() if self._query is not None else None
+            return str(failure).split("\n", 1)[0] if failure else "the streaming query ended"
+        except Exception:
+            return "Spark's Java process died"
+
+    def _restart(self) -> None:
+        """Resume from the checkpoint; with a new JVM where the old one is gone."""
+        if self.spark is None or not _answers(self.spark):
+            _forget_session()
+            self._start_spark()
+        self._start_query()
+
+    @property
+    def running(self) -> bool:
+        return self._query is not None and self.failure is None and not self._stopping.is_set()
+
+    def last_end(self) -> Offset | None:
+        return self.commits.last.end if self.commits.last else None
+
+    def stop(self) -> None:
+        """Stop after the cycle in progress; the next start resumes from here."""
+        self._stopping.set()
+        if self._supervisor is not None:
+            self._supervisor.join(timeout=5)
+        try:
+            if self._query is not None:
+                deadline = time.monotonic() + 5
+                while self._query.status.get("isTriggerActive") and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                self._query.stop()
+        except Exception as gone:
+            _log.debug("while stopping the query: %s", gone)
+        stop_session(self.spark)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def stop_session(spark: SparkSession | None) -> None:
+    """End Spark and its Java process for good, and wait until it is gone."""
+    gateway: Any = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    try:
+        if spark is not None:
+            spark.stop()
+        if gateway is not None:
+            gateway.shutdown()
+    except Exception as gone:
+        _log.debug("while stopping Spark: %s", gone)
+    _forget_session()
+    if process is not None:
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            process.wait(timeout=10)
+        except Exception:
+            process.kill()
+
+
+def _answers(spark: SparkSession) -> bool:
+    try:
+        return not bool(spark.sparkContext._jsc.sc().isStopped())
+    except Exception:
+        return False
+
+
+def _forget_session() -> None:
+    """Make PySpark start a new JVM next time; it has no public way to say so."""
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    if hasattr(SparkSession, "_activeSession"):
+        SparkSession._activeSession = None
+
+
+def check_checkpoint(folder: DataFolder) -> None:
+    """Refuse a checkpoint that another data folder wrote: its offsets mean other rows."""
+    offsets = folder.checkpoint / "offsets"
+    newest = newest_batch(offsets)
+    if newest is None:
+        return
+    lines = (offsets / str(newest)).read_text().splitlines()
+    try:
+        planned = offset_from_json(orjson.loads(lines[-1]))
+    except (ValueError, KeyError, TypeError, IndexError, orjson.JSONDecodeError):
+        raise _foreign("its newest offset cannot be read") from None
+    if planned.folder != folder.read_id():
+        raise _foreign("it was written for another data folder")
+
+
+def newest_batch(folder: Path) -> int | None:
+    numbers = [int(p.name) for p in folder.glob("*") if p.name.isdigit()] if folder.exists() else []
+    return max(numbers, default=None)
+
+
+def _foreign(why: str) -> PenstockError:
+    return error(
+        "checkpoint_mismatch",
+        detail=f"the folder `checkpoint` does not belong here: {why}",
+        hint="delete the folder `checkpoint`: work resumes from the last commit record, and nothing is lost",
+    )
+
+
+def empty_results() -> pa.Table:
+    return RESULT_SCHEMA.empty_table()

@@ -1,0 +1,180 @@
+"""Batch reads of the log and of static rows, as Spark SQL sees them.
+
+A relation of a SparkPlan becomes one fresh DataFrame of this reader (a DataFrame used twice would keep the
+other use's pruning). Time and static predicates come as options, so that only files and rows that can
+matter are read; the SQL text still holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from penstock.catalog.model import POSITION_COLUMN, SENSOR_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
+from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
+from penstock.operators.expr import columns_of, from_json
+from penstock.operators.windows import FOREVER
+from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
+from penstock.pipeline.definitions import Definitions, definitions_since
+from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.streams.segments import Slice, list_segments, read_slice, slices
+from penstock.types import BIGINT, Field
+
+JOURNAL_COLUMN = Field("_journal", BIGINT)
+BORN_COLUMN = Field("_born", BIGINT)
+DIED_COLUMN = Field("_died", BIGINT)
+ALIVE = 2**62
+HIDDEN_OF_STREAM = (POSITION_COLUMN, SENSOR_COLUMN, VERSION_COLUMN, JOURNAL_COLUMN)
+HIDDEN_OF_ORDINARY = (BORN_COLUMN, DIED_COLUMN)
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRequest:
+    """What to read: a table's readings up to `end`, its live static rows, or a query's rows."""
+
+    folder: str
+    kind: str  # stream, static, ordinary, query
+    table_id: int
+    journal: int
+    columns: tuple[str, ...]
+    end: int = 0
+    low_us: int = -FOREVER
+    high_us: int = FOREVER
+    static_predicate: dict[str, object] | None = None
+    query_plan: dict[str, object] | None = None
+    parallelism: int = 2
+
+    def to_option(self) -> str:
+        return orjson.dumps(self).decode()
+
+
+def request_from_option(text: str) -> HistoryRequest:
+    data = orjson.loads(text)
+    return HistoryRequest(**{**data, "columns": tuple(data["columns"])})
+
+
+@dataclass
+class HistoryTask(InputPartition):
+    """Some of the log's slices, or (none) the static rows."""
+
+    slices: tuple[Slice, ...]
+
+    def __post_init__(self) -> None:
+        super().__init__(None)
+
+
+class HistoryReader(DataSourceReader):
+    """Reads one relation. Planned in a process of Spark's, read in its workers."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._request = request_from_option(options["request"])
+
+    def partitions(self) -> Sequence[InputPartition]:
+        request = self._request
+        if request.kind in ("static", "ordinary"):
+            return [HistoryTask(())]
+        segments = list_segments(Path(request.folder) / "log", request.table_id)
+        first = segments[0].first if segments else 0
+        found = slices(segments, first, request.end, request.low_us, request.high_us)
+        return _spread(found, request.parallelism) or [HistoryTask(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, HistoryTask)
+        request = self._request
+        definitions = definitions_since(request.folder, request.journal)
+        table = definitions.state.tables_by_id[request.table_id]
+        if request.kind in ("static", "ordinary"):
+            yield from _static_rows(request, definitions).to_batches(BATCH_ROWS)
+            return
+        for piece in partition.slices:
+            rows = read_readings(request, table, definitions, piece)
+            yield from rows.to_batches(BATCH_ROWS)
+
+
+def _spread(found: list[Slice], parallelism: int) -> list[HistoryTask]:
+    """About equal numbers of rows per task, in log order."""
+    total = sum(s.rows for s in found)
+    size = max(100_000, -(-total // max(1, parallelism * 2)))
+    tasks: list[list[Slice]] = []
+    room = 0
+    for piece in found:
+        if not tasks or room <= 0:
+            tasks.append([])
+            room = size
+        tasks[-1].append(piece)
+        room -= piece.rows
+    return [HistoryTask(tuple(t)) for t in tasks]
+
+
+def _static_rows(request: HistoryRequest, definitions: Definitions) -> pa.Table:
+    """Static rows as they stood at the request's journal position."""
+    versions = definitions.state.rows(request.table_id).versions()
+    born, died = versions.column("_born"), versions.column("_died")
+    there = pc.less_equal(born, request.journal)
+    if request.kind == "static":
+        there = pc.and_(there, pc.greater(died, request.journal))
+    later = pc.greater(died, request.journal)
+    position = versions.schema.get_field_index("_died")
+    versions = versions.set_column(position, "_died", pc.if_else(later, pa.scalar(ALIVE, pa.int64()), died))
+    return versions.filter(there).select(list(request.columns))
+
+
+def read_readings(request: HistoryRequest, table: Table, definitions: Definitions, piece: Slice) -> pa.Table:
+    """One slice's readings inside the time range whose static version passes, with their flat columns."""
+    static = definitions.state.rows(table.id)
+    plan = plan_from_json(request.query_plan) if request.query_plan is not None else None
+    wanted = set(request.columns)
+    if isinstance(plan, SelectPlan):
+        wanted = {TIME_COLUMN}.union(*(columns_of(o.expr) for o in plan.outputs))
+        if plan.stream_predicate is not None:
+            wanted |= columns_of(plan.stream_predicate)
+    fields = stream_fields(table, wanted)
+    log = read_slice(piece, schema=slice_schema(fields))
+    vids = log.column(VERSION_COLUMN.name).to_numpy()
+    times = log.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
+    keep = (times >= request.low_us) & (times <= request.high_us)
+    predicates = [from_json(request.static_predicate)] if request.static_predicate else []
+    if isinstance(plan, SelectPlan) and plan.static_predicate is not None:
+        predicates.append(plan.static_predicate)
+    for predicate in predicates:
+        keep &= evaluate_static(predicate, static.versions())[vids]
+    chosen = np.flatnonzero(keep)
+    if len(chosen) < len(keep):
+        log, vids = log.take(pa.array(chosen)), vids[chosen]
+    positions = chosen + piece.first
+    columns = flat_columns(table, wanted, log, vids, static)
+    columns[POSITION_COLUMN.name] = pa.array(positions, pa.int64())
+    columns[VERSION_COLUMN.name] = pa.array(vids, pa.int32())
+    columns[SENSOR_COLUMN.name] = pa.array(static.sids[vids], pa.int32())
+    heads, entries = definitions.state.journal_positions(table.id)
+    columns[JOURNAL_COLUMN.name] = pa.array(journal_of(positions, heads, entries), pa.int64())
+    if isinstance(plan, SelectPlan):
+        columns = _project(plan, columns, definitions)
+    return pa.table([columns[n] for n in request.columns], list(request.columns))
+
+
+def journal_of(positions: np.ndarray, heads: np.ndarray, entries: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """The journal position at which each log position was written: the last entry whose head is not beyond it."""
+    index = np.searchsorted(heads, positions, side="right")
+    return np.concatenate([[0], entries]).astype(np.int64)[index]
+
+
+def _project(plan: SelectPlan, columns: dict[str, pa.Array], definitions: Definitions) -> dict[str, pa.Array]:
+    """Another query's answer rows: its stream predicate and outputs, with the row's own time and position."""
+    functions = definitions.functions()
+    count = len(columns[TIME_COLUMN])
+    if plan.stream_predicate is not None:
+        mask = evaluate_mask(plan.stream_predicate, columns, count, functions)
+        columns = {n: c.filter(pa.array(mask)) for n, c in columns.items()}
+        count = len(columns[TIME_COLUMN])
+    shown = {o.name: evaluate(o.expr, columns, count, functions) for o in plan.outputs}
+    hidden = {f.name: columns[f.name] for f in HIDDEN_OF_STREAM}
+    return {TIME_COLUMN: columns[TIME_COLUMN], **shown, **hidden}

@@ -1,0 +1,40 @@
+"""The offset of the pipeline: how far data, definitions, time and fills have come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """A consistent cut through the log and the journal, with the NOW that holds for it.
+
+    `fill` says for each query that still reads history: [next position, position where live data took over].
+    """
+
+    folder: str
+    data: dict[int, int] = field(default_factory=dict)
+    journal: int = 0
+    now_us: int = 0
+    fill: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        # Spark compares offsets as text, so the order of keys is part of the value.
+        return {
+            "folder": self.folder,
+            "data": {str(k): v for k, v in sorted(self.data.items())},
+            "journal": self.journal,
+            "now": self.now_us,
+            "fill": {str(k): list(v) for k, v in sorted(self.fill.items())},
+        }
+
+
+def offset_from_json(data: dict[str, Any]) -> Offset:
+    return Offset(
+        folder=data["folder"],
+        data={int(k): int(v) for k, v in data["data"].items()},
+        journal=int(data["journal"]),
+        now_us=int(data["now"]),
+        fill={int(k): (int(v[0]), int(v[1])) for k, v in data["fill"].items()},
+    )

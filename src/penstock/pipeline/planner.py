@@ -1,0 +1,82 @@
+"""The planner process's view: what is on disk now, turned into the next cycle.
+
+Lives in Spark's planner process (a child of the JVM) and reads data heads first, then the journal, so that
+every entry that orders those rows is seen.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.catalog.journal import Entry, JournalReader
+from penstock.catalog.state import CatalogState
+from penstock.clock import SECOND, Clock, WallClock
+from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.offset import Offset
+from penstock.pipeline.planning import FirstNeeded, Limits, consistent_cut, plan_cycle
+from penstock.streams.segments import Segment, list_segments
+
+EDGE_INTERVAL_US = SECOND
+# Spark ends Python workers that idle for a minute, and their soft state with them.
+KEEP_WARM_US = 45 * SECOND
+
+
+class Planner:
+    """Plans cycles for one data folder."""
+
+    def __init__(self, folder: DataFolder, limits: Limits, clock: Clock | None = None) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._clock = clock or WallClock()
+        self._reader = JournalReader(folder.root)
+        self._entries: list[Entry] = []
+        self._state = CatalogState()
+
+    def latest(self, start: Offset) -> Offset:
+        """The end of the next cycle, or `start` itself where there is nothing to do."""
+        segments = self._list_log()
+        heads = {table: found[-1].end for table, found in segments.items() if found}
+        self._entries.extend(self._reader.read())
+        # Positions count from 1 without gaps, so the list is its own index.
+        ahead = self._entries[start.journal :]
+        cut = consistent_cut(start, heads, ahead, self._limits)
+        now_us = self._now(start, segments)
+        data_or_entries = cut != (start.data, start.journal)
+        if not data_or_entries and not start.fill and not self._is_due(start, now_us):
+            return start
+        state = self.state_at(cut[1])
+        first_needed = FirstNeeded(lambda t: segments.get(t, []), state.retention)
+        return plan_cycle(start, cut, state, now_us, first_needed, self._limits)
+
+    def _list_log(self) -> dict[int, list[Segment]]:
+        tables = [int(p.name) for p in Path(self._folder.log).iterdir() if p.name.isdigit()]
+        return {table: list_segments(self._folder.log, table) for table in tables}
+
+    def _now(self, start: Offset, segments: dict[int, list[Segment]]) -> int:
+        """The wall clock, but never before a time that a transaction-time row carries already."""
+        given = [
+            found[-1].max_ts
+            for table, found in segments.items()
+            if found and (t := self._state.tables_by_id.get(table)) and t.options.time == "transaction"
+        ]
+        return max(self._clock.now_us(), start.now_us, *given)
+
+    def _is_due(self, start: Offset, now_us: int) -> bool:
+        if now_us - start.now_us >= KEEP_WARM_US:
+            return True
+        if now_us - start.now_us < EDGE_INTERVAL_US:
+            return False
+        try:
+            edge = int((self._folder.tmp / "next_edge").read_text() or 0)
+        except (OSError, ValueError):
+            return False
+        return 0 < edge <= now_us
+
+    def state_at(self, position: int) -> CatalogState:
+        """The definitions as they stood after a journal entry."""
+        self._entries.extend(self._reader.read())
+        if self._state.position > position:
+            self._state = CatalogState()
+        for entry in self._entries[self._state.position : position]:
+            self._state.apply(entry)
+        return self._state

@@ -1,0 +1,165 @@
+"""Plan a cycle: the next consistent cut through log and journal, under admission control.
+
+`plan_cycle` is a pure function of what it is given; the planner process reads heads, journal and clock and
+calls it. What it returns is written to Spark's checkpoint before the cycle runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.catalog.journal import Entry
+from penstock.catalog.state import CatalogState
+from penstock.operators.windows import RowsWindow
+from penstock.pipeline.offset import Offset
+from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.streams.segments import Segment
+
+SegmentsOf = Callable[[int], Sequence[Segment]]
+FloorOf = Callable[[int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one cycle may take on."""
+
+    cycle_max_rows: int
+    fill_max_rows: int
+
+
+def consistent_cut(
+    start: Offset, heads: Mapping[int, int], entries: Sequence[Entry], limits: Limits
+) -> tuple[dict[int, int], int]:
+    """The furthest (data, journal) that respects the limits and the total order.
+
+    An entry is inside only if every row logged before it is; no row logged after an entry outside is inside.
+    """
+    waiting = {t: h - start.data.get(t, 0) for t, h in heads.items() if h > start.data.get(t, 0)}
+    total = sum(waiting.values())
+    cut = dict(start.data)
+    for table, rows in waiting.items():
+        # Over the limit every table gives its share, so that none starves.
+        share = rows if total <= limits.cycle_max_rows else max(1, rows * limits.cycle_max_rows // total)
+        cut[table] = start.data.get(table, 0) + share
+    journal = start.journal
+    for entry in entries:
+        if any(cut.get(table, 0) < head for table, head in entry.heads.items()):
+            for table, head in entry.heads.items():
+                cut[table] = min(cut.get(table, 0), max(head, start.data.get(table, 0)))
+            for table in cut:
+                if table not in entry.heads:
+                    cut[table] = start.data.get(table, 0)
+            break
+        journal = entry.pos
+    return cut, journal
+
+
+def plan_cycle(
+    start: Offset,
+    cut: tuple[dict[int, int], int],
+    state: CatalogState,
+    now_us: int,
+    first_needed: FirstNeeded,
+    limits: Limits,
+) -> Offset:
+    """The end of the next cycle. `state` stands at the cut's journal position.
+
+    A query that comes or changes in this cycle meets the cycle's new rows at once; its history begins with the
+    next one, so that what a cycle reads follows from its two offsets alone.
+    """
+    data, journal = cut
+    data = {table: position for table, position in data.items() if table in state.tables_by_id}
+    fill = {q: span for q, span in start.fill.items() if q in _filling(start, state)}
+    fill = _advance_fills(fill, state, limits.fill_max_rows)
+    for query_id, definition in state.queries_by_id.items():
+        if definition.paused or state.query_positions[query_id][1] <= start.journal:
+            continue
+        plan = plan_from_json(definition.plan)
+        if isinstance(plan, SelectPlan):
+            target = start.data.get(plan.table_id, 0)
+            first = min(first_needed(plan, definition.start_us), target)
+            if first < target:
+                fill[query_id] = (first, target)
+    return Offset(start.folder, data, journal, max(now_us, start.now_us), fill)
+
+
+def _filling(start: Offset, state: CatalogState) -> set[int]:
+    """Queries whose history goes on in this cycle: still there, running, and not changed in it."""
+    return {
+        q
+        for q in start.fill
+        if q in state.queries_by_id
+        and not state.queries_by_id[q].paused
+        and state.query_positions[q][1] <= start.journal
+    }
+
+
+def _advance_fills(
+    fill: Mapping[int, tuple[int, int]], state: CatalogState, budget: int
+) -> dict[int, tuple[int, int]]:
+    """Move each table's fills on by one piece; queries that are behind it share its reading."""
+    after = dict(fill)
+    by_table = _by_table(fill, state)
+    for queries in by_table.values():
+        end = min(fill[q][0] for q in queries) + max(1, budget // len(by_table))
+        for q in queries:
+            if fill[q][1] <= end:
+                del after[q]
+            elif fill[q][0] < end:
+                after[q] = (end, fill[q][1])
+    return after
+
+
+def _by_table(fill: Iterable[int], state: CatalogState) -> dict[int, list[int]]:
+    grouped: dict[int, list[int]] = {}
+    for query_id in sorted(fill):
+        plan = plan_from_json(state.queries_by_id[query_id].plan)
+        assert isinstance(plan, SelectPlan)
+        grouped.setdefault(plan.table_id, []).append(query_id)
+    return grouped
+
+
+@dataclass(frozen=True, slots=True)
+class FillPiece:
+    """Old rows of one table that a cycle reads once, and which part of them each query still needs."""
+
+    table_id: int
+    first: int
+    end: int
+    spans: tuple[tuple[int, int, int], ...]  # (query id, first, end)
+
+
+def fill_pieces(start: Offset, end: Offset, state: CatalogState) -> list[FillPiece]:
+    """What the cycle (start, end) reads of history. A pure function of its arguments."""
+    pieces = []
+    for table_id, queries in _by_table(_filling(start, state), state).items():
+        spans = []
+        for q in queries:
+            first, target = start.fill[q]
+            last = end.fill[q][0] if q in end.fill else target
+            if first < last:
+                spans.append((q, first, last))
+        if spans:
+            pieces.append(FillPiece(table_id, min(s[1] for s in spans), max(s[2] for s in spans), tuple(spans)))
+    return pieces
+
+
+class FirstNeeded:
+    """Finds the first log position that a new or changed query's window can reach, from segment times."""
+
+    def __init__(self, segments_of: SegmentsOf, floor_of: FloorOf) -> None:
+        self._segments_of = segments_of
+        self._floor_of = floor_of
+
+    def __call__(self, plan: SelectPlan, start_us: int | None) -> int:
+        floor = self._floor_of(plan.table_id)
+        if isinstance(plan.window, RowsWindow) or start_us is None:
+            return floor
+        # NOW never steps back and stood at START when the query came, so nothing older can ever be inside.
+        begin, _ = plan.window.resolve(start_us, start_us)
+        for segment in self._segments_of(plan.table_id):
+            if segment.max_ts >= begin:
+                return max(floor, segment.first)
+        return 2**62
+

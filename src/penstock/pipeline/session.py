@@ -1,0 +1,74 @@
+"""Start Spark with the settings that matter (docs/decisions/0003-spark-settings.md)."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from penstock.pipeline.java import find_java
+from penstock.settings import Settings
+
+# Hadoop's checksummed local file system forks a process per permission change without its native library;
+# the raw one with a plain rename is safe for the one writer of a local checkpoint.
+_LOCAL_DISK = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+
+
+def retrying_master(master: str) -> str:
+    """local[N] never retries a task, so one dead worker would fail the query: ask for four tries."""
+    plain = re.fullmatch(r"local(?:\[([^,\]]+)\])?", master)
+    return f"local[{plain.group(1) or '1'},4]" if plain else master
+
+
+def start_session(settings: Settings, scratch: Path) -> SparkSession:
+    """The one Spark session of this process. `scratch` is where Spark keeps what it may lose."""
+    os.environ["JAVA_HOME"] = str(find_java())
+    # Workers must be this interpreter: whatever `python3` is on PATH lacks our packages.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    scratch.mkdir(parents=True, exist_ok=True)
+    builder = SparkSession.Builder().master(retrying_master(settings.spark_master)).appName("penstock")
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": settings.spark_memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC -XX:TieredStopAtLevel=4",
+        "spark.scheduler.mode": "FAIR",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.streaming.pollingDelay": "20ms",
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "20",
+        "spark.python.worker.reuse": "true",
+        "spark.executorEnv.PYTHONHASHSEED": "0",
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "100",
+        "spark.sql.ui.retainedExecutions": "5",
+        "spark.worker.cleanup.enabled": "true",
+        "spark.log.level": "ERROR",
+    }
+    if settings.spark_master.startswith("local"):
+        conf.update(_LOCAL_DISK)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,83 @@
+"""The Spark data source `penstock`: as a stream it yields cycles, as a batch it yields history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from penstock.pipeline.commits import read_newest_end
+from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.offset import Offset, offset_from_json
+from penstock.pipeline.planning import Limits
+
+CYCLE_SCHEMA = "query BIGINT, kind STRING, rows BIGINT, position BIGINT, payload BINARY"
+
+
+class PenstockSource(DataSource):
+    """Options: folder; for a stream parallelism and limits; for a batch what history.HistoryOptions names."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> str:
+        return self.options.get("schema", CYCLE_SCHEMA)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return CycleReader(dict(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from penstock.pipeline.history import HistoryReader
+
+        return HistoryReader(dict(self.options))
+
+
+class CycleReader(DataSourceStreamReader):
+    """Planning in Spark's planner process, reading in its workers; nothing here runs in the server."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+        self._folder = DataFolder(Path(options["folder"]))
+
+    def _planner(self) -> Any:
+        from penstock.pipeline.planner import Planner
+
+        if not hasattr(self, "_planner_object"):
+            limits = Limits(int(self._options["cycle_max_rows"]), int(self._options["fill_max_rows"]))
+            self._planner_object = Planner(self._folder, limits)
+        return self._planner_object
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        # Without a checkpoint work resumes where the last commit record ended.
+        last = read_newest_end(self._folder)
+        return (last or Offset(self._folder.read_id())).to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        end: Offset = self._planner().latest(offset_from_json(start))
+        return end.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        from penstock.pipeline.tasks import cycle_tasks
+
+        first, last = offset_from_json(start), offset_from_json(end)
+        state = self._planner().state_at(last.journal)
+        return cycle_tasks(self._folder.log, first, last, state, int(self._options["parallelism"]))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from penstock.pipeline.cycle import run_task
+
+        return run_task(partition)  # type: ignore[arg-type]  # Spark hands back the tasks of `partitions`
+
+    def commit(self, end: dict[str, Any]) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass

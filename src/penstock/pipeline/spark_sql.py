@@ -1,0 +1,162 @@
+"""Run a SparkPlan: Spark SQL over the log, the catalog and the system tables, as of a committed offset."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import ArrowUDFType, arrow_udf
+
+from penstock.catalog.model import Function, Table
+from penstock.catalog.state import CatalogState
+from penstock.clock import format_timestamp
+from penstock.errors import PenstockError, error
+from penstock.operators import expr as expressions
+from penstock.operators.functions import compile_function
+from penstock.operators.windows import FOREVER
+from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, HistoryRequest
+from penstock.pipeline.offset import Offset
+from penstock.pipeline.source import PenstockSource
+from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
+from penstock.types import TIMESTAMP, Field
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a run stands for: an offset, the catalog there, NOW, and each relation's time range."""
+
+    offset: Offset
+    state: CatalogState
+    now_us: int
+    ranges: Mapping[str, tuple[int, int]]
+    # A query that reads another sees its rows one cycle later.
+    previous: Offset | None = None
+
+
+class SparkRunner:
+    """Runs plans on one Spark session. Thread-safe: every run has views of its own."""
+
+    def __init__(self, spark: SparkSession, folder: DataFolder, result_max_rows: int) -> None:
+        self._spark = spark.newSession()
+        self._spark.dataSource.register(PenstockSource)
+        self._folder = folder
+        self._max_rows = result_max_rows
+        self._registered: dict[str, Function] = {}
+
+    def run(self, plan: SparkPlan, moment: Moment, system: Mapping[str, pa.Table]) -> pa.Table:
+        """The answer as an Arrow table whose columns are the plan's outputs."""
+        views: dict[str, str] = {}
+        try:
+            self._register_functions(moment.state)
+            for relation in plan.relations:
+                view = f"penstock_{relation.name}_{next(_numbers)}"
+                self._frame(relation, plan.sql, moment, system).createOrReplaceTempView(view)
+                views[relation.name] = view
+            text = plan.sql.format(now=f"TIMESTAMP '{format_timestamp(moment.now_us)}'", **views)
+            result = self._spark.sql(text).limit(self._max_rows + 1).toArrow()
+        except PySparkException as failure:
+            raise translate(failure) from failure
+        finally:
+            for view in views.values():
+                self._spark.catalog.dropTempView(view)
+        if result.num_rows > self._max_rows:
+            raise error(
+                "over_budget",
+                detail=f"the answer has more than {self._max_rows} rows",
+                hint="add LIMIT or a narrower window, or raise result_max_rows",
+            )
+        schema = pa.schema([pa.field(name, type_.to_arrow()) for name, type_ in plan.outputs])
+        return result.rename_columns([n for n, _ in plan.outputs]).cast(schema, safe=False)
+
+    def _register_functions(self, state: CatalogState) -> None:
+        for function in state.functions.values():
+            if self._registered.get(function.name) != function:
+                self._spark.udf.register(function.name, _spark_function(function))
+                self._registered[function.name] = function
+
+    def _frame(
+        self, relation: Relation, text: str, moment: Moment, system: Mapping[str, pa.Table]
+    ) -> DataFrame:
+        if relation.kind == "system":
+            return self._spark.createDataFrame(system[relation.table])
+        request, columns = self._request(relation, text, moment)
+        ddl = ", ".join(f"`{c.name}` {c.type.to_spark()}" for c in columns)
+        reader = self._spark.read.format("penstock").option("schema", ddl)
+        return reader.option("request", request.to_option()).load()
+
+    def _request(self, relation: Relation, text: str, moment: Moment) -> tuple[HistoryRequest, list[Field]]:
+        low, high = moment.ranges.get(relation.name, (-FOREVER, FOREVER))
+        offset, plan_json = moment.offset, None
+        if relation.kind == "query":
+            definition = moment.state.queries[relation.table]
+            plan = plan_from_json(definition.plan)
+            assert isinstance(plan, SelectPlan)
+            table, plan_json = moment.state.tables_by_id[plan.table_id], definition.plan
+            shown = [Field(o.name, o.type) for o in plan.outputs if o.name != "ts"]
+            columns = [*shown, Field("ts", TIMESTAMP), *HIDDEN_OF_STREAM]
+            offset = moment.previous or moment.offset
+        else:
+            table = moment.state.tables[relation.table]
+            columns = columns_of_relation(relation.kind, table)
+        # Without column pruning in Python sources: leave out what the text cannot mean.
+        used = [c for c in columns if c.name.startswith("_") or re.search(rf"\b{re.escape(c.name)}\b", text)]
+        used = [c for c in used if not c.name.startswith("_") or c.name in text] or columns[:1]
+        request = HistoryRequest(
+            folder=str(self._folder.root),
+            kind=relation.kind,
+            table_id=table.id,
+            journal=offset.journal,
+            columns=tuple(c.name for c in used),
+            end=offset.data.get(table.id, 0),
+            low_us=low,
+            high_us=high,
+            static_predicate=expressions.to_json(relation.static_predicate) if relation.static_predicate else None,
+            query_plan=plan_json,
+            parallelism=self._spark.sparkContext.defaultParallelism,
+        )
+        return request, used
+
+
+def columns_of_relation(kind: str, table: Table) -> list[Field]:
+    flat = [Field(c.name, c.type) for c in table.flat_columns()]
+    if kind == "stream":
+        return [*flat, *HIDDEN_OF_STREAM]
+    static = [Field(c.name, c.type) for c in table.columns]
+    return [*static, *HIDDEN_OF_ORDINARY]
+
+
+_compiled: dict[Function, Callable[..., pa.Array]] = {}
+
+
+def _spark_function(function: Function) -> Callable[..., object]:
+    """A user's function as a Spark UDF over Arrow batches; compiled in the worker that runs it, once."""
+
+    def call(*columns: pa.Array) -> pa.Array:
+        if function not in _compiled:
+            _compiled[function] = compile_function(function)
+        return _compiled[function](*columns)
+
+    return arrow_udf(call, function.returns.to_spark(), ArrowUDFType.SCALAR)  # type: ignore[no-any-return,call-overload]
+
+
+def translate(failure: PySparkException) -> PenstockError:
+    """Spark's exception as one of ours: the first line of what it says, the rest as the cause."""
+    text = str(failure)
+    function = re.search(r"function_failed: ([^\n]*)", text)
+    if function:
+        return PenstockError("function_failed", function.group(1).strip())
+    first = next((line for line in text.splitlines() if line.strip()), "Spark could not run the statement")
+    first = re.sub(r"^\[[A-Z_.]+\]\s*", "", first)
+    first = re.sub(r"\s*SQLSTATE: \w+.*$", "", first)
+    condition = "not_supported" if type(failure).__name__ in ("AnalysisException", "ParseException") else "engine_failed"
+    if condition == "not_supported":
+        return PenstockError(condition, f"Spark SQL refuses this statement: {first}")
+    return error(condition, detail=first)

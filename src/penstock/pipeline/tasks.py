@@ -1,0 +1,90 @@
+"""Turn a cycle into tasks: which rows each one reads, from which files, for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pyspark.sql.datasource import InputPartition
+
+from penstock.catalog.state import CatalogState
+from penstock.pipeline.offset import Offset
+from penstock.pipeline.planning import FillPiece, fill_pieces
+from penstock.streams.segments import Slice, list_segments, slices
+
+# Answers are bitmaps of 32-bit offsets inside blocks of this many positions; no unit crosses a block's edge.
+BLOCK_ROWS = 1 << 30
+# Below this a second task costs more than it saves.
+TASK_MIN_ROWS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A run of rows of one table: new ones for all queries, or old ones for those that fill."""
+
+    kind: Literal["live", "fill"]
+    table_id: int
+    first: int
+    end: int
+    slices: tuple[Slice, ...]
+    spans: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass
+class CycleTask(InputPartition):
+    """One Spark task. The first of a cycle also reports the cycle's offsets."""
+
+    folder: str
+    journal: int
+    units: tuple[Unit, ...]
+    cycle: tuple[dict[str, object], dict[str, object]] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        super().__init__(None)
+
+
+def cycle_tasks(log: Path, start: Offset, end: Offset, state: CatalogState, parallelism: int) -> list[CycleTask]:
+    """The tasks of the cycle (start, end): at least one, so that the cycle commits even without rows."""
+    fresh = [(t, start.data.get(t, 0), e) for t, e in sorted(end.data.items()) if e > start.data.get(t, 0)]
+    pieces = fill_pieces(start, end, state)
+    total = sum(e - s for _, s, e in fresh) + sum(p.end - p.first for p in pieces)
+    size = max(TASK_MIN_ROWS, -(-total // parallelism))
+    units = [Unit("live", t, lo, hi, _files(log, t, lo, hi)) for t, s, e in fresh for lo, hi in _cut(s, e, size)]
+    units += [_fill_unit(log, p, lo, hi) for p in pieces for lo, hi in _cut(p.first, p.end, size)]
+    root = str(log.parent)
+    tasks = [CycleTask(root, end.journal, group) for group in _pack(units, size)] or [CycleTask(root, end.journal, ())]
+    tasks[0].cycle = (start.to_json(), end.to_json())
+    return tasks
+
+
+def _fill_unit(log: Path, piece: FillPiece, first: int, end: int) -> Unit:
+    spans = tuple((q, max(a, first), min(b, end)) for q, a, b in piece.spans if a < end and b > first)
+    return Unit("fill", piece.table_id, first, end, _files(log, piece.table_id, first, end), spans)
+
+
+def _files(log: Path, table_id: int, first: int, end: int) -> tuple[Slice, ...]:
+    return tuple(slices(list_segments(log, table_id), first, end))
+
+
+def _cut(first: int, end: int, size: int) -> list[tuple[int, int]]:
+    """Ranges of about `size` rows that stay inside blocks."""
+    out = []
+    while first < end:
+        last = min(end, first + size, (first // BLOCK_ROWS + 1) * BLOCK_ROWS)
+        out.append((first, last))
+        first = last
+    return out
+
+
+def _pack(units: list[Unit], size: int) -> list[tuple[Unit, ...]]:
+    groups: list[list[Unit]] = []
+    room = 0
+    for unit in units:
+        rows = unit.end - unit.first
+        if not groups or rows > room:
+            groups.append([])
+            room = size
+        groups[-1].append(unit)
+        room -= rows
+    return [tuple(g) for g in groups]

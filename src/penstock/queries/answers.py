@@ -1,0 +1,241 @@
+"""Answers of the shared pass: commit records folded into bitmaps of log positions per query.
+
+A fold is a pure function of the journal and the records, so a restart, `as_of` and a test get the same answers.
+Nothing here evaluates a predicate on a reading: workers did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from penstock.catalog.journal import JournalReader
+from penstock.catalog.model import Table
+from penstock.catalog.state import CatalogState
+from penstock.operators.evaluate import evaluate_static
+from penstock.operators.expr import Expr
+from penstock.operators.windows import TimeWindow, Window
+from penstock.operators.windows import from_json as window_from_json
+from penstock.operators.windows import to_json as window_to_json
+from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
+from penstock.pipeline.offset import Offset
+from penstock.pipeline.tasks import BLOCK_ROWS
+from penstock.sql.plan import SelectPlan, plan_from_json
+
+NEVER = -(2**62)
+Blocks = dict[int, BitMap]
+
+
+@dataclass(slots=True)
+class Answer:
+    """One query's matches. `window` is what invocations see; a changed one waits in `pending` for its history."""
+
+    plan: SelectPlan
+    start_us: int | None
+    window: Window
+    pending: Window | None = None
+    matches: Blocks = field(default_factory=dict)
+    base: Blocks = field(default_factory=dict)
+    values: list[pa.Table] = field(default_factory=list)
+    filling: tuple[int, int] | None = None
+    filled_before: bool = False
+    fill_first: int = 0
+    matched: int = 0
+    error: str | None = None
+
+    @property
+    def progress(self) -> float:
+        """How much of its history a filling query has read."""
+        if self.filling is None:
+            return 1.0
+        position, target = self.filling
+        return (position - self.fill_first) / max(1, target - self.fill_first)
+
+    @property
+    def ready(self) -> bool:
+        return self.filling is None or self.filled_before
+
+
+class AnswerStore:
+    """All answers as of one committed cycle, with the definitions and the newest times that go with it."""
+
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader = reader
+        self.state = CatalogState()
+        self.answers: dict[int, Answer] = {}
+        self.newest: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
+        self.rows: dict[int, int] = {}
+        self.cycle = 0
+        self.start: Offset | None = None
+        self.offset: Offset | None = None
+        self._masks: dict[tuple[int, Expr], np.ndarray[Any, np.dtype[np.bool_]]] = {}
+
+    def apply(self, record: CommitRecord) -> None:
+        """Take in one more cycle (or a snapshot, as the first)."""
+        before = self.state.position
+        for entry in self._reader.read(upto=record.end.journal):
+            self.state.apply(entry)
+        self._follow_definitions(before, record)
+        self._take_results(record.results)
+        if record.info.get("snapshot"):
+            self._restore(record.info["snapshot"])
+        for query_id, answer in self.answers.items():
+            answer.filling = record.end.fill.get(query_id)
+            if answer.filling is None:
+                answer.filled_before = True
+                if answer.pending is not None:
+                    answer.window, answer.pending = answer.pending, None
+        self.cycle, self.start, self.offset = record.cycle, record.start, record.end
+
+    def _follow_definitions(self, before: int, record: CommitRecord) -> None:
+        for query_id in [q for q in self.answers if q not in self.state.queries_by_id]:
+            del self.answers[query_id]
+        for query_id, definition in self.state.queries_by_id.items():
+            if self.state.query_positions[query_id][1] <= before and query_id in self.answers:
+                continue
+            plan = plan_from_json(definition.plan)
+            if not isinstance(plan, SelectPlan):
+                continue
+            known = self.answers.get(query_id)
+            if known is None:
+                known = Answer(plan, definition.start_us, plan.window)
+                self.answers[query_id] = known
+            elif plan.window != known.window:
+                known.pending = plan.window
+            known.plan, known.error = plan, None
+            known.fill_first = record.end.fill.get(query_id, (0, 0))[0]
+
+    def _take_results(self, results: pa.Table) -> None:
+        for query_id, kind, rows, position, payload in zip(*(c.to_pylist() for c in results.columns), strict=True):
+            if kind == "newest":
+                self._take_newest(query_id, rows, payload)
+                continue
+            answer = self.answers.get(query_id)
+            if answer is None:
+                continue
+            if kind == "match":
+                answer.matched += rows
+                _merge(answer.matches, position, payload)
+            elif kind == "base":
+                _merge(answer.base, position, payload)
+            elif kind == "values":
+                answer.values.append(pa.ipc.open_stream(payload).read_all())
+            elif kind == "error":
+                answer.error = payload.decode()
+
+    def _take_newest(self, table_id: int, rows: int, payload: bytes) -> None:
+        vids, times = np.split(np.frombuffer(payload, np.int64), 2)
+        newest = self.newest.get(table_id, np.empty(0, np.int64))
+        size = int(vids.max()) + 1 if len(vids) else 0
+        if size > len(newest):
+            newest = np.concatenate([newest, np.full(size - len(newest) + 64, NEVER)])
+        else:
+            newest = newest.copy()
+        newest[vids] = np.maximum(newest[vids], times)
+        self.newest[table_id] = newest
+        self.rows[table_id] = self.rows.get(table_id, 0) + rows
+
+    def now_of(self, table: Table, static_predicate: Expr | None) -> int | None:
+        """NOW of a stream: the cycle's for transaction time, the newest passing reading's for valid time."""
+        if self.offset is None:
+            return None
+        if table.options.time == "transaction":
+            return self.offset.now_us
+        newest = self.newest.get(table.id)
+        if newest is None:
+            return None
+        if static_predicate is not None:
+            mask = self._mask(table.id, static_predicate, len(newest))
+            newest = newest[: len(mask)][mask[: len(newest)]]
+        latest = int(newest.max(initial=NEVER))
+        return latest if latest > NEVER else None
+
+    def _mask(self, table_id: int, predicate: Expr, size: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        known = self._masks.get((table_id, predicate))
+        versions = self.state.rows(table_id)
+        if known is None or len(known) < versions.count:
+            known = evaluate_static(predicate, versions.versions())
+            self._masks[(table_id, predicate)] = known
+        return known
+
+    def query_now(self, answer: Answer) -> int | None:
+        table = self.state.tables_by_id[answer.plan.table_id]
+        return self.now_of(table, answer.plan.static_predicate)
+
+    def trim(self, keep_from: dict[int, int]) -> None:
+        """Forget matches below a position, per query: no window can reach them again."""
+        for query_id, position in keep_from.items():
+            answer = self.answers.get(query_id)
+            if answer is not None:
+                _cut_below(answer.matches, position)
+                _cut_below(answer.base, position)
+                answer.values = [t for t in answer.values if t.num_rows and t.column("_pos")[-1].as_py() >= position]
+
+    def to_snapshot(self) -> CommitRecord:
+        """Everything in one record that `apply` takes as the first."""
+        assert self.offset is not None
+        rows: list[tuple[int, str, int, int, bytes]] = []
+        details: dict[str, Any] = {}
+        for query_id, answer in self.answers.items():
+            for kind, blocks in (("match", answer.matches), ("base", answer.base)):
+                rows += [(query_id, kind, 0, block, found.serialize()) for block, found in blocks.items()]
+            for table in answer.values:
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, table.schema) as writer:
+                    writer.write_table(table)
+                rows.append((query_id, "values", 0, 0, bytes(sink.getvalue())))
+            details[str(query_id)] = {
+                "window": window_to_json(answer.window),
+                "matched": answer.matched,
+                "fill_first": answer.fill_first,
+                "filled_before": answer.filled_before,
+                "error": answer.error,
+            }
+        for table_id, newest in self.newest.items():
+            vids = np.flatnonzero(newest > NEVER)
+            payload = vids.astype(np.int64).tobytes() + newest[vids].tobytes()
+            rows.append((table_id, "newest", self.rows.get(table_id, 0), 0, payload))
+        columns = [list(c) for c in zip(*rows, strict=True)] if rows else [[] for _ in RESULT_SCHEMA]
+        results = pa.table([pa.array(c, f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)], RESULT_SCHEMA)
+        start = self.start or self.offset
+        return CommitRecord(self.cycle, start, self.offset, results, {"snapshot": details})
+
+    def _restore(self, details: dict[str, Any]) -> None:
+        for query_id, answer in self.answers.items():
+            kept = details.get(str(query_id))
+            if kept is None:
+                continue
+            window = window_from_json(kept["window"])
+            answer.pending = answer.plan.window if window != answer.plan.window else None
+            answer.window = window
+            answer.matched, answer.fill_first = kept["matched"], kept["fill_first"]
+            answer.filled_before, answer.error = kept["filled_before"], kept["error"]
+
+
+def _merge(blocks: Blocks, block: int, payload: bytes) -> None:
+    found = BitMap.deserialize(payload)
+    if block in blocks:
+        blocks[block] |= found
+    else:
+        blocks[block] = found
+
+
+def _cut_below(blocks: Blocks, position: int) -> None:
+    for block in list(blocks):
+        if block + BLOCK_ROWS <= position:
+            del blocks[block]
+        elif block < position:
+            blocks[block].remove_range(0, position - block)
+            if not blocks[block]:
+                del blocks[block]
+
+
+def window_low(window: Window, now_us: int | None, start_us: int | None) -> int | None:
+    """Where a time window begins; None where nothing bounds it yet."""
+    if not isinstance(window, TimeWindow) or now_us is None:
+        return None
+    return window.begin.resolve(now_us, start_us if start_us is not None else NEVER)

@@ -1,0 +1,75 @@
+"""A copy of the data folder while everything goes on.
+
+Segments and commit records are immutable, so they are hard-linked or copied as they are; the journal is copied
+first-to-last under the log's write lock. The checkpoint is left out: a restored folder resumes from its last
+commit record.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import error
+
+if TYPE_CHECKING:
+    from penstock.queries.database import Database
+
+_WHOLE = ("format_version", "folder_id")
+_TREES = ("commits", "log", "results")
+
+
+def back_up(database: Database, target: Path) -> None:
+    """Write a folder to `target` that `penstock serve --data target` can open."""
+    if target.exists() and any(target.iterdir()):
+        raise error("already_exists", kind="folder", name=str(target), hint="name a folder that is not there yet")
+    root = database.folder.root
+    target.mkdir(parents=True, exist_ok=True)
+    # Records first: what they name is in the log by then, and the log is only ever ahead of them.
+    _copy_tree(root / "commits", target / "commits")
+    with database.log.still():
+        _copy_tree(root / "journal", target / "journal")
+        for name in ("log", "results"):
+            _copy_tree(root / name, target / name)
+    for name in _WHOLE:
+        shutil.copy2(root / name, target / name)
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    if not source.exists():
+        return
+    for entry in sorted(source.iterdir()):
+        if entry.is_dir():
+            _copy_tree(entry, target / entry.name)
+        else:
+            try:
+                _link_or_copy(entry, target / entry.name)
+            except FileNotFoundError:
+                continue  # compaction or pruning replaced it; what replaced it is copied too
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    if source.suffix in (".arrow", ".parquet"):
+        try:
+            os.link(source, target)
+            return
+        except OSError:
+            pass
+    shutil.copy2(source, target)
+
+
+def restore(source: Path, data: Path) -> None:
+    """Make `data` a copy of a backup. The folder must not be there yet."""
+    if not (source / "format_version").exists():
+        raise error("not_found", detail=f'"{source}" is not a backup', hint="name the folder that `penstock backup` wrote")
+    if data.exists() and any(data.iterdir()):
+        raise error("already_exists", kind="folder", name=str(data), hint="restore into a folder that is not there yet")
+    data.mkdir(parents=True, exist_ok=True)
+    for name in _WHOLE:
+        shutil.copy2(source / name, data / name)
+    for name in (*_TREES, "journal"):
+        if (source / name).exists():
+            shutil.copytree(source / name, data / name, dirs_exist_ok=True)

@@ -1,0 +1,249 @@
+"""The database: every room wired to the next, and the calls that the server makes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.journal import Entry
+from penstock.catalog.model import QueryDefinition
+from penstock.clock import Clock, WallClock
+from penstock.errors import PenstockError, error, suggest
+from penstock.pipeline.commits import CommitRecord
+from penstock.pipeline.engine import Engine
+from penstock.pipeline.folder import DataFolder, FolderLock
+from penstock.pipeline.spark_sql import SparkRunner
+from penstock.queries.backup import back_up
+from penstock.queries.execute import Executor
+from penstock.queries.housekeeping import Housekeeper
+from penstock.queries.observing import Observer
+from penstock.queries.results import Health, Result
+from penstock.queries.spark_queries import SparkQueries, SparkSubscription
+from penstock.queries.standing import StandingQueries
+from penstock.queries.subscription import SelectSubscription, Subscription
+from penstock.queries.system import SystemTables
+from penstock.settings import Settings
+from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.streams.ingest import Ingest
+from penstock.streams.log import StreamLog
+from penstock.streams.receipt import Receipt
+
+_log = logging.getLogger("penstock")
+READ_YOUR_WRITES_S = 5.0
+PUSH_TIMEOUT_S = 60.0
+
+
+class Database:
+    """One data folder, open. Thread-safe; every method may block."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.clock = clock or WallClock()
+        self.folder = DataFolder(Path(settings.data).absolute())
+        self._ready = False
+        self._stopped = threading.Event()
+        self.started_at = 0.0
+
+    # -- life
+
+    def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Open the folder and start the pipeline; ready when the first cycle is through."""
+        began = time.monotonic()
+        self.lock = FolderLock(self.folder)
+        try:
+            progress("opening the log")
+            self.log = StreamLog(self.folder.root, self.settings, self.clock)
+            self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
+            self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings)
+            self.engine = Engine(self.folder, self.settings, self._committed)
+            self.standing = StandingQueries(self.folder, self.engine.commits, self.settings)
+            progress("reading the committed cycles")
+            self.standing.load()
+            self.system = SystemTables(self)
+            self.spark_queries = SparkQueries(self.runner, self.standing, self.settings, self.system.for_plan)
+            self.observer = Observer(self.catalog, self.ingest, self.clock, self.settings)
+            self.executor = Executor(self)
+            self.housekeeper = Housekeeper(self)
+            progress("starting Spark")
+            self.engine.start()
+            self._runner: tuple[object, SparkRunner] | None = None
+            progress("waiting for the first cycle")
+            self._wait_for_first_cycle()
+        except BaseException:
+            self.stop()
+            raise
+        self.catalog.listeners.append(self._definition_changed)
+        self.observer.follow(self.catalog.state)
+        self.spark_queries.start()
+        self.housekeeper.start()
+        self._ready = True
+        self.started_at = time.monotonic() - began
+
+    def _wait_for_first_cycle(self) -> None:
+        deadline = time.monotonic() + 120
+        began_at = self.standing.store.cycle
+        while self.standing.store.cycle <= began_at and time.monotonic() < deadline:
+            self.standing.feed.wait_past(began_at, 0.2)
+            if self.engine.failure and "checkpoint" in self.engine.failure:
+                raise error("checkpoint_mismatch", detail=self.engine.failure)
+        if self.standing.store.cycle <= began_at:
+            raise error("engine_failed", detail=self.engine.failure or "Spark ran no cycle within two minutes")
+
+    def stop(self) -> None:
+        """Let sensors go, finish the cycle in progress, end Spark. Harmless when repeated."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        self._ready = False
+        for part, end in (
+            ("housekeeper", "stop"),
+            ("observer", "close"),
+            ("spark_queries", "stop"),
+            ("ingest", "close"),
+            ("engine", "stop"),
+            ("log", "close"),
+            ("catalog", "close"),
+        ):
+            try:
+                found = getattr(self, part, None)
+                if found is not None and hasattr(found, end):
+                    getattr(found, end)()
+            except Exception:
+                _log.exception("while closing %s", part)
+        if hasattr(self, "standing"):
+            self.standing.feed.close()
+        if hasattr(self, "lock"):
+            self.lock.release()
+
+    def _committed(self, record: CommitRecord) -> None:
+        self.standing.take(record)
+        self.system.note_cycle(record)
+
+    def _definition_changed(self, entry: Entry) -> None:
+        self.observer.follow(self.catalog.state)
+
+    def runner(self) -> SparkRunner:
+        """Spark SQL on the session that is alive now."""
+        spark = self.engine.spark
+        if spark is None or not self.engine.running:
+            raise error("not_ready", detail="Spark is starting", hint="ask again in a moment")
+        known = self._runner
+        if known is None or known[0] is not spark:
+            known = (spark, SparkRunner(spark, self.folder, self.settings.result_max_rows))
+            self._runner = known
+        return known[1]
+
+    # -- statements and readings
+
+    def execute(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Result:
+        """Run one or more statements; the last one's result."""
+        return self.executor.execute(sql, params)
+
+    def push(
+        self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None
+    ) -> Receipt:
+        """Store readings; returns when the accepted ones are on disk."""
+        return self.ingest.push(table, data, idempotency_key).result(timeout=PUSH_TIMEOUT_S)
+
+    def register(
+        self, queries: list[tuple[str, str]], on_error: Literal["none", "rest"] = "none"
+    ) -> list[dict[str, Any]]:
+        """Create many queries; with `none` a single mistake refuses all of them."""
+        return self.executor.register(queries, on_error)
+
+    # -- answers
+
+    def wait_for_own_writes(self) -> None:
+        """Until what this client wrote before is committed, so that it can read it. Bounded."""
+        heads, journal = self.log.heads(), self.catalog.state.position
+
+        def covered() -> bool:
+            offset = self.standing.store.offset
+            return (
+                offset is not None
+                and offset.journal >= journal
+                and all(offset.data.get(t, 0) >= h for t, h in heads.items() if t in self.catalog.state.tables_by_id)
+            )
+
+        self.standing.feed.wait(covered, READ_YOUR_WRITES_S)
+
+    def definition(self, name: str) -> QueryDefinition:
+        found = self.catalog.state.queries.get(name)
+        if found is None:
+            raise error("query_not_found", query=name, hint=suggest(name, self.catalog.state.queries))
+        return found
+
+    def _wait_for_query(self, definition: QueryDefinition) -> None:
+        """A query exists for readers from the cycle on that took it in."""
+        changed = self.catalog.state.query_positions[definition.id][1]
+        self.standing.feed.wait(lambda: self.standing.store.state.position >= changed, READ_YOUR_WRITES_S)
+
+    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
+        """The answer of a standing query for its window as of the last cycle, or as of an older one."""
+        definition = self.definition(name)
+        self._wait_for_query(definition)
+        if isinstance(plan_from_json(definition.plan), SelectPlan):
+            result = self.standing.invoke(name, as_of, limit)
+        else:
+            if as_of is not None:
+                raise error("not_supported", feature="as_of on a query outside the shared pass")
+            result = self.spark_queries.invoke(definition.id, name, limit)
+        return self.system.with_completeness(result, definition)
+
+    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
+        """Push of a query's results, from the current answer on or from a kept cycle on."""
+        definition = self.definition(name)
+        self._wait_for_query(definition)
+        if isinstance(plan_from_json(definition.plan), SelectPlan):
+            return SelectSubscription(self.standing, name, from_cycle, changes)
+        return SparkSubscription(self.spark_queries, self.standing, definition.id, name, changes)
+
+    # -- about itself
+
+    def queries(self) -> list[dict[str, Any]]:
+        return self.system.queries()
+
+    def query(self, name: str) -> dict[str, Any]:
+        self.definition(name)
+        return next(q for q in self.system.queries() if q["name"] == name)
+
+    def tables(self) -> list[dict[str, Any]]:
+        return self.system.tables()
+
+    def table(self, name: str) -> dict[str, Any]:
+        self.catalog_table(name)
+        return next(t for t in self.system.tables() if t["name"] == name)
+
+    def catalog_table(self, name: str) -> Any:
+        found = self.catalog.state.tables.get(name)
+        if found is None:
+            raise error("table_not_found", table=name, hint=suggest(name, self.catalog.state.tables))
+        return found
+
+    def sensors(self, table: str) -> list[dict[str, Any]]:
+        return self.system.sensors(self.catalog_table(table))
+
+    def health(self) -> Health:
+        if not self._ready:
+            return Health(False, "the server is starting" if not self._stopped.is_set() else "the server is stopping")
+        if not self.engine.running:
+            return Health(False, f"the pipeline is being restarted: {self.engine.failure}")
+        return Health(True, "ready", {"cycle": self.standing.store.cycle, "restarts": self.engine.restarts})
+
+    def status(self) -> dict[str, Any]:
+        return self.system.status()
+
+    def backup(self, target: Path) -> None:
+        """Write a data folder that another server can open, while everything goes on."""
+        back_up(self, target)
+
+
+def describe_failure(failure: BaseException) -> str:
+    return failure.message if isinstance(failure, PenstockError) else str(failure)

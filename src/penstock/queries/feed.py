@@ -1,0 +1,93 @@
+"""What happened cycle by cycle, kept for subscribers and for those who wait for their own writes."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from penstock.errors import error
+from penstock.operators.expr import Expr
+from penstock.operators.windows import Window
+from penstock.pipeline.offset import Offset
+
+NowKey = tuple[int, Expr | None]
+
+
+@dataclass(frozen=True, slots=True)
+class CycleMark:
+    """One committed cycle: its end, NOW of each valid-time stream that a query reads, windows that took effect."""
+
+    cycle: int
+    end: Offset
+    nows: dict[NowKey, int | None]
+    windows: dict[int, Window]
+
+
+class Feed:
+    """The last committed cycles, in order. Readers wait on it; the commit thread appends."""
+
+    def __init__(self, keep: int) -> None:
+        self._marks: deque[CycleMark] = deque(maxlen=keep)
+        self._changed = threading.Condition()
+        self._closed = False
+        self._listeners: list[Callable[[], None]] = []
+
+    def append(self, mark: CycleMark) -> None:
+        with self._changed:
+            if self._marks and self._marks[-1].windows == mark.windows:
+                # Thousands of queries times a thousand cycles: share what did not change.
+                mark = replace(mark, windows=self._marks[-1].windows)
+            self._marks.append(mark)
+        self.wake()
+
+    def listen(self, callback: Callable[[], None]) -> None:
+        """Call back, from the commit thread, whenever something may be new."""
+        with self._changed:
+            self._listeners.append(callback)
+
+    def unlisten(self, callback: Callable[[], None]) -> None:
+        with self._changed:
+            if callback in self._listeners:
+                self._listeners.remove(callback)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+        self.wake()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+            listeners = list(self._listeners)
+        for callback in listeners:
+            callback()
+
+    def last(self) -> CycleMark | None:
+        with self._changed:
+            return self._marks[-1] if self._marks else None
+
+    def mark(self, cycle: int) -> CycleMark:
+        """A kept cycle; cycle_gone where it is older than what is kept."""
+        with self._changed:
+            oldest = self._marks[0].cycle if self._marks else 0
+            if not self._marks or not oldest <= cycle <= self._marks[-1].cycle:
+                raise error("cycle_gone", cycle=cycle, oldest=oldest)
+            return self._marks[cycle - oldest]
+
+    def oldest(self) -> int:
+        with self._changed:
+            return self._marks[0].cycle if self._marks else 0
+
+    def wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until a condition holds that commits can make true."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._closed or until(), timeout_s) and not self._closed
+
+    def wait_past(self, cycle: int, timeout_s: float) -> bool:
+        return self.wait(lambda: bool(self._marks) and self._marks[-1].cycle > cycle, timeout_s)

@@ -1,0 +1,139 @@
+"""From positions to rows: read the log where a bitmap says so, cut to the window, project late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
+from penstock.catalog.rows import StaticRows
+from penstock.operators.evaluate import evaluate
+from penstock.operators.expr import Column, UserCall, columns_of, walk
+from penstock.operators.windows import FOREVER
+from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
+from penstock.pipeline.tasks import BLOCK_ROWS
+from penstock.queries.answers import Blocks
+from penstock.sql.plan import SelectPlan
+from penstock.streams.segments import Segment, Slice, list_segments, read_slice
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPositions:
+    """Rows of a stream that some bitmap names, in log order: where they are, when, and of which version."""
+
+    positions: np.ndarray
+    times: np.ndarray
+    vids: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> TimedPositions:
+        return TimedPositions(self.positions[chosen], self.times[chosen], self.vids[chosen])
+
+
+class Fetcher:
+    """Reads one table's log for answers. Holds nothing."""
+
+    def __init__(self, log: Path, table: Table, static: StaticRows) -> None:
+        self._log = log
+        self._table = table
+        self._static = static
+
+    def segments(self) -> list[Segment]:
+        return list_segments(self._log, self._table.id)
+
+    def times(
+        self, blocks: Blocks | None, end: int, low: int = -FOREVER, high: int = FOREVER, first: int = 0
+    ) -> TimedPositions:
+        """Positions in [first, end) that `blocks` names (None: all) whose ts is in [low, high]."""
+        found = []
+        for segment in self.segments():
+            if segment.max_ts < low or segment.min_ts > high or segment.first >= end or segment.end <= first:
+                continue
+            offsets = offsets_in(blocks, max(segment.first, first), min(segment.end, end), segment.first)
+            if len(offsets) == 0:
+                continue
+            rows = self._read(segment, offsets, [])
+            times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
+            keep = (times >= low) & (times <= high)
+            vids = rows.column(VERSION_COLUMN.name).to_numpy()
+            found.append(TimedPositions(offsets[keep] + segment.first, times[keep], vids[keep]))
+        if not found:
+            return TimedPositions(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
+        return TimedPositions(*(np.concatenate([getattr(f, n) for f in found]) for n in ("positions", "times", "vids")))
+
+    def rows(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> pa.Table:
+        """The plan's outputs for these positions (ascending), in log order."""
+        return pa.concat_tables([answer_schema(plan).empty_table(), *self._pieces(plan, positions, values)])
+
+    def _pieces(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> Iterator[pa.Table]:
+        wanted = set().union(*(columns_of(o.expr) for o in plan.outputs))
+        computed = _computed(values)
+        for segment in self.segments():
+            low, high = np.searchsorted(positions, [segment.first, segment.end])
+            if low == high:
+                continue
+            mine = positions[low:high]
+            rows = self._read(segment, mine - segment.first, sorted(wanted))
+            vids = rows.column(VERSION_COLUMN.name).to_numpy()
+            columns = flat_columns(self._table, wanted, rows, vids, self._static)
+            arrays = []
+            for output in plan.outputs:
+                if any(isinstance(n, UserCall) for n in walk(output.expr)):
+                    arrays.append(_look_up(computed, output.name, mine).cast(output.type.to_arrow()))
+                elif isinstance(output.expr, Column):
+                    arrays.append(columns[output.expr.name])
+                else:
+                    arrays.append(evaluate(output.expr, columns, len(mine)))
+            yield pa.Table.from_arrays(arrays, schema=answer_schema(plan))
+
+    def _read(self, segment: Segment, offsets: np.ndarray, wanted: list[str]) -> pa.Table:
+        schema = slice_schema(stream_fields(self._table, wanted))
+        low, high = int(offsets[0]), int(offsets[-1]) + 1
+        piece = Slice(segment.path, segment.format, segment.first + low, low, high - low)
+        table = read_slice(piece, schema=schema)
+        if len(offsets) == high - low:
+            return table
+        return table.take(pa.array(offsets - low))
+
+
+def answer_schema(plan: SelectPlan) -> pa.Schema:
+    return pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
+
+
+def offsets_in(blocks: Blocks | None, first: int, end: int, origin: int) -> np.ndarray:
+    """Named positions in [first, end), relative to `origin`, ascending."""
+    if first >= end:
+        return np.empty(0, np.int64)
+    if blocks is None:
+        return np.arange(first - origin, end - origin, dtype=np.int64)
+    parts = []
+    for block in range(first // BLOCK_ROWS * BLOCK_ROWS, end, BLOCK_ROWS):
+        named = blocks.get(block)
+        if named is None:
+            continue
+        low, high = max(first, block) - block, min(end, block + BLOCK_ROWS) - block
+        inside = named & BitMap(range(low, high))
+        parts.append(np.asarray(inside.to_array(), np.int64) + (block - origin))
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _computed(values: list[pa.Table]) -> Mapping[str, tuple[np.ndarray, pa.Array]]:
+    """Output columns that workers computed, by name: positions ascending, and the values."""
+    if not values:
+        return {}
+    whole = pa.concat_tables(values)
+    positions = whole.column(POSITION_COLUMN.name).to_numpy()
+    order = np.argsort(positions, kind="stable")
+    # A filled position may have been computed live, too: the same value twice.
+    unique = order[np.concatenate([[True], np.diff(positions[order]) > 0])]
+    names = [n for n in whole.column_names if n != POSITION_COLUMN.name]
+    return {n: (positions[unique], whole.column(n).take(pa.array(unique)).combine_chunks()) for n in names}
+
+
+def _look_up(computed: Mapping[str, tuple[np.ndarray, pa.Array]], name: str, positions: np.ndarray) -> pa.Array:
+    known, values = computed[name]
+    return values.take(pa.array(np.searchsorted(known, positions)))

@@ -1,0 +1,52 @@
+"""Where a Spark-run query's windows lie: NOW over its streams, and each relation's time range."""
+
+from __future__ import annotations
+
+from penstock.catalog.state import CatalogState
+from penstock.operators.expr import Expr
+from penstock.operators.windows import FOREVER, TimeWindow
+from penstock.pipeline.spark_sql import Moment
+from penstock.queries.answers import NEVER, AnswerStore
+from penstock.sql.plan import Plan, Relation, SelectPlan, SparkPlan, plan_from_json
+
+
+def moment_of(plan: SparkPlan, store: AnswerStore, start_us: int | None) -> Moment:
+    """What a plan stands for at the store's committed offset."""
+    assert store.offset is not None
+    now_us = now_of_plan(plan, store)
+    ranges: dict[str, tuple[int, int]] = {}
+    for relation in plan.relations:
+        if isinstance(relation.window, TimeWindow):
+            if now_us is None and relation.window.slides:
+                ranges[relation.name] = (FOREVER, -FOREVER)
+            else:
+                start = start_us if start_us is not None else NEVER
+                end = now_us if now_us is not None else FOREVER
+                ranges[relation.name] = relation.window.resolve(end, start)
+    fallback = now_us if now_us is not None else store.offset.now_us
+    return Moment(store.offset, store.state, fallback, ranges, store.start)
+
+
+def now_of_plan(plan: Plan, store: AnswerStore) -> int | None:
+    """NOW of a query: the smallest over its streams; the cycle's where it reads no stream."""
+    assert store.offset is not None
+    if isinstance(plan, SelectPlan):
+        return store.now_of(store.state.tables_by_id[plan.table_id], plan.static_predicate)
+    nows = [_relation_now(r, store) for r in plan.relations if r.kind in ("stream", "query")]
+    if not nows:
+        return store.offset.now_us
+    known = [n for n in nows if n is not None]
+    return min(known) if len(known) == len(nows) else None
+
+
+def _relation_now(relation: Relation, store: AnswerStore) -> int | None:
+    state: CatalogState = store.state
+    predicate: Expr | None = relation.static_predicate
+    if relation.kind == "query":
+        definition = state.queries.get(relation.table)
+        inner = plan_from_json(definition.plan) if definition is not None else None
+        if not isinstance(inner, SelectPlan):
+            return None
+        return store.now_of(state.tables_by_id[inner.table_id], inner.static_predicate)
+    table = state.tables.get(relation.table)
+    return store.now_of(table, predicate) if table is not None else None

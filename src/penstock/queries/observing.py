@@ -1,0 +1,84 @@
+"""Which sensors the standing queries need: the initial scan, run again whenever definitions change."""
+
+from __future__ import annotations
+
+import threading
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
+from penstock.clock import Clock
+from penstock.operators.expr import Expr
+from penstock.settings import Settings
+from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.streams.ingest import Ingest
+from penstock.streams.initial_scan import surviving
+from penstock.streams.manager import StreamManager
+
+
+class Observer:
+    """Keeps the stream manager's demands equal to what the running queries ask for."""
+
+    def __init__(self, catalog: Catalog, ingest: Ingest, clock: Clock, settings: Settings) -> None:
+        self._catalog = catalog
+        self.manager = StreamManager(lambda: catalog.state, ingest, self._observe, clock, settings)
+        self._lock = threading.Lock()
+        self._holders: dict[str, tuple[object, ...]] = {}
+        self._wake = threading.Event()
+        self._closing = False
+        # Opening sensors journals, and journalling calls us: a thread of its own breaks the circle.
+        self._thread = threading.Thread(target=self._run, name="penstock-observer", daemon=True)
+        self._thread.start()
+
+    def _observe(self, table_id: int, opened: list[int], closed: list[int]) -> None:
+        self._catalog.observe(table_id, opened, closed)
+
+    def follow(self, _state: CatalogState) -> None:
+        """Definitions changed: look again, soon."""
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._wake.wait()
+            self._wake.clear()
+            if not self._closing:
+                self.settle()
+
+    def settle(self) -> None:
+        """Make demands fit the definitions as they are now."""
+        with self._lock:
+            state = self._catalog.state
+            wanted: dict[str, tuple[object, ...]] = {}
+            for definition in list(state.queries.values()):
+                if definition.paused:
+                    continue
+                for number, (table_id, predicate) in enumerate(streams_of(definition, state)):
+                    table = state.tables_by_id.get(table_id)
+                    if table is None or table.stream is None or table.stream.connector is None:
+                        continue
+                    holder = f"{definition.id}/{number}"
+                    wanted[holder] = (table_id, predicate, state.rows(table_id).count, len(state.observations(table_id)))
+                    if self._holders.get(holder) != wanted[holder]:
+                        self.manager.demand(holder, table_id, surviving(predicate, state.rows(table_id)))
+            for gone in self._holders.keys() - wanted.keys():
+                self.manager.release(gone)
+            self._holders = wanted
+        self.manager.refresh()
+
+    def close(self) -> None:
+        self._closing = True
+        self._wake.set()
+        self._thread.join(timeout=5)
+        self.manager.close()
+
+
+def streams_of(definition: QueryDefinition, state: CatalogState) -> list[tuple[int, Expr | None]]:
+    """Each stream a query reads, with the static predicate that chooses its sensors."""
+    plan = plan_from_json(definition.plan)
+    if isinstance(plan, SelectPlan):
+        return [(plan.table_id, plan.static_predicate)]
+    return [
+        (state.tables[r.table].id, r.static_predicate)
+        for r in plan.relations
+        if r.kind == "stream" and r.table in state.tables
+    ]

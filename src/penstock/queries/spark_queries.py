@@ -1,0 +1,213 @@
+"""Standing queries that no kernel covers: re-evaluated as Spark SQL outside the cycle, under a budget.
+
+Each answer is stamped with the cycle it stands for. One thread goes round the queries whose inputs moved;
+after a run of t seconds it rests, so that all of them together use no more than their share of time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError, error
+from penstock.pipeline.spark_sql import SparkRunner
+from penstock.queries.moments import moment_of
+from penstock.queries.results import Event, Result
+from penstock.queries.standing import StandingQueries
+from penstock.queries.subscription import Waiting, with_operation
+from penstock.settings import Settings
+from penstock.sql.plan import SparkPlan, plan_from_json
+
+_log = logging.getLogger("penstock.queries")
+FIRST_ANSWER_S = 60.0
+STALENESS_MAX_S = 60.0
+RunPlan = Callable[[SparkPlan, int | None], "Evaluated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """One evaluation: the rows, the cycle and NOW they stand for, and what it cost."""
+
+    table: pa.Table
+    cycle: int
+    now_us: int
+    seconds: float
+
+
+class SparkQueries:
+    """Answers of the standing queries outside the shared pass."""
+
+    def __init__(
+        self,
+        runner: Callable[[], SparkRunner],
+        standing: StandingQueries,
+        settings: Settings,
+        system: Callable[[SparkPlan], dict[str, pa.Table]],
+    ) -> None:
+        self._runner = runner
+        self._standing = standing
+        self._settings = settings
+        self._system = system
+        self._answers: dict[int, Evaluated] = {}
+        self._errors: dict[int, PenstockError] = {}
+        self._inputs: dict[int, tuple[object, ...]] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="penstock-spark-queries", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(timeout=10)
+
+    def run(self, plan: SparkPlan, start_us: int | None) -> Evaluated:
+        """Evaluate once, now, at the last committed cycle."""
+        began = time.monotonic()
+        with self._standing.locked() as store:
+            moment = moment_of(plan, store, start_us)
+            cycle = store.cycle
+        table = self._runner().run(plan, moment, self._system(plan))
+        return Evaluated(table, cycle, moment.now_us, time.monotonic() - began)
+
+    def admit(self, plan: SparkPlan) -> None:
+        """Try a new query once: Spark must accept it, and all such queries must stay fresh enough."""
+        tried = self.run(plan, None)
+        total = tried.seconds + sum(a.seconds for a in self._answers.values())
+        staleness = total / self._settings.spark_query_budget
+        if staleness > STALENESS_MAX_S:
+            raise error(
+                "over_budget",
+                detail=f"with this query, answers outside the shared pass would be {staleness:.0f} s old",
+                hint="drop others of its kind, or raise spark_query_budget",
+            )
+
+    def answer(self, query_id: int, name: str) -> Evaluated:
+        """The newest evaluation; waits for the first one."""
+        self._standing.feed.wait(lambda: query_id in self._answers or query_id in self._errors, FIRST_ANSWER_S)
+        if query_id in self._errors:
+            raise self._errors[query_id]
+        if query_id not in self._answers:
+            raise error("not_ready", detail=f'query "{name}" has not been evaluated yet', hint="ask again in a moment")
+        return self._answers[query_id]
+
+    def seconds(self, query_id: int) -> float | None:
+        known = self._answers.get(query_id)
+        return known.seconds if known is not None else None
+
+    def invoke(self, query_id: int, name: str, limit: int | None) -> Result:
+        found = self.answer(query_id, name)
+        table = found.table if limit is None else found.table.slice(0, limit)
+        return Result(table, cycle=found.cycle, now_us=found.now_us)
+
+    def _loop(self) -> None:
+        while not self._stopping.wait(0.05):
+            began = time.monotonic()
+            for query_id in self._due():
+                if self._stopping.is_set():
+                    return
+                self._evaluate(query_id)
+            spent = time.monotonic() - began
+            if spent > 0.01:
+                self._stopping.wait(spent * (1 / self._settings.spark_query_budget - 1))
+
+    def _due(self) -> list[int]:
+        """Queries whose inputs moved since their last evaluation."""
+        due = []
+        with self._standing.locked() as store:
+            if store.offset is None:
+                return []
+            for query_id, definition in store.state.queries_by_id.items():
+                plan = plan_from_json(definition.plan)
+                if definition.paused or not isinstance(plan, SparkPlan):
+                    continue
+                moment = moment_of(plan, store, definition.start_us)
+                tables = {t: store.offset.data.get(store.state.tables[t].id, 0) for t in definition.reads_tables}
+                marks = (sorted(tables.items()), sorted(moment.ranges.items()), store.state.query_positions[query_id])
+                if any(r.kind in ("ordinary", "static", "system") for r in plan.relations):
+                    marks = (*marks, store.offset.journal)  # type: ignore[assignment]
+                if self._inputs.get(query_id) != marks:
+                    self._inputs[query_id] = marks
+                    due.append(query_id)
+            for gone in [q for q in self._answers if q not in store.state.queries_by_id]:
+                self._answers.pop(gone, None)
+                self._inputs.pop(gone, None)
+        return due
+
+    def _evaluate(self, query_id: int) -> None:
+        with self._standing.locked() as store:
+            definition = store.state.queries_by_id.get(query_id)
+        if definition is None:
+            return
+        plan = plan_from_json(definition.plan)
+        assert isinstance(plan, SparkPlan)
+        try:
+            self._answers[query_id] = self.run(plan, definition.start_us)
+            self._errors.pop(query_id, None)
+        except PenstockError as failure:
+            self._errors[query_id] = failure
+            self._inputs.pop(query_id, None)
+            _log.warning('query "%s" could not be evaluated: %s', definition.name, failure.message)
+        except Exception as failure:  # Spark may be restarting under us
+            self._inputs.pop(query_id, None)
+            _log.debug("while evaluating: %s", failure)
+        self._standing.feed.wake()
+
+
+class SparkSubscription(Waiting):
+    """A subscriber to such a query: rows that are new since the last evaluation it saw, or net changes."""
+
+    def __init__(self, queries: SparkQueries, standing: StandingQueries, query_id: int, name: str, changes: bool) -> None:
+        super().__init__(standing.feed)
+        self._queries = queries
+        self._id = query_id
+        self._name = name
+        self._changes = changes
+        self._seen: Evaluated | None = None
+
+    def next(self, timeout_s: float) -> Event | None:
+        if self._closed or self._feed.closed:
+            return None
+        before = self._seen
+        if before is None:
+            self._seen = self._queries.answer(self._id, self._name)
+            rows = self._seen.table
+            return Event(self._seen.cycle, self._seen.now_us, with_operation(rows, "+") if self._changes else rows)
+        self._feed.wait(lambda: self._closed or self._queries.answer(self._id, self._name) is not before, timeout_s)
+        found = self._queries.answer(self._id, self._name)
+        if found is before or self._closed:
+            return None
+        self._seen = found
+        entered, left = _difference(before.table, found.table)
+        if self._changes:
+            rows = pa.concat_tables([with_operation(left, "-"), with_operation(entered, "+")])
+        else:
+            rows = entered
+        return Event(found.cycle, found.now_us, rows) if rows.num_rows else None
+
+
+def _difference(old: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """(rows only in new, rows only in old), as multisets."""
+    olds, news = [_key(r) for r in old.to_pylist()], [_key(r) for r in new.to_pylist()]
+    extra_new, extra_old = Counter(news) - Counter(olds), Counter(olds) - Counter(news)
+    return _pick(new, news, extra_new), _pick(old, olds, extra_old)
+
+
+def _key(row: dict[str, object]) -> str:
+    return repr(sorted(row.items()))
+
+
+def _pick(table: pa.Table, keys: list[str], wanted: Counter[str]) -> pa.Table:
+    left = Counter(wanted)
+    chosen = []
+    for index, key in enumerate(keys):
+        if left[key] > 0:
+            left[key] -= 1
+            chosen.append(index)
+    return table.take(pa.array(chosen, pa.int64()))

@@ -1,0 +1,219 @@
+"""The standing queries of the shared pass: take in commits, answer invocations."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from penstock.catalog.journal import JournalReader
+from penstock.catalog.model import Table
+from penstock.catalog.rows import StaticRows
+from penstock.clock import SECOND
+from penstock.errors import error, suggest
+from penstock.operators.windows import RowsWindow, TimeWindow, Window
+from penstock.pipeline.commits import CommitRecord, CommitStore
+from penstock.pipeline.folder import DataFolder
+from penstock.queries.answers import Answer, AnswerStore, window_low
+from penstock.queries.feed import CycleMark, Feed, NowKey
+from penstock.queries.fetch import Fetcher
+from penstock.queries.results import Result
+from penstock.queries.windowed import Instant, Matches, rows_inside
+from penstock.settings import Settings
+from penstock.sql.plan import SelectPlan
+from penstock.streams.segments import list_segments
+
+SNAPSHOT_EVERY = 200
+TRIM_EVERY = 20
+WAIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One query's answer as of a committed cycle, safe to read without the lock."""
+
+    cycle: int
+    name: str
+    plan: SelectPlan
+    table: Table
+    static: StaticRows
+    matches: Matches
+    values: list[pa.Table]
+    instant: Instant
+
+
+class StandingQueries:
+    """Answers of all select-project queries. Fed by the engine's commits; read by everybody."""
+
+    def __init__(self, folder: DataFolder, commits: CommitStore, settings: Settings) -> None:
+        self.folder = folder
+        self.commits = commits
+        self.settings = settings
+        self.feed = Feed(settings.cycles_keep)
+        self._lock = threading.RLock()
+        self.store = AnswerStore(JournalReader(folder.root))
+
+    def load(self) -> None:
+        """Fold what the commit records hold: after this every answer is what it was before the restart."""
+        snapshot = self.commits.snapshot_before(self.commits.oldest_cycle)
+        if snapshot is not None:
+            self._fold(snapshot)
+        for cycle in self.commits.cycles():
+            if cycle > self.store.cycle:
+                self._fold(self.commits.read(cycle))
+
+    def take(self, record: CommitRecord) -> None:
+        """A cycle was committed: fold it in and let everybody know."""
+        self._fold(record)
+        if record.cycle % TRIM_EVERY == 0:
+            self._trim()
+        if record.cycle % SNAPSHOT_EVERY == 0:
+            with self._lock:
+                snapshot = self.store.to_snapshot()
+            self.commits.write_snapshot(snapshot)
+            self.commits.prune(self.settings.cycles_keep)
+        self._write_next_edge(record)
+
+    def _fold(self, record: CommitRecord) -> None:
+        with self._lock:
+            self.store.apply(record)
+            nows: dict[NowKey, int | None] = {}
+            windows: dict[int, Window] = {}
+            for query_id, answer in self.store.answers.items():
+                windows[query_id] = answer.window
+                table = self.store.state.tables_by_id[answer.plan.table_id]
+                key = (table.id, answer.plan.static_predicate)
+                if table.options.time == "valid" and key not in nows:
+                    nows[key] = self.store.now_of(table, answer.plan.static_predicate)
+        self.feed.append(CycleMark(record.cycle, record.end, nows, windows))
+
+    def _trim(self) -> None:
+        """Forget matches that no window can reach, also not one that is asked for as of an older cycle."""
+        with self._lock:
+            oldest = self.feed.mark(self.feed.oldest())
+            keep_from: dict[int, int] = {}
+            for query_id, answer in self.store.answers.items():
+                if answer.pending is not None or answer.filling is not None:
+                    continue
+                now_us = self._now_at(oldest, answer)
+                low = window_low(answer.window, now_us, answer.start_us)
+                floor = self.store.state.retention(answer.plan.table_id)
+                position = floor
+                if low is not None:
+                    for segment in list_segments(self.folder.log, answer.plan.table_id):
+                        if segment.max_ts >= low:
+                            position = max(floor, segment.first)
+                            break
+                if position > 0:
+                    keep_from[query_id] = position
+            self.store.trim(keep_from)
+
+    def _now_at(self, mark: CycleMark, answer: Answer) -> int | None:
+        table = self.store.state.tables_by_id[answer.plan.table_id]
+        if table.options.time == "transaction":
+            return mark.end.now_us
+        return mark.nows.get((table.id, answer.plan.static_predicate))
+
+    def _write_next_edge(self, record: CommitRecord) -> None:
+        """Tell the planner from when on time alone can change an answer: a soft hint, at most one edge a second."""
+        edge = 0
+        with self._lock:
+            for answer in self.store.answers.values():
+                table = self.store.state.tables_by_id[answer.plan.table_id]
+                window = answer.window
+                moves = isinstance(window, TimeWindow) and (window.slides or window.end.offset_us != 0)
+                if table.options.time == "transaction" and moves and answer.matches:
+                    edge = record.end.now_us + SECOND
+        (self.folder.tmp / "next_edge").write_text(str(edge))
+
+    # -- reading
+
+    @contextmanager
+    def locked(self) -> Iterator[AnswerStore]:
+        """The store at a committed cycle, for as long as the block runs."""
+        with self._lock:
+            yield self.store
+
+    def held(self, name: str, as_of: int | None = None) -> Held:
+        """A query's answer at the last committed cycle, or at an older one that is still kept."""
+        with self._lock:
+            definition = self.store.state.queries.get(name)
+            answer = self.store.answers.get(definition.id) if definition is not None else None
+            if definition is None or answer is None:
+                raise error("query_not_found", query=name, hint=suggest(name, self.store.state.queries))
+            last = self.feed.last()
+            assert last is not None
+            mark = last if as_of is None else self.feed.mark(as_of)
+            table = self.store.state.tables_by_id[answer.plan.table_id]
+            window = mark.windows.get(definition.id)
+            if window is None:
+                raise error("cycle_gone", cycle=as_of, oldest=f"{last.cycle}, when the query came")
+            instant = Instant(mark.end.data.get(table.id, 0), self._now_at(mark, answer), answer.start_us, window)
+            needs_base = isinstance(window, RowsWindow) and answer.plan.static_predicate is not None
+            matches = Matches(_copy(answer.matches), _copy(answer.base) if needs_base else None)
+            return Held(
+                cycle=mark.cycle,
+                name=name,
+                plan=answer.plan,
+                table=table,
+                static=self.store.state.rows(table.id),
+                matches=matches,
+                values=list(answer.values),
+                instant=instant,
+            )
+
+    def fetcher(self, held: Held) -> Fetcher:
+        return Fetcher(self.folder.log, held.table, held.static)
+
+    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
+        """The answer for the window as of the last cycle (or an older, kept one)."""
+        self.wait_ready(name)
+        held = self.held(name, as_of)
+        fetcher = self.fetcher(held)
+        inside = rows_inside(held.matches, held.instant, fetcher, held.static)
+        positions = inside.positions
+        if limit is None and len(positions) > self.settings.result_max_rows:
+            raise error(
+                "over_budget",
+                detail=f"the answer has {len(positions)} rows, more than {self.settings.result_max_rows}",
+                hint="ask for fewer with a limit or a narrower window, or raise result_max_rows",
+            )
+        table = fetcher.rows(held.plan, positions[:limit], held.values)
+        return Result(table, cycle=held.cycle, now_us=held.instant.now_us)
+
+    def wait_ready(self, name: str, timeout_s: float = WAIT_S) -> None:
+        """Wait a little for a query that is still filling its window; then say how far it is."""
+
+        def ready() -> bool:
+            with self._lock:
+                definition = self.store.state.queries.get(name)
+                answer = self.store.answers.get(definition.id) if definition is not None else None
+                return answer is None or answer.ready or answer.error is not None
+
+        self.feed.wait(ready, timeout_s)
+        with self._lock:
+            definition = self.store.state.queries.get(name)
+            answer = self.store.answers.get(definition.id) if definition is not None else None
+            if answer is None:
+                return
+            if answer.error is not None:
+                raise error("function_failed", function="...", detail=answer.error)
+            if not answer.ready:
+                raise error(
+                    "not_ready",
+                    detail=f'query "{name}" is FILLING its window: {answer.progress:.0%} of its history read',
+                    hint="ask again in a moment",
+                )
+
+
+def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:
+    return {block: BitMap(found) for block, found in blocks.items()}
+
+
+def positions_of(held: Held, fetcher: Fetcher) -> np.ndarray:
+    return rows_inside(held.matches, held.instant, fetcher, held.static).positions
