@@ -10,7 +10,7 @@ CHECKS = (
     ("format", [sys.executable, "-m", "ruff", "format", "--check", "--quiet", "."]),
     ("lint", [sys.executable, "-m", "ruff", "check", "--quiet", "."]),
     ("types", [sys.executable, "-m", "mypy", "--strict"]),
-    ("imports", [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()"]),
+    ("imports", [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-logo"]),
 )
 
 
