@@ -1,0 +1,140 @@
+"""The rules of time and order, one reading after the other, compiled.
+
+For each reading in turn, the first that holds decides: too far ahead of the wall clock; older than the table keeps; a
+repeat of a remembered key; older than its sensor's newest (refused, moved up to it, or accepted, as the table
+says). What passes is accepted and moves its sensor's newest time. Every change of state is noted, so that a
+push that could not be written is taken back exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+NO_TIME = np.iinfo(np.int64).min
+
+ACCEPTED, AHEAD, BEFORE, DUPLICATE, OUT_OF_ORDER, SKIPPED = 0, 1, 2, 3, 4, 255
+REFUSE, CLAMP, ACCEPT = 0, 1, 2
+LATE, CLAMPED, UNORDERED = 1, 2, 4  # marks of an accepted reading
+
+COUNT_ACCEPTED, COUNT_REFUSED, COUNT_LATE, COUNT_CLAMPED, COUNT_DUPLICATE, COUNTS = 0, 1, 2, 3, 4, 5
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[misc, unused-ignore]
+def apply_rules(
+    sids: Any,
+    ts: Any,
+    newest: Any,
+    latest: Any,
+    now: int,
+    max_ahead: int,
+    retention: int,
+    policy: int,
+    keys: Any,
+    remembered: Any,
+    within: int,
+    counts: Any,
+    code: Any,
+    marks: Any,
+    old_newest: Any,
+    old_remembered: Any,
+) -> None:
+    """Decide on every reading in order.
+
+    In: `sids` (-1 leaves a reading out), `ts` (NO_TIME: the wall clock, or its sensor's newest if that is later),
+    `keys` (empty: no deduplication). State, changed: `newest` by sid, `latest[0]` of the table, `remembered` time
+    by key, `counts` by sid. Out: `ts` as stored, `code`, `marks`, and per reading the state before it.
+    """
+    dedupe = keys.shape[0] > 0
+    for i in range(sids.shape[0]):
+        sid = sids[i]
+        if sid < 0:
+            code[i] = SKIPPED
+            continue
+        before = newest[sid]
+        old_newest[i] = before
+        time = ts[i]
+        if time == NO_TIME:
+            time = max(now, before)
+        elif time > now + max_ahead:
+            code[i] = AHEAD
+            counts[sid, COUNT_REFUSED] += 1
+            continue
+        elif retention >= 0 and latest[0] != NO_TIME and time < latest[0] - retention:
+            code[i] = BEFORE
+            counts[sid, COUNT_REFUSED] += 1
+            continue
+        unordered = before != NO_TIME and time < before
+        mark = 0
+        if unordered and policy == CLAMP:
+            time = before
+            unordered = False
+            mark = CLAMPED
+        if dedupe:
+            last = remembered[keys[i]]
+            old_remembered[i] = last
+            if last != NO_TIME and last >= before - within and abs(time - last) <= within:
+                code[i] = DUPLICATE
+                counts[sid, COUNT_DUPLICATE] += 1
+                continue
+        if unordered and policy == REFUSE:
+            code[i] = OUT_OF_ORDER
+            counts[sid, COUNT_REFUSED] += 1
+            continue
+        code[i] = ACCEPTED
+        ts[i] = time
+        counts[sid, COUNT_ACCEPTED] += 1
+        if unordered:
+            mark |= UNORDERED
+        else:
+            newest[sid] = time
+            if latest[0] != NO_TIME and time < latest[0]:
+                mark |= LATE
+                counts[sid, COUNT_LATE] += 1
+        if mark & CLAMPED:
+            counts[sid, COUNT_CLAMPED] += 1
+        marks[i] = mark
+        if latest[0] == NO_TIME or time > latest[0]:
+            latest[0] = time
+        if dedupe and time >= newest[sid] - within:
+            remembered[keys[i]] = time
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[misc, unused-ignore]
+def take_back(
+    sids: Any,
+    newest: Any,
+    keys: Any,
+    remembered: Any,
+    counts: Any,
+    code: Any,
+    marks: Any,
+    old_newest: Any,
+    old_remembered: Any,
+) -> None:
+    """Undo the accepted readings of one push, last first. What was refused stays counted."""
+    dedupe = keys.shape[0] > 0
+    for j in range(sids.shape[0]):
+        i = sids.shape[0] - 1 - j
+        if code[i] != ACCEPTED:
+            continue
+        sid = sids[i]
+        newest[sid] = old_newest[i]
+        counts[sid, COUNT_ACCEPTED] -= 1
+        if marks[i] & LATE:
+            counts[sid, COUNT_LATE] -= 1
+        if marks[i] & CLAMPED:
+            counts[sid, COUNT_CLAMPED] -= 1
+        if dedupe:
+            remembered[keys[i]] = old_remembered[i]
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[misc, unused-ignore]
+def raise_newest(newest: Any, vids: Any, ts: Any, sid_of: Any) -> None:
+    """Move the newest time of each sensor up to the logged rows, in any order."""
+    for i in range(vids.shape[0]):
+        sid = sid_of[vids[i]]
+        if ts[i] > newest[sid]:
+            newest[sid] = ts[i]
