@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,11 +52,13 @@ def subscribe(
         try:
             with transport.stream(f"/v1/queries/{quote(name)}/events", headers, params, SILENCE_S) as lines:
                 connected, lost_at, pause_s = True, None, 0.1
-                with closing(_changes(lines)) as found:
-                    for change in found:
-                        if last is None or change.cycle > last:
-                            last = change.cycle
-                            yield change
+                for cycle, change in _changes(lines):
+                    # Delivery is at least once; the cycle's number tells a repeat.
+                    if last is not None and cycle <= last:
+                        continue
+                    last = cycle
+                    if change is not None:
+                        yield change
         except PenstockError as problem:
             if not connected or problem.condition not in RETRY_CONDITIONS:
                 raise
@@ -68,28 +69,37 @@ def subscribe(
         pause_s = min(pause_s * 2, 5.0)
 
 
-def _changes(lines: Iterator[str]) -> Iterator[Change]:
-    for kind, data in frames(lines):
-        if kind == "rows":
-            body = orjson.loads(data)
+def _changes(lines: Iterator[str]) -> Iterator[tuple[int, Change | None]]:
+    """Cycles that are through, with their rows; a ping tells of quiet ones."""
+    for frame in frames(lines):
+        if frame.event == "rows":
+            body = orjson.loads(frame.data)
             names = tuple(column["name"] for column in body.get("columns", ()))
-            yield Change(body["cycle"], body["now"], body["rows"], names)
-        elif kind == "error":
-            raise read_error(data.encode(), 500)
+            yield body["cycle"], Change(body["cycle"], body["now"], body["rows"], names)
+        elif frame.event == "ping" and frame.id:
+            yield int(frame.id), None
+        elif frame.event == "error":
+            raise read_error(frame.data.encode(), 500)
 
 
-def frames(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """(event, data) of each complete server-sent event; a frame that the connection cut short is dropped."""
-    kind, data = "message", []
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One server-sent event."""
+
+    event: str
+    data: str
+    id: str
+
+
+def frames(lines: Iterator[str]) -> Iterator[Frame]:
+    """Each complete event; one that the connection cut short is dropped."""
+    fields: dict[str, list[str]] = {}
     for line in lines:
-        if not line:
-            if data:
-                yield kind, "\n".join(data)
-            kind, data = "message", []
+        if line:
+            field, _, value = line.partition(":")
+            fields.setdefault(field, []).append(value.removeprefix(" "))
             continue
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "event":
-            kind = value
-        elif field == "data":
-            data.append(value)
+        if "data" in fields:
+            event = fields.get("event", ["message"])[-1]
+            yield Frame(event, "\n".join(fields["data"]), fields.get("id", [""])[-1])
+        fields = {}

@@ -15,7 +15,10 @@ Params = Sequence[Any] | Mapping[str, Any] | None
 
 
 class Subscription(Protocol):
-    """One subscriber's place in a query's results."""
+    """One subscriber's place in a query's results.
+
+    It may have an attribute `cycle`: everything up to that cycle was delivered, rows or none. Pings carry it.
+    """
 
     def next(self, timeout_s: float) -> Event | None:
         """The next event in order of cycles, waiting up to `timeout_s` (0: not at all); None if there is none.

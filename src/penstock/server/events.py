@@ -24,7 +24,6 @@ router = APIRouter(prefix="/v1/queries", tags=["queries"])
 
 PING_S = 15.0
 SUBSCRIBERS_MAX = 10_000
-_PING = b"event: ping\ndata: {}\n\n"
 
 
 @router.get(
@@ -105,7 +104,7 @@ async def stream_events(
                 async with asyncio.timeout_at(last + pause_s):
                     await wake.wait()
             except TimeoutError:
-                yield _PING
+                yield _ping(subscription)
                 last = loop.time()
     except PenstockError as problem:
         yield b"event: error\ndata: " + orjson.dumps(problem.body()) + b"\n\n"
@@ -121,6 +120,12 @@ def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
     except RuntimeError:
         # The loop ended between the commit and this call; its streams ended with it.
         return
+
+
+def _ping(subscription: Subscription) -> bytes:
+    # A ping moves Last-Event-ID on too: after a quiet hour, the cycle of the last row may be gone.
+    cycle = getattr(subscription, "cycle", None)
+    return b"event: ping\ndata: {}\n\n" if not cycle else b"id: %d\nevent: ping\ndata: {}\n\n" % cycle
 
 
 def _next_frame(subscription: Subscription) -> bytes | None:

@@ -19,7 +19,8 @@ T = TypeVar("T")
 # A push mostly waits for the group commit, so many share one sync; a statement mostly waits for Spark.
 PUSH_THREADS = 16
 STATEMENT_THREADS = 8
-STREAM_THREADS = 4
+# Events are there when they are fetched, except a first answer whose query still fills its window.
+STREAM_THREADS = 16
 WAITING_MAX = 1_000
 
 

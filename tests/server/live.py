@@ -1,0 +1,56 @@
+"""The API on a real socket, in a thread of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from penstock.server.app import create_app
+from penstock.server.context import Lifecycle
+from penstock.server.run import Server, bind, url_of
+from penstock.settings import Settings
+from tests.server.fake import FakeDatabase
+
+
+class Live:
+    """A running server. `stop` ends it as SIGTERM would; `start` brings it back at the same address."""
+
+    def __init__(self, database: FakeDatabase, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._port = 0
+        self.url = ""
+
+    def start(self) -> None:
+        listener = bind("127.0.0.1", self._port)
+        self.url = url_of(listener)
+        self._port = listener.getsockname()[1]
+        lifecycle = Lifecycle()
+        self.app = create_app(self._database, self._settings, lifecycle)
+        config = uvicorn.Config(self.app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=2)
+        self._server = Server(config, lifecycle)
+        self._loop = asyncio.new_event_loop()
+        serve = self._server.serve([listener])
+        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(serve))
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._server.ask_to_stop)
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        self._loop.close()
+        self.app.state.context.workers.close()
+
+
+@contextmanager
+def serving(database: FakeDatabase, settings: Settings | None = None) -> Iterator[Live]:
+    live = Live(database, settings or Settings())
+    live.start()
+    try:
+        yield live
+    finally:
+        live.stop()
