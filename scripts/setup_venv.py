@@ -14,7 +14,10 @@ from pathlib import Path
 
 LOCK = Path("requirements.lock")
 _URL = re.compile(r"\b(?:https?|file)://\S+|\bhost='[^']*'|(?<=Looking in )(?:indexes|links): .*")
-_LOCK_LINE = re.compile(r"\(from -r \S+ \(line (\d+)\)\)")
+# "Collecting numpy==2.4.6 ...", "Requirement already satisfied: numpy==2.4.6 ...", "Processing .../numpy-2.4.6-cp311...whl"
+_NAMED = re.compile(
+    r"^(?:Collecting|Requirement already satisfied:|Processing (?:\S*/)?)\s*([A-Za-z0-9_.-]+?)(?:[=<>~!; ]|-\d|$)"
+)
 
 
 def run_pip(arguments: list[str], locked: list[str]) -> None:
@@ -23,12 +26,14 @@ def run_pip(arguments: list[str], locked: list[str]) -> None:
     pip = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert pip.stdout is not None
     tail: deque[str] = deque(maxlen=30)
+    places = {_normal(line.partition("==")[0]): place for place, line in enumerate(locked, 1)}
     reached = 0
     for line in pip.stdout:
         tail.append(_URL.sub("...", line.rstrip()))
-        named = _LOCK_LINE.search(line)
-        if named and int(named.group(1)) > reached:
-            reached = int(named.group(1))
+        named = _NAMED.match(line)
+        place = places.get(_normal(named.group(1)), 0) if named else 0
+        if place > reached:
+            reached = place
             show(f"  [{reached:>{len(str(len(locked)))}}/{len(locked)}] {locked[reached - 1]}")
         elif locked and line.startswith("Building wheels"):
             show("  building pyspark, half a minute")
@@ -39,6 +44,10 @@ def run_pip(arguments: list[str], locked: list[str]) -> None:
         print("\n".join(tail), file=sys.stderr)
         print("pip failed; the lines above say why. Run the same make target again to go on.", file=sys.stderr)
         raise SystemExit(1)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def show(text: str) -> None:
