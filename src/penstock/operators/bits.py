@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
 from numba import types
+from numba.core.cgutils import false_bit
 from numba.extending import intrinsic
 from pyroaring import BitMap
 
@@ -61,7 +61,7 @@ def _word_instruction(emit: Callable[[Any, Any], Any]) -> Any:
 
 
 _popcount = _word_instruction(lambda builder, word: builder.ctpop(word))
-_lowest_bit = _word_instruction(lambda builder, word: builder.cttz(word, ir.Constant(ir.IntType(1), 0)))
+_lowest_bit = _word_instruction(lambda builder, word: builder.cttz(word, false_bit))
 
 
 @kernel

@@ -28,7 +28,7 @@ _FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "n
 _NUMERIC = ("INT", "BIGINT", "DOUBLE", "TIMESTAMP")
 
 # Below this many factors on an attribute, comparing them one by one is quicker than sorting into gaps.
-SHARE_FROM = 12
+SHARE_FROM = 32
 
 
 def conjuncts(expr: Expr | None) -> Iterator[Expr]:

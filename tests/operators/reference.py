@@ -1,0 +1,267 @@
+"""A tiny row-at-a-time evaluator of bound expressions, written from the contract and not from the product."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+from penstock.operators.expr import Call, Column, Expr, Literal
+
+BITS = {"INT": 32, "BIGINT": 64}
+
+
+def value_of(expr: Expr, row: dict[str, Any]) -> Any:
+    """Timestamps are integers here, decimals Decimal, NULL None."""
+    if isinstance(expr, Literal):
+        return expr.value
+    if isinstance(expr, Column):
+        return row[expr.name]
+    assert isinstance(expr, Call)
+    arguments = [value_of(a, row) for a in expr.arguments]
+    special = SPECIAL.get(expr.operation)
+    if special:
+        return special(arguments, expr)
+    if any(a is None for a in arguments):
+        return None
+    return STRICT[expr.operation](arguments, expr)
+
+
+def order(left: Any, right: Any) -> int:
+    """-1, 0 or 1, with NaN above everything and equal to itself."""
+    if isinstance(left, float) and math.isnan(left):
+        return 0 if isinstance(right, float) and math.isnan(right) else 1
+    if isinstance(right, float) and math.isnan(right):
+        return -1
+    if isinstance(left, str):
+        left, right = left.encode(), right.encode()
+    return (left > right) - (left < right)
+
+
+def wrap(value: int, kind: str) -> int:
+    size = 1 << BITS[kind]
+    value %= size
+    return value - size if value >= size // 2 else value
+
+
+def fit(value: Any, call: Call) -> Any:
+    return wrap(value, call.type.kind) if call.type.kind in BITS else value
+
+
+def _and(a: list[Any], _: Call) -> Any:
+    return False if any(x is False for x in a) else None if None in a else True
+
+
+def _or(a: list[Any], _: Call) -> Any:
+    return True if any(x is True for x in a) else None if None in a else False
+
+
+def _in(a: list[Any], _: Call) -> Any:
+    value, *options = a
+    if value is None:
+        return None
+    if any(o is not None and order(value, o) == 0 for o in options):
+        return True
+    return None if None in options else False
+
+
+def _case(a: list[Any], _: Call) -> Any:
+    for i in range(0, len(a) - 1, 2):
+        if a[i] is True:
+            return a[i + 1]
+    return a[-1] if len(a) % 2 else None
+
+
+def _coalesce(a: list[Any], _: Call) -> Any:
+    return next((x for x in a if x is not None), None)
+
+
+def _nullif(a: list[Any], _: Call) -> Any:
+    return None if None not in a and order(*a) == 0 else a[0]
+
+
+def _extreme(sign: int) -> Any:
+    def run(a: list[Any], _: Call) -> Any:
+        best = None
+        for x in a:
+            if x is not None and (best is None or order(x, best) * sign > 0):
+                best = x
+        return best
+
+    return run
+
+
+SPECIAL = {
+    "and": _and,
+    "or": _or,
+    "is_null": lambda a, _: a[0] is None,
+    "in": _in,
+    "case": _case,
+    "coalesce": _coalesce,
+    "nullif": _nullif,
+    "greatest": _extreme(1),
+    "least": _extreme(-1),
+}
+
+
+def _div(a: list[Any], call: Call) -> Any:
+    x, y = a
+    if y == 0:
+        return None
+    if isinstance(x, float):
+        return _float(lambda: x / y)
+    quotient = abs(x) // abs(y)
+    return wrap(quotient if (x < 0) == (y < 0) else -quotient, call.type.kind)
+
+
+def _mod(a: list[Any], call: Call) -> Any:
+    x, y = a
+    if y == 0:
+        return None
+    if isinstance(x, float):
+        return math.nan if math.isinf(x) or math.isnan(x) or math.isnan(y) else math.fmod(x, y)
+    return wrap(abs(x) % abs(y) * (-1 if x < 0 else 1), call.type.kind)
+
+
+def _float(compute: Any) -> float:
+    try:
+        return float(compute())
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        return math.nan
+
+
+def _add(a: list[Any], call: Call) -> Any:
+    return fit(a[0] + a[1], call)
+
+
+def _mul(a: list[Any], call: Call) -> Any:
+    return fit(a[0] * a[1], call)
+
+
+def _cast(a: list[Any], call: Call) -> Any:
+    value, to = a[0], call.type.kind
+    if isinstance(value, str):
+        return _parse(value, to)
+    if to == "TEXT":
+        return str(value) if not isinstance(value, bool) else str(value).lower()
+    if to == "BOOLEAN":
+        return value != 0
+    if to == "DOUBLE":
+        return float(value)
+    if isinstance(value, float):
+        if math.isnan(value):
+            return 0
+        top = (1 << (BITS[to] - 1)) - 1
+        return max(-top - 1, min(top, int(value) if math.isfinite(value) else (top if value > 0 else -top - 1)))
+    return wrap(int(value), to)
+
+
+def _parse(text: str, to: str) -> Any:
+    text = text.strip(" \t\n")
+    if to == "TEXT":
+        return text
+    if to == "BOOLEAN":
+        return {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}.get(text.lower())
+    if to == "DOUBLE":
+        return float(text) if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?(e[0-9]+)?", text) else None
+    if not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?", text):
+        return None
+    value = int(text.split(".")[0])
+    return value if wrap(value, to) == value else None
+
+
+def like(text: str, pattern: str) -> bool:
+    """By recursion over the pattern, not by a regular expression."""
+    if not pattern:
+        return not text
+    mark = pattern[0]
+    if mark == "%":
+        return like(text, pattern[1:]) or (bool(text) and like(text[1:], pattern))
+    if mark == "\\" and len(pattern) > 1:
+        return bool(text) and text[0] == pattern[1] and like(text[1:], pattern[2:])
+    return bool(text) and (mark == "_" or text[0] == mark) and like(text[1:], pattern[1:])
+
+
+def _round(a: list[Any], call: Call) -> Any:
+    value, digits = a[0], a[1] if len(a) > 1 else 0
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return value
+        exact = Decimal(repr(value))
+        if digits >= -exact.as_tuple().exponent:
+            return value
+        shifted = exact.scaleb(digits)
+        return float(shifted.to_integral_value(ROUND_HALF_UP).scaleb(-digits))
+    if digits >= 0:
+        return value
+    unit = 10**-digits
+    half_up = (abs(value) + unit // 2) // unit * unit
+    return wrap(-half_up if value < 0 else half_up, call.type.kind)
+
+
+def _power(a: list[Any], _: Call) -> Any:
+    base, exponent = a
+    if math.isnan(exponent) or (abs(base) == 1 and math.isinf(exponent)):
+        return math.nan
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        negative = base < 0 and exponent % 2 == 1
+        return -math.inf if negative else math.inf
+    except ValueError:
+        if base == 0:
+            return -math.inf if math.copysign(1, base) < 0 and exponent % 2 == 1 else math.inf
+        return math.nan
+
+
+def _substring(a: list[Any], _: Call) -> Any:
+    text, start, *length = a
+    positions = range(1, len(text) + 1)
+    first = len(text) + start + 1 if start < 0 else max(start, 1)
+    last = first + length[0] - 1 if length else len(text)
+    return "".join(text[p - 1] for p in positions if first <= p <= last)
+
+
+def _sign(a: list[Any], _: Call) -> Any:
+    return a[0] if a[0] != a[0] or a[0] == 0 else math.copysign(1, a[0])
+
+
+STRICT = {
+    "eq": lambda a, _: order(*a) == 0,
+    "ne": lambda a, _: order(*a) != 0,
+    "lt": lambda a, _: order(*a) < 0,
+    "le": lambda a, _: order(*a) <= 0,
+    "gt": lambda a, _: order(*a) > 0,
+    "ge": lambda a, _: order(*a) >= 0,
+    "not": lambda a, _: not a[0],
+    "add": _add,
+    "sub": lambda a, call: fit(a[0] - a[1], call),
+    "mul": _mul,
+    "div": _div,
+    "mod": _mod,
+    "neg": lambda a, call: fit(-a[0], call),
+    "cast": _cast,
+    "concat": lambda a, _: "".join(a),
+    "like": lambda a, _: like(*a),
+    "ilike": lambda a, _: like(a[0].lower(), a[1].lower()),
+    "abs": lambda a, call: fit(abs(a[0]), call),
+    "round": _round,
+    "floor": lambda a, call: _cast([float(math.floor(a[0])) if math.isfinite(a[0]) else a[0]], call),
+    "ceil": lambda a, call: _cast([float(math.ceil(a[0])) if math.isfinite(a[0]) else a[0]], call),
+    "sqrt": lambda a, _: _float(lambda: math.sqrt(a[0])),
+    "power": _power,
+    "exp": lambda a, _: _float(lambda: math.exp(a[0])),
+    "ln": lambda a, _: None if a[0] <= 0 else math.log(a[0]),
+    "sign": _sign,
+    "lower": lambda a, _: a[0].lower(),
+    "upper": lambda a, _: a[0].upper(),
+    "length": lambda a, _: len(a[0]),
+    "trim": lambda a, _: a[0].strip(a[1] if len(a) > 1 else " "),
+    "substring": _substring,
+    "add_us": lambda a, _: wrap(a[0] + a[1], "BIGINT"),
+    "diff_us": lambda a, _: wrap(a[0] - a[1], "BIGINT"),
+    "get_field": lambda a, _: a[0][a[1]],
+}
