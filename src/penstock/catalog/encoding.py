@@ -1,0 +1,139 @@
+"""Definitions to JSON and back, for the journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.catalog.model import (
+    Deduplicate,
+    Function,
+    QueryDefinition,
+    StreamColumn,
+    StreamType,
+    Table,
+    TableOptions,
+)
+from penstock.types import Field, parse_type
+
+
+def fields_to_json(fields: tuple[Field, ...]) -> list[list[str]]:
+    return [[f.name, str(f.type)] for f in fields]
+
+
+def fields_from_json(data: list[list[str]]) -> tuple[Field, ...]:
+    return tuple(Field(name, parse_type(type_)) for name, type_ in data)
+
+
+def stream_type_to_json(found: StreamType) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "fields": fields_to_json(found.fields),
+        "connector": found.connector,
+        "options": found.options,
+    }
+
+
+def stream_type_from_json(data: dict[str, Any]) -> StreamType:
+    return StreamType(data["name"], fields_from_json(data["fields"]), data["connector"], data["options"])
+
+
+def table_to_json(table: Table) -> dict[str, Any]:
+    stream, options = table.stream, table.options
+    dedupe = options.deduplicate
+    return {
+        "id": table.id,
+        "name": table.name,
+        "columns": fields_to_json(table.columns),
+        "key": list(table.key),
+        "stream": None
+        if stream is None
+        else {
+            "name": stream.name,
+            "fields": fields_to_json(stream.fields),
+            "stream_type": stream.stream_type,
+            "connector": stream.connector,
+            "options": stream.options,
+        },
+        "options": {
+            "time": options.time,
+            "out_of_order": options.out_of_order,
+            "retention_us": options.retention_us,
+            "idle_us": options.idle_us,
+            "max_ahead_us": options.max_ahead_us,
+            "always_on": options.always_on,
+            "deduplicate": None if dedupe is None else [list(dedupe.fields), dedupe.within_us],
+        },
+    }
+
+
+def table_from_json(data: dict[str, Any]) -> Table:
+    stream, options = data["stream"], dict(data["options"])
+    dedupe = options.pop("deduplicate")
+    return Table(
+        id=data["id"],
+        name=data["name"],
+        columns=fields_from_json(data["columns"]),
+        key=tuple(data["key"]),
+        stream=None
+        if stream is None
+        else StreamColumn(
+            stream["name"],
+            fields_from_json(stream["fields"]),
+            stream["stream_type"],
+            stream["connector"],
+            stream["options"],
+        ),
+        options=TableOptions(
+            **options, deduplicate=None if dedupe is None else Deduplicate(tuple(dedupe[0]), dedupe[1])
+        ),
+    )
+
+
+def function_to_json(function: Function) -> dict[str, Any]:
+    return {
+        "name": function.name,
+        "parameters": fields_to_json(function.parameters),
+        "returns": str(function.returns),
+        "body": function.body,
+        "language": function.language,
+        "vectorised": function.vectorised,
+    }
+
+
+def function_from_json(data: dict[str, Any]) -> Function:
+    return Function(
+        data["name"],
+        fields_from_json(data["parameters"]),
+        parse_type(data["returns"]),
+        data["body"],
+        data["language"],
+        data["vectorised"],
+    )
+
+
+def query_to_json(query: QueryDefinition) -> dict[str, Any]:
+    return {
+        "id": query.id,
+        "name": query.name,
+        "sql": query.sql,
+        "plan": query.plan,
+        "reads_tables": list(query.reads_tables),
+        "reads_queries": list(query.reads_queries),
+        "reads_functions": list(query.reads_functions),
+        "start_us": query.start_us,
+        "paused": query.paused,
+    }
+
+
+def query_from_json(data: dict[str, Any]) -> QueryDefinition:
+    return QueryDefinition(
+        id=data["id"],
+        name=data["name"],
+        sql=data["sql"],
+        plan=data["plan"],
+        reads_tables=tuple(data["reads_tables"]),
+        reads_queries=tuple(data["reads_queries"]),
+        reads_functions=tuple(data["reads_functions"]),
+        start_us=data["start_us"],
+        paused=data["paused"],
+    )
