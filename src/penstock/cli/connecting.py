@@ -1,0 +1,50 @@
+"""Where the server is, and what happens when it says no."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from penstock.client import Connection
+from penstock.errors import PenstockError
+
+progress = Console(stderr=True)
+
+Url = Annotated[str, typer.Option("--url", envvar="PENSTOCK_URL", help="Address of the server.", show_default=True)]
+Token = Annotated[str, typer.Option("--token", envvar="PENSTOCK_TOKEN", help="The server's token.", show_default=False)]
+
+DEFAULT_URL = "http://127.0.0.1:8470"
+
+
+def default_url() -> str:
+    """The address that `penstock serve` would take here, unless PENSTOCK_URL says otherwise."""
+    return f"http://127.0.0.1:{os.environ.get('PENSTOCK_PORT', '8470')}"
+
+
+@contextmanager
+def connected(url: str, token: str) -> Iterator[Connection]:
+    """A connection whose errors end the command with a clear message and status 1."""
+    with reported():
+        with Connection(url or default_url(), token or None) as connection:
+            yield connection
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Errors as a block of plain text on stderr, then exit 1; Ctrl-C ends with 130, quietly."""
+    try:
+        yield
+    except PenstockError as problem:
+        typer.echo(problem.render(), err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        # The reader of our output has what it wanted (| head). Its end is no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise typer.Exit(0) from None

@@ -1,0 +1,56 @@
+"""The command `penstock`: all its subcommands, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.cli.backup import backup, restore
+from penstock.cli.export import export
+from penstock.cli.load import load
+from penstock.cli.serve import serve_command
+from penstock.cli.sql import sql
+from penstock.cli.status import status
+
+app = typer.Typer(
+    name="penstock",
+    help="A stream database for sensors: standing questions in SQL, answers that stay current.",
+    no_args_is_help=True,
+    # Errors of users are told by PenstockError.render; what is left is ours, and plain text is easier to report.
+    pretty_exceptions_enable=False,
+)
+
+app.command("serve")(serve_command())
+app.command("sql")(sql)
+app.command("status")(status)
+app.command("load")(load)
+app.command("export")(export)
+app.command("backup")(backup)
+app.command("restore")(restore)
+# Commands that live in a module of their own name, where it is there: a function named like the module.
+for _name in ("demo",):
+    if importlib.util.find_spec(f"penstock.cli.{_name}") is not None:
+        app.command(_name)(getattr(importlib.import_module(f"penstock.cli.{_name}"), _name))
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A stream database for sensors: standing questions in SQL, answers that stay current."""
+
+
+def main() -> None:
+    app()

@@ -1,0 +1,160 @@
+"""Answers on stdout as a table, JSON or CSV; facts about them on stderr."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, TextIO
+
+import orjson
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from penstock.client import Answer, Change
+
+
+class Format(StrEnum):
+    """How rows are written. Without --format: a table on a terminal, CSV into a pipe or file."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+def choose_format(asked: Format | None) -> Format:
+    if asked is not None:
+        return asked
+    return Format.table if sys.stdout.isatty() else Format.csv
+
+
+def print_answer(answer: Answer, format: Format) -> None:
+    """Rows to stdout; what was done and what to know about it to stderr."""
+    if answer.columns:
+        names = answer.columns
+        columns = [column.to_pylist() for column in answer.table.columns]
+        rows = list(zip(*columns, strict=True))
+        if format is Format.table:
+            _print_table(names, rows)
+        elif format is Format.json:
+            _print_json(names, rows)
+        else:
+            print_csv(names, rows)
+    if answer.done:
+        typer.echo(answer.done, err=True)
+    elif format is Format.table:
+        typer.echo(_facts(answer), err=True)
+    if answer.complete_from:
+        typer.echo(f"note: complete only from {answer.complete_from} on", err=True)
+    for notice in answer.notices:
+        typer.echo(f"note: {notice}", err=True)
+
+
+def _facts(answer: Answer) -> str:
+    facts = [f"{len(answer)} row{'' if len(answer) == 1 else 's'}"]
+    if answer.cycle is not None:
+        facts.append(f"cycle {answer.cycle}")
+    if answer.now is not None:
+        facts.append(f"now {answer.now}")
+    return f"({', '.join(facts)})"
+
+
+def _print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    rows = list(rows)
+    for index, name in enumerate(names):
+        numeric = any(isinstance(row[index], int | float | Decimal) for row in rows if row[index] is not None)
+        table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        # Text, not markup: a value in square brackets is not a colour.
+        table.add_row(*[Text("") if value is None else Text(show(value)) for value in row])
+    console = Console(file=sys.stdout)
+    console.print(table, soft_wrap=False)
+
+
+def _print_json(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """An array of objects, one a line."""
+    lines = [json_line(names, row) for row in rows]
+    sys.stdout.write("[" + ",\n ".join(lines) + "]\n")
+
+
+def json_line(names: Sequence[str], row: Sequence[Any]) -> str:
+    return orjson.dumps({name: json_value(value) for name, value in zip(names, row, strict=True)}).decode()
+
+
+def print_csv(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], header: bool = True, to: TextIO | None = None
+) -> None:
+    writer = csv.writer(to or sys.stdout, lineterminator="\n")
+    if header:
+        writer.writerow(names)
+    writer.writerows(["" if value is None else show(value) for value in row] for row in rows)
+
+
+def show(value: Any) -> str:
+    """One value as text; nested ones as JSON."""
+    found = json_value(value)
+    if isinstance(found, str):
+        return found
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    if isinstance(found, dict | list):
+        return orjson.dumps(found).decode()
+    return repr(found) if isinstance(found, float) else str(found)
+
+
+def json_value(value: Any) -> Any:
+    """A Python value as the HTTP API writes it in JSON."""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, bytes):
+        import base64
+
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {key: json_value(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(part) for part in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+class LivePrinter:
+    """Rows of a subscription as they come: JSON lines, CSV with one header, or aligned text."""
+
+    def __init__(self, format: Format) -> None:
+        self._format = format
+        self._names: list[str] = []
+        self._widths: list[int] = []
+
+    def print(self, change: Change) -> None:
+        names = list(change.columns) or list(change.rows[0] if change.rows else ())
+        rows = [list(row.values()) for row in change.rows]
+        if self._format is Format.json:
+            for row in rows:
+                sys.stdout.write(json_line(["cycle", *names], [change.cycle, *row]) + "\n")
+        elif self._format is Format.csv:
+            print_csv(["cycle", *names], ([change.cycle, *row] for row in rows), header=names != self._names)
+        else:
+            self._print_aligned(names, rows, change.cycle)
+        self._names = names
+        sys.stdout.flush()
+
+    def _print_aligned(self, names: list[str], rows: list[list[Any]], cycle: int) -> None:
+        shown = [[str(cycle), *["" if value is None else show(value) for value in row]] for row in rows]
+        if names != self._names:
+            self._widths = [max(8, *map(len, column)) for column in zip(["cycle", *names], *shown, strict=True)]
+            self._line(["cycle", *names])
+        for line in shown:
+            self._line(line)
+
+    def _line(self, cells: list[str]) -> None:
+        sys.stdout.write("  ".join(f"{cell:<{w}}" for cell, w in zip(cells, self._widths, strict=True)).rstrip() + "\n")

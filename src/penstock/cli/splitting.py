@@ -1,0 +1,86 @@
+"""Where one statement ends and the next begins, so that a shell knows when to send."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# What a semicolon inside of does not end a statement. An opening without its end runs to the end of the text.
+_PIECES = re.compile(
+    r"""
+      (?P<line>--[^\n]*)
+    | (?P<block>/\*.*?(?:\*/|\Z))
+    | (?P<text>'(?:[^']|'')*(?:'|\Z))
+    | (?P<name>"(?:[^"]|"")*(?:"|\Z))
+    | (?P<dollar>\$(?P<tag>[A-Za-z_]\w*|)\$.*?(?:\$(?P=tag)\$|\Z))
+    | (?P<end>;)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One statement without its semicolon; `line` (from 1) is where its first word stands in the script."""
+
+    text: str
+    line: int
+
+
+def split_statements(script: str) -> tuple[list[Piece], str]:
+    """Complete statements, and what follows the last semicolon (which may be only blanks and comments)."""
+    pieces: list[Piece] = []
+    start = 0
+    for match in _PIECES.finditer(script):
+        if match.lastgroup == "end" or match.group("end"):
+            piece = _piece(script, start, match.start())
+            if piece is not None:
+                pieces.append(piece)
+            start = match.end()
+    return pieces, script[start:]
+
+
+def all_statements(script: str) -> list[Piece]:
+    """Every statement of a whole script; the last one needs no semicolon."""
+    pieces, rest = split_statements(script)
+    last = _piece(script, len(script) - len(rest), len(script))
+    return pieces if last is None else [*pieces, last]
+
+
+def is_blank(text: str) -> bool:
+    """Nothing but white space and comments."""
+    return not re.sub(r"--[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL).strip()
+
+
+def _piece(script: str, start: int, end: int) -> Piece | None:
+    text = script[start:end]
+    if is_blank(text):
+        return None
+    lead = len(text) - len(text.lstrip())
+    return Piece(text.strip(), script.count("\n", 0, start + lead) + 1)
+
+
+_SUBSCRIBE = re.compile(
+    r"""\s*SUBSCRIBE\s+(?:"(?P<quoted>(?:[^"]|"")+)"|(?P<name>\w+))
+        (?:\s+(?P<changes>WITH\s+CHANGES)|\s+FROM\s+CYCLE\s+(?P<cycle>\d+))*\s*\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeTo:
+    """A SUBSCRIBE statement: the one that the shell runs itself, as a live stream."""
+
+    name: str
+    changes: bool
+    from_cycle: int | None
+
+
+def parse_subscribe(statement: str) -> SubscribeTo | None:
+    """What to subscribe to, or None where the statement is another one."""
+    found = _SUBSCRIBE.match(re.sub(r"--[^\n]*|/\*.*?\*/", " ", statement, flags=re.DOTALL))
+    if found is None:
+        return None
+    quoted = found["quoted"]
+    name = quoted.replace('""', '"') if quoted is not None else found["name"].lower()
+    return SubscribeTo(name, found["changes"] is not None, int(found["cycle"]) if found["cycle"] else None)

@@ -1,0 +1,46 @@
+"""`penstock sql`: a shell on a terminal; with -c, files or a pipe, a runner of statements."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.connecting import Token, Url, connected
+from penstock.cli.printing import Format, choose_format
+from penstock.cli.running import run_script
+from penstock.errors import error
+
+
+def sql(
+    files: Annotated[list[Path] | None, typer.Argument(help="Files with statements; - is stdin.")] = None,
+    command: Annotated[list[str] | None, typer.Option("-c", "--command", help="Statements to run; repeatable.")] = None,
+    format: Annotated[
+        Format | None, typer.Option("--format", "-f", help="Default: table on a terminal, csv otherwise.")
+    ] = None,
+    url: Url = "",
+    token: Token = "",
+) -> None:
+    """Ask questions: a shell with history and completion, or statements from -c, files or a pipe."""
+    chosen = choose_format(format)
+    with connected(url, token) as connection:
+        scripts: list[tuple[str | None, str]] = [(None, text) for text in command or []]
+        scripts += [(str(path), _read(path)) for path in files or []]
+        if not scripts and not sys.stdin.isatty():
+            scripts = [("stdin", sys.stdin.read())]
+        if scripts:
+            for origin, script in scripts:
+                run_script(connection, script, chosen, origin)
+            return
+        from penstock.cli.shell import Shell
+
+        Shell(connection, chosen).run()
+
+
+def _read(path: Path) -> str:
+    try:
+        return sys.stdin.read() if str(path) == "-" else path.read_text()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise error("invalid_parameter", detail=f"cannot read {path}: {problem}") from None
