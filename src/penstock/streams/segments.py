@@ -26,6 +26,7 @@ __all__ = [
     "Segment",
     "Slice",
     "cover",
+    "file_schema",
     "list_files",
     "list_segments",
     "log_heads",
@@ -164,6 +165,19 @@ def open_rows(path: Path, format: Format) -> int:
         with pa.memory_map(str(path)) as source:
             reader = pa.ipc.open_file(source)
             return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as problem:
+        raise _corrupt(path, problem) from problem
+
+
+def file_schema(path: Path, format: Format) -> pa.Schema:
+    """The columns of a file, without its metadata."""
+    try:
+        if format == "parquet":
+            return pq.read_schema(path).remove_metadata()
+        with pa.memory_map(str(path)) as source:
+            return pa.ipc.open_file(source).schema.remove_metadata()
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as problem:

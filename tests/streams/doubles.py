@@ -19,7 +19,9 @@ class RowsDouble:
         self._vid = {sid: sid for sid in range(count)}
 
     def find(self, keys: list[pa.Array]) -> np.ndarray[Any, np.dtype[np.int32]]:
-        return np.array([self._vid.get(key - 1 if key is not None else -1, -1) for key in keys[0].to_pylist()], np.int32)
+        return np.array(
+            [self._vid.get(key - 1 if key is not None else -1, -1) for key in keys[0].to_pylist()], np.int32
+        )
 
     def current(self) -> pa.Table:
         return pa.table(

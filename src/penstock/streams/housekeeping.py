@@ -1,0 +1,102 @@
+"""One quiet thread that keeps the log small: compaction, retention, sidecars, folders of dropped tables."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from penstock.clock import Clock
+from penstock.streams.compaction import GRACE_S, Compactor, InUse
+from penstock.streams.ingest import Ingest, State
+from penstock.streams.log import StreamLog
+from penstock.streams.retention import Protect, retention_position
+from penstock.streams.storing import as_storage_error
+
+logger = logging.getLogger(__name__)
+
+EVERY_S = 0.2
+RETAIN_EVERY_S = 10.0
+PAUSE_S = 10.0  # after a failure: a full disk or a bad file does not get better by asking often
+
+
+class Housekeeper:
+    """Runs from construction to `close`. What fails is logged and tried again; the log works on without it.
+
+    `retain(table_id, position)` journals a floor (`Catalog.retain`); `floor(table_id)` gives the journalled one
+    (`CatalogState.retention`); `protect(table_id)` the position that cycles and fills still need; `in_use` the
+    start of the oldest reader (see `Compactor`).
+    """
+
+    def __init__(
+        self,
+        log: StreamLog,
+        ingest: Ingest,
+        state: Callable[[], State],
+        clock: Clock,
+        retain: Callable[[int, int], None],
+        floor: Callable[[int], int],
+        protect: Protect,
+        in_use: InUse = lambda: math.inf,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        self._log, self._ingest, self._state, self._clock = log, ingest, state, clock
+        self._retain, self._floor, self._protect = retain, floor, protect
+        self.compactor = Compactor(
+            log,
+            lambda table_id, paths: ingest.key_file(table_id).carry(paths, clock.now_us()),
+            in_use,
+            grace_s,
+        )
+        self.failures = 0
+        self._retain_at = 0.0
+        self._paused_until: dict[int, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-housekeeping", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop after the merge under way, and write the sidecars."""
+        self._stop.set()
+        self._thread.join()
+        for table in self._state().tables_by_id.values():
+            if table.stream is not None:
+                with contextlib.suppress(Exception):
+                    self._ingest.remember(table, at_least_rows=1)
+
+    def _run(self) -> None:
+        # Compaction must not take the processor from the cycle: on Linux a priority is a thread's own.
+        with contextlib.suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        while not self._stop.wait(EVERY_S):
+            retain = time.monotonic() >= self._retain_at
+            if retain:
+                self._retain_at = time.monotonic() + RETAIN_EVERY_S
+            for table_id in list(self._state().tables_by_id):
+                if time.monotonic() < self._paused_until.get(table_id, 0.0):
+                    continue
+                try:
+                    self.tend(table_id, retain)
+                except Exception as problem:
+                    self.failures += 1
+                    self._paused_until[table_id] = time.monotonic() + PAUSE_S
+                    logger.warning("housekeeping of table %s: %s", table_id, as_storage_error(problem).message)
+            self._log.remove_dropped()
+
+    def tend(self, table_id: int, retain: bool = True) -> None:
+        """One round for one table."""
+        table = self._state().tables_by_id.get(table_id)
+        if table is None or table.stream is None:
+            return
+        while self.compactor.compact(table_id) and not self._stop.is_set():
+            pass
+        if retain:
+            position = retention_position(table, self._log, self._clock, self._protect)
+            if position is not None and position > self._floor(table_id):
+                self._retain(table_id, position)
+            self.compactor.remove(table_id, self._floor(table_id))
+            self._ingest.remember(table)

@@ -1,0 +1,39 @@
+"""Retention: how far a table's rows are older than it keeps, and removing the files that hold only such rows.
+
+Age is measured at the table's own NOW: the newest time of a valid-time table (so that a replay of an old file is
+not thrown away as it is loaded), the wall clock of a transaction-time table. Whole files only: a row may
+outlive its time by the span of its file, and the newest file always stays. The new floor is journalled by the
+caller before anything is removed, and never passes what a cycle or a fill still needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.catalog.model import Table
+from penstock.clock import Clock
+from penstock.streams.log import StreamLog
+from penstock.streams.segments import list_segments
+
+Protect = Callable[[int], int]
+
+
+def retention_position(table: Table, log: StreamLog, clock: Clock, protect: Protect) -> int | None:
+    """The log position below which all rows are older than the table keeps; None if that moves nothing.
+
+    `protect` gives the position of a table from which on rows are still needed.
+    """
+    keep_us = table.options.retention_us
+    if keep_us is None:
+        return None
+    segments = list_segments(log.folder, table.id)
+    if not segments:
+        return None
+    now = clock.now_us() if table.options.time == "transaction" else max(s.max_ts for s in segments)
+    position = segments[0].first
+    needed = protect(table.id)
+    for segment in segments[:-1]:
+        if segment.max_ts >= now - keep_us or segment.end > needed:
+            break
+        position = segment.end
+    return position if position > segments[0].first else None
