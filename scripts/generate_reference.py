@@ -84,6 +84,23 @@ def connectors_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def system_tables_page() -> str:
+    """The columns of each table penstock.*."""
+    from penstock.queries.system import SYSTEM_TABLES
+
+    lines = [
+        "# System tables",
+        "",
+        _NOTE,
+        "",
+        "The server answers about itself in tables that can be queried like any other. They hold what is so when they are asked.",
+    ]
+    for name, columns in SYSTEM_TABLES.items():
+        lines += ["", f"## {name}", "", "| column | type |", "| --- | --- |"]
+        lines += [f"| `{column.name}` | {column.type} |" for column in columns]
+    return "\n".join([*lines, ""])
+
+
 def commands_page() -> str:
     """A section per command of the command line with its arguments and options."""
     from penstock.cli.main import app
@@ -122,7 +139,7 @@ def _usage(path: str, command: Any) -> str:
         words.append("[OPTIONS]")
     for parameter in command.params:
         if parameter.param_type_name == "argument":
-            name = parameter.human_readable_name.upper()
+            name = str(parameter.metavar or parameter.name).upper()
             words.append(name if parameter.required else f"[{name}]")
     return " ".join(words)
 
@@ -131,13 +148,13 @@ def _parameter(parameter: Any) -> str | None:
     if parameter.name == "help" or getattr(parameter, "hidden", False):
         return None
     if parameter.param_type_name == "argument":
-        spelled = f"`{parameter.human_readable_name.upper()}`"
+        spelled = f"`{str(parameter.metavar or parameter.name).upper()}`"
     else:
         spelled = ", ".join(f"`{word}`" for word in [*parameter.opts, *parameter.secondary_opts])
     default = parameter.default
     if parameter.required:
         shown = "required"
-    elif default is None or callable(default) or default == () or default is False:
+    elif default in (None, "", False, ()) or callable(default):
         shown = ""
     else:
         shown = _code(default)
@@ -160,6 +177,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "errors.md": errors_page,
     "connectors.md": connectors_page,
+    "system-tables.md": system_tables_page,
     "cli.md": commands_page,
 }
 

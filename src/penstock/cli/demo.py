@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -28,6 +28,7 @@ from penstock.errors import PenstockError
 
 REFRESH_S = 0.5
 PLAIN_EVERY_S = 2.0
+FIGURES_EVERY_S = 1.5
 
 
 def demo(
@@ -89,6 +90,8 @@ class Watcher:
         self._clock = WallClock()
         self._delays_ms: deque[float] = deque(maxlen=50)
         self._pushed = 0
+        self._figures: dict[str, Any] = {}
+        self._figures_at = float("-inf")
 
     def start(self) -> None:
         # A daemon: it waits inside a request that ends with the server.
@@ -110,13 +113,14 @@ class Watcher:
         """Ask for both answers and the server's figures."""
         latest = self._connection.invoke(LATEST)
         alarms = self._connection.invoke(ALARMS)
-        status = self._connection.status()
+        if time.monotonic() - self._figures_at > FIGURES_EVERY_S:
+            self._figures, self._figures_at = self._connection.status(), time.monotonic()
         return Moment(
             latest=latest.rows(),
             alarms=alarms.rows(),
             cycle=alarms.cycle,
-            readings_per_s=status.get("readings_per_s"),
-            cycle_ms=status.get("cycle_ms"),
+            readings_per_s=self._figures.get("rows_per_s"),
+            cycle_ms=self._figures.get("cycle_ms_p50"),
             pushed=self._pushed,
             push_delay_ms=median(self._delays_ms) if self._delays_ms else None,
         )
