@@ -36,7 +36,9 @@ class Answer(Enum):
 class Reading:
     """One answer of a sensor. NEW_VALUE carries `rows` (tuples in field order) or, for bulk, a `batch`.
 
-    `times_us` holds one time per row; without it a reading happened when it was read. `next_due_us` is the
+    Values are Python values as JSON has them (times as microseconds), or texts as CSV spells them: in `rows`
+    when `texts` says so, in a `batch` by the type of its columns. A value that does not fit its field is
+    counted against the sensor and its row left out. `times_us` holds one time per row; without it a reading happened when it was read. `next_due_us` is the
     time before which asking again is pointless. `bad` counts what the sensor sent and nobody could
     understand, with `problem` saying why: it is shown, and the sensor stays open.
     """
@@ -45,6 +47,7 @@ class Reading:
     rows: Sequence[Row] = ()
     times_us: Sequence[int] | np.ndarray[Any, Any] | None = None
     batch: pa.RecordBatch | None = None
+    texts: bool = False
     next_due_us: int | None = None
     bad: int = 0
     problem: str | None = None
@@ -85,12 +88,19 @@ class Sensor(ABC):
     """
 
     OPTIONS: ClassVar[tuple[Option, ...]] = ()
+    RESUMES: ClassVar[bool] = False  # whether `resume` means something to this class
 
     def __init__(self, address: str, fields: tuple[Field, ...], options: Mapping[str, Any], clock: Clock) -> None:
         self.address = address
         self.fields = fields
         self.options = options
         self.clock = clock
+
+    def resume(self, newest_us: int) -> None:  # noqa: B027 (most sensors only know the present)
+        """The log holds readings up to this time; a sensor that replays the past continues after it.
+
+        Called before `init`, for tables that keep the sensors' own times.
+        """
 
     def init(self) -> None:  # noqa: B027 (a sensor without set-up is a good sensor)
         """Get ready to be read; raise if the sensor cannot be reached."""

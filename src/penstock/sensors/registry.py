@@ -14,13 +14,13 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.errors import error, suggest
-from penstock.sensors import http, python, simulator
+from penstock.sensors import http, python, replay, simulator, tcp
 from penstock.sensors.base import AnySensor, Connector, PushSensor, Sensor, connector_of
 from penstock.sensors.options import read_options
 from penstock.types import Field
 
 GROUP = "penstock.sensors"
-BUILT_IN = (simulator.CONNECTOR, http.CONNECTOR, python.CONNECTOR)
+BUILT_IN = (simulator.CONNECTOR, replay.CONNECTOR, tcp.CONNECTOR, http.CONNECTOR, python.CONNECTOR)
 
 
 def connectors() -> dict[str, Connector]:
@@ -72,6 +72,12 @@ def create_sensor(
     if connector.factory is None:
         return None
     return connector.factory(address, fields, parse_options(connector, options), clock)
+
+
+def forget_entry_points() -> None:
+    """Look again at what is installed, at the next question."""
+    _entry_point_names.cache_clear()
+    _load_entry_point.cache_clear()
 
 
 @cache

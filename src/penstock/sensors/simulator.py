@@ -59,6 +59,7 @@ class Simulator(Sensor):
     """One simulated sensor. The address is its name; for a plume its position 'x,y', a place or any name."""
 
     OPTIONS = OPTIONS
+    RESUMES = True
 
     def __init__(self, address: str, fields: tuple[Field, ...], options: Mapping[str, Any], clock: Clock) -> None:
         super().__init__(address, fields, options, clock)
@@ -73,12 +74,16 @@ class Simulator(Sensor):
         self._plume = Plume(options["seed"], options["every"] / SECOND, options["strength"])
         self._position = position_of(address)
         self._makers = self._column_makers()
+        self._stored_us: int | None = None
         self._next = 0  # number of the first reading that is not computed yet
         self._end: int | None = None  # number of the reading that never comes
         self._due: list[int] = []
         self._times: list[int] = []
         self._rows: list[Row] = []
         self._cursor = 0
+
+    def resume(self, newest_us: int) -> None:
+        self._stored_us = newest_us
 
     def init(self) -> None:
         how, value = self.options["start"]
@@ -90,6 +95,8 @@ class Simulator(Sensor):
             self._next = self._number_at(value if how == "at" else opened_us - value)
         if self.options["count"]:
             self._end = self._next + self.options["count"]
+        if (how, value) != ("ago", 0) and self._stored_us is not None:
+            self._next = max(self._next, self._number_at(self._stored_us + 1))
         if (how, value) == ("ago", 0):
             self._fill(opened_us)
             self._cursor = bisect_left(self._due, opened_us)

@@ -1,7 +1,7 @@
 """The thread between opened sensors and the log: sends outboxes, journals which sensors are observed.
 
-An answer is complete from an opening on, so the opening is journalled before the first reading is sent; a
-closing comes after the last one. Many openings and closings make one entry each.
+An answer is complete from an opening on, so the opening is journalled before the sensor is first read
+(`observed` says so); a closing comes after its last reading. Many of them make one entry.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable
 
 from penstock.catalog.model import Table
-from penstock.streams.outbox import Outbox, ReadingSink
+from penstock.streams.outbox import Outbox, ReadingSink, will_pass
 
 _LOGGER = logging.getLogger(__name__)
 _RETRY_S = 1.0
+_GATHER_S = 0.05  # an entry is a sync: thousands of sensors that open one by one share a few
 _REST_S = 0.005  # lets the readings of many sensors gather into one push
 
 Event = tuple[int, int, bool]  # table id, sid, is open
@@ -26,9 +27,13 @@ Observe = Callable[[int, list[int], list[int]], None]
 class Courier:
     """Polling threads add to outboxes and note openings; everything that may wait for a disk happens here."""
 
-    def __init__(self, sink: ReadingSink, observe: Observe) -> None:
+    def __init__(
+        self, sink: ReadingSink, observe: Observe, observed: Callable[[int, list[int]], None] = lambda table, sids: None
+    ) -> None:
         self._sink = sink
         self._observe = observe
+        self._observed = observed
+        self._journal_at_s = 0.0
         self._woken = threading.Event()
         self._lock = threading.Lock()
         self._outboxes: dict[int, Outbox] = {}
@@ -74,7 +79,7 @@ class Courier:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            self._woken.wait(0.25)
+            self._woken.wait(_GATHER_S if self._noted else 0.25)
             self._woken.clear()
             try:
                 self._round()
@@ -85,13 +90,16 @@ class Courier:
             time.sleep(_REST_S)
 
     def _round(self) -> None:
+        now_s = time.monotonic()
         with self._lock:
-            noted, self._noted = self._noted, []
-            self._busy = True
+            noted: list[Event] = []
+            if now_s >= self._journal_at_s:
+                noted, self._noted = self._noted, []
+                self._journal_at_s = now_s + (_GATHER_S if noted else 0.0)
+            self._busy = bool(noted)
             outboxes = dict(self._outboxes)
         try:
             noted = self._journal_openings(noted)
-            now_s = time.monotonic()
             for box in outboxes.values():
                 box.send(now_s)
             noted = self._journal(noted, {table_id for table_id, box in outboxes.items() if not box.is_sent})
@@ -128,6 +136,13 @@ class Courier:
                 seen.add((table_id, sid))
                 (opened if is_open else closed).setdefault(table_id, []).append(sid)
             for table_id in sorted({*opened, *closed}):
-                self._observe(table_id, opened.get(table_id, []), closed.get(table_id, []))
+                try:
+                    self._observe(table_id, opened.get(table_id, []), closed.get(table_id, []))
+                except Exception as cause:
+                    if will_pass(cause):
+                        raise
+                    # The table was dropped meanwhile, say: nothing to journal, and the others must go on.
+                    _LOGGER.warning("sensors of table %d could not be journalled: %s", table_id, cause)
+                self._observed(table_id, opened.get(table_id, []))
             todo = later
         return left

@@ -25,7 +25,7 @@ from penstock.streams.courier import Courier, Observe
 from penstock.streams.opened import OpenedSensor, SensorState
 from penstock.streams.outbox import ReadingSink
 from penstock.streams.polling import Poller
-from penstock.streams.stepping import ManagerLimits, Stepper
+from penstock.streams.stepping import ManagerLimits, NewestTime, Stepper
 
 ALWAYS_ON = "always on"
 _NONE = np.zeros(0, dtype=np.int32)
@@ -84,6 +84,7 @@ class StreamManager:
         clock: Clock,
         settings: Settings | None = None,
         limits: ManagerLimits | None = None,
+        newest_us: NewestTime = lambda table, sid: None,
     ) -> None:
         self._state = state
         self._clock = clock
@@ -92,8 +93,8 @@ class StreamManager:
         self._tables: dict[int, _TableDemand] = {}
         self._closing = False
         limits = limits or ManagerLimits()
-        self._courier = Courier(ingest, observe)
-        self._stepper = Stepper(clock, self._courier, limits, lambda opened: self._poller.schedule(opened))
+        self._courier = Courier(ingest, observe, self._start_reading)
+        self._stepper = Stepper(clock, self._courier, limits, lambda opened: self._poller.schedule(opened), newest_us)
         self._poller: Poller[OpenedSensor] = Poller(
             self._stepper.step, self._stepper.note_hung, self._stepper.note_held, limits.poll
         )
@@ -179,6 +180,13 @@ class StreamManager:
         self._courier.drain(timeout_s * 0.3)
         self._poller.close(max(0.1, deadline_s - time.monotonic()))
         self._courier.close(max(0.1, deadline_s - time.monotonic()))
+
+    def _start_reading(self, table_id: int, sids: list[int]) -> None:
+        """The journal knows that these sensors are open: their readings count from here on."""
+        with self._lock:
+            demand = self._tables.get(table_id)
+            ready = [demand.sensors[sid] for sid in sids if sid in demand.sensors] if demand is not None else []
+        self._poller.schedule_many(ready)
 
     def _settle(self, table_id: int, sids: NDArray[np.int32]) -> None:
         """Open those that are wanted and live, close those that are not, reopen those that moved."""

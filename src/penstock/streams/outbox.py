@@ -10,8 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +18,8 @@ from numpy.typing import NDArray
 
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError
-from penstock.sensors.base import Reading, Row
-from penstock.streams.opened import OpenedSensor
+from penstock.streams.packing import Chunk, Parcel, pack
 from penstock.streams.receipt import Receipt
-from penstock.types import Field
 
 _LOGGER = logging.getLogger(__name__)
 _MOST_ROWS = 65_536
@@ -40,22 +37,9 @@ class ReadingSink(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What one read gave, with the time at which it was read."""
-
-    source: OpenedSensor
-    reading: Reading
-    read_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Parcel:
-    """Arrays ready for ingest."""
-
-    sids: NDArray[np.int32]
-    ts_us: NDArray[np.int64] | None
-    columns: tuple[pa.Array, ...]
+def will_pass(cause: BaseException) -> bool:
+    """Whether the same thing may well work later: the disk is full, the log is busy or not there yet."""
+    return isinstance(cause, OSError) or (isinstance(cause, PenstockError) and cause.condition in _PASSING)
 
 
 class Outbox:
@@ -123,9 +107,8 @@ class Outbox:
 
     def _refused(self, cause: BaseException, now_s: float) -> None:
         """Keep the parcel for another try where the cause will pass, give it up where it will not."""
-        passing = isinstance(cause, OSError) or (isinstance(cause, PenstockError) and cause.condition in _PASSING)
         self.last_error = str(cause)
-        if passing:
+        if will_pass(cause):
             self._retry_at_s = now_s + _RETRY_S
             return
         assert self._parcel is not None
@@ -145,85 +128,3 @@ class Outbox:
             del self._chunks[: len(taken)]
             self._rows -= rows
         return pack(self.table, taken) if taken else None
-
-
-def pack(table: Table, chunks: list[Chunk]) -> Parcel | None:
-    """Arrays of many readings in the order in which they were read. A sensor whose values do not fit its
-    fields is told so, and its reading left out."""
-    assert table.stream is not None
-    fields = table.stream.fields
-    try:
-        columns = _columns(fields, chunks)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        chunks = [chunk for chunk in chunks if _fits(fields, chunk)]
-        columns = _columns(fields, chunks)
-    if not chunks:
-        return None
-    counts = [chunk.reading.count for chunk in chunks]
-    sids = np.repeat(np.array([chunk.source.sid for chunk in chunks], dtype=np.int32), counts)
-    if table.options.time == "transaction":
-        return Parcel(sids, None, columns)
-    ts_us = np.empty(len(sids), dtype=np.int64)
-    at = 0
-    for chunk, count in zip(chunks, counts, strict=True):
-        times = chunk.reading.times_us
-        ts_us[at : at + count] = chunk.read_us if times is None else times
-        at += count
-    return Parcel(sids, ts_us, columns)
-
-
-def _fits(fields: tuple[Field, ...], chunk: Chunk) -> bool:
-    try:
-        _columns(fields, [chunk])
-        times = chunk.reading.times_us
-        if times is not None and len(times) != chunk.reading.count:
-            raise ValueError(f"{chunk.reading.count} rows came with {len(times)} times")
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as cause:
-        chunk.source.note_error(f"its values do not fit its fields: {cause}", chunk.read_us, chunk.reading.count)
-        return False
-    return True
-
-
-def _columns(fields: tuple[Field, ...], chunks: list[Chunk]) -> tuple[pa.Array, ...]:
-    """One array per field, NULL where a chunk was read before the field existed."""
-    pieces: list[list[pa.Array]] = [[] for _ in fields]
-    rows: list[Row] = []
-    for chunk in chunks:
-        if chunk.reading.batch is None:
-            rows.extend(chunk.reading.rows)
-            continue
-        _append_rows(fields, pieces, rows)
-        rows = []
-        batch = chunk.reading.batch
-        if batch.num_columns > len(fields):
-            raise ValueError(f"{batch.num_columns} values for {len(fields)} fields")
-        for number, field in enumerate(fields):
-            if number < batch.num_columns:
-                pieces[number].append(batch.column(number).cast(field.type.to_arrow()))
-            else:
-                pieces[number].append(pa.nulls(batch.num_rows, field.type.to_arrow()))
-    _append_rows(fields, pieces, rows)
-    return tuple(
-        pa.concat_arrays(parts) if parts else pa.array([], field.type.to_arrow())
-        for parts, field in zip(pieces, fields, strict=True)
-    )
-
-
-def _append_rows(fields: tuple[Field, ...], pieces: list[list[pa.Array]], rows: list[Row]) -> None:
-    if not rows:
-        return
-    width = len(rows[0])
-    if width > len(fields) or any(len(row) != width for row in rows):
-        rows = [_widen(row, len(fields)) for row in rows]
-    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-    for number, field in enumerate(fields):
-        if number < len(columns):
-            pieces[number].append(pa.array(columns[number], type=field.type.to_arrow(), from_pandas=False))
-        else:
-            pieces[number].append(pa.nulls(len(rows), field.type.to_arrow()))
-
-
-def _widen(row: Row, width: int) -> Row:
-    if len(row) > width:
-        raise ValueError(f"{len(row)} values for {width} fields")
-    return (*row, *([None] * (width - len(row))))

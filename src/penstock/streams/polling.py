@@ -50,6 +50,7 @@ class PollLimits:
     stuck_max: int = 32
     tick_s: float = 0.01
     held_s: float = 1.0
+    idle_s: float = 5.0
 
 
 class _Worker(Generic[TaskT]):
@@ -192,7 +193,8 @@ class Poller(Generic[TaskT]):
                     if self._heap and self._heap[0][0] <= now_s:
                         self._changed.notify()
                 elif not held:
-                    wait_s = min(self._heap[0][0] - now_s, 5.0) if self._heap else 5.0
+                    idle_s = self._limits.idle_s
+                    wait_s = min(self._heap[0][0] - now_s, idle_s) if self._heap else idle_s
                     if not self._changed.wait(wait_s) and self._is_surplus():
                         self._workers.remove(worker)
                         return None

@@ -12,13 +12,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from penstock.catalog.model import Table
 from penstock.clock import SECOND, Clock
 from penstock.sensors.base import Answer, PushSensor, Reading, Sensor
 from penstock.sensors.registry import create_sensor
 from penstock.streams.courier import Courier
 from penstock.streams.opened import OpenedSensor
-from penstock.streams.outbox import Chunk, Outbox
+from penstock.streams.outbox import Outbox
+from penstock.streams.packing import Chunk
 from penstock.streams.polling import PollLimits
+
+# newest_us(table, sid): the newest time that the log holds of a sensor, or None
+NewestTime = Callable[[Table, int], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +44,14 @@ class Stepper:
     """Runs steps for the poller. `reschedule` asks the poller for a step now; `stop` makes late steps close."""
 
     def __init__(
-        self, clock: Clock, courier: Courier, limits: ManagerLimits, reschedule: Callable[[OpenedSensor], None]
+        self,
+        clock: Clock,
+        courier: Courier,
+        limits: ManagerLimits,
+        reschedule: Callable[[OpenedSensor], None],
+        newest_us: NewestTime,
     ) -> None:
+        self._newest_us = newest_us
         self._clock = clock
         self._courier = courier
         self._limits = limits
@@ -100,16 +111,22 @@ class Stepper:
         if isinstance(sensor, PushSensor):
             sensor.init(_Delivery(self, opened, sensor))
         else:
+            if sensor.RESUMES and opened.table.options.time == "valid":
+                newest_us = self._newest_us(opened.table, opened.sid)
+                if newest_us is not None:
+                    sensor.resume(newest_us)
             sensor.init()
         opened.opened_us = self._clock.now_us()
         opened.shown = "open"
         opened.idle_s = 0.0
-        if not opened.observed:
-            opened.observed = True
-            self._courier.note(opened.table.id, opened.sid, True)
         with self._lock:
             self._open_count += 1
-        return 0.0 if isinstance(sensor, Sensor) else None
+        if not opened.observed:
+            # The courier asks for the next step once the opening is journalled.
+            opened.observed = True
+            self._courier.note(opened.table.id, opened.sid, True)
+            return None
+        return 0.0
 
     def _read(self, opened: OpenedSensor, sensor: Sensor) -> float | None:
         outbox = self._courier.outbox(opened.table)

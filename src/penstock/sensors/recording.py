@@ -1,0 +1,149 @@
+"""Recordings on disk, read piece by piece: CSV and Parquet files as batches of rows, never whole.
+
+A CSV file has a header line; its values stay texts until they are packed for the log. An address may choose
+rows: `loops.csv?sensor=6005&lane=2` keeps those whose columns have these values.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+from numpy.typing import NDArray
+
+from penstock.clock import parse_timestamp
+from penstock.errors import error, suggest
+
+_BLOCK_BYTES = 1 << 18
+_BATCH_ROWS = 8192
+_UTC = pa.timestamp("us", tz="UTC")
+UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A file, and which of its rows."""
+
+    path: Path
+    chosen: Mapping[str, str]
+
+
+def parse_address(text: str) -> Address:
+    path, _, query = text.partition("?")
+    return Address(Path(path).expanduser(), dict(parse_qsl(query, keep_blank_values=True)))
+
+
+class Recording:
+    """A file that is open for reading. `skipped` counts lines with the wrong number of values."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.skipped = 0
+        self._is_parquet = address.path.suffix.lower() in (".parquet", ".pq")
+        self.columns = self._read_columns()
+        for name in address.chosen:
+            self.require(name)
+        self._open: arrow_csv.CSVStreamingReader | parquet.ParquetFile | None = None
+
+    def require(self, column: str) -> None:
+        if column not in self.columns:
+            hint = suggest(column, self.columns) or "its columns are " + ", ".join(self.columns)
+            raise error("column_not_found", table=self.address.path.name, column=column, hint=hint)
+
+    def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The chosen rows from the beginning, with these columns in this order."""
+        needed = list(dict.fromkeys([*columns, *self.address.chosen]))
+        for batch in self._parquet_batches(needed) if self._is_parquet else self._csv_batches(needed):
+            for name, value in self.address.chosen.items():
+                batch = batch.filter(pc.equal(batch.column(name).cast(pa.string()), value))
+            for start in range(0, batch.num_rows, _BATCH_ROWS):
+                yield batch.select(columns).slice(start, _BATCH_ROWS)
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _read_columns(self) -> list[str]:
+        if self._is_parquet:
+            with parquet.ParquetFile(self.address.path) as file:
+                return list(file.schema_arrow.names)
+        with self.address.path.open(newline="", encoding="utf-8-sig") as file:
+            return [name.strip() for name in next(csv.reader(file), [])]
+
+    def _parquet_batches(self, needed: list[str]) -> Iterator[pa.RecordBatch]:
+        self.close()
+        file = self._open = parquet.ParquetFile(self.address.path)
+        yield from file.iter_batches(_BATCH_ROWS, columns=needed)
+
+    def _csv_batches(self, needed: list[str]) -> Iterator[pa.RecordBatch]:
+        self.close()
+        reader = self._open = arrow_csv.open_csv(
+            self.address.path,
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False, block_size=_BLOCK_BYTES, column_names=self.columns, skip_rows=1
+            ),
+            parse_options=arrow_csv.ParseOptions(invalid_row_handler=self._skip, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=needed,
+                column_types={name: pa.string() for name in needed},
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        yield from reader
+
+    def _skip(self, row: Any) -> str:
+        self.skipped += 1
+        return "skip"
+
+
+def read_times(column: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Microseconds of a column of times, and which of them could be read.
+
+    Texts are ISO 8601 (UTC where they name no zone) or numbers in the unit, and so are numeric columns.
+    """
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = _parse_times(column.cast(pa.string()), unit)
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False)
+    elif pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("us"))
+    else:
+        column = pc.cast(pc.multiply(column.cast(pa.float64()), UNITS_US[unit]), pa.int64(), safe=False)
+    good = np.asarray(column.is_valid())
+    whole = pc.fill_null(column.cast(pa.int64()), 0)
+    return np.asarray(whole, dtype=np.int64), good
+
+
+def _parse_times(texts: pa.Array, unit: str) -> pa.Array:
+    for wanted in (pa.timestamp("us"), _UTC):
+        try:
+            return texts.cast(wanted)
+        except pa.ArrowInvalid:
+            continue
+    return pa.array([_parse_time(text, unit) for text in texts.to_pylist()], pa.int64())
+
+
+def _parse_time(text: str | None, unit: str) -> int | None:
+    """The slow path, for a column that mixes spellings or holds something that is no time."""
+    if text is None:
+        return None
+    try:
+        return parse_timestamp(text)
+    except ValueError:
+        pass
+    try:
+        return round(float(text) * UNITS_US[unit])
+    except (ValueError, OverflowError):
+        return None
