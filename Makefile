@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 .PHONY: help demo test check format bench soak reference clean
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml scripts/setup_venv.sh scripts/setup_venv.py
 	@sh scripts/setup_venv.sh $(VENV)
