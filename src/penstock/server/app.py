@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import FastAPI
 
 from penstock import __version__
@@ -11,15 +13,23 @@ from penstock.server.backend import Backend
 from penstock.server.context import Context, Lifecycle
 from penstock.server.counters import Counters, CountRequests
 from penstock.server.errors import ErrorBoundary, add_handlers
+from penstock.server.openapi import document
 from penstock.server.workers import ByteBudget, Workers
 from penstock.settings import Settings
 
 RESOURCES = (sql, readings, events, queries, tables, health, metrics, backup)
 
 
+class Api(FastAPI):
+    """FastAPI with our document."""
+
+    def openapi(self) -> dict[str, Any]:
+        return document(self)
+
+
 def create_app(database: Backend, settings: Settings, lifecycle: Lifecycle | None = None) -> FastAPI:
     """The API over a database that is started, or that `lifecycle` says is still starting."""
-    app = FastAPI(title="Penstock", version=__version__, description="A stream database for sensors.")
+    app = Api(title="Penstock", version=__version__, description="A stream database for sensors.")
     counters = Counters()
     app.state.context = Context(
         database=database,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastapi import FastAPI
 from pydantic import BaseModel
 
 from penstock.server.decode import ARROW, CSV, JSON, NDJSON
@@ -29,9 +30,18 @@ ANSWER: dict[int | str, dict[str, Any]] = {
 
 def json_body(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
     """A request body that the handler reads itself, to bound its size."""
-    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-    schema.pop("$defs", None)
+    schema = model.model_json_schema()
+    schema = _inline(schema, schema.pop("$defs", {}))
     return {"requestBody": {"required": True, "content": {JSON: {"schema": schema, "example": example}}}}
+
+
+def _inline(part: Any, definitions: dict[str, Any]) -> Any:
+    """Nested models written out: this schema is not among the document's components."""
+    if isinstance(part, dict):
+        if "$ref" in part:
+            return _inline(definitions[part["$ref"].rsplit("/", 1)[1]], definitions)
+        return {key: _inline(value, definitions) for key, value in part.items()}
+    return [_inline(value, definitions) for value in part] if isinstance(part, list) else part
 
 
 def readings_body() -> dict[str, Any]:
@@ -50,3 +60,14 @@ def readings_body() -> dict[str, Any]:
             },
         }
     }
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's document without its own 422: a wrong parameter is a 400 with our body."""
+    found = FastAPI.openapi(app)
+    for methods in found["paths"].values():
+        for call in methods.values():
+            call["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        found["components"]["schemas"].pop(name, None)
+    return found

@@ -34,8 +34,8 @@ GRACE_S = 5
 def run(settings: Settings, progress: Progress | None = None, database: Backend | None = None) -> int:
     """Serve until told to stop; the process's exit code. `database` is the real one unless a test brings its own."""
     progress = progress or _print_progress
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
+        _set_up_logging(settings.log_level)
         check_exposure(settings)
         listener = bind(settings.host, settings.port)
         with listener:
@@ -52,8 +52,17 @@ def _open_database(settings: Settings) -> Backend:
     return Database(settings)
 
 
+def _set_up_logging(level: str) -> None:
+    levels = logging.getLevelNamesMapping()
+    if level.upper() not in levels:
+        raise error("invalid_option", option="log_level", detail=f'"{level}" is not one of {", ".join(levels)}')
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket, or address_in_use."""
+    if not 0 <= port <= 65535:
+        raise error("invalid_option", option="port", detail=f"{port} is not between 0 and 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host.strip("[]"), port), family=family, backlog=2048)

@@ -1,0 +1,112 @@
+"""A server process from its first line to its last."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.server.run import bind, run
+from penstock.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Process:
+    """`penstock serve` with the fake database; killed at the end of the test if it is still there."""
+
+    def __init__(self, start_s: float, *more: str) -> None:
+        self.port = free_port()
+        command = [sys.executable, "-m", "tests.server.serve_fake", str(self.port), str(start_s), *more]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def until(self, words: str) -> str:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if words in line:
+                return line
+        raise AssertionError(f"ended without saying {words!r}")
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=15)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def started() -> Iterator[list[Process]]:
+    processes: list[Process] = []
+    yield processes
+    for process in processes:
+        process.process.kill()
+        process.process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_live_streams_and_the_database_and_exits_with_0(
+    started: list[Process], number: signal.Signals
+) -> None:
+    server = Process(0)
+    started.append(server)
+    line = server.until("ready")
+    assert re.fullmatch(rf"penstock: ready at {server.url} in \d+\.\d s\n", line)
+    with httpx.stream("GET", f"{server.url}/v1/queries/gas_alarm/events", trust_env=False) as stream:
+        lines = stream.iter_lines()
+        while next(lines) != "event: rows":
+            pass
+        began = time.monotonic()
+        server.process.send_signal(number)
+        for _ in lines:
+            pass
+    code, out, err = server.end()
+    assert (code, out) == (0, "stopped\n")
+    assert "penstock: stopped" in err
+    assert time.monotonic() - began < 3
+
+
+def test_while_it_starts_it_says_so_and_can_be_stopped(started: list[Process]) -> None:
+    server = Process(1.0)
+    started.append(server)
+    server.until("opening the log")
+    answer = httpx.get(f"{server.url}/v1/health", trust_env=False)
+    assert (answer.status_code, answer.json()["reason"]) == (503, "opening the log")
+    assert httpx.get(f"{server.url}/v1/tables", trust_env=False).json()["error"]["condition"] == "not_ready"
+    server.process.send_signal(signal.SIGTERM)
+    code, out, err = server.end()
+    assert (code, out) == (0, "stopped\n")
+    assert "ready at" not in err
+
+
+def test_a_start_that_fails_says_why_and_exits_with_1(started: list[Process]) -> None:
+    server = Process(0, "fail")
+    started.append(server)
+    code, out, err = server.end()
+    assert (code, out) == (1, "stopped\n")
+    assert 'ERROR 55006 folder_in_use: another server (process 1) uses the data folder "data"' in err
+    assert "Traceback" not in err
+
+
+def test_a_port_that_is_taken_is_noticed_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert run(Settings(port=listener.getsockname()[1])) == 1
+    assert "address_in_use" in capsys.readouterr().err
+
+
+def test_a_name_that_is_not_ours_cannot_be_listened_on() -> None:
+    with pytest.raises(PenstockError, match="cannot listen on"):
+        bind("192.0.2.1", 8470)

@@ -1,0 +1,149 @@
+"""Metrics, status, the catalog, backup and the API's own description."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.queries.results import Health
+from penstock.server.metrics import render, status_samples
+from penstock.server.models import QueryChange
+from penstock.server.queries import change_statements
+from tests.server.asgi import Http
+from tests.server.fake import FakeDatabase
+
+
+def test_health_is_503_with_the_reason_when_not_ready(http: Http, database: FakeDatabase) -> None:
+    assert http.get("/v1/health").json() == {"ready": True, "reason": "ready", "details": {"cycle": 7}}
+    database.health_now = Health(False, "Spark is being restarted")
+    answer = http.get("/v1/health")
+    assert (answer.status_code, answer.json()["reason"]) == (503, "Spark is being restarted")
+
+
+def test_metrics_show_status_and_requests(http: Http) -> None:
+    http.post("/v1/tables/sensors/readings", json=[{"sensor_id": 1}, {"sensor_id": -1}])
+    http.get("/v1/nothing/of/the/kind")
+    text = http.get("/metrics").text
+    for line in (
+        "# TYPE penstock_cycle gauge",
+        "penstock_cycle 7",
+        "penstock_ready 1",
+        'penstock_tables_rows_per_s{table="sensors"} 1.5',
+        'penstock_queries_rows{query="odd \\"name\\""} 2',
+        "# TYPE penstock_http_requests_total counter",
+        'penstock_http_requests_total{method="POST",route="/v1/tables/{table}/readings",status="200"} 1',
+        'penstock_http_requests_total{method="GET",route="none",status="404"} 1',
+        'penstock_http_readings_total{table="sensors",outcome="accepted"} 1',
+        'penstock_http_readings_total{table="sensors",outcome="refused"} 1',
+        "penstock_http_subscribers 0",
+    ):
+        assert line in text.splitlines(), text
+
+
+def test_a_metric_of_one_name_stands_together() -> None:
+    status = {"tables": {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": float("nan")}}}
+    assert render(status_samples(status)).splitlines() == [
+        "# TYPE penstock_tables_x gauge",
+        'penstock_tables_x{table="a"} 1',
+        'penstock_tables_x{table="b"} 3',
+        "# TYPE penstock_tables_y gauge",
+        'penstock_tables_y{table="a"} 2',
+        'penstock_tables_y{table="b"} nan',
+    ]
+
+
+def test_the_catalog_can_be_read(http: Http) -> None:
+    assert http.get("/v1/tables").json()["tables"][0]["name"] == "sensors"
+    assert http.get("/v1/tables/sensors/sensors").json()["sensors"][0]["location"] == "north gate"
+    assert http.get("/v1/queries").json()["queries"][0]["name"] == "gas_alarm"
+    assert http.get("/v1/queries/gas_alarm").json()["state"] == "running"
+    assert http.get("/v1/status").json()["cycle"] == 7
+
+
+def test_queries_are_registered_changed_and_dropped(http: Http, database: FakeDatabase) -> None:
+    answer = http.post("/v1/queries", json={"queries": [{"name": "a", "sql": "SELECT 1"}], "on_error": "rest"})
+    assert (answer.status_code, answer.json()) == (201, {"queries": [{"name": "a", "error": None}]})
+    assert http.post("/v1/queries", json={"queries": []}).status_code == 400
+    assert http.post("/v1/queries", json={"queries": [], "on_error": "maybe"}).status_code == 400
+    changed = http.request("PATCH", "/v1/queries/a", json={"begin": "NOW - 1 HOUR", "paused": True})
+    assert changed.json()["name"] == "a"
+    assert http.request("DELETE", "/v1/queries/a?cascade=true").status_code == 204
+    assert [sql for sql, _ in database.statements] == [
+        'ALTER QUERY "a" SET BEGIN (NOW - 1 HOUR)',
+        'ALTER QUERY "a" PAUSE',
+        'DROP QUERY "a" CASCADE',
+    ]
+
+
+def test_a_change_cannot_smuggle_in_a_statement() -> None:
+    assert change_statements('a"b', QueryChange(end="NOW")) == ['ALTER QUERY "a""b" SET END (NOW)']
+    for text in ("NOW); DROP TABLE x; --", "NOW -- x", "NOW /* x */"):
+        with pytest.raises(PenstockError, match="is not a time"):
+            change_statements("a", QueryChange(begin=text))
+    with pytest.raises(PenstockError, match="nothing to change"):
+        change_statements("a", QueryChange())
+
+
+def test_invoke_passes_its_cycle_and_limit_on(http: Http) -> None:
+    answer = http.get("/v1/queries/gas_alarm/rows?as_of=5&limit=1").json()
+    assert (answer["cycle"], len(answer["rows"])) == (5, 1)
+
+
+def test_a_backup_needs_a_new_absolute_path(http: Http, database: FakeDatabase, tmp_path: Path) -> None:
+    target = str(tmp_path / "copy")
+    assert http.post("/v1/backup", json={"target": target}).json() == {"target": target}
+    assert http.post("/v1/backup", json={"target": target}).json()["error"]["condition"] == "already_exists"
+    assert http.post("/v1/backup", json={"target": "copy"}).json()["error"]["condition"] == "invalid_parameter"
+    assert database.backups == [tmp_path / "copy"]
+
+
+def test_the_api_describes_itself_with_examples(http: Http) -> None:
+    document = http.get("/openapi.json").json()
+    calls = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert calls == {
+        ("POST", "/v1/sql"),
+        ("POST", "/v1/tables/{table}/readings"),
+        ("GET", "/v1/queries"),
+        ("POST", "/v1/queries"),
+        ("GET", "/v1/queries/{name}"),
+        ("PATCH", "/v1/queries/{name}"),
+        ("DELETE", "/v1/queries/{name}"),
+        ("GET", "/v1/queries/{name}/rows"),
+        ("GET", "/v1/queries/{name}/events"),
+        ("GET", "/v1/tables"),
+        ("GET", "/v1/tables/{table}"),
+        ("GET", "/v1/tables/{table}/sensors"),
+        ("GET", "/v1/health"),
+        ("GET", "/v1/status"),
+        ("GET", "/metrics"),
+        ("POST", "/v1/backup"),
+    }
+    for path, methods in document["paths"].items():
+        for method, call in methods.items():
+            assert call["summary"], path
+            if method in ("post", "patch"):
+                for media in call["requestBody"]["content"].values():
+                    assert "schema" in media
+                assert "example" in next(iter(call["requestBody"]["content"].values()))
+    answer = document["paths"]["/v1/sql"]["post"]["responses"]
+    assert set(answer["200"]["content"]) == {
+        "application/json",
+        "text/csv",
+        "application/x-ndjson",
+        "application/vnd.apache.arrow.stream",
+    }
+    assert "4XX" in answer
+    assert "422" not in str(document["paths"])
+    for name in _references(document):
+        assert name in document["components"]["schemas"]
+
+
+def _references(part: object) -> set[str]:
+    if isinstance(part, dict):
+        own = {part["$ref"].rsplit("/", 1)[1]} if isinstance(part.get("$ref"), str) else set()
+        return own.union(*(_references(value) for value in part.values()))
+    if isinstance(part, list):
+        return set().union(*(_references(value) for value in part))
+    return set()
