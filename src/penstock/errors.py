@@ -40,6 +40,7 @@ CONDITIONS = _table(
     ("connector_not_found", "42704", 400, 'there is no way to reach sensors called "{connector}"'),
     ("already_exists", "42710", 409, '{kind} "{name}" already exists'),
     ("type_mismatch", "42804", 400, "{detail}"),
+    ("grouping_error", "42803", 400, "{detail}"),
     ("invalid_option", "22023", 400, 'option "{option}": {detail}'),
     ("invalid_parameter", "22023", 400, "{detail}"),
     ("invalid_duration", "22007", 400, '"{text}" is not a duration'),

@@ -418,7 +418,9 @@ class PenstockParser(PostgresParser):
             high = self.duration()
             low = 0 if directed else -high
         if low > high:
-            raise self.fail(error("invalid_window", detail="the window is empty: its low end lies past the high"), first)
+            raise self.fail(
+                error("invalid_window", detail="the window is empty: its low end lies past the high"), first
+            )
         join = WindowJoin(
             left=names[0] if names else None, right=names[1] if names else None, low=str(low), high=str(high)
         )

@@ -57,13 +57,18 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class SparkPlan:
-    """Spark SQL text over relations. Re-evaluated as a whole; `reason` says why no kernel covers it."""
+    """Spark SQL text over relations. Re-evaluated as a whole; `reason` says why no kernel covers it.
+
+    `functions` are the user's functions it calls, `inlined` the queries whose text became part of it.
+    """
 
     sql: str
     relations: tuple[Relation, ...]
     outputs: tuple[tuple[str, Type], ...]
     reason: str
     append_only: bool = False
+    functions: tuple[str, ...] = ()
+    inlined: tuple[str, ...] = ()
 
 
 Plan = SelectPlan | SparkPlan
@@ -95,6 +100,8 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "outputs": [[name, str(type_)] for name, type_ in plan.outputs],
         "reason": plan.reason,
         "append_only": plan.append_only,
+        "functions": list(plan.functions),
+        "inlined": list(plan.inlined),
     }
 
 
@@ -122,6 +129,8 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
         outputs=tuple((name, parse_type(type_)) for name, type_ in data["outputs"]),
         reason=data["reason"],
         append_only=data["append_only"],
+        functions=tuple(data.get("functions", ())),
+        inlined=tuple(data.get("inlined", ())),
     )
 
 

@@ -71,5 +71,3 @@ def _alias(parser: PenstockParser, following: str) -> str | None:
 
 def _where(parser: PenstockParser) -> exp.Expr | None:
     return parser.condition() if parser.take("WHERE") else None
-
-

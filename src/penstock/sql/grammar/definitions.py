@@ -148,7 +148,9 @@ def create_function(parser: PenstockParser, or_replace: bool) -> CreateFunction:
             here = parser.here
             language, _ = parser.name("a language")
             if language not in ("python", "python3", "plpython3u"):
-                failure = error("not_supported", feature=f'language "{language}"', hint="functions are written in python")
+                failure = error(
+                    "not_supported", feature=f'language "{language}"', hint="functions are written in python"
+                )
                 raise parser.fail(failure, here)
         elif parser.take("VECTORISED") or parser.take("VECTORIZED"):
             vectorised = True
@@ -162,9 +164,7 @@ def create_function(parser: PenstockParser, or_replace: bool) -> CreateFunction:
         raise parser.expected("RETURNS and a type")
     if body is None:
         raise parser.expected("AS $$ ... $$")
-    return CreateFunction(
-        name, parameters, returns, "python", body, vectorised, or_replace, if_not_exists, name_at=at
-    )
+    return CreateFunction(name, parameters, returns, "python", body, vectorised, or_replace, if_not_exists, name_at=at)
 
 
 def alter_table(parser: PenstockParser) -> AddColumn:

@@ -1,0 +1,53 @@
+"""What binding a question collects on its way: its SELECTs, nested as they stand, and what they read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlglot import exp
+
+from penstock.sql.scope import Scope, Source
+from penstock.sql.windowing import Windows
+
+# Where a SELECT stands: alone, in FROM, in IN or EXISTS, or as a value.
+Role = Literal["top", "derived", "in", "exists", "scalar"]
+
+
+@dataclass(slots=True, eq=False)
+class SelectContext:
+    """One bound SELECT. Which of its sources are streams is known only when the whole question is bound."""
+
+    select: exp.Select
+    scope: Scope
+    windows: Windows
+    role: Role
+    parent: SelectContext | None
+    text: str
+    start_us: int | None = None
+    inlined: bool = False
+    aggregated: bool = False
+    in_from: list[SelectContext] = field(default_factory=list)
+
+    @property
+    def sources(self) -> list[Source]:
+        return self.scope.sources
+
+    @property
+    def own_streams(self) -> list[Source]:
+        return [source for source in self.sources if source.is_stream]
+
+    def reads_streams(self) -> bool:
+        """Whether its FROM holds a stream, also inside a subquery there."""
+        return bool(self.own_streams) or any(inner.reads_streams() for inner in self.in_from)
+
+
+@dataclass(slots=True)
+class Collected:
+    """Everything the SELECTs of one question share."""
+
+    contexts: list[SelectContext] = field(default_factory=list)
+    functions: set[str] = field(default_factory=set)
+    queries: set[str] = field(default_factory=set)
+    reading: tuple[str, ...] = ()
+    names: int = 0

@@ -1,0 +1,366 @@
+"""Bind a question: every SELECT in it, its FROM, its list, its clauses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from sqlglot import exp
+
+from penstock.errors import PenstockError, error
+from penstock.sql.binding.context import Collected, Role, SelectContext
+from penstock.sql.binding.expressions import ExpressionBinder, is_aggregate
+from penstock.sql.binding.grouping import check_grouping
+from penstock.sql.binding.names import output_name, unique
+from penstock.sql.binding.sources import SourceBinder
+from penstock.sql.binding.tumble import bind_tumble
+from penstock.sql.binding.window_joins import window_join_conditions
+from penstock.sql.positions import point, span_of
+from penstock.sql.scope import Scope, Source, SourceColumn, State, fold
+from penstock.sql.values import NULL, external, type_of, typed
+from penstock.sql.windowing import Windows, default_windows, windows_of
+from penstock.types import BOOLEAN, TEXT, Field
+
+SystemTables = Mapping[str, tuple[Field, ...]]
+Ctes = Mapping[str, tuple[exp.Query, "Ctes", list[str]]]
+
+
+class QueryBinder:
+    """Binds the questions of one text into a shared collection."""
+
+    def __init__(
+        self,
+        text: str,
+        state: State,
+        standing: bool,
+        system_tables: SystemTables,
+        collected: Collected,
+        start_us: int | None = None,
+        inlined: bool = False,
+    ) -> None:
+        self.text = text
+        self.state = state
+        self.standing = standing
+        self.system_tables = system_tables
+        self.collected = collected
+        self.start_us = start_us
+        self.inlined = inlined
+        self._context: SelectContext | None = None
+        self._ctes: Ctes = {}
+        self.expressions = ExpressionBinder(text, state.functions, self._subquery)
+        self.sources = SourceBinder(self)
+
+    def fail(self, node: exp.Expr | None, failure: PenstockError) -> NoReturn:
+        raise point(failure, self.text, span_of(node) if node is not None else None) from None
+
+    def bind(self, query: exp.Query) -> list[Field]:
+        """Bind the whole question in place; the columns it answers."""
+        fields = self.query(query, None, default_windows(self.standing), "top", None, {})
+        self.collected.functions |= self.expressions.used_functions
+        return fields
+
+    def _subquery(self, query: exp.Query, scope: Scope, role: str) -> list[Field]:
+        context = self._context
+        assert context is not None
+        found: Role = "in" if role == "in" else "exists" if role == "exists" else "scalar"
+        fields = self.query(query, scope, context.windows, found, context, self._ctes)
+        self._context = context
+        return fields
+
+    def query(
+        self,
+        query: exp.Query,
+        outer: Scope | None,
+        windows: Windows,
+        role: Role,
+        parent: SelectContext | None,
+        ctes: Ctes,
+    ) -> list[Field]:
+        """A SELECT, a set operation or VALUES."""
+        ctes = self._with(query, ctes)
+        if isinstance(query, exp.SetOperation):
+            return self._set_operation(query, outer, windows, role, parent, ctes)
+        if isinstance(query, exp.Subquery):
+            return self.query(
+                query.this, outer, windows_of(query, windows, self.standing, self.text), role, parent, ctes
+            )
+        if isinstance(query, exp.Select):
+            return self._select(query, outer, windows, role, parent, ctes)
+        self.fail(query, error("not_supported", feature=f"{type(query).__name__.upper()} as a question"))
+
+    def _with(self, query: exp.Query, ctes: Ctes) -> Ctes:
+        """Common table expressions are written out where they are used: every reference reads for itself."""
+        clause = query.args.get("with_")
+        if clause is None:
+            return ctes
+        if clause.args.get("recursive"):
+            self.fail(clause, error("not_supported", feature="WITH RECURSIVE"))
+        for cte in clause.expressions:
+            alias = cte.args["alias"]
+            names = [fold(column) for column in alias.args.get("columns") or []]
+            ctes = {**ctes, fold(alias.this): (cte.this, ctes, names)}
+        query.set("with_", None)
+        return ctes
+
+    def _set_operation(
+        self,
+        query: exp.SetOperation,
+        outer: Scope | None,
+        windows: Windows,
+        role: Role,
+        parent: SelectContext | None,
+        ctes: Ctes,
+    ) -> list[Field]:
+        inside = windows_of(query, windows, self.standing, self.text)
+        sides = [self.query(side, outer, inside, role, parent, ctes) for side in (query.left, query.right)]
+        left, right = sides
+        if len(left) != len(right):
+            detail = f"one side has {len(left)} columns, the other {len(right)}"
+            self.fail(query.right, error("type_mismatch", detail=detail))
+        fields = []
+        for a, b in zip(left, right, strict=True):
+            met = self.expressions._meet(a.type, b.type, query.right, f'combine column "{a.name}":')
+            fields.append(Field(a.name, met))
+        for side in (query.left, query.right):
+            self._cast_outputs(side, fields)
+        self._order_by_outputs(query, fields)
+        self._limits(query)
+        return fields
+
+    def _cast_outputs(self, query: exp.Expr, fields: list[Field]) -> None:
+        if isinstance(query, exp.Subquery):
+            self._cast_outputs(query.this, fields)
+        elif isinstance(query, exp.SetOperation):
+            self._cast_outputs(query.left, fields)
+            self._cast_outputs(query.right, fields)
+        elif isinstance(query, exp.Select):
+            for item, field in zip(query.expressions, fields, strict=True):
+                item.set("this", self.expressions.coerce(item.this, field.type))
+
+    def _order_by_outputs(self, query: exp.Expr, fields: list[Field]) -> None:
+        order = query.args.get("order")
+        if order is None:
+            return
+        scope = Scope()
+        for field in fields:
+            scope.named[field.name] = _output(field)
+        query.set("order", exp.Order(expressions=[self._ordered(item, scope, fields) for item in order.expressions]))
+
+    # -- one SELECT
+
+    def _select(
+        self,
+        select: exp.Select,
+        outer: Scope | None,
+        windows: Windows,
+        role: Role,
+        parent: SelectContext | None,
+        ctes: Ctes,
+    ) -> list[Field]:
+        inside = windows_of(select, windows, self.standing, self.text)
+        context = SelectContext(select, Scope(outer), inside, role, parent, self.text, self.start_us, self.inlined)
+        self.collected.contexts.append(context)
+        if parent is not None and role == "derived":
+            parent.in_from.append(context)
+        self._refuse(select)
+        self._context, self._ctes = context, ctes
+        self.sources.bind_from(select, context, ctes)
+        self._context, self._ctes = context, ctes
+        bind_tumble(select, context.scope, self.expressions)
+        self._where(select, context)
+        originals, items = self._items(select, context.scope)
+        names = unique([output_name(o) if isinstance(o, exp.Expr) else o for o in originals])
+        self._group(select, context, names, items)
+        for name, item in zip(names, items, strict=True):
+            context.scope.named.setdefault(name, item)
+        having = select.args.get("having")
+        if having is not None:
+            having.set("this", self.expressions.predicate(having.this, context.scope, "HAVING"))
+        fields = [Field(name, type_of(item)) for name, item in zip(names, items, strict=True)]
+        self._order(select, context.scope, fields, originals)
+        self._named_windows(select, context.scope)
+        self._limits(select)
+        select.set("expressions", [_aliased(item, name) for name, item in zip(names, items, strict=True)])
+        context.aggregated = check_grouping(select, context.scope, self.text)
+        return [Field(f.name, external(f.type)) for f in fields]
+
+    def _refuse(self, select: exp.Select) -> None:
+        for key, feature in (
+            ("qualify", "QUALIFY"),
+            ("laterals", "LATERAL VIEW"),
+            ("pivots", "PIVOT"),
+            ("match", "MATCH_RECOGNIZE"),
+            ("sample", "TABLESAMPLE"),
+            ("locks", "FOR UPDATE"),
+            ("into", "SELECT INTO"),
+            ("connect", "CONNECT BY"),
+            ("kind", "SELECT AS STRUCT"),
+        ):
+            found = select.args.get(key)
+            if found:
+                self.fail(found if isinstance(found, exp.Expr) else select, error("not_supported", feature=feature))
+
+    def _where(self, select: exp.Select, context: SelectContext) -> None:
+        where = select.args.get("where")
+        conditions = [self.expressions.predicate(where.this, context.scope, "WHERE")] if where is not None else []
+        for node in conditions:
+            for part in node.walk(prune=lambda n: isinstance(n, exp.Query | exp.Window)):
+                if is_aggregate(part) and not isinstance(part.parent, exp.Window):
+                    failure = error(
+                        "grouping_error", detail="WHERE comes before grouping", hint="put aggregates into HAVING"
+                    )
+                    self.fail(part, failure)
+        conditions += window_join_conditions(select, context, self.text)
+        if conditions:
+            whole = conditions[0]
+            for condition in conditions[1:]:
+                whole = typed(exp.And(this=_wrapped(whole), expression=condition), BOOLEAN)
+            select.set("where", exp.Where(this=whole))
+
+    def _items(self, select: exp.Select, scope: Scope) -> tuple[list[exp.Expr | str], list[exp.Expr]]:
+        """The SELECT list with `*` written out: originals (or names) and bound expressions."""
+        originals: list[exp.Expr | str] = []
+        items: list[exp.Expr] = []
+        for item in select.expressions:
+            star = self._starred(item, scope)
+            if star is not None:
+                for source, column in star:
+                    originals.append(column.name)
+                    items.append(self._column(source, column))
+                continue
+            inner = item.this if isinstance(item, exp.Alias) else item
+            bound = self.expressions.bind(inner, scope)
+            originals.append(item)
+            items.append(self.expressions.coerce(bound, TEXT) if type_of(bound) == NULL else bound)
+        if not items:
+            self.fail(select, error("syntax_error", detail="the SELECT asks for nothing"))
+        distinct = select.args.get("distinct")
+        if distinct is not None and distinct.args.get("on") is not None:
+            on = distinct.args["on"]
+            keys = on.expressions if isinstance(on, exp.Tuple) else [on.unnest() if isinstance(on, exp.Paren) else on]
+            distinct.set("on", exp.Tuple(expressions=[self.expressions.bind(key, scope) for key in keys]))
+        return originals, items
+
+    def _starred(self, item: exp.Expr, scope: Scope) -> list[tuple[Source, SourceColumn]] | None:
+        """The columns of `*`, `s.*` or `s.reading.*`; None for anything else."""
+        if isinstance(item, exp.Star):
+            if any(item.args.get(key) for key in ("except_", "replace", "rename")):
+                self.fail(item, error("not_supported", feature="* EXCEPT or REPLACE"))
+            if not scope.sources:
+                self.fail(item, error("syntax_error", detail="* needs a FROM"))
+            return [pair for source in scope.sources for pair in _columns_of(source)]
+        if not isinstance(item, exp.Column) or not isinstance(item.this, exp.Star):
+            return None
+        path = [fold(part) for part in item.parts[:-1]]
+        for source in scope.sources:
+            if path == [source.alias]:
+                return _columns_of(source)
+            if source.stream_name is not None and path in ([source.stream_name], [source.alias, source.stream_name]):
+                return [pair for pair in _columns_of(source) if pair[1].origin == "stream"]
+        self.fail(item, scope.missing([*path, "*"]))
+
+    def _column(self, source: Source, column: SourceColumn) -> exp.Expr:
+        if column.origin in ("stream", "time"):
+            source.needs_stream = True
+        return column_node(source, column)
+
+    def _group(self, select: exp.Select, context: SelectContext, names: list[str], items: list[exp.Expr]) -> None:
+        group = select.args.get("group")
+        if group is None:
+            return
+        if group.args.get("all"):
+            self.fail(group, error("not_supported", feature="GROUP BY ALL"))
+
+        def one(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Literal) and node.is_int:
+                return self._ordinal(node, items).copy()
+            if isinstance(node, exp.Column) and len(node.parts) == 1 and fold(node.this) in names:
+                try:
+                    found = context.scope.find([fold(node.this)])
+                except PenstockError as failure:
+                    self.fail(node, failure)
+                if found is None:
+                    return items[names.index(fold(node.this))].copy()
+            if isinstance(node, exp.Tuple):
+                return exp.Tuple(expressions=[one(inner) for inner in node.expressions])
+            return self.expressions.bind(node, context.scope)
+
+        group.set("expressions", [one(node) for node in group.expressions])
+        for key in ("rollup", "cube", "grouping_sets"):
+            for node in group.args.get(key) or []:
+                node.set("expressions", [one(inner) for inner in node.expressions])
+
+    def _ordinal(self, node: exp.Literal, items: list[Any]) -> Any:
+        place = int(node.name)
+        if not 1 <= place <= len(items):
+            detail = f"position {place} is not in the SELECT list"
+            self.fail(node, error("syntax_error", detail=detail))
+        return items[place - 1]
+
+    def _order(self, select: exp.Select, scope: Scope, fields: list[Field], originals: list[exp.Expr | str]) -> None:
+        order = select.args.get("order")
+        if order is not None:
+            expressions = [self._ordered(item, scope, fields) for item in order.expressions]
+            select.set("order", exp.Order(expressions=expressions))
+
+    def _ordered(self, item: exp.Expr, scope: Scope, fields: list[Field]) -> exp.Expr:
+        inner = item.this if isinstance(item, exp.Ordered) else item
+        bound: exp.Expr | None = None
+        if isinstance(inner, exp.Literal) and inner.is_int:
+            bound = _output(self._ordinal(inner, fields))
+        elif isinstance(inner, exp.Column) and len(inner.parts) == 1:
+            field = next((f for f in fields if f.name == fold(inner.this)), None)
+            bound = _output(field) if field is not None else None
+        result = exp.Ordered(this=bound if bound is not None else self.expressions.bind(inner, scope))
+        result.set("desc", bool(item.args.get("desc")) if isinstance(item, exp.Ordered) else False)
+        result.set("nulls_first", item.args.get("nulls_first") if isinstance(item, exp.Ordered) else False)
+        return result
+
+    def _named_windows(self, select: exp.Select, scope: Scope) -> None:
+        for window in select.args.get("windows") or []:
+            window.set("partition_by", [self.expressions.bind(e, scope) for e in window.args.get("partition_by") or []])
+            order = window.args.get("order")
+            if order is not None:
+                ordered = [self.expressions.ordered(e, scope) for e in order.expressions]
+                window.set("order", exp.Order(expressions=ordered))
+
+    def _limits(self, query: exp.Expr) -> None:
+        limit = query.args.get("limit")
+        if isinstance(limit, exp.Fetch):
+            limit = exp.Limit(expression=limit.args.get("count") or exp.Literal.number(1))
+            query.set("limit", limit)
+        for key, clause in (("limit", limit), ("offset", query.args.get("offset"))):
+            if clause is None:
+                continue
+            count = clause.expression
+            if isinstance(count, exp.Null) or count.name.upper() == "ALL":
+                query.set(key, None)
+            elif not (isinstance(count, exp.Literal) and count.is_int):
+                failure = error("type_mismatch", detail=f"{key.upper()} needs a whole number")
+                self.fail(count, failure)
+
+
+def column_node(source: Source, column: SourceColumn) -> exp.Expr:
+    """A bound reference to a column of a source."""
+    node = exp.Column(
+        this=exp.Identifier(this=column.name, quoted=True), table=exp.Identifier(this=source.alias, quoted=True)
+    )
+    node.meta["source"] = source
+    node.meta["origin"] = column.origin
+    return typed(node, column.type)
+
+
+def _output(field: Field) -> exp.Expr:
+    return typed(exp.Column(this=exp.Identifier(this=field.name, quoted=True)), field.type)
+
+
+def _columns_of(source: Source) -> list[tuple[Source, SourceColumn]]:
+    return [(source, column) for column in source.columns]
+
+
+def _aliased(item: exp.Expr, name: str) -> exp.Expr:
+    return exp.Alias(this=item, alias=exp.Identifier(this=name, quoted=True))
+
+
+def _wrapped(node: exp.Expr) -> exp.Expr:
+    return typed(exp.Paren(this=node), BOOLEAN) if isinstance(node, exp.Or) else node

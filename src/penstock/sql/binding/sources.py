@@ -1,0 +1,273 @@
+"""FROM: tables, streams, other queries, subqueries and the joins between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from penstock.catalog.model import TIME_COLUMN, Table
+from penstock.errors import error, suggest
+from penstock.sql.binding.context import SelectContext
+from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.sql.scope import Source, SourceColumn, fold
+from penstock.sql.values import external, type_of, typed
+from penstock.sql.windowing import default_windows
+from penstock.types import BOOLEAN, TIMESTAMP, Field
+
+if TYPE_CHECKING:
+    from penstock.sql.binding.query import Ctes, QueryBinder
+
+SYSTEM_SCHEMA = "penstock"
+
+
+class SourceBinder:
+    """Fills the scope of a SELECT from its FROM list."""
+
+    def __init__(self, binder: QueryBinder) -> None:
+        self._binder = binder
+
+    def bind_from(self, select: exp.Select, context: SelectContext, ctes: Ctes) -> None:
+        clause = select.args.get("from_")
+        if clause is None:
+            return
+        self._add(clause.this, context, ctes)
+        for join in self._joins(select, clause.this):
+            self._join(join, context, ctes)
+        for alias in context.windows.by_alias:
+            source = next((s for s in context.sources if s.alias == alias), None)
+            if source is None:
+                known = [s.alias for s in context.sources]
+                failure = error("table_not_found", table=alias, hint=suggest(alias, known))
+                self._binder.fail(select.args["begin_end"], failure)
+            source.needs_stream = True
+
+    def _joins(self, select: exp.Select, first: exp.Expr) -> list[exp.Expr]:
+        # `FROM a JOIN b` hangs the join on the table, `FROM a, b` on the SELECT; both mean the same here.
+        hanging = list(first.args.get("joins") or [])
+        if hanging:
+            first.set("joins", None)
+            select.set("joins", [*hanging, *(select.args.get("joins") or [])])
+        return list(select.args.get("joins") or [])
+
+    def _join(self, join: exp.Expr, context: SelectContext, ctes: Ctes) -> None:
+        binder = self._binder
+        side = (join.args.get("side") or "").upper()
+        kind = (join.args.get("kind") or "").upper()
+        if join.args.get("method"):
+            method = str(join.args["method"]).upper()
+            binder.fail(join.this, error("not_supported", feature=f"{method} JOIN", hint="say the columns with ON"))
+        if kind in ("SEMI", "ANTI"):
+            binder.fail(join.this, error("not_supported", feature=f"{kind} JOIN", hint="use IN or EXISTS"))
+        before = list(context.sources)
+        source = self._add(join.this, context, ctes)
+        if side in ("LEFT", "FULL"):
+            source.nullable = True
+        if side in ("RIGHT", "FULL"):
+            for other in before:
+                other.nullable = True
+        binder._context = context
+        binder._ctes = ctes
+        using = join.args.get("using")
+        if using:
+            join.set("on", self._using(using, before, source, context))
+            join.set("using", None)
+        elif join.args.get("on") is not None:
+            join.set("on", binder.expressions.predicate(join.args["on"], context.scope, "ON"))
+
+    def _using(self, names: list[Any], before: list[Source], source: Source, context: SelectContext) -> exp.Expr:
+        from penstock.sql.binding.query import column_node
+
+        binder = self._binder
+        condition: exp.Expr | None = None
+        for identifier in names:
+            name = fold(identifier)
+            owner = next((s for s in before if s.find([name]) is not None), None)
+            left = owner.find([name]) if owner is not None else None
+            right = source.find([name])
+            if owner is None or left is None or right is None:
+                binder.fail(identifier, context.scope.missing([name]))
+            for place, column in ((owner, left[0]), (source, right[0])):
+                if column.origin in ("stream", "time"):
+                    place.needs_stream = True
+            sides = [column_node(owner, left[0]), column_node(source, right[0])]
+            sides = binder.expressions.unify(sides, identifier, "compare")
+            equal = typed(exp.EQ(this=sides[0], expression=sides[1]), BOOLEAN)
+            condition = equal if condition is None else typed(exp.And(this=condition, expression=equal), BOOLEAN)
+            context.scope.merged[name] = owner
+        assert condition is not None
+        return condition
+
+    def _add(self, item: exp.Expr, context: SelectContext, ctes: Ctes) -> Source:
+        source = self._source(item, context, ctes)
+        if any(other.alias == source.alias for other in context.sources):
+            detail = f'FROM has two sources called "{source.alias}"'
+            hint = f"give each a name of its own: {source.name or source.alias} a, {source.name or source.alias} b"
+            self._binder.fail(item, error("syntax_error", detail=detail, hint=hint))
+        context.sources.append(source)
+        for join in item.args.get("joins") or []:
+            self._binder.fail(join, error("not_supported", feature="a join inside a list", hint="write the JOINs last"))
+        return source
+
+    def _source(self, item: exp.Expr, context: SelectContext, ctes: Ctes) -> Source:
+        match item:
+            case exp.Table() if isinstance(item.this, exp.Identifier):
+                return self._table(item, context, ctes)
+            case exp.Subquery():
+                return self._subquery(item, item.this, context, ctes)
+            case exp.Values():
+                return self._values(item, context)
+        self._binder.fail(item, error("not_supported", feature=f"{type(item).__name__.upper()} in FROM"))
+
+    def _alias(self, item: exp.Expr, fallback: str) -> str:
+        alias = item.args.get("alias")
+        if alias is not None and alias.this is not None:
+            return fold(alias.this)
+        if fallback:
+            return fallback
+        self._binder.collected.names += 1
+        return f"_q{self._binder.collected.names}"
+
+    def _columns(self, item: exp.Expr, fields: list[Field]) -> tuple[SourceColumn, ...]:
+        alias = item.args.get("alias")
+        renamed = [_column_name(c) for c in (alias.args.get("columns") or [])] if alias is not None else []
+        if len(renamed) > len(fields):
+            detail = f"{len(renamed)} names for {len(fields)} columns"
+            self._binder.fail(item, error("syntax_error", detail=detail))
+        names = renamed + [field.name for field in fields[len(renamed) :]]
+        return tuple(SourceColumn(name, field.type) for name, field in zip(names, fields, strict=True))
+
+    def _table(self, item: exp.Table, context: SelectContext, ctes: Ctes) -> Source:
+        binder = self._binder
+        name = fold(item.this)
+        schema = fold(item.args["db"]) if item.args.get("db") is not None else None
+        alias = self._alias(item, name)
+        if item.args.get("alias") is not None and item.args["alias"].args.get("columns") and name not in ctes:
+            binder.fail(
+                item, error("not_supported", feature="new names for a table's columns", hint="use AS in SELECT")
+            )
+        if schema == SYSTEM_SCHEMA and name in binder.system_tables:
+            columns = tuple(SourceColumn(f.name, f.type) for f in binder.system_tables[name])
+            return Source(alias, "system", columns, item, name=name)
+        if schema is None and name in ctes:
+            return self._cte(item, name, alias, context, ctes)
+        if schema in (None, "public") and name in binder.state.tables:
+            return self._stored(item, binder.state.tables[name], alias, context)
+        if schema in (None, "public") and name in binder.state.queries:
+            return self._query(item, name, alias, context)
+        shown = name if schema is None else f"{schema}.{name}"
+        known = [*binder.state.tables, *binder.state.queries, *ctes]
+        system = [f"{SYSTEM_SCHEMA}.{n}" for n in binder.system_tables]
+        hint = suggest(shown, [*known, *system])
+        if hint is None and known:
+            hint = "there are " + ", ".join(sorted(known)[:10])
+        binder.fail(item, error("table_not_found", table=shown, hint=hint))
+
+    def _stored(self, item: exp.Expr, table: Table, alias: str, context: SelectContext) -> Source:
+        flat = table.flat_columns()
+        if table.stream is None:
+            columns = tuple(SourceColumn(c.name, c.type) for c in flat)
+            return Source(alias, "ordinary", columns, item, table, table.name)
+        columns = tuple(
+            SourceColumn(c.name, c.type, c.origin, c.source if c.origin == "stream" else None) for c in flat
+        )
+        # A table without static columns has nothing but its readings.
+        return Source(alias, "sensors", columns, item, table, table.name, needs_stream=not table.columns)
+
+    def _cte(self, item: exp.Table, name: str, alias: str, context: SelectContext, ctes: Ctes) -> Source:
+        query, around, names = ctes[name]
+        inner = query.copy()
+        fields = self._binder.query(inner, None, context.windows, "derived", context, around)
+        if names:
+            fields = [Field(n, f.type) for n, f in zip(names, fields, strict=False)] + fields[len(names) :]
+        columns = self._columns(item, fields)
+        node = _derived(inner, alias, [c.name for c in columns])
+        item.replace(node)
+        return Source(alias, "derived", columns, node)
+
+    def _subquery(self, item: exp.Expr, inner: exp.Expr, context: SelectContext, ctes: Ctes) -> Source:
+        binder = self._binder
+        alias = self._alias(item, "")
+        if isinstance(inner, exp.Table):
+            binder.fail(inner, error("not_supported", feature="parentheses around a table", hint="leave them out"))
+        if isinstance(inner, exp.Values):
+            inner.set("alias", item.args.get("alias"))
+            item.replace(inner)
+            return self._values(inner, context)
+        fields = binder.query(inner, None, context.windows, "derived", context, ctes)  # type: ignore[arg-type] # checked there
+        columns = self._columns(item, fields)
+        node = _derived(inner, alias, [c.name for c in columns])
+        item.replace(node)
+        return Source(alias, "derived", columns, node)
+
+    def _values(self, item: exp.Values, context: SelectContext) -> Source:
+        binder = self._binder
+        alias = self._alias(item, "")
+        rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in item.expressions]
+        bound = [[binder.expressions.bind(value, context.scope) for value in row] for row in rows]
+        width = len(bound[0])
+        if any(len(row) != width for row in bound):
+            binder.fail(item, error("syntax_error", detail="the rows of VALUES differ in length"))
+        columns = [binder.expressions.unify([row[i] for row in bound], item, "mix") for i in range(width)]
+        fields = [Field(f"column{i + 1}", external(type_of(column[0]))) for i, column in enumerate(columns)]
+        item.set("expressions", [exp.Tuple(expressions=[c[r] for c in columns]) for r in range(len(bound))])
+        found = self._columns(item, fields)
+        item.set("alias", _table_alias(alias, [c.name for c in found]))
+        return Source(alias, "derived", found, item)
+
+    def _query(self, item: exp.Table, name: str, alias: str, context: SelectContext) -> Source:
+        """Another standing query: select-project ones are read like a stream, others are written out as a view."""
+        binder = self._binder
+        definition = binder.state.queries[name]
+        collected = binder.collected
+        collected.queries.add(name)
+        plan = plan_from_json(definition.plan)
+        if isinstance(plan, SelectPlan):
+            return self._append_only(item, name, alias, plan)
+        if name in collected.reading:
+            path = " and ".join(collected.reading)
+            binder.fail(item, error("query_loop", query=name, path=path))
+        from penstock.sql.binding.query import QueryBinder
+        from penstock.sql.parse import parse_select
+
+        stored = parse_select(definition.sql)
+        inner_binder = QueryBinder(
+            stored.source.text, binder.state, True, binder.system_tables, collected, definition.start_us, inlined=True
+        )
+        reading, collected.reading = collected.reading, (*collected.reading, name)
+        inner = stored.query.copy()
+        fields = inner_binder.query(inner, None, default_windows(True), "derived", context, {})
+        collected.functions |= inner_binder.expressions.used_functions
+        collected.reading = reading
+        columns = self._columns(item, fields)
+        node = _derived(inner, alias, [c.name for c in columns])
+        item.replace(node)
+        return Source(alias, "derived", columns, node, name=name)
+
+    def _append_only(self, item: exp.Table, name: str, alias: str, plan: SelectPlan) -> Source:
+        columns = []
+        for output in plan.outputs:
+            if output.name == TIME_COLUMN and str(output.expr) != TIME_COLUMN:
+                hint = 'an answer has a time of its own called "ts"; give that column another name'
+                feature = f'reading query "{name}", which calls something else "ts",'
+                self._binder.fail(item, error("not_supported", feature=feature, hint=hint))
+            if output.name != TIME_COLUMN:
+                columns.append(SourceColumn(output.name, output.type, "stream", output.name))
+        columns.append(SourceColumn(TIME_COLUMN, TIMESTAMP, "time"))
+        return Source(alias, "query", tuple(columns), item, name=name, needs_stream=True)
+
+
+def _derived(query: exp.Expr, alias: str, names: list[str]) -> exp.Expr:
+    return exp.Subquery(this=query, alias=_table_alias(alias, names))
+
+
+def _table_alias(alias: str, names: list[str]) -> exp.TableAlias:
+    return exp.TableAlias(
+        this=exp.Identifier(this=alias, quoted=True), columns=[exp.Identifier(this=n, quoted=True) for n in names]
+    )
+
+
+def _column_name(node: Any) -> str:
+    """A name in `AS t (a, b)`; sqlglot may read it as a column's definition."""
+    inner = node.this if isinstance(node, exp.ColumnDef) else node
+    return fold(inner)

@@ -1,0 +1,154 @@
+"""Statement -> plan: bind a SELECT against the catalog and choose how it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from penstock.operators.expr import Expr, UserCall, is_static, walk
+from penstock.operators.windows import EVERYTHING
+from penstock.sql.binding.context import Collected
+from penstock.sql.binding.query import QueryBinder, SystemTables
+from penstock.sql.lower import NotCovered, lower
+from penstock.sql.plan import Output, Plan, SelectPlan, SparkPlan
+from penstock.sql.relations import all_of, conjuncts, place_relations, settle
+from penstock.sql.scope import State, fold
+from penstock.sql.spark_text import spark_sql
+from penstock.sql.statements import Select
+from penstock.types import Field
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound question: the tree with names and types resolved, and the columns it answers."""
+
+    query: exp.Query
+    fields: tuple[Field, ...]
+    collected: Collected
+
+
+def bind_query(select: Select, state: State, standing: bool, system_tables: SystemTables | None = None) -> Bound:
+    """Resolve names and types. Raises errors that point into the statement's text."""
+    collected = Collected()
+    query = select.query.copy()
+    binder = QueryBinder(select.source.text, state, standing, system_tables or {}, collected)
+    fields = binder.bind(query)
+    settle(collected)
+    return Bound(query, tuple(fields), collected)
+
+
+def plan_query(
+    select: Select,
+    state: State,
+    standing: bool,
+    system_tables: SystemTables | None = None,
+    shared: bool = True,
+) -> Plan:
+    """The plan of a SELECT. With `shared` false it is Spark SQL even where the shared pass could run it."""
+    bound = bind_query(select, state, standing, system_tables)
+    reason = "asked once, so it runs as Spark SQL"
+    if shared:
+        try:
+            return _select_plan(bound)
+        except NotCovered as failure:
+            reason = str(failure)
+    relations = place_relations(bound.collected)
+    return SparkPlan(
+        sql=spark_sql(bound.query),
+        relations=relations,
+        outputs=tuple((field.name, field.type) for field in bound.fields),
+        reason=reason,
+        functions=tuple(sorted(bound.collected.functions)),
+        inlined=tuple(
+            sorted(bound.collected.queries - {r.table for r in relations if r.kind == "query"}),
+        ),
+    )
+
+
+def _select_plan(bound: Bound) -> SelectPlan:
+    """The question as one pass over one stream, or NotCovered with the reason."""
+    query, contexts = bound.query, bound.collected.contexts
+    if isinstance(query, exp.SetOperation):
+        raise NotCovered(f"{type(query).__name__.upper()} runs as Spark SQL")
+    if not isinstance(query, exp.Select):
+        raise NotCovered("a question in parentheses runs as Spark SQL")
+    sources = contexts[0].sources
+    if any(source.kind == "query" or (source.kind == "derived" and source.name) for source in sources):
+        raise NotCovered("reading another query runs as Spark SQL")
+    if any(source.kind == "derived" for source in sources) or len(contexts) > 1:
+        raise NotCovered("a subquery runs as Spark SQL")
+    if len(sources) != 1:
+        raise NotCovered("a join runs as Spark SQL" if sources else "no stream is read")
+    source = sources[0]
+    if source.kind != "sensors" or source.table is None:
+        raise NotCovered(f'"{source.name}" has no stream, so the question runs as Spark SQL')
+    if not source.needs_stream:
+        raise NotCovered("only static columns are asked for, so no sensor is opened and it runs as Spark SQL")
+    for key, words in _CLAUSES:
+        if query.args.get(key):
+            raise NotCovered(f"{words} runs as Spark SQL")
+    if contexts[0].aggregated:
+        raise NotCovered("an aggregate runs as Spark SQL")
+    outputs = tuple(
+        Output(field.name, field.type, lower(item.this))
+        for field, item in zip(bound.fields, query.expressions, strict=True)
+    )
+    conditions = [lower(condition) for condition in conjuncts(query.args.get("where"))]
+    return SelectPlan(
+        table_id=source.table.id,
+        outputs=outputs,
+        window=source.window or EVERYTHING,
+        static_predicate=all_of([c for c in conditions if is_static(c)]),
+        stream_predicate=all_of([c for c in conditions if not is_static(c)]),
+    )
+
+
+_CLAUSES = (
+    ("group", "GROUP BY"),
+    ("having", "HAVING"),
+    ("distinct", "DISTINCT"),
+    ("order", "ORDER BY"),
+    ("limit", "LIMIT"),
+    ("offset", "OFFSET"),
+    ("windows", "a window function"),
+)
+
+
+def functions_of(plan: Plan) -> tuple[str, ...]:
+    """The user's functions a plan calls."""
+    if isinstance(plan, SparkPlan):
+        return plan.functions
+    expressions: list[Expr | None] = [o.expr for o in plan.outputs]
+    expressions += [plan.static_predicate, plan.stream_predicate]
+    calls = {node.function for e in expressions if e is not None for node in walk(e) if isinstance(node, UserCall)}
+    return tuple(sorted(calls))
+
+
+def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The tables, queries and functions a plan depends on, by name."""
+    if isinstance(plan, SelectPlan):
+        return (state.tables_by_id[plan.table_id].name,), (), functions_of(plan)
+    tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
+    queries = {r.table for r in plan.relations if r.kind == "query"} | set(plan.inlined)
+    return tuple(sorted(tables)), tuple(sorted(queries)), functions_of(plan)
+
+
+def invocation_of(select: Select, state: State) -> str | None:
+    """The standing query that `SELECT * FROM name` (exactly that) invokes."""
+    query = select.query
+    if (
+        not isinstance(query, exp.Select)
+        or len(query.expressions) != 1
+        or not isinstance(query.expressions[0], exp.Star)
+    ):
+        return None
+    extra = [key for key, value in query.args.items() if value and key not in ("expressions", "from_")]
+    clause = query.args.get("from_")
+    if extra or clause is None or not isinstance(clause.this, exp.Table) or query.expressions[0].args.get("except_"):
+        return None
+    table = clause.this
+    if any(table.args.get(key) for key in ("db", "catalog", "joins", "sample")):
+        return None
+    name = fold(table.this)
+    return name if name in state.queries and name not in state.tables else None

@@ -1,0 +1,190 @@
+"""Names in reach: which sources a FROM brings, and what a column's name means among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from sqlglot import exp
+
+from penstock.catalog.model import Function, QueryDefinition, StreamType, Table
+from penstock.errors import PenstockError, error, suggest
+from penstock.operators.windows import Window
+from penstock.types import Type
+
+SourceKind = Literal["sensors", "ordinary", "system", "query", "derived"]
+Origin = Literal["static", "stream", "time", "other"]
+
+
+class State(Protocol):
+    """What SQL needs of the catalog (catalog.state.CatalogState)."""
+
+    @property
+    def tables(self) -> Mapping[str, Table]: ...
+    @property
+    def tables_by_id(self) -> Mapping[int, Table]: ...
+    @property
+    def stream_types(self) -> Mapping[str, StreamType]: ...
+    @property
+    def functions(self) -> Mapping[str, Function]: ...
+    @property
+    def queries(self) -> Mapping[str, QueryDefinition]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """`field` is the name inside the stream, where it has one."""
+
+    name: str
+    type: Type
+    origin: Origin = "other"
+    field: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """One item of a FROM list. `needs_stream` turns true when anything asks for a reading of it."""
+
+    alias: str
+    kind: SourceKind
+    columns: tuple[SourceColumn, ...]
+    node: exp.Expr
+    table: Table | None = None
+    name: str = ""
+    needs_stream: bool = False
+    nullable: bool = False
+    window: Window | None = None
+    own_window: bool = False
+    relation: str = ""
+
+    def __deepcopy__(self, memo: object) -> Source:
+        # Bound columns carry their source in sqlglot's meta, which copies deeply; a source is one of a kind.
+        return self
+
+    @property
+    def is_stream(self) -> bool:
+        if self.kind == "sensors":
+            return self.needs_stream
+        return self.kind == "query"
+
+    @property
+    def stream_name(self) -> str | None:
+        return self.table.stream.name if self.table is not None and self.table.stream is not None else None
+
+    def find(self, path: list[str]) -> tuple[SourceColumn, list[str]] | None:
+        """The column that a path inside this source names, and what is left of the path (fields of a STRUCT)."""
+        if self.stream_name is not None and path[0] == self.stream_name and len(path) > 1:
+            for column in self.columns:
+                if column.origin == "stream" and column.field == path[1]:
+                    return column, path[2:]
+            return None
+        for column in self.columns:
+            if column.name == path[0]:
+                return column, path[1:]
+        for column in self.columns:
+            if column.origin == "stream" and column.field == path[0]:
+                return column, path[1:]
+        return None
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """The sources of one SELECT, inside those of the SELECT around it."""
+
+    outer: Scope | None = None
+    sources: list[Source] = field(default_factory=list)
+    # USING (x): the bare name means one of the two columns.
+    merged: dict[str, Source] = field(default_factory=dict)
+    # Names of bound expressions: window_start of TUMBLE, and output names where HAVING or ORDER BY may use them.
+    named: dict[str, exp.Expr] = field(default_factory=dict)
+
+    def find(self, parts: list[str]) -> tuple[Source, SourceColumn, list[str]] | None:
+        """Resolve a name, here first and then further out. Raises ambiguous_column."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope._find_here(parts)
+            if found is not None:
+                return found
+            scope = scope.outer
+        return None
+
+    def _find_here(self, parts: list[str]) -> tuple[Source, SourceColumn, list[str]] | None:
+        if len(parts) > 1:
+            for source in self.sources:
+                if source.alias == parts[0]:
+                    inside = source.find(parts[1:])
+                    if inside is not None:
+                        return source, *inside
+        if len(parts) == 1 and parts[0] in self.merged:
+            source = self.merged[parts[0]]
+            inside = source.find(parts)
+            return (source, *inside) if inside is not None else None
+        found = [(source, *inside) for source in self.sources if (inside := source.find(parts)) is not None]
+        found = [f for f in found if not f[2] or f[1].type.kind == "STRUCT"]
+        if len(found) > 1:
+            names = [f"{source.alias}.{'.'.join(parts)}" for source, _, _ in found]
+            raise error(
+                "ambiguous_column",
+                column=".".join(parts),
+                candidates=" or ".join(names),
+                hint=f"write {names[0]}",
+            )
+        return found[0] if found else None
+
+    def missing(self, parts: list[str]) -> PenstockError:
+        """The error for a name that means nothing here, with the nearest one that does."""
+        scopes: list[Scope] = []
+        scope: Scope | None = self
+        while scope is not None:
+            scopes.append(scope)
+            scope = scope.outer
+        sources = [source for s in scopes for source in s.sources]
+        for source in sources:
+            if len(parts) > 1 and source.alias == parts[0]:
+                return _column_missing(source, parts[1:])
+        if len(parts) > 1:
+            for source in sources:
+                if source.stream_name == parts[0]:
+                    return _column_missing(source, parts)
+            known = [s.alias for s in sources] + [s.stream_name for s in sources if s.stream_name]
+            return error("table_not_found", table=parts[0], hint=suggest(parts[0], known) or _in_from(sources))
+        for source in sources:
+            if source.stream_name == parts[0] and source.table is not None and source.table.stream is not None:
+                fields = source.table.stream.fields
+                example = f"{parts[0]}.{fields[0].name}" if fields else parts[0]
+                hint = f'"{parts[0]}" is the stream itself; name one of its fields, such as {example}'
+                return error("column_not_found", table=source.name or source.alias, column=parts[0], hint=hint)
+        if len(sources) == 1:
+            return _column_missing(sources[0], parts)
+        names = [name for source in sources for name in _names(source)]
+        if not sources:
+            return PenstockError("column_not_found", f'there is no FROM that could have a column "{parts[0]}"')
+        where = ", ".join(f'"{source.alias}"' for source in sources)
+        return PenstockError(
+            "column_not_found", f'none of {where} has a column "{parts[0]}"', hint=suggest(parts[0], names)
+        )
+
+
+def _column_missing(source: Source, path: list[str]) -> PenstockError:
+    column = ".".join(path)
+    return error(
+        "column_not_found",
+        table=source.name or source.alias,
+        column=column,
+        hint=suggest(path[-1], _names(source)) or "it has " + ", ".join(_names(source)[:12]),
+    )
+
+
+def _names(source: Source) -> list[str]:
+    return [c.field or c.name for c in source.columns]
+
+
+def _in_from(sources: list[Source]) -> str | None:
+    return "FROM has " + ", ".join(f'"{s.alias}"' for s in sources) if sources else None
+
+
+def fold(identifier: Any) -> str:
+    """An identifier's name: lower case unless it was quoted."""
+    name = str(identifier.name)
+    return name if isinstance(identifier, exp.Identifier) and identifier.args.get("quoted") else name.lower()

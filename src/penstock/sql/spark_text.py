@@ -1,0 +1,137 @@
+"""Bound tree -> Spark SQL. What Spark writes or computes differently from PostgreSQL is settled here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from penstock.sql.values import DURATION, Const, external, type_of
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
+
+# Characters of Unicode's private use area around what the runner fills in; `{` and `}` may be anybody's text.
+_OPEN, _CLOSE = "\ue000", "\ue001"
+
+
+def hole(name: str) -> exp.Identifier:
+    """An identifier that becomes `{name}` in the text."""
+    return exp.Identifier(this=f"{_OPEN}{name}{_CLOSE}", quoted=False)
+
+
+def spark_sql(query: exp.Expr) -> str:
+    """The text for `str.format`: `{r0}`, `{r1}`, ... are relations, `{now}` is a TIMESTAMP literal."""
+    text = translate(query.copy()).sql(dialect="spark", comments=False, normalize_functions=False)
+    doubled = text.replace("{", "{{").replace("}", "}}")
+    return doubled.replace(_OPEN, "{").replace(_CLOSE, "}")
+
+
+def translate(root: exp.Expr) -> exp.Expr:
+    """Every bound node in Spark's words, leaves first."""
+    nodes = list(root.walk())
+    for node in nodes:
+        if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div) and "penstock" in node.meta:
+            # Operands lose their types when they are rewritten, which comes first.
+            node.meta["left"], node.meta["right"] = type_of(node.this), type_of(node.expression)
+    for node in reversed(nodes):
+        new = _translated(node)
+        if new is not node:
+            if node is root:
+                root = new
+            else:
+                node.replace(new)
+    return root
+
+
+def _translated(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, Const):
+        return _constant(node.value, external(type_of(node)))
+    match node:
+        case exp.Cast() if "penstock" in node.meta:
+            return _cast(node.this, external(type_of(node)))
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() if "penstock" in node.meta:
+            return _arithmetic(node)
+        case exp.CurrentTimestamp():
+            return exp.Column(this=hole("now"))
+        case exp.Floor() | exp.Ceil():
+            # Spark gives BIGINT.
+            return _keeping(node, type_of(node))
+        case exp.Avg() if type_of(node) == DURATION:
+            return _keeping(node, BIGINT)
+        case exp.Extract():
+            return _extract(node)
+        case exp.UnixToTime():
+            micros = exp.Mul(this=exp.Paren(this=node.this), expression=exp.Literal.number("1000000"))
+            return _call("timestamp_micros", _cast(micros, BIGINT))
+    return node
+
+
+def _keeping(node: exp.Expr, type_: Type) -> exp.Expr:
+    inner = node.copy()
+    inner.meta.pop("penstock", None)
+    return _cast(inner, external(type_))
+
+
+def _cast(node: exp.Expr, target: Type) -> exp.Expr:
+    return exp.Cast(this=node, to=exp.DataType.build(target.to_spark(), dialect="spark"))
+
+
+def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def _constant(value: Any, type_: Type) -> exp.Expr:
+    if value is None:
+        return _cast(exp.Null(), type_)
+    if type_ == TIMESTAMP:
+        return _call("timestamp_micros", _number(value))
+    if type_ == TEXT:
+        return exp.Literal.string(value)
+    if type_ == BOOLEAN:
+        return exp.Boolean(this=value)
+    if type_ == INT:
+        return _number(value)
+    if type_ == BIGINT:
+        return _cast(_number(value), BIGINT)
+    if type_ == DOUBLE or type_.kind == "DECIMAL":
+        return _cast(exp.Literal.string(str(value)), type_)
+    if type_.kind == "BINARY":
+        return _call("unhex", exp.Literal.string(value))
+    return _cast(exp.Literal.string(str(value)), type_)
+
+
+def _number(value: int) -> exp.Expr:
+    if value < 0:
+        return exp.Paren(this=exp.Neg(this=exp.Literal.number(-value)))
+    return exp.Literal.number(value)
+
+
+def _arithmetic(node: exp.Expr) -> exp.Expr:
+    left, right, result = node.this, node.expression, type_of(node)
+    a, b = node.meta.get("left"), node.meta.get("right")
+    plain = type(node)(this=left, expression=right)
+    if a == TIMESTAMP and b == TIMESTAMP:
+        difference = exp.Sub(this=_call("unix_micros", left), expression=_call("unix_micros", right))
+        return exp.Paren(this=difference)
+    if a == TIMESTAMP:
+        moved = type(node)(this=_call("unix_micros", left), expression=exp.Paren(this=right))
+        return _call("timestamp_micros", moved)
+    if isinstance(node, exp.Div) and result in (INT, BIGINT):
+        return _cast(exp.IntDiv(this=_grouped(left), expression=_grouped(right)), result)
+    if result == DURATION and isinstance(node, exp.Mul | exp.Div):
+        return _cast(plain, BIGINT)
+    return _cast(plain, result) if result.kind == "DECIMAL" else plain
+
+
+def _grouped(node: exp.Expr) -> exp.Expr:
+    return exp.Paren(this=node) if isinstance(node, exp.Binary) else node
+
+
+def _extract(node: exp.Extract) -> exp.Expr:
+    part, value = node.this.name, node.expression
+    if part == "EPOCH":
+        return exp.Div(this=_cast(_call("unix_micros", value), DOUBLE), expression=exp.Literal.number("1000000"))
+    plain = exp.Extract(this=exp.var(part), expression=value)
+    if part == "DOW":
+        # Spark counts from 1, PostgreSQL from 0; both start on Sunday.
+        return exp.Paren(this=exp.Sub(this=plain, expression=exp.Literal.number(1)))
+    return _cast(plain, DOUBLE) if part == "SECOND" else plain
