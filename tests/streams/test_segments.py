@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def test_a_cover_holds_every_position_once_however_far_merging_came(data: st.Dat
     bounds = [start]
     for size in sizes:
         bounds.append(bounds[-1] + size)
-    current = [(a, b, "arrow") for a, b in zip(bounds, bounds[1:], strict=False)]
+    current = [(a, b, "arrow") for a, b in itertools.pairwise(bounds)]
     files = set(current)
     for _ in range(data.draw(st.integers(0, 4))):
         low = data.draw(st.integers(0, len(current) - 1))

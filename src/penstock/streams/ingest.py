@@ -23,9 +23,9 @@ from penstock.settings import Settings
 from penstock.streams.counting import Counters
 from penstock.streams.idempotency import HOUR_US, KeyFile, Keys, pack_receipt, stored_keys
 from penstock.streams.layout import SIDECARS
-from penstock.streams.log import LogMoved, StreamLog
+from penstock.streams.log import LogMoved, Seen, StreamLog
 from penstock.streams.memory import advance, load_memory, save_memory
-from penstock.streams.readings import Readings, Times, read_readings, read_resolved
+from penstock.streams.readings import Readings, Times, read_readings, read_resolved, require_stream
 from penstock.streams.receipt import Receipt
 from penstock.streams.refusals import refuse
 from penstock.streams.rules import ACCEPTED
@@ -188,6 +188,7 @@ class Ingest:
         table: Table | None = None
         while True:
             latest = lookup()
+            require_stream(latest)
             ingest = self._ingest(latest)
             if key is not None:
                 with ingest.order.lock:
@@ -231,31 +232,38 @@ class Ingest:
                 raise LogMoved from None
             raise
         verdict = order.check(table, sids, readings.times, readings.fields, now)
-        good = verdict.code == ACCEPTED
-        accepted = int(good.sum())
-        refused = refuse(table, readings, vids, verdict, now) if accepted < readings.count else ()
-        answer: Future[Receipt] = Future()
-        receipt = Receipt(accepted, refused)
-        if accepted == 0:
-            if self._log.seen(table.id) != seen:
-                order.take_back(verdict)
-                raise LogMoved
-            done = Receipt(0, refused, self._log.head(table.id))
-            ingest.counters.add(verdict, refused)
-            answer.set_result(done)
-            if key is not None:
-                ingest.keys.begin(key, now, answer)
-                ingest.keys.finish(key, done)
-            return answer
         try:
-            batch = _batch(table, vids, verdict, readings.fields, good, accepted)
-            stored = self._log.append(
-                table, batch, key, receipt=pack_receipt(receipt) if key is not None else None, seen=seen
-            )
+            return self._queue(table, ingest, readings, vids, verdict, seen, key, now)
         except BaseException:
             order.take_back(verdict)
             raise
-        order.under_way.append((stored, verdict))
+
+    def _queue(
+        self,
+        table: Table,
+        ingest: _TableIngest,
+        readings: Readings,
+        vids: Sids,
+        verdict: Verdict,
+        seen: Seen,
+        key: str | None,
+        now: int,
+    ) -> Future[Receipt]:
+        good = verdict.code == ACCEPTED
+        accepted = int(good.sum())
+        refused = refuse(table, readings, vids, verdict) if accepted < readings.count else ()
+        receipt = Receipt(accepted, refused)
+        answer: Future[Receipt] = Future()
+        if accepted == 0:
+            if self._log.seen(table.id) != seen:
+                raise LogMoved
+            stored: Future[int] = Future()
+            stored.set_result(self._log.head(table.id))
+        else:
+            batch = _batch(table, vids, verdict, readings.fields, good, accepted)
+            body = pack_receipt(receipt) if key is not None else None
+            stored = self._log.append(table, batch, key, receipt=body, seen=seen)
+            ingest.order.under_way.append((stored, verdict))
         if key is not None:
             ingest.keys.begin(key, now, answer)
         stored.add_done_callback(lambda future: _finish(future, answer, ingest, receipt, verdict, key))

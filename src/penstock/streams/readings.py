@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.catalog.model import TIME_COLUMN, Table
+from penstock.catalog.model import TIME_COLUMN, StreamColumn, Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.streams.columns import NO_TIME, Report, column_from_arrow, column_from_values, times_of
 from penstock.streams.receipt import Refusal
@@ -39,18 +39,15 @@ class _Names:
     """What a reading of a table may be called by: name -> (spelling shown, Field) and which of them must be there."""
 
     def __init__(self, table: Table) -> None:
-        if table.stream is None:
-            raise error(
-                "not_supported", feature=f'pushing readings to "{table.name}"', hint="it has no stream; use INSERT"
-            )
+        stream = require_stream(table)
         self.table = table
         static = {column.name: column for column in table.columns}
         self.keys = [static[name] for name in table.key]
-        self.fields = list(table.stream.fields)
+        self.fields = list(stream.fields)
         self.needed: list[tuple[str, Field]] = [(f.name, f) for f in self.keys]
         self.slots: dict[str, int] = {f.name: i for i, f in enumerate(self.keys)}
         for stream_field in self.fields:
-            full = f"{table.stream.name}.{stream_field.name}"
+            full = f"{stream.name}.{stream_field.name}"
             bare = stream_field.name not in static and stream_field.name != TIME_COLUMN
             slot = len(self.needed)
             self.slots[full] = slot
@@ -65,6 +62,13 @@ class _Names:
         if any(column.name == name for column in self.table.columns):
             hint = "it is a static column; change it with UPDATE"
         return error("unknown_field", table=self.table.name, field=name, hint=hint)
+
+
+def require_stream(table: Table) -> StreamColumn:
+    """The stream of a sensor table; an ordinary table takes no readings."""
+    if table.stream is None:
+        raise error("not_supported", feature=f'pushing readings to "{table.name}"', hint="it has no stream; use INSERT")
+    return table.stream
 
 
 def read_readings(table: Table, data: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]) -> Readings:

@@ -18,7 +18,7 @@ from penstock.streams.sensor_order import Verdict
 from penstock.types import format_duration
 
 
-def refuse(table: Table, readings: Readings, vids: Any, verdict: Verdict, now: int) -> tuple[Refusal, ...]:
+def refuse(table: Table, readings: Readings, vids: Any, verdict: Verdict) -> tuple[Refusal, ...]:
     """A refusal for every reading that is not accepted, in the order sent."""
     options = table.options
     found: list[Refusal] = []

@@ -77,6 +77,7 @@ def apply_rules(
             old_remembered[i] = last
             if last != NO_TIME and last >= before - within and abs(time - last) <= within:
                 code[i] = DUPLICATE
+                ts[i] = time
                 counts[sid, COUNT_DUPLICATE] += 1
                 continue
         if unordered and policy == REFUSE:
@@ -114,13 +115,16 @@ def take_back(
     old_newest: Any,
     old_remembered: Any,
 ) -> None:
-    """Undo the accepted readings of one push, last first. What was refused stays counted."""
+    """Undo what one push did, last reading first."""
     dedupe = keys.shape[0] > 0
     for j in range(sids.shape[0]):
         i = sids.shape[0] - 1 - j
-        if code[i] != ACCEPTED:
-            continue
         sid = sids[i]
+        if code[i] == SKIPPED:
+            continue
+        if code[i] != ACCEPTED:
+            counts[sid, COUNT_DUPLICATE if code[i] == DUPLICATE else COUNT_REFUSED] -= 1
+            continue
         newest[sid] = old_newest[i]
         counts[sid, COUNT_ACCEPTED] -= 1
         if marks[i] & LATE:

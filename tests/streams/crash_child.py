@@ -1,0 +1,52 @@
+"""Pushes readings until it is told to die at one step of a commit or a merge; prints what was acknowledged.
+
+Run as a process of its own: `python -m tests.streams.crash_child FOLDER STEP COUNT`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from penstock.clock import WallClock
+from penstock.settings import Settings
+from penstock.streams.compaction import Compactor
+from penstock.streams.ingest import Ingest
+from penstock.streams.log import StreamLog
+from tests.streams.doubles import StateDouble, make_table
+
+
+def main(folder: Path, step: str, count: int) -> None:
+    left = [count]
+
+    def crash_point(reached: str) -> None:
+        if reached == step:
+            left[0] -= 1
+            if left[0] == 0:
+                os._exit(7)
+
+    state = StateDouble(make_table(time="transaction"))
+    clock, settings = WallClock(), Settings(compact_after_segments=4)
+    log = StreamLog(folder, settings, clock, crash_point)
+    ingest = Ingest(log, lambda: state, clock, settings)
+    compactor = Compactor(
+        log, lambda t, paths: ingest.key_file(t).carry(paths, clock.now_us()), grace_s=0.0, crash_point=crash_point
+    )
+    # The sender goes on where its last acknowledgement was, and repeats what it does not know about.
+    done = folder / "acknowledged"
+    start = int(done.read_text()) if done.exists() else 0
+    with done.open("w") as file:
+        for number in range(start, start + 40):
+            rows = [{"sensor_id": 1, "ppm": 1.0, "seq": number}, {"sensor_id": 2, "ppm": 1.0, "seq": number}]
+            receipt = ingest.push("probes", rows, f"key-{number}").result(10)
+            assert receipt.position == 2 * number + 2, receipt
+            file.seek(0)
+            file.write(str(number + 1))
+            file.flush()
+            compactor.compact(3)
+    log.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,44 @@
+"""A process that ends at any step of a commit or a merge loses nothing acknowledged and doubles nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.streams.segments import list_segments, read_slice, slices
+
+ROOT = Path(__file__).parents[2]
+COMMIT = ["log:begin", "log:written", "log:synced", "log:renamed", "log:folder_synced", "log:answered"]
+MERGE = [
+    "compact:written",
+    "compact:synced",
+    "compact:renamed",
+    "compact:keys_carried",
+    "compact:removed_one",
+]
+
+
+def run(folder: Path, step: str, count: int) -> int:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    command = [sys.executable, "-m", "tests.streams.crash_child", str(folder), step, str(count)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (0, 7), done.stderr
+    return done.returncode
+
+
+@pytest.mark.parametrize("steps", [COMMIT[:3], COMMIT[3:], MERGE[:3], MERGE[3:]])
+def test_every_acknowledged_reading_is_there_exactly_once_after_any_crash(tmp_path: Path, steps: list[str]) -> None:
+    """The sender repeats its last push under the same key; crash after crash on one folder, then a clean run."""
+    for count, step in enumerate(steps, 2):
+        assert run(tmp_path, step, count) == 7
+    assert run(tmp_path, "none", 1) == 0
+    acknowledged = int((tmp_path / "acknowledged").read_text())
+    segments = list_segments(tmp_path / "log", 3)
+    assert segments[0].first == 0
+    stored = [s for piece in slices(segments, 0, 2**60) for s in read_slice(piece, ["seq"]).column("seq").to_pylist()]
+    assert stored == [number for number in range(acknowledged) for _ in range(2)]
+    assert list((tmp_path / "tmp").iterdir()) == []
