@@ -110,3 +110,12 @@ def test_a_port_that_is_taken_is_noticed_before_anything_starts(capsys: pytest.C
 def test_a_name_that_is_not_ours_cannot_be_listened_on() -> None:
     with pytest.raises(PenstockError, match="cannot listen on"):
         bind("192.0.2.1", 8470)
+
+
+def test_answers_do_not_wait_for_the_other_side_to_acknowledge() -> None:
+    """asyncio sets TCP_NODELAY only on sockets that name their protocol; without it every answer takes 44 ms."""
+    with bind("127.0.0.1", 0) as listener:
+        with socket.create_connection(listener.getsockname()):
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.proto == socket.IPPROTO_TCP
