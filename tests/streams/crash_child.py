@@ -1,6 +1,8 @@
-"""Pushes readings until it is told to die at one step of a commit or a merge; prints what was acknowledged.
+"""Pushes readings until it dies at one step of a commit or a merge, and goes on after a restart.
 
-Run as a process of its own: `python -m tests.streams.crash_child FOLDER STEP COUNT`.
+`python -m tests.streams.crash_child FOLDER STEP:COUNT ...` runs one process after the other on the folder, each
+ending without a word when it reaches its step for the COUNTth time. Prints their exit codes: 7 if it died there.
+All are forks of this one, which has imported everything but started nothing: that takes the seconds out.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from penstock.settings import Settings
 from penstock.streams.compaction import Compactor
 from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
+from penstock.streams.rules import warm_up
 from tests.streams.doubles import StateDouble, make_table
 
 
@@ -49,4 +52,13 @@ def main(folder: Path, step: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    where = Path(sys.argv[1])
+    warm_up()
+    for argument in sys.argv[2:]:
+        name, _, times = argument.rpartition(":")
+        child = os.fork()
+        if child == 0:
+            main(where, name, int(times))
+            sys.stdout.flush()
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

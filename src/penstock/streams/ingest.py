@@ -28,7 +28,7 @@ from penstock.streams.memory import advance, load_memory, save_memory
 from penstock.streams.readings import Readings, Times, read_readings, read_resolved, require_stream
 from penstock.streams.receipt import Receipt
 from penstock.streams.refusals import refuse
-from penstock.streams.rules import ACCEPTED
+from penstock.streams.rules import ACCEPTED, warm_up
 from penstock.streams.segments import list_segments
 from penstock.streams.sensor_order import SensorOrder, Verdict
 from penstock.types import TIMESTAMP
@@ -147,7 +147,8 @@ class Ingest:
     # -- keeping
 
     def restore(self, tables: Iterable[Table]) -> None:
-        """Read what must be known of the log now rather than at a table's first push."""
+        """Read what must be known of the log now rather than at a table's first push; load compiled code too."""
+        warm_up()
         for table in tables:
             if table.stream is not None:
                 self._ingest(table)
@@ -343,12 +344,13 @@ def _finish(
 
 
 def _sids_of(sid_of: Sids, vids: Sids, readings: Readings) -> Sids:
-    if len(vids) and vids.min() < 0:
-        sids = np.where(vids >= 0, sid_of[vids], np.int32(-1)).astype(np.int32)
+    sids = np.full(len(vids), -1, dtype=np.int32)
+    known = vids >= 0
+    if known.all():
+        np.take(sid_of, vids, out=sids)
     else:
-        sids = sid_of[vids].astype(np.int32, copy=False)
+        sids[known] = sid_of[vids[known]]
     if readings.bad:
-        sids = sids.copy()
         sids[list(readings.bad)] = -1
     return sids
 

@@ -142,3 +142,15 @@ def raise_newest(newest: Any, vids: Any, ts: Any, sid_of: Any) -> None:
         sid = sid_of[vids[i]]
         if ts[i] > newest[sid]:
             newest[sid] = ts[i]
+
+
+def warm_up() -> None:
+    """Compile, or load from the cache on disk, before the first push has to wait for it."""
+    sids, ints, codes = np.zeros(1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.uint8)
+    counts = np.zeros((1, COUNTS), np.int64)
+    apply_rules(
+        sids, ints, ints.copy(), ints.copy(), 0, 0, -1, REFUSE, ints.copy(), ints.copy(), 0, counts, codes,
+        codes.copy(), ints.copy(), ints.copy(),
+    )  # fmt: skip
+    take_back(sids, ints, ints, ints, counts, codes, codes, ints, ints)
+    raise_newest(ints, sids, ints, sids)
