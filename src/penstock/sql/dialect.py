@@ -7,13 +7,13 @@ Statements of our own are in `grammar/`, which drives this parser token by token
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parsers.postgres import PostgresParser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
@@ -73,7 +73,7 @@ class PenstockParser(PostgresParser):
 
     # -- errors
 
-    def raise_error(self, message: str, token: Token = Token(TokenType.SENTINEL, "")) -> None:  # noqa: B008
+    def raise_error(self, message: str, token: Token = Token(TokenType.SENTINEL, "")) -> None:
         raise UnexpectedToken(message, token or self._curr or self.end_token())
 
     def end_token(self) -> Token:
@@ -99,8 +99,7 @@ class PenstockParser(PostgresParser):
     def last(self) -> Token:
         return self._prev
 
-    @property
-    def done(self) -> bool:
+    def at_end(self) -> bool:
         return not self._curr
 
     def skip(self) -> None:
@@ -342,7 +341,7 @@ class PenstockParser(PostgresParser):
         if self._match(TokenType.END):
             clause.set("end", self.edge())
         if self._match(TokenType.FOR):
-            name, span = self.name("the name of a stream")
+            name, _ = self.name("the name of a stream")
             identifier = exp.Identifier(this=name, quoted=True)
             identifier.update_positions(self._prev)
             clause.set("alias", identifier)
@@ -433,7 +432,7 @@ class Penstock(Postgres):
 
     class Tokenizer(Postgres.Tokenizer):
         # sqlglot would swallow these statements whole, as text for somebody else.
-        COMMANDS: set[TokenType] = set()
+        COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS = {**Postgres.Tokenizer.KEYWORDS, "DWINDOW": TokenType.WINDOW}
 
-    Parser = PenstockParser
+    Parser: type[PostgresParser] = PenstockParser

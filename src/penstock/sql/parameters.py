@@ -28,7 +28,7 @@ class Parameters:
     def _value(self, key: str) -> Any:
         values = self._values
         if isinstance(values, Mapping):
-            for candidate in (key, f"${key}", int(key) if key.isdigit() else key):
+            for candidate in (key, f"${key}", f":{key}"):
                 if candidate in values:
                     return values[candidate]
             raise error(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import PenstockError, error
 from penstock.sql.dialect import Penstock, PenstockParser, UnexpectedToken
@@ -70,7 +70,7 @@ def _statement(text: str, tokens: list[Token], parameters: Parameters) -> Statem
     parser.load(tokens)
     try:
         statement = _dispatch(parser)
-        if not parser.done:
+        if not parser.at_end():
             raise UnexpectedToken("unexpected", parser.here)
     except UnexpectedToken as failure:
         raise _unexpected(text, tokens, failure.token, failure.description) from None
@@ -105,7 +105,7 @@ def _dispatch(parser: PenstockParser) -> Statement:
 
 def _transaction(parser: PenstockParser) -> Transaction:
     kind = parser.last.text.upper()
-    while not parser.done and parser.here.text.upper() in ("TRANSACTION", "WORK"):
+    while not parser.at_end() and parser.here.text.upper() in ("TRANSACTION", "WORK"):
         parser.skip()
     return Transaction("BEGIN" if kind == "START" else kind)
 

@@ -13,10 +13,13 @@ from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.plan import Output, Plan, SelectPlan, SparkPlan
 from penstock.sql.relations import all_of, conjuncts, place_relations, settle
+from penstock.sql.retarget import retarget_window
 from penstock.sql.scope import State, fold
 from penstock.sql.spark_text import spark_sql
 from penstock.sql.statements import Select
 from penstock.types import Field
+
+__all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of", "retarget_window"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,8 +178,8 @@ def _streams_around(context: SelectContext, source: Source) -> list[Source]:
     if parent is None:
         return []
     if role == "derived":
-        siblings = parent.own_streams or [c for c in parent.in_from if c is not context and c.reads_streams()]
-        if siblings or _streams_around_any(parent):
+        beside = any(c is not context and c.reads_streams() for c in parent.in_from)
+        if parent.own_streams or beside or _streams_around_any(parent):
             _refuse(context, source, "a subquery over a table beside a stream")
         return []
     if parent.own_streams:

@@ -19,6 +19,7 @@ from penstock.sql.binding.functions import (
     Rule,
     stated_type,
 )
+from penstock.sql.durations import duration_us
 from penstock.sql.nodes import Duration
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope, fold
@@ -109,7 +110,7 @@ class ExpressionBinder:
     # -- leaves
 
     def _column(self, node: exp.Column, scope: Scope) -> Bound:
-        return self._name(node, [part for part in node.parts], scope)
+        return self._name(node, list(node.parts), scope)
 
     def _dot(self, node: exp.Dot, scope: Scope) -> Bound:
         parts: list[Any] = []
@@ -407,9 +408,9 @@ class ExpressionBinder:
     def _explicit(self, value: Bound, target: Type) -> Bound:
         if type_of(value) == target:
             return value
-        if isinstance(value, Const) and type_of(value).is_numeric and target.kind in ("BIGINT", "DOUBLE"):
-            if not (target == BIGINT and type_of(value) == DOUBLE):
-                return self.coerce(value, target)
+        widened = target == DOUBLE or (target == BIGINT and type_of(value) == INT)
+        if isinstance(value, Const) and type_of(value).is_numeric and widened:
+            return self.coerce(value, target)
         if DURATION in (type_of(value), target) and target not in (BIGINT, DURATION):
             value = typed(exp.Paren(this=value), BIGINT)
         return typed(exp.Cast(this=value, to=exp.DataType(this=exp.DType.UNKNOWN)), target)
@@ -494,14 +495,14 @@ class ExpressionBinder:
         if result is None:
             hint = "give it a type: CAST(" + node.sql() + " AS DOUBLE)"
             self.fail(node, error("not_supported", feature=f"the function {_name(node)}", hint=hint))
-        for (key, index, _), argument in zip(arguments, nodes, strict=True):
+        for (key, place, _), argument in zip(arguments, nodes, strict=True):
             if key.endswith("/distinct"):
                 bound.args[key.removesuffix("/distinct")].set("expressions", [argument])
-            elif index is None:
+            elif place is None:
                 bound.set(key, argument)
             else:
                 items = list(bound.args[key])
-                items[index] = argument
+                items[place] = argument
                 bound.set(key, items)
         return typed(bound, result)
 
@@ -589,7 +590,7 @@ def _is_value(item: Any) -> bool:
 
 def _reads_as_duration(text: str) -> bool:
     try:
-        values.duration_us(text)
+        duration_us(text)
     except PenstockError:
         return False
     return True
@@ -623,8 +624,8 @@ _METHODS: dict[type, Callable[..., Bound]] = {
     exp.And: ExpressionBinder._connector,
     exp.Or: ExpressionBinder._connector,
     exp.Not: ExpressionBinder._not,
-    **{kind: ExpressionBinder._comparison for kind in _COMPARISONS},
-    **{kind: ExpressionBinder._arithmetic for kind in _ARITHMETIC},
+    **dict.fromkeys(_COMPARISONS, ExpressionBinder._comparison),
+    **dict.fromkeys(_ARITHMETIC, ExpressionBinder._arithmetic),
     exp.Between: ExpressionBinder._between,
     exp.In: ExpressionBinder._in,
     exp.Is: ExpressionBinder._is,

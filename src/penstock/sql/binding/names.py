@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from penstock.sql.scope import fold
 
-_NAMED = {
+_NAMED: dict[type[exp.Expr], str] = {
     exp.Case: "case",
     exp.Exists: "exists",
     exp.Coalesce: "coalesce",

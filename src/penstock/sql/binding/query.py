@@ -273,7 +273,8 @@ class QueryBinder:
 
         def one(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Literal) and node.is_int:
-                return self._ordinal(node, items).copy()
+                chosen: exp.Expr = self._ordinal(node, items)
+                return chosen.copy()
             if isinstance(node, exp.Column) and len(node.parts) == 1 and fold(node.this) in names:
                 try:
                     found = context.scope.find([fold(node.this)])

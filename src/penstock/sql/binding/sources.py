@@ -146,19 +146,18 @@ class SourceBinder:
             binder.fail(
                 item, error("not_supported", feature="new names for a table's columns", hint="use AS in SELECT")
             )
-        if schema == SYSTEM_SCHEMA and name in binder.system_tables:
-            columns = tuple(SourceColumn(f.name, f.type) for f in binder.system_tables[name])
-            return Source(alias, "system", columns, item, name=name)
+        shown = name if schema is None else f"{schema}.{name}"
+        if schema == SYSTEM_SCHEMA and shown in binder.system_tables:
+            columns = tuple(SourceColumn(f.name, f.type) for f in binder.system_tables[shown])
+            return Source(alias, "system", columns, item, name=shown)
         if schema is None and name in ctes:
             return self._cte(item, name, alias, context, ctes)
         if schema in (None, "public") and name in binder.state.tables:
             return self._stored(item, binder.state.tables[name], alias, context)
         if schema in (None, "public") and name in binder.state.queries:
             return self._query(item, name, alias, context)
-        shown = name if schema is None else f"{schema}.{name}"
         known = [*binder.state.tables, *binder.state.queries, *ctes]
-        system = [f"{SYSTEM_SCHEMA}.{n}" for n in binder.system_tables]
-        hint = suggest(shown, [*known, *system])
+        hint = suggest(shown, [*known, *binder.system_tables])
         if hint is None and known:
             hint = "there are " + ", ".join(sorted(known)[:10])
         binder.fail(item, error("table_not_found", table=shown, hint=hint))

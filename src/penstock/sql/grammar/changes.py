@@ -63,7 +63,7 @@ def delete(parser: PenstockParser) -> Delete:
 
 
 def _alias(parser: PenstockParser, following: str) -> str | None:
-    if parser.take("AS") or not (parser.done or parser.peek(following)):
+    if parser.take("AS") or not (parser.at_end() or parser.peek(following)):
         name, _ = parser.name(following)
         return name
     return None

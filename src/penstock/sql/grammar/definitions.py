@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import error
 from penstock.sql.dialect import PenstockParser
@@ -31,7 +31,7 @@ def create_stream_type(parser: PenstockParser) -> CreateStreamType:
     fields = parser.listed(lambda: typed_name(parser))
     connector: str | None = None
     options: tuple[Option, ...] = ()
-    while not parser.done:
+    while not parser.at_end():
         if connector is None and parser.take("USING"):
             connector, _ = parser.name("a way to reach the sensors, such as mqtt")
         elif not options and parser.take("OPTIONS"):
@@ -63,7 +63,7 @@ def create_table(parser: PenstockParser) -> CreateTable:
         if parser.take(")"):
             break
         raise parser.expected('"," or ")"')
-    while not parser.done:
+    while not parser.at_end():
         here = parser.here
         if parser.take("WITH"):
             options.extend(parser.listed(lambda: _option(parser)))
@@ -77,7 +77,7 @@ def create_table(parser: PenstockParser) -> CreateTable:
         else:
             raise parser.expected("WITH, ALWAYS ON, DEDUPLICATE BY or the end of the statement")
     inline = tuple(column.name for column in columns if column.primary_key)
-    if key and inline or len(inline) > 1:
+    if (key and inline) or len(inline) > 1:
         hint = "write PRIMARY KEY (a, b) after the columns for a key of several"
         raise parser.fail(error("invalid_definition", detail="the table has two primary keys", hint=hint), parser.last)
     return CreateTable(name, tuple(columns), key or inline, tuple(options), deduplicate, if_not_exists, name_at=at)
@@ -120,13 +120,13 @@ def _option(parser: PenstockParser) -> Option:
         name = f"{name}.{part}"
     parser.take("=")
     first = parser.here
-    if parser.done or parser.peek(",") or parser.peek(")"):
+    if parser.at_end() or parser.peek(",") or parser.peek(")"):
         raise parser.expected(f'a value for "{name}"')
     if first.token_type == TokenType.STRING:
         parser.skip()
         return Option(name, first.text, Span(at.start, first.end + 1))
     depth = 0
-    while not parser.done and (depth or not (parser.peek(",") or parser.peek(")"))):
+    while not parser.at_end() and (depth or not (parser.peek(",") or parser.peek(")"))):
         depth += parser.here.text == "("
         depth -= parser.here.text == ")"
         parser.skip()
@@ -141,7 +141,7 @@ def create_function(parser: PenstockParser, or_replace: bool) -> CreateFunction:
         parameters = parser.listed(lambda: typed_name(parser))
     returns: Type | None = None
     language, body, vectorised = "python", None, False
-    while not parser.done:
+    while not parser.at_end():
         if parser.take("RETURNS"):
             returns, _ = type_name(parser)
         elif parser.take("LANGUAGE"):
@@ -200,7 +200,7 @@ def drop(parser: PenstockParser) -> Drop:
     name, at = parser.name(f"the name of the {kind.replace('_', ' ')}")
     if kind == "function" and parser.peek("("):
         while not parser.take(")"):
-            if parser.done:
+            if parser.at_end():
                 raise parser.expected('")"')
             parser.skip()
     cascade = parser.take("CASCADE")

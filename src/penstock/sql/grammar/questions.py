@@ -79,7 +79,7 @@ def subscribe(parser: PenstockParser) -> Subscribe:
     parser.take("TO")
     name, at = parser.name("the name of a query")
     changes, from_cycle = False, None
-    while not parser.done:
+    while not parser.at_end():
         if parser.take("WITH", "CHANGES"):
             changes = True
         elif parser.take("FROM", "CYCLE"):

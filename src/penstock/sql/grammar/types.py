@@ -19,7 +19,7 @@ _SPELLINGS = (
 def type_name(parser: PenstockParser) -> tuple[Type, Span]:
     """A type, with its sizes and parts."""
     first = parser.here
-    if parser.done or not first.text[:1].isalpha():
+    if parser.at_end() or not first.text[:1].isalpha():
         raise parser.expected("a type")
     parser.skip()
     if first.text.upper() == "DOUBLE":
@@ -51,7 +51,7 @@ def normalised(text: str) -> str:
 
 def _through(parser: PenstockParser, opening: str, closing: str) -> None:
     depth = 0
-    while not parser.done:
+    while not parser.at_end():
         depth += parser.here.text == opening
         depth -= parser.here.text == closing
         parser.skip()

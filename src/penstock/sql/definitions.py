@@ -1,0 +1,179 @@
+"""CREATE TABLE and its relatives, checked: from a statement to what the catalog stores."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, NoReturn
+
+from penstock.catalog.model import TIME_COLUMN, Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
+from penstock.errors import PenstockError, error, suggest
+from penstock.sql.dialect import PenstockParser
+from penstock.sql.options import table_options
+from penstock.sql.positions import Span
+from penstock.sql.scope import State
+from penstock.sql.statements import AddColumn, ColumnDefinition, CreateFunction, CreateStreamType, CreateTable
+from penstock.types import Field
+
+
+class TableDefinition(NamedTuple):
+    """What `Catalog.create_table` takes."""
+
+    name: str
+    columns: tuple[Field, ...]
+    key: tuple[str, ...]
+    stream: StreamColumn | None
+    options: TableOptions
+
+
+def bind_create_table(statement: CreateTable, state: State) -> TableDefinition:
+    """The table a statement describes. Raises invalid_definition, invalid_option, stream_type_not_found."""
+    _check_name(statement.name, statement, statement.name_at, "table")
+    streams = [c for c in statement.columns if c.type is None]
+    if len(streams) > 1:
+        hint = "give each stream a table of its own; queries can join them"
+        _fail(statement, streams[1].at, error("invalid_definition", detail="a table has one stream column", hint=hint))
+    static = [c for c in statement.columns if c.type is not None]
+    seen: set[str] = set()
+    for column in statement.columns:
+        _check_name(column.name, statement, column.at, "column")
+        if column.name in seen:
+            _fail(statement, column.at, error("already_exists", kind="column", name=column.name))
+        if streams and column.name == TIME_COLUMN:
+            detail = f'"{TIME_COLUMN}" is the time of a reading; every sensor table has it already'
+            _fail(statement, column.at, error("invalid_definition", detail=detail))
+        seen.add(column.name)
+    key = _key(statement, static, bool(streams))
+    stream = _stream(statement, streams[0], state) if streams else None
+    deduplicate = _deduplicate(statement, static, stream)
+    options = table_options(statement, stream is not None, deduplicate)
+    columns = tuple(Field(c.name, c.type) for c in static if c.type is not None)
+    return TableDefinition(statement.name, columns, key, stream, options)
+
+
+def _key(statement: CreateTable, static: list[ColumnDefinition], sensors: bool) -> tuple[str, ...]:
+    names = [c.name for c in static]
+    for name in statement.key:
+        if name not in names:
+            hint = suggest(name, names)
+            failure = error("column_not_found", table=statement.name, column=name, hint=hint)
+            _fail(statement, statement.name_at, failure)
+    for column in static:
+        if column.name in statement.key and column.type is not None and column.type.kind in ("ARRAY", "STRUCT"):
+            detail = f"{column.type} cannot be a key"
+            _fail(statement, column.at, error("invalid_definition", detail=detail))
+    if len(set(statement.key)) != len(statement.key):
+        _fail(statement, statement.name_at, error("invalid_definition", detail="the key names a column twice"))
+    if sensors and static and not statement.key:
+        hint = f"write PRIMARY KEY behind {static[0].name}, or whichever columns tell sensors apart"
+        failure = error(
+            "invalid_definition", detail="a sensor table with static columns needs a PRIMARY KEY", hint=hint
+        )
+        _fail(statement, statement.name_at, failure)
+    return statement.key
+
+
+def _stream(statement: CreateTable, column: ColumnDefinition, state: State) -> StreamColumn:
+    if column.stream_fields is not None:
+        _check_fields(statement, column.stream_fields, column.at)
+        return StreamColumn(column.name, column.stream_fields)
+    found = state.stream_types.get(column.stream_type or "")
+    if found is None:
+        hint = suggest(column.stream_type or "", state.stream_types) or "CREATE STREAM TYPE comes first"
+        failure = error("stream_type_not_found", stream_type=column.stream_type, hint=hint)
+        _fail(statement, column.type_at, failure)
+    return StreamColumn(column.name, found.fields, found.name, found.connector, dict(found.options))
+
+
+def _deduplicate(
+    statement: CreateTable, static: list[ColumnDefinition], stream: StreamColumn | None
+) -> Deduplicate | None:
+    clause = statement.deduplicate
+    if clause is None:
+        return None
+    if stream is None:
+        detail = "DEDUPLICATE BY is about readings; this table has no stream"
+        _fail(statement, clause.at, error("invalid_definition", detail=detail))
+    if clause.within_us <= 0:
+        _fail(statement, clause.at, error("invalid_definition", detail="DEDUPLICATE needs a time above zero"))
+    known = [*(f.name for f in stream.fields), *statement.key, TIME_COLUMN]
+    for name in clause.fields:
+        if name not in known:
+            plain = name in {c.name for c in static}
+            hint = (
+                "only key columns, fields of the stream and ts tell readings apart" if plain else suggest(name, known)
+            )
+            failure = error("column_not_found", table=statement.name, column=name, hint=hint)
+            _fail(statement, clause.at, failure)
+    return Deduplicate(clause.fields, clause.within_us)
+
+
+def bind_create_stream_type(statement: CreateStreamType, state: State) -> StreamType:
+    """The stream type a statement describes; whether its connector exists is for `sensors` to say."""
+    _check_name(statement.name, statement, statement.name_at, "stream type")
+    _check_fields(statement, statement.fields, statement.name_at)
+    options = {option.name: option.value for option in statement.options}
+    return StreamType(statement.name, statement.fields, statement.connector, options)
+
+
+def bind_create_function(statement: CreateFunction, state: State) -> Function:
+    """The function a statement describes. Names of built-in functions are refused."""
+    _check_name(statement.name, statement, statement.name_at, "function")
+    if statement.name.upper() in PenstockParser.FUNCTIONS or statement.name.upper() in PenstockParser.FUNCTION_PARSERS:
+        detail = f'"{statement.name}" is a built-in function'
+        _fail(statement, statement.name_at, error("invalid_definition", detail=detail, hint="choose another name"))
+    names = [p.name for p in statement.parameters]
+    if len(set(names)) != len(names):
+        detail = "two parameters have the same name"
+        _fail(statement, statement.name_at, error("invalid_definition", detail=detail))
+    return Function(
+        statement.name,
+        statement.parameters,
+        statement.returns,
+        statement.body,
+        statement.language,
+        statement.vectorised,
+    )
+
+
+def bind_add_column(statement: AddColumn, state: State) -> tuple[Table, Field, bool]:
+    """The table, the new column and whether it is a field of the stream."""
+    table = state.tables.get(statement.table)
+    if table is None:
+        hint = suggest(statement.table, state.tables)
+        _fail(statement, statement.name_at, error("table_not_found", table=statement.table, hint=hint))
+    if statement.stream is not None and (table.stream is None or table.stream.name != statement.stream):
+        known = [table.stream.name] if table.stream is not None else []
+        hint = suggest(statement.stream, known) or "leave out what stands before the dot for a static column"
+        failure = error("column_not_found", table=table.name, column=statement.stream, hint=hint)
+        _fail(statement, statement.name_at, failure)
+    _check_name(statement.column.name, statement, statement.name_at, "column")
+    if table.stream is not None and statement.column.name == TIME_COLUMN:
+        detail = f'"{TIME_COLUMN}" is the time of a reading'
+        _fail(statement, statement.name_at, error("invalid_definition", detail=detail))
+    return table, statement.column, statement.stream is not None
+
+
+def _check_fields(statement: CreateTable | CreateStreamType, fields: tuple[Field, ...], at: Span | None) -> None:
+    seen: set[str] = set()
+    for field in fields:
+        _check_name(field.name, statement, at, "field")
+        if field.name == TIME_COLUMN:
+            detail = f'"{TIME_COLUMN}" is the time of a reading; every stream has it already'
+            _fail(statement, at, error("invalid_definition", detail=detail))
+        if field.name in seen:
+            _fail(statement, at, error("already_exists", kind="field", name=field.name))
+        seen.add(field.name)
+
+
+_Statement = CreateTable | CreateStreamType | CreateFunction | AddColumn
+
+
+def _check_name(name: str, statement: _Statement, at: Span | None, kind: str) -> None:
+    if name.startswith("_"):
+        detail = f'the {kind} name "{name}" begins with an underscore, which marks columns of the system'
+        _fail(statement, at, error("invalid_definition", detail=detail))
+    if not name or len(name) > 128:
+        _fail(statement, at, error("invalid_definition", detail=f"a {kind} name has 1 to 128 characters"))
+
+
+def _fail(statement: _Statement, at: Span | None, failure: PenstockError) -> NoReturn:
+    raise statement.source.point(failure, at)
