@@ -444,3 +444,29 @@ def test_remembered_keys_do_not_grow_for_ever(make: Make) -> None:
         assert keys is not None
         assert len(keys) <= 130_000
     assert len(keys) < 70_000
+
+
+@pytest.mark.parametrize("damage", ["broken", "missing"])
+def test_a_damaged_old_segment_does_not_stop_new_readings(make: Make, damage: str) -> None:
+    bench = make()
+    for ts in range(3):
+        bench.push([{"sensor_id": 1 + ts, "ppm": 1.0, "seq": 1, "ts": NOW + ts}])
+    middle = list_segments(bench.log.folder, 3)[1].path
+    if damage == "broken":
+        middle.write_bytes(b"no")
+    else:
+        middle.unlink()
+    bench.restart()
+    receipt = bench.push([{"sensor_id": s, "ppm": 1.0, "seq": 2, "ts": NOW - 5} for s in (1, 2, 3)])
+    assert refusals(receipt) == [(0, "out_of_order"), (2, "out_of_order")]
+    with pytest.raises(PenstockError, match="0000000000000001"):
+        bench.stored("seq")
+
+
+def test_a_dropped_table_leaves_no_sidecars(make: Make, tmp_path: Path) -> None:
+    bench = make()
+    bench.push([{"sensor_id": 1, "ppm": 1.0, "seq": 1}])
+    bench.ingest.remember(bench.table, at_least_rows=1)
+    assert (tmp_path / "streams" / "3").exists()
+    bench.ingest.forget(3)
+    assert not (tmp_path / "streams" / "3").exists()

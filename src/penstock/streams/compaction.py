@@ -24,7 +24,7 @@ from penstock.streams.log import StreamLog
 from penstock.streams.segments import Slice, cover, file_schema, list_files, open_rows, read_slice
 from penstock.streams.storing import CrashPoint, no_crash, store
 
-GRACE_S = 2.0
+GRACE_S = 1.0  # longer than a cycle is planned ahead; replaced files count towards the bound meanwhile
 FAN = 8
 ROW_GROUP_ROWS = 262_144
 FREE_MERGE_ROWS = 8_000_000  # below this a merge may be as large a part of the table as it likes

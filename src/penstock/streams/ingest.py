@@ -7,6 +7,7 @@ were judged is the order of the log. Good readings of a push are stored whatever
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -29,7 +30,7 @@ from penstock.streams.readings import Readings, Times, read_readings, read_resol
 from penstock.streams.receipt import Receipt
 from penstock.streams.refusals import refuse
 from penstock.streams.rules import ACCEPTED, warm_up
-from penstock.streams.segments import list_segments
+from penstock.streams.segments import list_what_is_there
 from penstock.streams.sensor_order import SensorOrder, Verdict
 from penstock.types import TIMESTAMP
 
@@ -162,7 +163,7 @@ class Ingest:
         folder = self._sidecars(table.id)
         memory = load_memory(folder, head)
         wanted = table.options.deduplicate
-        segments = list_segments(self._log.folder, table.id)
+        segments = list_what_is_there(self._log.folder, table.id)
         sid_of = self._state().rows(table.id).sids
         memory = advance(memory, segments, head, sid_of, wanted.within_us if wanted is not None else None)
         save_memory(memory, folder, self._log.temporary)
@@ -173,9 +174,10 @@ class Ingest:
         return KeyFile(self._sidecars(table_id), self._log.temporary, self._keep_us)
 
     def forget(self, table_id: int) -> None:
-        """The table was dropped."""
+        """The table was dropped: its state and sidecars go."""
         with self._lock:
             self._tables.pop(table_id, None)
+        shutil.rmtree(self._sidecars(table_id), ignore_errors=True)
 
     # -- inside
 
@@ -286,7 +288,7 @@ class Ingest:
         memory = load_memory(folder, head)
         ingest.remembered_to = memory.position
         wanted = table.options.deduplicate
-        segments = list_segments(self._log.folder, table.id)
+        segments = list_what_is_there(self._log.folder, table.id)
         sid_of = self._state().rows(table.id).sids
         memory = advance(memory, segments, head, sid_of, wanted.within_us if wanted is not None else None)
         ingest.order.failures = self._log.seen(table.id).failures

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
+from penstock.errors import PenstockError
 from penstock.streams.rules import NO_TIME, raise_newest
 from penstock.streams.segments import Segment, read_slice, slices
 from penstock.streams.storing import make_folder, store
@@ -55,7 +56,12 @@ def advance(memory: Memory, segments: list[Segment], head: int, sid_of: Versions
     latest = memory.latest
     pieces = [(memory.live, memory.live_sids, memory.live_times)]
     for part in slices(segments, memory.position, head):
-        table = read_slice(part, _COLUMNS)
+        try:
+            table = read_slice(part, _COLUMNS)
+        except PenstockError as problem:
+            # Its rows are lost to every reader, who is told so. New readings need not wait for a backup.
+            logger.warning("the order of readings is checked without these rows: %s", problem)
+            continue
         vids = table.column(VERSION_COLUMN.name).to_numpy()
         times = table.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
         raise_newest(newest, vids, times, sid_of)

@@ -29,6 +29,7 @@ __all__ = [
     "file_schema",
     "list_files",
     "list_segments",
+    "list_what_is_there",
     "log_heads",
     "open_rows",
     "read_slice",
@@ -78,6 +79,17 @@ def cover(files: Sequence[Segment]) -> tuple[list[Segment], int | None]:
         chosen.append(segment)
         position = segment.end
     return chosen, None
+
+
+def list_what_is_there(log_folder: Path, table_id: int) -> list[Segment]:
+    """Like `list_segments`, but going on after a gap: for whoever can do without the rows that are lost."""
+    files = list_files(log_folder / str(table_id))
+    found: list[Segment] = []
+    while files:
+        chosen, gap = cover(files)
+        found.extend(chosen)
+        files = [] if gap is None else [segment for segment in files if segment.first > gap]
+    return found
 
 
 def list_segments(log_folder: Path, table_id: int) -> list[Segment]:
@@ -323,5 +335,5 @@ def _corrupt(path: Path, problem: object) -> Exception:
         "corrupt_segment",
         segment=f"{path.parent.name}/{path.name}",
         detail=str(problem),
-        hint="restore the data folder from a backup, or move the file away to go on without its rows",
+        hint="the disk may be failing; put the file back from a backup",
     )
