@@ -25,7 +25,9 @@ class Bound:
 
     def __str__(self) -> str:
         if self.anchor == "constant":
-            return "-infinity" if self.offset_us <= -FOREVER else format_timestamp(self.offset_us)
+            if abs(self.offset_us) >= FOREVER:
+                return "-infinity" if self.offset_us < 0 else "infinity"
+            return format_timestamp(self.offset_us)
         if self.offset_us == 0:
             return self.anchor.upper()
         sign = "-" if self.offset_us < 0 else "+"

@@ -16,10 +16,11 @@ from penstock.operators.evaluate import evaluate
 from penstock.operators.expr import Expr, UserCall, walk
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.lower import NotCovered, lower
+from penstock.sql.nodes import Const
 from penstock.sql.positions import Span, span_of
 from penstock.sql.scope import Scope, Source, SourceColumn, State
 from penstock.sql.statements import Delete, Insert, Update
-from penstock.sql.values import Const, constant, convert, external, meet, show, type_of
+from penstock.sql.values import constant, convert, external, meet, show, type_of
 from penstock.types import TEXT, Type
 
 ADDRESS_COLUMN = "_address"
@@ -81,7 +82,8 @@ def bind_update(statement: Update, state: State) -> BoundUpdate:
     binder = ExpressionBinder(statement.source.text, state.functions)
     scope = _scope(table, statement.alias)
     assignments: dict[str, Expr] = {}
-    for name, at, value in statement.assignments:
+    for assignment in statement.assignments:
+        name, value, at = assignment.name, assignment.value, assignment.at
         if name not in targets:
             _fail(statement, at, _unknown(table, name))
         if name in assignments:

@@ -12,12 +12,14 @@ from typing import Any, ClassVar, TypeVar
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.sql.durations import LONG_UNITS, UNITS, duration_us
+from penstock.sql.generator import PenstockGenerator
 from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Edge, WindowJoin, WindowJoins
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import Span, mark, point, span_of, span_of_token
@@ -436,3 +438,9 @@ class Penstock(Postgres):
         KEYWORDS = {**Postgres.Tokenizer.KEYWORDS, "DWINDOW": TokenType.WINDOW}
 
     Parser: type[PostgresParser] = PenstockParser
+    Generator: type[PostgresGenerator] = PenstockGenerator
+
+
+def sql_of(node: exp.Expr) -> str:
+    """A tree as one line of our SQL."""
+    return node.sql(dialect=Penstock, comments=False)

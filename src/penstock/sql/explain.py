@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
-from penstock.operators.windows import Window
+from penstock.operators.windows import EVERYTHING, Window
+from penstock.sql.dialect import sql_of
 from penstock.sql.plan import Plan, Relation, SelectPlan
 from penstock.sql.planner import bind_query, functions_of, plan_query
 from penstock.sql.scope import State
@@ -80,8 +81,7 @@ def _relation_lines(relation: Relation) -> list[str]:
 
 
 def show_window(window: Window) -> str:
-    text = str(window)
-    return "everything that is kept" if "-infinity" in text and "infinity)" in text else text
+    return "everything that is kept" if window == EVERYTHING else str(window)
 
 
 def show(expr: Expr, nested: bool = False) -> str:
@@ -136,6 +136,6 @@ def stages(statement: Statement, state: State, standing: bool = False) -> str:
     if select is not None:
         bound = bind_query(select, state, standing)
         columns = ", ".join(f"{field.name} {field.type}" for field in bound.fields)
-        lines += ["bound", f"  columns: {columns}", f"  tree: {bound.query.sql(dialect='postgres')}"]
+        lines += ["bound", f"  columns: {columns}", f"  tree: {sql_of(bound.query)}"]
         lines += ["plan", *("  " + line for line in explain(plan_query(select, state, standing), state).splitlines())]
     return "\n".join(lines)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
-from penstock.sql.values import DURATION, Const, external, type_of
+from penstock.sql.nodes import Const
+from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, INT, TEXT, TIMESTAMP
 
 

@@ -1,6 +1,8 @@
-"""Nodes that our grammar adds to sqlglot's: window clauses, window joins and durations."""
+"""Nodes that our grammar adds to sqlglot's: window clauses, window joins, durations, bound constants."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from sqlglot import exp
 
@@ -43,3 +45,13 @@ class WindowJoins(exp.Expression):
     """The W-join clauses of one SELECT."""
 
     arg_types = {"expressions": True}
+
+
+class Const(exp.Expression, exp.Condition):
+    """A bound constant. `this` says which, for comparisons; value and type are in `meta`."""
+
+    arg_types = {"this": False}
+
+    @property
+    def value(self) -> Any:
+        return self.meta["value"]

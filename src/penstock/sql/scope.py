@@ -177,7 +177,7 @@ def _column_missing(source: Source, path: list[str]) -> PenstockError:
 
 
 def _names(source: Source) -> list[str]:
-    return [c.field or c.name for c in source.columns]
+    return [c.field or c.name for c in source.columns if not c.name.startswith("_")]
 
 
 def _in_from(sources: list[Source]) -> str | None:

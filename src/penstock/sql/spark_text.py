@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.sql.values import DURATION, Const, external, type_of
+from penstock.sql.nodes import Const
+from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
 # Characters of Unicode's private use area around what the runner fills in; `{` and `}` may be anybody's text.

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sqlglot import exp
 
 from penstock.errors import PenstockError
+from penstock.sql.dialect import sql_of
 from penstock.sql.positions import Span, point
 from penstock.types import Field, Type
 
@@ -96,12 +97,6 @@ class CreateTable(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    name: str
-    type: Type
-
-
-@dataclass(frozen=True, slots=True)
 class CreateFunction(Statement):
     name: str
     parameters: tuple[Field, ...]
@@ -139,9 +134,16 @@ class Insert(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class Assignment:
+    name: str
+    value: exp.Expr
+    at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
 class Update(Statement):
     table: str
-    assignments: tuple[tuple[str, Span, exp.Expr], ...]
+    assignments: tuple[Assignment, ...]
     where: exp.Expr | None = None
     alias: str | None = None
 
@@ -232,15 +234,17 @@ def tree(value: Any, label: str = "", depth: int = 0) -> str:
     pad = "  " * depth
     head = f"{pad}{label + ': ' if label else ''}"
     if isinstance(value, exp.Expr):
-        return head + value.sql(dialect="postgres")
+        return head + sql_of(value)
     if isinstance(value, Type | Span) or not is_dataclass(value) or isinstance(value, type):
         if isinstance(value, tuple | list) and any(is_dataclass(v) and not isinstance(v, Type) for v in value):
-            return "\n".join([f"{head}", *[tree(item, "-", depth + 1) for item in value]])
+            return "\n".join([head.rstrip(), *(tree(item, depth=depth + 1) for item in value)])
         if isinstance(value, tuple | list):
             return head + "(" + ", ".join(tree(item) for item in value) + ")"
         return head + str(value)
     if isinstance(value, Field):
         return f"{head}{value.name} {value.type}"
+    if isinstance(value, Option | Assignment):
+        return f"{head}{value.name} = {tree(value.value)}"
     lines = [head + type(value).__name__]
     for part in fields(value):
         item = getattr(value, part.name)

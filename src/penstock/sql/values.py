@@ -15,6 +15,7 @@ from penstock.clock import format_timestamp, parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.sql.durations import duration_us
 from penstock.sql.grammar.types import normalised
+from penstock.sql.nodes import Const
 from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type, parse_type
 
 NULL = Type("NULL")
@@ -23,16 +24,6 @@ DURATION = Type("DURATION")
 _LADDER = ("INT", "BIGINT", "DECIMAL", "DOUBLE")
 _TRUE = {"t", "true", "y", "yes", "on", "1"}
 _FALSE = {"f", "false", "n", "no", "off", "0"}
-
-
-class Const(exp.Expression, exp.Condition):
-    """A bound constant. `this` says which, for comparisons; value and type are in `meta`."""
-
-    arg_types = {"this": False}
-
-    @property
-    def value(self) -> Any:
-        return self.meta["value"]
 
 
 def typed(node: exp.Expr, type_: Type) -> exp.Expr:

@@ -19,11 +19,12 @@ from penstock.sql.binding.functions import (
     Rule,
     stated_type,
 )
+from penstock.sql.dialect import sql_of
 from penstock.sql.durations import duration_us
-from penstock.sql.nodes import Duration
+from penstock.sql.nodes import Const, Duration
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope, fold
-from penstock.sql.values import DURATION, NULL, Const, constant, convert, external, meet, show, type_of, typed
+from penstock.sql.values import DURATION, NULL, constant, convert, external, meet, show, type_of, typed
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Field, Type
 
 Bound = exp.Expr
@@ -187,7 +188,7 @@ class ExpressionBinder:
 
     def _interval(self, node: exp.Interval, scope: Scope) -> Bound:
         hint = "durations have weeks, days, hours, minutes, seconds, MS and US; months and years differ in length"
-        self.fail(node, error("invalid_duration", text=node.sql(), hint=hint))
+        self.fail(node, error("invalid_duration", text=sql_of(node), hint=hint))
 
     def _now(self, node: exp.Expr, scope: Scope) -> Bound:
         return typed(exp.CurrentTimestamp(), TIMESTAMP)
@@ -493,7 +494,7 @@ class ExpressionBinder:
         if rule is not None:
             nodes, result = self._apply(rule, nodes, node)
         if result is None:
-            hint = "give it a type: CAST(" + node.sql() + " AS DOUBLE)"
+            hint = "give it a type: CAST(" + sql_of(node) + " AS DOUBLE)"
             self.fail(node, error("not_supported", feature=f"the function {_name(node)}", hint=hint))
         for (key, place, _), argument in zip(arguments, nodes, strict=True):
             if key.endswith("/distinct"):

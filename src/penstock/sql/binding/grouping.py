@@ -6,9 +6,9 @@ from sqlglot import exp
 
 from penstock.errors import error
 from penstock.sql.binding.expressions import is_aggregate
+from penstock.sql.nodes import Const
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope
-from penstock.sql.values import Const
 
 
 def check_grouping(select: exp.Select, scope: Scope, text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.sql.dialect import sql_of
 from penstock.sql.scope import fold
 
 _NAMED: dict[type[exp.Expr], str] = {
@@ -46,7 +47,7 @@ def output_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Func) and not isinstance(node, exp.Connector | exp.Cast):
         return node.sql_name().lower()
     # PostgreSQL says ?column? here, which nobody can refer to.
-    return node.sql(dialect="postgres", comments=False)
+    return sql_of(node)
 
 
 def unique(names: list[str]) -> list[str]:

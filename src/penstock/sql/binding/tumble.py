@@ -6,8 +6,9 @@ from sqlglot import exp
 
 from penstock.errors import PenstockError, error
 from penstock.sql.binding.expressions import ExpressionBinder
+from penstock.sql.nodes import Const
 from penstock.sql.scope import Scope
-from penstock.sql.values import DURATION, Const, constant, type_of, typed
+from penstock.sql.values import DURATION, constant, type_of, typed
 from penstock.types import BIGINT, TIMESTAMP, Type
 
 

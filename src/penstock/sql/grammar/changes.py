@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.errors import error
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.positions import Span
-from penstock.sql.statements import Delete, Insert, Update
+from penstock.sql.statements import Assignment, Delete, Insert, Update
 
 
 def insert(parser: PenstockParser) -> Insert:
@@ -44,7 +44,7 @@ def update(parser: PenstockParser) -> Update:
     return Update(table, tuple(assignments), _where(parser), alias, name_at=at)
 
 
-def _assignment(parser: PenstockParser) -> tuple[str, Span, exp.Expr]:
+def _assignment(parser: PenstockParser) -> Assignment:
     name, at = parser.name("a column")
     if parser.take("."):
         name, at = parser.name("a column")
@@ -52,8 +52,8 @@ def _assignment(parser: PenstockParser) -> tuple[str, Span, exp.Expr]:
     if parser.peek("DEFAULT"):
         token = parser.here
         parser.skip()
-        return name, at, exp.Null().update_positions(token)
-    return name, at, parser.value()
+        return Assignment(name, exp.Null().update_positions(token), at)
+    return Assignment(name, parser.value(), at)
 
 
 def delete(parser: PenstockParser) -> Delete:

@@ -12,7 +12,7 @@ from penstock.types import Field, Type, parse_type
 _SPELLINGS = (
     (re.compile(r"\bcharacter\s+varying\b", re.IGNORECASE), "VARCHAR"),
     (re.compile(r"\bcharacter\b", re.IGNORECASE), "CHAR"),
-    (re.compile(r"\b(timestamp|timestamptz)\s*(\(\d+\))?(\s+with(out)?\s+time\s+zone)?", re.IGNORECASE), "TIMESTAMP"),
+    (re.compile(r"\btimestamp(tz)?(\s*\(\d+\))?(\s+with(out)?\s+time\s+zone)?", re.IGNORECASE), "TIMESTAMP"),
 )
 
 
