@@ -9,6 +9,7 @@ remembered until the server stops: to judge it anew doubles nothing.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Iterable
@@ -16,10 +17,14 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.streams.hot import read_keys
 from penstock.streams.receipt import Receipt, Refusal
 from penstock.streams.segments import list_files
 from penstock.streams.storing import make_folder, store, sync_folder
+
+logger = logging.getLogger(__name__)
 
 HOUR_US = 3_600_000_000
 KEYS_MAX = 1_000_000  # per table; beyond it the oldest are forgotten early
@@ -138,12 +143,18 @@ class KeyFile:
 
 
 def stored_keys(folder: Path, file: KeyFile, now_us: int) -> list[Record]:
-    """Everything on disk: the carried keys and those of hot segments; a repeat is harmless."""
-    records = file.read(now_us)
+    """Everything on disk: the keys of hot segments and those carried away; a repeat is harmless."""
+    records: list[Record] = []
     for segment in list_files(folder):
         if segment.format == "arrow":
-            records.extend(read_keys(segment.path))
-    return records
+            try:
+                records.extend(read_keys(segment.path))
+            except FileNotFoundError:
+                continue  # compacted just now, its keys carried before
+            except (pa.ArrowException, OSError) as problem:
+                logger.warning("the idempotency keys of %s are lost: %s", segment.path.name, problem)
+    # Read last: what a merge takes away while we look is in here by then.
+    return [*file.read(now_us), *records]
 
 
 def _lines(records: Iterable[Record]) -> bytes:
