@@ -54,8 +54,11 @@ def batches(draw: st.DrawFn, max_rows: int = 12) -> tuple[dict[str, pa.Array], l
     return arrays, [{name: values[i] for name, values in plain.items()} for i in range(count)]
 
 
-def _call(operation: str, type_: Type, *arguments: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
-    return st.tuples(*arguments).map(lambda a: Call(operation, a, type_))
+_Rooted = tuple[str, st.SearchStrategy[Expr]]
+
+
+def _call(operation: str, type_: Type, *arguments: st.SearchStrategy[Expr]) -> _Rooted:
+    return operation, st.tuples(*arguments).map(lambda a: Call(operation, a, type_))
 
 
 def _literal(type_: Type, values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Expr]:
@@ -71,10 +74,16 @@ def expressions(type_: Type, depth: int = 2) -> st.SearchStrategy[Expr]:
     )
     if depth == 0:
         return leaves
-    return st.one_of(leaves, *_calls(type_, depth - 1))
+    return st.one_of(leaves, *(strategy for _, strategy in _calls(type_, depth - 1)))
 
 
-def _calls(type_: Type, depth: int) -> list[st.SearchStrategy[Expr]]:
+def calls_of(operation: str, depth: int = 1) -> st.SearchStrategy[Expr]:
+    """Calls of one operation in every type it has, on random arguments."""
+    return st.one_of(*(strategy for type_ in VALUES for name, strategy in _calls(type_, depth) if name == operation))
+
+
+@functools.cache
+def _calls(type_: Type, depth: int) -> list[_Rooted]:
     same = expressions(type_, depth)
     truth = expressions(BOOLEAN, depth)
     out = [
@@ -116,7 +125,9 @@ def _calls(type_: Type, depth: int) -> list[st.SearchStrategy[Expr]]:
             out += [_call(op, BOOLEAN, side, side) for op in ("eq", "ne", "lt", "le", "gt", "ge")]
             out += [_call("in", BOOLEAN, side, *([maybe(VALUES[t]).map(lambda v, t=t: Literal(v, t))] * 3))]
             out += [_call("is_null", BOOLEAN, side)]
-        patterns = _literal(TEXT, st.sampled_from(["%", "a%", "%b", "%a%", "a_", "\\%", "a\\%b", "%x_y%", "Ä%", "%ASS%"]))
+        patterns = _literal(
+            TEXT, st.sampled_from(["%", "a%", "%b", "%a%", "a_", "\\%", "a\\%b", "%x_y%", "Ä%", "%ASS%"])
+        )
         out += [_call(op, BOOLEAN, _texts(depth), patterns) for op in ("like", "ilike")]
         out += [_call(op, BOOLEAN, truth, truth, truth) for op in ("and", "or")] + [_call("not", BOOLEAN, truth)]
         out += [_call("cast", BOOLEAN, _texts(depth)), _call("cast", BOOLEAN, expressions(DOUBLE, depth))]

@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.operators.evaluate import OPERATIONS, evaluate, evaluate_mask, evaluate_static
 from penstock.operators.expr import Call, Column, Expr, Literal
 from penstock.types import BIGINT, BINARY, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Field, Type, parse_type
 from tests.operators.reference import SPECIAL, STRICT, value_of
-from tests.operators.strategies import batches, expressions
+from tests.operators.strategies import batches, calls_of, expressions
 
 
 def plain(array: pa.Array) -> list[Any]:
@@ -28,17 +28,31 @@ def close(left: Any, right: Any) -> bool:
     return bool(left == right) and type(left) is type(right)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
-@given(batches(), st.sampled_from([INT, BIGINT, DOUBLE, BOOLEAN, TEXT, TIMESTAMP]).flatmap(expressions))
-def test_every_row_equals_the_row_at_a_time_evaluator(
-    batch: tuple[dict[str, pa.Array], list[dict[str, Any]]], expr: Expr
-) -> None:
+def check(batch: tuple[dict[str, pa.Array], list[dict[str, Any]]], expr: Expr) -> None:
     columns, rows = batch
     found = evaluate(expr, columns, len(rows))
     assert found.type == expr.type.to_arrow()
     expected = [value_of(expr, row) for row in rows]
     pairs = list(zip(plain(found), expected, strict=True))
     assert all(close(a, b) for a, b in pairs), (str(expr), pairs)
+
+
+@pytest.mark.parametrize("operation", sorted(set(OPERATIONS) - {"get_field"}))
+def test_each_operation_equals_the_row_at_a_time_evaluator(operation: str) -> None:
+    @settings(max_examples=25, deadline=None, database=None)
+    @given(batches(), calls_of(operation))
+    def run_it(batch: tuple[dict[str, pa.Array], list[dict[str, Any]]], expr: Expr) -> None:
+        check(batch, expr)
+
+    run_it()
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches(), st.sampled_from([INT, BIGINT, DOUBLE, BOOLEAN, TEXT, TIMESTAMP]).flatmap(expressions))
+def test_nested_expressions_equal_the_row_at_a_time_evaluator(
+    batch: tuple[dict[str, pa.Array], list[dict[str, Any]]], expr: Expr
+) -> None:
+    check(batch, expr)
 
 
 @settings(max_examples=60, deadline=None)

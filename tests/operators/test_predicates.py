@@ -1,0 +1,156 @@
+"""The predicate index against brute force, with queries that come and go and versions that grow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.operators import factors, predicates
+from penstock.operators.evaluate import evaluate_mask, evaluate_static
+from penstock.operators.expr import Call, Column, Expr, Literal
+from penstock.operators.predicates import PredicateIndex
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, Type
+
+STREAM = {"x": DOUBLE, "k": INT, "name": TEXT}
+STATIC = {"sensor_id": INT, "place": TEXT}
+VALUES: dict[Type, list[Any]] = {
+    DOUBLE: [0.0, -0.0, 1.5, 2.5, float("inf"), float("nan"), None],
+    INT: [0, 1, 2, 3, -(2**31), 2**31 - 1, None],
+    TEXT: ["north", "south", "", None],
+}
+
+
+@st.composite
+def factor(draw: st.DrawFn, columns: dict[str, Type], static: bool) -> Expr:
+    name = draw(st.sampled_from(sorted(columns)))
+    type_ = columns[name]
+    column = Column(name, type_, static)
+    literal = st.sampled_from(VALUES[type_]).map(lambda v: Literal(v, type_))
+    kind = draw(st.sampled_from(["compare", "flipped", "in", "not in", "or", "null"]))
+    if kind in ("compare", "flipped"):
+        operation = draw(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]))
+        sides = (column, draw(literal)) if kind == "compare" else (draw(literal), column)
+        return Call(operation, sides, BOOLEAN)
+    if kind in ("in", "not in"):
+        found = Call("in", (column, *draw(st.lists(literal, min_size=1, max_size=3))), BOOLEAN)
+        return found if kind == "in" else Call("not", (found,), BOOLEAN)
+    if kind == "or":
+        return Call("or", (draw(factor(columns, static)), draw(factor(columns, static))), BOOLEAN)
+    return Call("is_null", (column,), BOOLEAN)
+
+
+def predicate(columns: dict[str, Type], static: bool) -> st.SearchStrategy[Expr | None]:
+    some = st.lists(factor(columns, static), min_size=1, max_size=3)
+    return st.none() | some.map(lambda f: f[0] if len(f) == 1 else Call("and", tuple(f), BOOLEAN))
+
+
+MIXED = Call("gt", (Column("k", INT), Column("sensor_id", INT, True)), BOOLEAN)
+
+
+@pytest.mark.parametrize(("share_from", "vectors_bytes"), [(1, 128 << 20), (1000, 128 << 20), (2, 64)])
+def test_answers_equal_brute_force_while_queries_come_and_go(
+    share_from: int, vectors_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(factors, "SHARE_FROM", share_from)
+    monkeypatch.setattr(predicates, "_VECTORS_MAX_BYTES", vectors_bytes)
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.data())
+    def churn(data: st.DataObject) -> None:
+        index = PredicateIndex()
+        queries: dict[int, tuple[Expr | None, Expr | None]] = {}
+        versions = data.draw(st.integers(1, 70))
+        for _ in range(data.draw(st.integers(1, 4))):
+            for query_id in data.draw(st.lists(st.integers(0, 6), max_size=4)):
+                if query_id in queries and data.draw(st.booleans()):
+                    index.remove(query_id)
+                    del queries[query_id]
+                else:
+                    stream = data.draw(predicate(STREAM, False) | st.just(MIXED))
+                    queries[query_id] = (data.draw(predicate(STATIC, True)), stream)
+                    index.add(query_id, *queries[query_id])
+            check(index, queries, batch(data.draw(st.integers(0, 2**32)), data.draw(st.integers(0, 130)), versions))
+            versions += data.draw(st.integers(0, 70))
+
+    churn()
+
+
+Batch = tuple[dict[str, pa.Array], "np.ndarray[Any, np.dtype[np.int32]]", pa.Table]
+
+
+def batch(seed: int, rows: int, versions: int) -> Batch:
+    """Static columns depend on the vid alone, so that a longer version table extends a shorter one."""
+    random = np.random.default_rng(seed)
+
+    def pick(type_: Type, indices: Any) -> pa.Array:
+        return pa.array([VALUES[type_][i % len(VALUES[type_])] for i in indices], type_.to_arrow())
+
+    columns = {name: pick(type_, random.integers(0, 100, rows)) for name, type_ in STREAM.items()}
+    static = {name: pick(type_, range(versions)) for name, type_ in STATIC.items()}
+    return columns, random.integers(0, versions, rows).astype(np.int32), pa.table(static)
+
+
+def check(index: PredicateIndex, queries: dict[int, tuple[Expr | None, Expr | None]], data: Batch) -> None:
+    columns, vids, versions = data
+    found = dict(index.match(columns, vids, versions))
+    gathered = columns | {name: versions[name].take(pa.array(vids)).combine_chunks() for name in STATIC}
+    for query_id, (static, stream) in queries.items():
+        mask = evaluate_mask(stream, gathered, len(vids)) & evaluate_static(static, versions)[vids]
+        expected = np.flatnonzero(mask).tolist()
+        assert list(found.pop(query_id, [])) == expected, (str(static), str(stream))
+    assert not found, "answers of queries that are not there"
+
+
+def test_a_batch_of_many_containers_is_answered_as_one() -> None:
+    rows = 3 * 65_536 + 17
+    random = np.random.default_rng(5)
+    values, vids = random.integers(0, 1000, rows), random.integers(0, 300, rows).astype(np.int32)
+    versions = pa.table({"sensor_id": pa.array(range(300), pa.int32())})
+    above = Call("ge", (Column("v", BIGINT), Literal(990, BIGINT)), BOOLEAN)
+    below = Call("lt", (Column("v", BIGINT), Literal(2000, BIGINT)), BOOLEAN)
+    few = Call("in", (Column("sensor_id", INT, True), Literal(7, INT), Literal(9, INT)), BOOLEAN)
+    index = PredicateIndex([(1, None, above), (2, few, above), (3, None, below), (4, few, None), (5, None, None)])
+    found = {query_id: np.array(list(rows)) for query_id, rows in index.match({"v": pa.array(values)}, vids, versions)}
+    chosen = (vids == 7) | (vids == 9)
+    assert np.array_equal(found[1], np.flatnonzero(values >= 990))
+    assert np.array_equal(found[2], np.flatnonzero((values >= 990) & chosen))
+    assert np.array_equal(found[4], np.flatnonzero(chosen))
+    assert len(found[3]) == len(found[5]) == rows
+
+
+def test_constants_that_lie_unevenly_or_at_the_extremes_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factors, "SHARE_FROM", 1)
+    edges = [-(2**63), -(2**53) - 1, -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1]
+    values = np.array(edges * 3, np.int64)
+    column = Column("v", BIGINT)
+    operations = {"lt": np.less, "ge": np.greater_equal, "eq": np.equal}
+    queries = [(i * 10 + j, edge, op) for i, edge in enumerate(edges) for j, op in enumerate(operations)]
+    index = PredicateIndex([(q, None, Call(op, (column, Literal(edge, BIGINT)), BOOLEAN)) for q, edge, op in queries])
+    found = dict(index.match({"v": pa.array(values)}, np.zeros(len(values), np.int32), pa.table({"s": [1]})))
+    for query_id, edge, op in queries:
+        assert list(found.get(query_id, [])) == np.flatnonzero(operations[op](values, np.int64(edge))).tolist()
+
+
+def test_equal_factors_are_kept_once_and_forgotten_with_their_last_query() -> None:
+    hot = Call("gt", (Column("x", DOUBLE), Literal(35.0, DOUBLE)), BOOLEAN)
+    low = Call("lt", (Column("k", INT), Literal(3, INT)), BOOLEAN)
+    index = PredicateIndex([(q, None, Call("and", (hot, low), BOOLEAN)) for q in range(100)])
+    assert len(index) == 100 and len(index._factors) == 2
+    for query_id in range(100):
+        index.remove(query_id)
+    assert len(index) == 0 and len(index._factors) == 0
+
+
+def test_a_user_function_can_be_a_factor() -> None:
+    from penstock.operators.expr import UserCall
+
+    near = UserCall("near", (Column("v", BIGINT),), BOOLEAN)
+    functions = {"near": lambda values, rows: pa.array([v is not None and abs(v) < 2 for v in values.to_pylist()])}
+    index = PredicateIndex([(1, None, near)], functions)
+    found = dict(index.match({"v": pa.array([0, 5, -1])}, np.zeros(3, np.int32), pa.table({"s": [1]})))
+    assert list(found[1]) == [0, 2]
