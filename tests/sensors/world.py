@@ -44,6 +44,10 @@ def sensor_table(table_id: int, kind: type, **sensor_options: str) -> Table:
 class Rows:
     def __init__(self, addresses: dict[int, str | None]) -> None:
         self.addresses = addresses
+        self.count = hash(tuple(addresses.items()))
+
+    def live_sids(self) -> list[int]:
+        return sorted(self.addresses)
 
     def current(self) -> pa.Table:
         return pa.table(
@@ -63,7 +67,8 @@ class World:
         *tables: tuple[Table, Mapping[int, str | None]],
         clock: Clock | None = None,
         limits: ManagerLimits = FAST,
-        newest_us: Callable[[Table, int], int | None] = lambda table, sid: None,
+        newest_us: tuple[int, ...] = (),
+        left_open: tuple[int, ...] = (),
     ) -> None:
         self.tables_by_id = {t.id: t for t, _ in tables}
         self.addresses = {t.id: dict(addresses) for t, addresses in tables}
@@ -72,9 +77,9 @@ class World:
         self.observed: list[tuple[int, list[int], list[int]]] = []
         self.events: list[tuple[str, Any]] = []
         self.refuse: Callable[[], BaseException | None] = lambda: None
-        self.manager = StreamManager(
-            lambda: self, self, self.observe, clock or WallClock(), limits=limits, newest_us=newest_us
-        )
+        self.left_open = left_open
+        self.newest_us = newest_us
+        self.manager = StreamManager(lambda: self, self, self.observe, clock or WallClock(), limits=limits)
 
     def __enter__(self) -> World:
         return self
@@ -101,9 +106,15 @@ class World:
         future.set_result(Receipt(len(sids)))
         return future
 
+    def sensors(self, table: str) -> dict[str, np.ndarray]:
+        return {"newest": np.array(self.newest_us, dtype=np.int64)}
+
     def observe(self, table_id: int, opened: list[int], closed: list[int]) -> None:
         self.observed.append((table_id, opened, closed))
         self.events.append(("observe", (table_id, sorted(opened), sorted(closed))))
+
+    def observations(self, table_id: int) -> dict[int, list[tuple[int, int | None]]]:
+        return {sid: [(1, None)] for sid in self.left_open} if table_id == 1 else {}
 
     def opened(self, table_id: int = 1) -> list[int]:
         return sorted(sid for t, sids, _ in self.observed if t == table_id for sid in sids)

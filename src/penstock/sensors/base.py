@@ -88,13 +88,17 @@ class Sensor(ABC):
     """
 
     OPTIONS: ClassVar[tuple[Option, ...]] = ()
-    RESUMES: ClassVar[bool] = False  # whether `resume` means something to this class
 
     def __init__(self, address: str, fields: tuple[Field, ...], options: Mapping[str, Any], clock: Clock) -> None:
         self.address = address
         self.fields = fields
         self.options = options
         self.clock = clock
+
+    @property
+    def resumes(self) -> bool:
+        """Whether `resume` means something to this sensor."""
+        return False
 
     def resume(self, newest_us: int) -> None:  # noqa: B027 (most sensors only know the present)
         """The log holds readings up to this time; a sensor that replays the past continues after it.

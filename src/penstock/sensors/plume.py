@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -72,9 +73,14 @@ class Plume:
         way = mean * (end_s - begin_s)
         for number, (amplitude, period_s) in enumerate(sines):
             omega = 2 * math.pi / period_s
-            phase = 2 * math.pi * (seed_of(self.seed, part, number) % 10_007) / 10_007
+            phase = _phase(self.seed, part, number)
             way = way + amplitude / omega * (np.cos(omega * begin_s + phase) - np.cos(omega * end_s + phase))
         return way
+
+
+@cache
+def _phase(seed: int, part: str, number: int) -> float:
+    return 2 * math.pi * (seed_of(seed, part, number) % 10_007) / 10_007
 
 
 def position_of(address: str) -> tuple[float, float]:

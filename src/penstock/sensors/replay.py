@@ -1,7 +1,8 @@
 """Replay of recordings: CSV or Parquet files at their own pace, N times as fast, or as fast as possible.
 
 The address is the file, optionally with the rows to choose: `loops.csv?sensor=6005`. The sensor ends with the
-file, or starts over with `loop`; then times go on from where the file ended.
+file, or starts over with `loop`; then times go on from where the file ended. A sensor that is opened again
+continues after what the log holds, in tables that keep the recorded times; in others it starts over.
 """
 
 from __future__ import annotations
@@ -60,7 +61,6 @@ class Replay(Sensor):
     """One recording, as if its sensor were there."""
 
     OPTIONS = OPTIONS
-    RESUMES = True
 
     def __init__(self, address: str, fields: tuple[Field, ...], options: Mapping[str, Any], clock: Clock) -> None:
         super().__init__(address, fields, options, clock)
@@ -80,9 +80,12 @@ class Replay(Sensor):
         self._rows_in_loop = 0
         self._bad = 0
 
+    @property
+    def resumes(self) -> bool:
+        return bool(self.options["times"] == "file")
+
     def resume(self, newest_us: int) -> None:
-        if self.options["times"] == "file":
-            self._stored_us = newest_us
+        self._stored_us = newest_us
 
     def init(self) -> None:
         self._recording = Recording(parse_address(self.address))

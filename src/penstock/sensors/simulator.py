@@ -59,7 +59,6 @@ class Simulator(Sensor):
     """One simulated sensor. The address is its name; for a plume its position 'x,y', a place or any name."""
 
     OPTIONS = OPTIONS
-    RESUMES = True
 
     def __init__(self, address: str, fields: tuple[Field, ...], options: Mapping[str, Any], clock: Clock) -> None:
         super().__init__(address, fields, options, clock)
@@ -82,6 +81,10 @@ class Simulator(Sensor):
         self._rows: list[Row] = []
         self._cursor = 0
 
+    @property
+    def resumes(self) -> bool:
+        return bool(self.options["start"] != ("ago", 0))
+
     def resume(self, newest_us: int) -> None:
         self._stored_us = newest_us
 
@@ -95,7 +98,7 @@ class Simulator(Sensor):
             self._next = self._number_at(value if how == "at" else opened_us - value)
         if self.options["count"]:
             self._end = self._next + self.options["count"]
-        if (how, value) != ("ago", 0) and self._stored_us is not None:
+        if self._stored_us is not None:
             self._next = max(self._next, self._number_at(self._stored_us + 1))
         if (how, value) == ("ago", 0):
             self._fill(opened_us)

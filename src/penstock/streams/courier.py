@@ -28,8 +28,13 @@ class Courier:
     """Polling threads add to outboxes and note openings; everything that may wait for a disk happens here."""
 
     def __init__(
-        self, sink: ReadingSink, observe: Observe, observed: Callable[[int, list[int]], None] = lambda table, sids: None
+        self,
+        sink: ReadingSink,
+        observe: Observe,
+        observed: Callable[[int, list[int]], None] = lambda table, sids: None,
+        most_rows: int = 262_144,
     ) -> None:
+        self._most_rows = most_rows
         self._sink = sink
         self._observe = observe
         self._observed = observed
@@ -48,7 +53,7 @@ class Courier:
         with self._lock:
             box = self._outboxes.get(table.id)
             if box is None:
-                box = self._outboxes[table.id] = Outbox(table, self._sink, self._woken.set)
+                box = self._outboxes[table.id] = Outbox(table, self._sink, self._woken.set, self._most_rows)
             box.table = table
             return box
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,20 +19,28 @@ from numpy.typing import NDArray
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
+from penstock.errors import PenstockError
 from penstock.sensors.registry import find_connector
 from penstock.settings import Settings
+from penstock.streams.columns import NO_TIME
 from penstock.streams.courier import Courier, Observe
 from penstock.streams.opened import OpenedSensor, SensorState
 from penstock.streams.outbox import ReadingSink
 from penstock.streams.polling import Poller
-from penstock.streams.stepping import ManagerLimits, NewestTime, Stepper
+from penstock.streams.stepping import ManagerLimits, Stepper
 
 ALWAYS_ON = "always on"
+_ROW_BYTES = 1024  # of one waiting reading with its Python objects, generously
 _NONE = np.zeros(0, dtype=np.int32)
 
 
 class LiveRows(Protocol):
     """What the manager needs of `catalog.rows.StaticRows`: `_sid` and `_address` of the live sensors."""
+
+    @property
+    def count(self) -> int: ...
+
+    def live_sids(self) -> list[int]: ...
 
     def current(self) -> pa.Table: ...
 
@@ -45,13 +53,16 @@ class CatalogView(Protocol):
 
     def rows(self, table_id: int) -> LiveRows: ...
 
+    def observations(self, table_id: int) -> Mapping[int, Sequence[tuple[int, int | None]]]: ...
+
 
 class _TableDemand:
     """Who wants which sensors of one table, and the records of those that were ever wanted."""
 
-    __slots__ = ("counts", "holders", "sensors")
+    __slots__ = ("counts", "holders", "seen", "sensors")
 
     def __init__(self) -> None:
+        self.seen: object = None  # the table and its rows as of the last `refresh`
         self.holders: dict[str, NDArray[np.int32]] = {}  # sorted sids
         self.counts = np.zeros(0, dtype=np.int32)  # sid -> number of holders
         self.sensors: dict[int, OpenedSensor] = {}
@@ -84,26 +95,33 @@ class StreamManager:
         clock: Clock,
         settings: Settings | None = None,
         limits: ManagerLimits | None = None,
-        newest_us: NewestTime = lambda table, sid: None,
     ) -> None:
         self._state = state
         self._clock = clock
-        self._settings = settings or Settings()
+        self._ingest = ingest
         self._lock = threading.Lock()
         self._tables: dict[int, _TableDemand] = {}
         self._closing = False
         limits = limits or ManagerLimits()
-        self._courier = Courier(ingest, observe, self._start_reading)
-        self._stepper = Stepper(clock, self._courier, limits, lambda opened: self._poller.schedule(opened), newest_us)
+        most_bytes = (settings or Settings()).queue_max_bytes
+        self._courier = Courier(ingest, observe, self._start_reading, most_bytes // _ROW_BYTES)
+        self._stepper = Stepper(
+            clock, self._courier, limits, lambda opened: self._poller.schedule(opened), self._newest_us
+        )
         self._poller: Poller[OpenedSensor] = Poller(
             self._stepper.step, self._stepper.note_hung, self._stepper.note_held, limits.poll
         )
+        self._close_inherited()
 
     def demand(self, holder: str, table_id: int, sids: Iterable[int] | NDArray[Any]) -> None:
         """From now on the holder wants exactly these sensors of the table (nothing, if none)."""
-        wanted = np.unique(np.fromiter(sids, dtype=np.int32))
+        given = sids if isinstance(sids, np.ndarray) else np.fromiter(sids, dtype=np.int32)
+        wanted = np.unique(given).astype(np.int32, copy=False)
         with self._lock:
-            changed = self._tables.setdefault(table_id, _TableDemand()).replace(holder, wanted)
+            demand = self._tables.setdefault(table_id, _TableDemand())
+            if np.array_equal(demand.holders.get(holder, _NONE), wanted):
+                return
+            changed = demand.replace(holder, wanted)
         if len(changed):
             self._settle(table_id, changed)
 
@@ -124,22 +142,36 @@ class StreamManager:
         state = self._state()
         with self._lock:
             known = {*state.tables_by_id, *self._tables} if table_id is None else {table_id}
-        for each in known:
+        for each in sorted(known):
             table = state.tables_by_id.get(each)
-            always_on = table is not None and table.options.always_on and _opens(table)
-            sids = np.array(sorted(_addresses(state, each)), dtype=np.int32) if always_on else _NONE
-            with self._lock:
-                if always_on or each in self._tables:
-                    demand = self._tables.setdefault(each, _TableDemand())
-                    demand.replace(ALWAYS_ON, sids)
-                    touched = np.array(sorted({*np.flatnonzero(demand.counts), *demand.sensors}), dtype=np.int32)
-                else:
-                    touched = _NONE
-            if len(touched):
-                self._settle(each, touched)
             if table is None:
-                with self._lock:
-                    self._tables.pop(each, None)
+                self._forget(each)
+            elif _opens(table):
+                self._refresh_table(state, table)
+
+    def _refresh_table(self, state: CatalogView, table: Table) -> None:
+        rows = state.rows(table.id)
+        live = rows.live_sids()
+        # Rows only come by new versions and only go by fewer live ones, so these numbers tell every change.
+        seen = (table, rows.count, len(live))
+        with self._lock:
+            demand = self._tables.setdefault(table.id, _TableDemand())
+            if demand.seen == seen:
+                return
+            demand.seen = seen
+            demand.replace(ALWAYS_ON, np.array(live if table.options.always_on else [], dtype=np.int32))
+            touched = np.union1d(np.flatnonzero(demand.counts), np.fromiter(demand.sensors, dtype=np.int64))
+        if len(touched):
+            self._settle(table.id, touched.astype(np.int32))
+
+    def _forget(self, table_id: int) -> None:
+        """The table was dropped."""
+        with self._lock:
+            demand = self._tables.pop(table_id, None)
+            gone = [s for s in demand.sensors.values() if s.wanted] if demand is not None else []
+            for each in gone:
+                each.wanted = False
+        self._poller.schedule_many(gone)
 
     def states(self, table_id: int) -> list[SensorState]:
         """Every sensor of the table that was ever wanted since the server started, as it is now, by sid."""
@@ -181,6 +213,20 @@ class StreamManager:
         self._poller.close(max(0.1, deadline_s - time.monotonic()))
         self._courier.close(max(0.1, deadline_s - time.monotonic()))
 
+    def _close_inherited(self) -> None:
+        """Journal as closed what a server that was killed has left open: nobody listened since."""
+        state = self._state()
+        for table in list(state.tables_by_id.values()):
+            if _opens(table):
+                for sid, spans in state.observations(table.id).items():
+                    if spans and spans[-1][1] is None:
+                        self._courier.note(table.id, sid, False)
+
+    def _newest_us(self, table: Table, sid: int) -> int | None:
+        """The newest time that the log holds of a sensor."""
+        newest = self._ingest.sensors(table.name)["newest"]
+        return int(newest[sid]) if sid < len(newest) and newest[sid] != NO_TIME else None
+
     def _start_reading(self, table_id: int, sids: list[int]) -> None:
         """The journal knows that these sensors are open: their readings count from here on."""
         with self._lock:
@@ -214,7 +260,7 @@ def _want(sensors: dict[int, OpenedSensor], table: Table, sid: int, address: str
     each = sensors.get(sid)
     if each is None:
         each = sensors[sid] = OpenedSensor(table, sid, address)
-    moved = each.address != address or _way(each.table) != _way(table)
+    moved = each.address != address or (each.table is not table and _way(each.table) != _way(table))
     each.table, each.address = table, address
     if each.wanted and not moved:
         return False
@@ -235,7 +281,11 @@ def _opens(table: Table) -> bool:
     """Whether sensors of this table are opened at all; those of pushed tables call by themselves."""
     if table.stream is None or table.stream.connector is None:
         return False
-    return find_connector(table.stream.connector).mode != "outside"
+    try:
+        return find_connector(table.stream.connector).mode != "outside"
+    except PenstockError:
+        # Its package is gone since the stream type was created: opening fails, and says so sensor by sensor.
+        return True
 
 
 def _addresses(state: CatalogView, table_id: int, sids: NDArray[np.int32] | None = None) -> dict[int, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -36,6 +36,10 @@ class ReadingSink(Protocol):
         """Store readings of known sensors; columns in the order of the stream's fields."""
         ...
 
+    def sensors(self, table: str) -> Mapping[str, NDArray[np.int64]]:
+        """By sid: `newest`, the newest time that the log holds of a sensor (`columns.NO_TIME`: none)."""
+        ...
+
 
 def will_pass(cause: BaseException) -> bool:
     """Whether the same thing may well work later: the disk is full, the log is busy or not there yet."""
@@ -45,7 +49,7 @@ def will_pass(cause: BaseException) -> bool:
 class Outbox:
     """The readings of one table that are not stored yet. Chunks come from polling threads, `send` from one thread."""
 
-    def __init__(self, table: Table, sink: ReadingSink, wake: Callable[[], None], most_rows: int = 4 * _MOST_ROWS):
+    def __init__(self, table: Table, sink: ReadingSink, wake: Callable[[], None], most_rows: int):
         self.table = table
         self._sink = sink
         self._wake = wake

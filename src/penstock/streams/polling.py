@@ -2,8 +2,9 @@
 
 Tasks are taken in the order of their due times, so a task that always wants more goes to the end of the line
 after each step: round robin. A step that takes longer than the limit keeps its thread to itself (the thread
-is abandoned, the task reported as hung) and another thread takes its place. Stuck threads are bounded: where
-too many tasks of one group hang, the others of that group wait until one comes back.
+is abandoned, the task reported as hung) and another thread takes its place. Threads are bounded: a group
+with many hung or slow tasks waits until one comes back, and beyond a total of hung ones so does every group that
+has any. The pool itself is always replaced, so that one more group can hang without stopping the others.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class PollLimits:
     """Sizes of the pool. `tick_s` rounds due times up, so that steps come in groups and threads can sleep."""
 
     threads: int = 4
-    threads_max: int = 48
+    threads_max: int = 32
     hang_s: float = 5.0
     slow_s: float = 0.05
     stuck_per_group: int = 8
@@ -84,7 +85,8 @@ class Poller(Generic[TaskT]):
         self._heap: list[tuple[float, int, TaskT]] = []
         self._tickets = itertools.count(1)
         self._workers: list[_Worker[TaskT]] = []
-        self._stuck: Counter[int] = Counter()
+        self._stuck: Counter[int] = Counter()  # hung tasks by group
+        self._slow: Counter[int] = Counter()  # tasks by group that are on their way to it
         self._running = 0
         self._closing = False
         self._stop = threading.Event()
@@ -210,17 +212,21 @@ class Poller(Generic[TaskT]):
             if ticket != task.ticket or task.due_s == math.inf:
                 continue
             task.due_s = math.inf
-            if not self._is_held(task):
+            hold_s = self._hold_s(task)
+            if not hold_s:
                 return task
-            held.append(task)
-            self._queue(task, now_s + self._limits.held_s)
+            if hold_s == self._limits.held_s:
+                held.append(task)
+            self._queue(task, now_s + hold_s)
         return None
 
-    def _is_held(self, task: TaskT) -> bool:
-        in_group = self._stuck[task.group]
-        if in_group >= self._limits.stuck_per_group:
-            return True
-        return in_group > 0 and sum(self._stuck.values()) >= self._limits.stuck_max
+    def _hold_s(self, task: TaskT) -> float:
+        """How long a due task must wait because others of its group hang or are slow; 0 where it need not."""
+        limits = self._limits
+        stuck = self._stuck[task.group]
+        if stuck >= limits.stuck_per_group or (stuck and sum(self._stuck.values()) >= limits.stuck_max):
+            return limits.held_s
+        return limits.slow_s if stuck + self._slow[task.group] >= limits.stuck_per_group else 0.0
 
     def _is_surplus(self) -> bool:
         return len(self._workers) > self._limits.threads and (
@@ -247,8 +253,10 @@ class Poller(Generic[TaskT]):
 
     def _add_workers(self, now_s: float) -> None:
         limits = self._limits
+        slow = [w.task.group for w in self._workers if w.task is not None and now_s - w.since_s > limits.slow_s]
+        self._slow = Counter(slow)
+        while len(self._workers) < limits.threads:
+            self._start_worker()
         waiting = bool(self._heap) and self._heap[0][0] < now_s - limits.slow_s
-        all_slow = all(w.task is not None and now_s - w.since_s > limits.slow_s for w in self._workers)
-        wanted = max(limits.threads, len(self._workers) + (1 if waiting and all_slow else 0))
-        while len(self._workers) < wanted and len(self._workers) + sum(self._stuck.values()) < limits.threads_max:
+        if waiting and len(slow) == len(self._workers) < limits.threads_max:
             self._start_worker()

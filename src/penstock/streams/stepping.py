@@ -108,10 +108,12 @@ class Stepper:
         if sensor is None:
             return None
         opened.sensor = sensor
+        with self._lock:
+            self._open_count += 1
         if isinstance(sensor, PushSensor):
             sensor.init(_Delivery(self, opened, sensor))
         else:
-            if sensor.RESUMES and opened.table.options.time == "valid":
+            if sensor.resumes and opened.table.options.time == "valid":
                 newest_us = self._newest_us(opened.table, opened.sid)
                 if newest_us is not None:
                     sensor.resume(newest_us)
@@ -119,8 +121,6 @@ class Stepper:
         opened.opened_us = self._clock.now_us()
         opened.shown = "open"
         opened.idle_s = 0.0
-        with self._lock:
-            self._open_count += 1
         if not opened.observed:
             # The courier asks for the next step once the opening is journalled.
             opened.observed = True
@@ -180,7 +180,7 @@ class Stepper:
         if sensor is None:
             return
         with self._lock:
-            self._open_count = max(0, self._open_count - 1)
+            self._open_count -= 1
         try:
             sensor.close()
         except Exception as cause:
