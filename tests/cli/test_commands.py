@@ -244,3 +244,12 @@ def test_serve_refuses_what_it_cannot_do_before_it_starts_anything(run: Run) -> 
     for flag, value in (("--port", "99999999"), ("--log-level", "LOUD")):
         typo = run("serve", flag, value)
         assert typo.exit_code == 1 and "invalid_option" in typo.stderr
+
+
+def test_without_an_address_the_server_of_this_folder_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "penstock.toml").write_text('host = "0.0.0.0"\nport = 9\ntoken = "x"\n')
+    result = CliRunner().invoke(app, ["status"])
+    assert "is `penstock serve` running at http://127.0.0.1:9?" in result.stderr
+    (tmp_path / "penstock.toml").write_text("prot = 9\n")
+    assert 'did you mean "port"?' in CliRunner().invoke(app, ["status"]).stderr

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pandas as pd
 import pyarrow as pa
@@ -127,6 +128,17 @@ def test_rows_that_differ_travel_as_json_so_that_each_is_judged_alone(db: Connec
     db.push("sensors", [rows[0], rows[2]])
     assert [kind for kind, _, _ in database.pushes] == ["list", "list"]
     assert database.readings == [*rows, rows[0], rows[2]]
+
+
+def test_nothing_changes_silently_on_the_way(db: Connection, database: FakeDatabase) -> None:
+    db.push("sensors", [{"sensor_id": 1, "ppm": float("nan")}])
+    assert str(database.readings[0]["ppm"]) == "nan"
+    with pytest.raises(PenstockError, match="nan cannot travel"):
+        db.push("sensors", [{"sensor_id": 1, "ppm": float("nan")}, {"sensor_id": 2}])
+    with pytest.raises(PenstockError, match="cannot be sent"):
+        db.push("sensors", [{"sensor_id": 1, "ppm": object()}, {"sensor_id": 2}])
+    db.push("sensors", [{"sensor_id": 1, "raw": b"\x00\xff", "money": Decimal("1.10")}, {"sensor_id": 2}])
+    assert database.readings[-2] == {"sensor_id": 1, "raw": "AP8=", "money": "1.10"}
 
 
 def test_batches_keep_order_keys_and_the_places_of_refusals(db: Connection, database: FakeDatabase) -> None:

@@ -12,25 +12,36 @@ from rich.console import Console
 
 from penstock.client import Connection
 from penstock.errors import PenstockError
+from penstock.settings import load_settings
 
 progress = Console(stderr=True)
 
-Url = Annotated[str, typer.Option("--url", envvar="PENSTOCK_URL", help="Address of the server.", show_default=True)]
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="PENSTOCK_URL",
+        help="Address of the server.",
+        show_default="where penstock serve would listen here: http://127.0.0.1:8470",
+    ),
+]
 Token = Annotated[str, typer.Option("--token", envvar="PENSTOCK_TOKEN", help="The server's token.", show_default=False)]
+# What a server listens on to be reached from everywhere is not an address to call.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
-DEFAULT_URL = "http://127.0.0.1:8470"
 
-
-def default_url() -> str:
-    """The address that `penstock serve` would take here, unless PENSTOCK_URL says otherwise."""
-    return f"http://127.0.0.1:{os.environ.get('PENSTOCK_PORT', '8470')}"
+def local_server() -> tuple[str, str]:
+    """Address and token of the server that `penstock serve` would start here, by PENSTOCK_* and penstock.toml."""
+    settings = load_settings()
+    return f"http://{_EVERYWHERE.get(settings.host, settings.host)}:{settings.port}", settings.token
 
 
 @contextmanager
 def connected(url: str, token: str) -> Iterator[Connection]:
     """A connection whose errors end the command with a clear message and status 1."""
     with reported():
-        with Connection(url or default_url(), token or None) as connection:
+        local_url, local_token = local_server()
+        with Connection(url or local_url, token or local_token or None) as connection:
             yield connection
 
 

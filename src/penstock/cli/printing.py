@@ -75,8 +75,8 @@ def _print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     for row in rows:
         # Text, not markup: a value in square brackets is not a colour.
         table.add_row(*[Text("") if value is None else Text(show(value)) for value in row])
-    console = Console(file=sys.stdout)
-    console.print(table, soft_wrap=False)
+    # A terminal folds what is too wide for it; a file has no width.
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
 def _print_json(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

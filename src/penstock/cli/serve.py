@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import os
+import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from penstock.cli.connecting import reported
 from penstock.settings import SETTINGS, load_settings
+
+STUCK_S = 3.0
 
 
 def serve(config: Path | None = None, **flags: Any) -> None:
@@ -20,7 +26,21 @@ def serve(config: Path | None = None, **flags: Any) -> None:
     # Importing the server loads FastAPI and the rest; `penstock --help` must not wait for that.
     from penstock.server.run import run
 
-    raise typer.Exit(run(settings))
+    before = frozenset(threading.enumerate())
+    _leave(run(settings), before)
+
+
+def _leave(code: int, before: frozenset[threading.Thread]) -> NoReturn:
+    """End the process even if a thread of ours is stuck in a call that nobody will answer any more."""
+    deadline = time.monotonic() + STUCK_S
+    for thread in threading.enumerate():
+        if thread not in before and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+    raise typer.Exit(code)
 
 
 def serve_command() -> Callable[..., None]:

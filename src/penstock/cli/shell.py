@@ -32,7 +32,9 @@ class Shell:
         self._session = session or _prompt_session(self._names)
 
     def run(self) -> None:
-        typer.echo(f"connected to {self.connection.url}; \\? for help, \\q to leave", err=True)
+        health = self.connection.health()
+        state = "connected to" if health["ready"] else f"not ready ({health['reason']}):"
+        typer.echo(f"{state} {self.connection.url}; \\? for help, \\q to leave", err=True)
         self._names.refresh()
         pending = ""
         while True:

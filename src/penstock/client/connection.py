@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import httpx
-import orjson
 
 from penstock.client.answer import Answer, read_answer
+from penstock.client.encoding import refuse_not_finite, to_json
 from penstock.client.push import BATCH_ROWS, Readings, Receipt, push, quote
 from penstock.client.query import Query
 from penstock.client.subscribe import Change, subscribe
@@ -39,12 +39,12 @@ class Connection:
 
     # Asking
 
-    def sql(self, text: str, *params: Any, **named: Any) -> Answer:
+    def sql(self, text: str, /, *params: Any, **named: Any) -> Answer:
         """Run one or more statements; the last one's answer. `$1` takes `params`, `:name` takes `named`."""
         if params and named:
             raise error("invalid_parameter", detail="give parameters by place or by name, not both")
-        body = {"sql": text, "params": named or list(params) or None}
-        content = orjson.dumps(body, default=str, option=orjson.OPT_NAIVE_UTC | orjson.OPT_SERIALIZE_NUMPY)
+        refuse_not_finite([*params, *named.values()])
+        content = to_json({"sql": text, "params": named or list(params) or None})
         headers = {"Content-Type": JSON, "Accept": ARROW}
         return read_answer(self._transport.call("POST", "/v1/sql", content=content, headers=headers).content)
 

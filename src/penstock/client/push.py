@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import orjson
 import pyarrow as pa
 
+from penstock.client.encoding import refuse_not_finite, to_json
 from penstock.client.transport import ARROW, JSON, Transport
 from penstock.errors import PenstockError, error
 
@@ -151,9 +152,8 @@ def _row_batches(rows: Sequence[Mapping[str, Any]], first: int, batch_rows: int)
         else:
             yield from _arrow_batches(pa.Table.from_arrays(columns, names=names), first, batch_rows)
             return
-    body = orjson.dumps(
-        [dict(row) for row in rows], default=str, option=orjson.OPT_NAIVE_UTC | orjson.OPT_SERIALIZE_NUMPY
-    )
+    refuse_not_finite(value for row in rows for value in row.values())
+    body = to_json([dict(row) for row in rows])
     if len(body) > BATCH_BYTES and len(rows) > 1:
         middle = len(rows) // 2
         yield from _row_batches(rows[:middle], first, batch_rows)

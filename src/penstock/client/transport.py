@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import orjson
 
+from penstock.client.encoding import to_json
 from penstock.errors import CONDITIONS, PenstockError, error
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -49,7 +50,7 @@ class Transport:
 
     def json(self, method: str, path: str, body: Any = None, params: Mapping[str, Any] | None = None) -> Any:
         """A call with JSON both ways; None where the answer is empty."""
-        content = None if body is None else orjson.dumps(body, default=str)
+        content = None if body is None else to_json(body)
         headers = {"Accept": JSON} | ({"Content-Type": JSON} if body is not None else {})
         response = self.call(method, path, content=content, headers=headers, params=params)
         return orjson.loads(response.content) if response.content else None

@@ -13,6 +13,7 @@ import orjson
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
 from penstock.server.backend import Subscription
@@ -75,6 +76,14 @@ class EventResponse(StreamingResponse):
     def __init__(self, subscription: Subscription, context: Context) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(stream_events(subscription, context), headers=headers, media_type="text/event-stream")
+        self._subscription = subscription
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            # A reader that left before the first frame never started the generator, whose own end closes too.
+            self._subscription.close()
 
 
 async def stream_events(

@@ -29,6 +29,8 @@ from penstock.settings import Settings
 Progress = Callable[[str], None]
 
 GRACE_S = 5
+# A closed terminal is a wish to stop, too.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run(settings: Settings, progress: Progress | None = None, database: Backend | None = None) -> int:
@@ -158,7 +160,7 @@ def _signals(loop: asyncio.AbstractEventLoop, server: Server) -> Iterator[None]:
     def handle(_: int, __: FrameType | None) -> None:
         loop.call_soon_threadsafe(server.ask_to_stop)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in SIGNALS}
     try:
         yield
     finally:

@@ -1,0 +1,80 @@
+"""Bounds: threads, calls that wait, bytes in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.server.workers import ByteBudget, Pool
+
+
+def test_a_full_pool_refuses_instead_of_queueing_for_ever() -> None:
+    async def scenario() -> None:
+        pool = Pool("test", threads=1, waiting_max=1)
+        gate = threading.Event()
+        running = [asyncio.create_task(pool.run(gate.wait, 5)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(PenstockError, match="wait already"):
+            await pool.run(gate.wait)
+        gate.set()
+        assert await asyncio.gather(*running) == [True, True]
+        assert await pool.run(lambda: 5) == 5
+        assert pool.active == 0
+        pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_error_in_a_thread_comes_back_as_itself() -> None:
+    async def scenario() -> None:
+        pool = Pool("test", threads=1)
+        with pytest.raises(ZeroDivisionError):
+            await pool.run(lambda: 1 / 0)
+        assert pool.active == 0
+        pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_bodies_wait_for_room_in_the_order_they_came() -> None:
+    async def scenario() -> None:
+        budget = ByteBudget(10)
+        order: list[str] = []
+
+        async def send(name: str, size: int, until: asyncio.Event) -> None:
+            async with budget.hold(size):
+                order.append(name)
+                await until.wait()
+
+        first_done, rest_done = asyncio.Event(), asyncio.Event()
+        tasks = [asyncio.create_task(send("first", 8, first_done))]
+        await asyncio.sleep(0)
+        # "big" waits for "first"; "small" would fit but does not overtake, or big ones would starve.
+        tasks.append(asyncio.create_task(send("big", 9, rest_done)))
+        await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(send("small", 1, rest_done)))
+        await asyncio.sleep(0.01)
+        assert order == ["first"]
+        first_done.set()
+        await asyncio.sleep(0.01)
+        assert order == ["first", "big", "small"]
+        rest_done.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_too_long_for_room_is_told_to_come_back() -> None:
+    async def scenario() -> None:
+        budget = ByteBudget(10, patience_s=0.01)
+        async with budget.hold(10):
+            with pytest.raises(PenstockError, match="too many bytes"):
+                async with budget.hold(1):
+                    pass
+        async with budget.hold(1_000):
+            pass  # larger than the budget itself: alone, it may pass
+
+    asyncio.run(scenario())
