@@ -21,8 +21,8 @@ from penstock.catalog.model import POSITION_COLUMN, SENSOR_COLUMN, TIME_COLUMN, 
 from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
 from penstock.operators.expr import columns_of, from_json
 from penstock.operators.windows import FOREVER
-from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.pipeline.definitions import Definitions, definitions_since
+from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.sql.plan import SelectPlan, plan_from_json
 from penstock.streams.segments import Slice, list_segments, read_slice, slices
 from penstock.types import BIGINT, Field
@@ -161,7 +161,7 @@ def read_readings(request: HistoryRequest, table: Table, definitions: Definition
     return pa.table([columns[n] for n in request.columns], list(request.columns))
 
 
-def journal_of(positions: np.ndarray, heads: np.ndarray, entries: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def journal_of(positions: np.ndarray, heads: np.ndarray, entries: np.ndarray) -> np.ndarray:
     """The journal position at which each log position was written: the last entry whose head is not beyond it."""
     index = np.searchsorted(heads, positions, side="right")
     return np.concatenate([[0], entries]).astype(np.int64)[index]

@@ -31,6 +31,8 @@ class Planner:
         self._reader = JournalReader(folder.root)
         self._entries: list[Entry] = []
         self._state = CatalogState()
+        # A restarted pipeline shows that it works by running a cycle, and warms its workers by it.
+        self._fresh = True
 
     def latest(self, start: Offset) -> Offset:
         """The end of the next cycle, or `start` itself where there is nothing to do."""
@@ -41,9 +43,10 @@ class Planner:
         ahead = self._entries[start.journal :]
         cut = consistent_cut(start, heads, ahead, self._limits)
         now_us = self._now(start, segments)
-        data_or_entries = cut != (start.data, start.journal)
-        if not data_or_entries and not start.fill and not self._is_due(start, now_us):
+        idle = cut == (start.data, start.journal) and not start.fill
+        if idle and not self._fresh and not self._is_due(start, now_us):
             return start
+        self._fresh = False
         state = self.state_at(cut[1])
         first_needed = FirstNeeded(lambda t: segments.get(t, []), state.retention)
         return plan_cycle(start, cut, state, now_us, first_needed, self._limits)

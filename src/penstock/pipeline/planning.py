@@ -95,9 +95,7 @@ def _filling(start: Offset, state: CatalogState) -> set[int]:
     }
 
 
-def _advance_fills(
-    fill: Mapping[int, tuple[int, int]], state: CatalogState, budget: int
-) -> dict[int, tuple[int, int]]:
+def _advance_fills(fill: Mapping[int, tuple[int, int]], state: CatalogState, budget: int) -> dict[int, tuple[int, int]]:
     """Move each table's fills on by one piece; queries that are behind it share its reading."""
     after = dict(fill)
     by_table = _by_table(fill, state)
@@ -162,4 +160,3 @@ class FirstNeeded:
             if segment.max_ts >= begin:
                 return max(floor, segment.first)
         return 2**62
-

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-defined]
 
 from penstock.catalog.model import Function, Table
 from penstock.catalog.state import CatalogState
@@ -22,7 +23,6 @@ from penstock.operators.windows import FOREVER
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, HistoryRequest
 from penstock.pipeline.offset import Offset
-from penstock.pipeline.source import PenstockSource
 from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
 from penstock.types import TIMESTAMP, Field
 
@@ -45,8 +45,7 @@ class SparkRunner:
     """Runs plans on one Spark session. Thread-safe: every run has views of its own."""
 
     def __init__(self, spark: SparkSession, folder: DataFolder, result_max_rows: int) -> None:
-        self._spark = spark.newSession()
-        self._spark.dataSource.register(PenstockSource)
+        self._spark = spark
         self._folder = folder
         self._max_rows = result_max_rows
         self._registered: dict[str, Function] = {}
@@ -82,9 +81,7 @@ class SparkRunner:
                 self._spark.udf.register(function.name, _spark_function(function))
                 self._registered[function.name] = function
 
-    def _frame(
-        self, relation: Relation, text: str, moment: Moment, system: Mapping[str, pa.Table]
-    ) -> DataFrame:
+    def _frame(self, relation: Relation, text: str, moment: Moment, system: Mapping[str, pa.Table]) -> DataFrame:
         if relation.kind == "system":
             return self._spark.createDataFrame(system[relation.table])
         request, columns = self._request(relation, text, moment)
@@ -144,7 +141,10 @@ def _spark_function(function: Function) -> Callable[..., object]:
             _compiled[function] = compile_function(function)
         return _compiled[function](*columns)
 
-    return arrow_udf(call, function.returns.to_spark(), ArrowUDFType.SCALAR)  # type: ignore[no-any-return,call-overload]
+    with warnings.catch_warnings():
+        # Spark would rather read the kind of function from type hints; a function of any number of columns has none.
+        warnings.simplefilter("ignore")
+        return arrow_udf(call, function.returns.to_spark(), ArrowUDFType.SCALAR)  # type: ignore[no-any-return]
 
 
 def translate(failure: PySparkException) -> PenstockError:
@@ -156,7 +156,9 @@ def translate(failure: PySparkException) -> PenstockError:
     first = next((line for line in text.splitlines() if line.strip()), "Spark could not run the statement")
     first = re.sub(r"^\[[A-Z_.]+\]\s*", "", first)
     first = re.sub(r"\s*SQLSTATE: \w+.*$", "", first)
-    condition = "not_supported" if type(failure).__name__ in ("AnalysisException", "ParseException") else "engine_failed"
+    condition = (
+        "not_supported" if type(failure).__name__ in ("AnalysisException", "ParseException") else "engine_failed"
+    )
     if condition == "not_supported":
         return PenstockError(condition, f"Spark SQL refuses this statement: {first}")
     return error(condition, detail=first)

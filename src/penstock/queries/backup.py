@@ -64,7 +64,9 @@ def _link_or_copy(source: Path, target: Path) -> None:
 def restore(source: Path, data: Path) -> None:
     """Make `data` a copy of a backup. The folder must not be there yet."""
     if not (source / "format_version").exists():
-        raise error("not_found", detail=f'"{source}" is not a backup', hint="name the folder that `penstock backup` wrote")
+        raise error(
+            "not_found", detail=f'"{source}" is not a backup', hint="name the folder that `penstock backup` wrote"
+        )
     if data.exists() and any(data.iterdir()):
         raise error("already_exists", kind="folder", name=str(data), hint="restore into a folder that is not there yet")
     data.mkdir(parents=True, exist_ok=True)

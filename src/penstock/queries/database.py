@@ -22,7 +22,6 @@ from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.spark_sql import SparkRunner
 from penstock.queries.backup import back_up
 from penstock.queries.execute import Executor
-from penstock.queries.housekeeping import Housekeeper
 from penstock.queries.observing import Observer
 from penstock.queries.results import Health, Result
 from penstock.queries.spark_queries import SparkQueries, SparkSubscription
@@ -31,6 +30,7 @@ from penstock.queries.subscription import SelectSubscription, Subscription
 from penstock.queries.system import SystemTables
 from penstock.settings import Settings
 from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.streams.housekeeping import Housekeeper
 from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
 from penstock.streams.receipt import Receipt
@@ -43,7 +43,8 @@ PUSH_TIMEOUT_S = 60.0
 class Database:
     """One data folder, open. Thread-safe; every method may block."""
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: Settings, clock: Clock | None = None, engine: Callable[..., Engine] = Engine) -> None:
+        self._make_engine = engine
         self.settings = settings
         self.clock = clock or WallClock()
         self.folder = DataFolder(Path(settings.data).absolute())
@@ -62,7 +63,7 @@ class Database:
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
             self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings)
-            self.engine = Engine(self.folder, self.settings, self._committed)
+            self.engine = self._make_engine(self.folder, self.settings, self._committed)
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings)
             progress("reading the committed cycles")
             self.standing.load()
@@ -70,7 +71,6 @@ class Database:
             self.spark_queries = SparkQueries(self.runner, self.standing, self.settings, self.system.for_plan)
             self.observer = Observer(self.catalog, self.ingest, self.clock, self.settings)
             self.executor = Executor(self)
-            self.housekeeper = Housekeeper(self)
             progress("starting Spark")
             self.engine.start()
             self._runner: tuple[object, SparkRunner] | None = None
@@ -82,7 +82,15 @@ class Database:
         self.catalog.listeners.append(self._definition_changed)
         self.observer.follow(self.catalog.state)
         self.spark_queries.start()
-        self.housekeeper.start()
+        self.housekeeper = Housekeeper(
+            self.log,
+            self.ingest,
+            lambda: self.catalog.state,
+            self.clock,
+            self.catalog.retain,
+            self.standing.retained,
+            self.standing.protected,
+        )
         self._ready = True
         self.started_at = time.monotonic() - began
 
@@ -103,7 +111,7 @@ class Database:
         self._stopped.set()
         self._ready = False
         for part, end in (
-            ("housekeeper", "stop"),
+            ("housekeeper", "close"),
             ("observer", "close"),
             ("spark_queries", "stop"),
             ("ingest", "close"),
@@ -146,9 +154,7 @@ class Database:
         """Run one or more statements; the last one's result."""
         return self.executor.execute(sql, params)
 
-    def push(
-        self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None
-    ) -> Receipt:
+    def push(self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None) -> Receipt:
         """Store readings; returns when the accepted ones are on disk."""
         return self.ingest.push(table, data, idempotency_key).result(timeout=PUSH_TIMEOUT_S)
 

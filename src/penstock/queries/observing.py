@@ -57,7 +57,12 @@ class Observer:
                     if table is None or table.stream is None or table.stream.connector is None:
                         continue
                     holder = f"{definition.id}/{number}"
-                    wanted[holder] = (table_id, predicate, state.rows(table_id).count, len(state.observations(table_id)))
+                    wanted[holder] = (
+                        table_id,
+                        predicate,
+                        state.rows(table_id).count,
+                        len(state.observations(table_id)),
+                    )
                     if self._holders.get(holder) != wanted[holder]:
                         self.manager.demand(holder, table_id, surviving(predicate, state.rows(table_id)))
             for gone in self._holders.keys() - wanted.keys():

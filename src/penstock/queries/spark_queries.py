@@ -163,7 +163,9 @@ class SparkQueries:
 class SparkSubscription(Waiting):
     """A subscriber to such a query: rows that are new since the last evaluation it saw, or net changes."""
 
-    def __init__(self, queries: SparkQueries, standing: StandingQueries, query_id: int, name: str, changes: bool) -> None:
+    def __init__(
+        self, queries: SparkQueries, standing: StandingQueries, query_id: int, name: str, changes: bool
+    ) -> None:
         super().__init__(standing.feed)
         self._queries = queries
         self._id = query_id
@@ -179,17 +181,26 @@ class SparkSubscription(Waiting):
             self._seen = self._queries.answer(self._id, self._name)
             rows = self._seen.table
             return Event(self._seen.cycle, self._seen.now_us, with_operation(rows, "+") if self._changes else rows)
-        self._feed.wait(lambda: self._closed or self._queries.answer(self._id, self._name) is not before, timeout_s)
-        found = self._queries.answer(self._id, self._name)
-        if found is before or self._closed:
-            return None
+        deadline = time.monotonic() + timeout_s
+        while self._feed.wait(lambda: self._closed or self._fresh(), max(0.0, deadline - time.monotonic())):
+            if self._closed:
+                return None
+            event = self._step()
+            if event is not None:
+                return event
+        return None
+
+    def _fresh(self) -> bool:
+        return self._queries.answer(self._id, self._name) is not self._seen
+
+    def _step(self) -> Event | None:
+        before, found = self._seen, self._queries.answer(self._id, self._name)
+        assert before is not None
         self._seen = found
         entered, left = _difference(before.table, found.table)
         if self._changes:
-            rows = pa.concat_tables([with_operation(left, "-"), with_operation(entered, "+")])
-        else:
-            rows = entered
-        return Event(found.cycle, found.now_us, rows) if rows.num_rows else None
+            entered = pa.concat_tables([with_operation(left, "-"), with_operation(entered, "+")])
+        return Event(found.cycle, found.now_us, entered) if entered.num_rows else None
 
 
 def _difference(old: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -131,6 +131,24 @@ class StandingQueries:
                     edge = record.end.now_us + SECOND
         (self.folder.tmp / "next_edge").write_text(str(edge))
 
+    def protected(self, table_id: int) -> int:
+        """The first position of a table that a cycle or a fill may still read."""
+        with self._lock:
+            offset = self.store.offset
+            if offset is None:
+                return 0
+            position = offset.data.get(table_id, 0)
+            for query_id, (first, _) in offset.fill.items():
+                answer = self.store.answers.get(query_id)
+                if answer is not None and answer.plan.table_id == table_id:
+                    position = min(position, first)
+            return position
+
+    def retained(self, table_id: int) -> int:
+        """Where a table's readings begin: as committed, so that files go only after the mark itself."""
+        with self._lock:
+            return self.store.state.retention(table_id) if table_id in self.store.state.tables_by_id else 0
+
     # -- reading
 
     @contextmanager

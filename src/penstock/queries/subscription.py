@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -76,11 +77,8 @@ class SelectSubscription(Waiting):
             return None
         if self._before is None:
             return self._first()
-        if not self._standing.feed.wait_past(self.cycle, timeout_s):
-            return None
-        last = self._standing.feed.last()
-        assert last is not None
-        while self.cycle < last.cycle and not self._closed:
+        deadline = time.monotonic() + timeout_s
+        while not self._closed and self._standing.feed.wait_past(self.cycle, max(0.0, deadline - time.monotonic())):
             event = self._step(self.cycle + 1)
             if event is not None:
                 return event

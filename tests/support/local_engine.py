@@ -1,0 +1,86 @@
+"""The pipeline without Spark: the same planner, tasks and commits, one step at a time, when the test says so."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import orjson
+import pyarrow as pa
+
+from penstock.clock import Clock, WallClock
+from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore, read_newest_end
+from penstock.pipeline.cycle import run_task
+from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.offset import Offset, offset_from_json
+from penstock.pipeline.planner import Planner
+from penstock.pipeline.planning import Limits
+from penstock.pipeline.tasks import cycle_tasks
+from penstock.settings import Settings
+
+
+class LocalEngine:
+    """Stands in for `pipeline.engine.Engine`. `cycle` runs one; `drain` runs until nothing is left to do."""
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        settings: Settings,
+        on_commit: Callable[[CommitRecord], None],
+        clock: Clock | None = None,
+        parallelism: int = 2,
+    ) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.commits = CommitStore(folder)
+        self.failure = None
+        self.restarts = 0
+        self.spark = None
+        self.running = True
+        self.parallelism = parallelism
+        self._on_commit = on_commit
+        self._planner = Planner(folder, Limits(settings.cycle_max_rows, settings.fill_max_rows), clock or WallClock())
+
+    def start(self) -> None:
+        self.cycle()
+
+    def stop(self) -> None:
+        self.running = False
+
+    def position(self) -> Offset:
+        return read_newest_end(self.folder) or Offset(self.folder.read_id())
+
+    def cycle(self, limits: Limits | None = None) -> CommitRecord | None:
+        """One cycle, as Spark would run it; None where nothing is due."""
+        if limits is not None:
+            self._planner._limits = limits
+        start = self.commits.last.end if self.commits.last else self.position()
+        end = self._planner.latest(start)
+        if end == start:
+            return None
+        return self.run(start, end)
+
+    def run(self, start: Offset, end: Offset) -> CommitRecord | None:
+        state = self._planner.state_at(end.journal)
+        tasks = cycle_tasks(self.folder.log, start, end, state, self.parallelism)
+        batches = [batch for task in random.sample(tasks, len(tasks)) for batch in run_task(task)]
+        results = pa.Table.from_batches(batches, RESULT_SCHEMA)
+        header = next(p for k, p in zip(results["kind"].to_pylist(), results["payload"].to_pylist()) if k == "cycle")
+        offsets = orjson.loads(header)
+        assert offset_from_json(offsets["start"]) == start and offset_from_json(offsets["end"]) == end
+        kept = results.filter(pa.compute.not_equal(results["kind"], "cycle"))
+        record = self.commits.write(start, end, kept, {"ms": 0.0})
+        if record is not None:
+            self._on_commit(record)
+        return record
+
+    def drain(self) -> None:
+        while True:
+            last = self.commits.last
+            start = last.end if last else self.position()
+            record = self.cycle()
+            if record is None:
+                return
+            end = record.end
+            if (end.data, end.journal, end.fill) == (start.data, start.journal, start.fill):
+                return
