@@ -99,7 +99,8 @@ class Watcher:
 
     def _listen(self) -> None:
         try:
-            for change in self._connection.subscribe(ALARMS):
+            # A connection of its own: the demo closes the other one while this one still waits.
+            for change in Connection(self._connection.url).subscribe(ALARMS, retry_for_s=0.0):
                 now_us = self._clock.now_us()
                 first = self._pushed == 0
                 self._pushed += len(change.rows)

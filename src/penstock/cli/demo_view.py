@@ -104,7 +104,7 @@ class View:
         grid.add_row("cycle", "-" if moment.cycle is None else str(moment.cycle))
         grid.add_row("cycle time", _figure(moment.cycle_ms, " ms"))
         grid.add_row("alarm rows pushed", str(moment.pushed))
-        grid.add_row("stored to here", _figure(moment.push_delay_ms, " ms"))
+        grid.add_row("from log to here", _figure(moment.push_delay_ms, " ms"))
         return Panel(grid, title="the server", border_style="dim", width=46)
 
     def help(self, full: bool) -> Text:
