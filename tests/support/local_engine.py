@@ -65,7 +65,7 @@ class LocalEngine:
         tasks = cycle_tasks(self.folder.log, start, end, state, self.parallelism)
         batches = [batch for task in random.sample(tasks, len(tasks)) for batch in run_task(task)]
         results = pa.Table.from_batches(batches, RESULT_SCHEMA)
-        header = next(p for k, p in zip(results["kind"].to_pylist(), results["payload"].to_pylist()) if k == "cycle")
+        header = results.filter(pa.compute.equal(results["kind"], "cycle"))["payload"][0].as_py()
         offsets = orjson.loads(header)
         assert offset_from_json(offsets["start"]) == start and offset_from_json(offsets["end"]) == end
         kept = results.filter(pa.compute.not_equal(results["kind"], "cycle"))

@@ -174,7 +174,7 @@ class SparkSubscription(Waiting):
         self._seen: Evaluated | None = None
 
     def next(self, timeout_s: float) -> Event | None:
-        if self._closed or self._feed.closed:
+        if self._is_closed():
             return None
         before = self._seen
         if before is None:
@@ -182,11 +182,9 @@ class SparkSubscription(Waiting):
             rows = self._seen.table
             return Event(self._seen.cycle, self._seen.now_us, with_operation(rows, "+") if self._changes else rows)
         deadline = time.monotonic() + timeout_s
-        while self._feed.wait(lambda: self._closed or self._fresh(), max(0.0, deadline - time.monotonic())):
-            if self._closed:
-                return None
-            event = self._step()
-            if event is not None:
+        while self._feed.wait(lambda: self._is_closed() or self._fresh(), max(0.0, deadline - time.monotonic())):
+            event = None if self._is_closed() else self._step()
+            if event is not None or self._is_closed():
                 return event
         return None
 

@@ -41,6 +41,9 @@ class Waiting:
         self._feed.listen(callback)
         callback()
 
+    def _is_closed(self) -> bool:
+        return self._closed or self._feed.closed
+
     def close(self) -> None:
         self._closed = True
         for callback in self._callbacks:
@@ -73,14 +76,14 @@ class SelectSubscription(Waiting):
         return self._before.cycle if self._before is not None else 0
 
     def next(self, timeout_s: float) -> Event | None:
-        if self._closed or self._standing.feed.closed:
+        if self._is_closed():
             return None
         if self._before is None:
             return self._first()
         deadline = time.monotonic() + timeout_s
-        while not self._closed and self._standing.feed.wait_past(self.cycle, max(0.0, deadline - time.monotonic())):
-            event = self._step(self.cycle + 1)
-            if event is not None:
+        while self._standing.feed.wait_past(self.cycle, max(0.0, deadline - time.monotonic())):
+            event = None if self._is_closed() else self._step(self.cycle + 1)
+            if event is not None or self._is_closed():
                 return event
         return None
 
