@@ -57,11 +57,11 @@ def test_the_helpers_describe_what_there_is(type_in: Type) -> None:
     out, _ = type_in("\\d")
     assert "sensors,sensor table" in out and "gas_alarm,query" in out
     out, _ = type_in("\\d sensors")
-    assert "sensor_id,INT,key" in out and "reading.ppm,DOUBLE,stream" in out
+    assert "sensor_id,INT,key" in out and "ppm,DOUBLE,of reading" in out and "ts,TIMESTAMP,time" in out
     out, _ = type_in("\\d gas_alarm")
     assert "state,running" in out
     out, _ = type_in("\\ds sensors")
-    assert "north gate" in out
+    assert "1,north gate,2020-01-01T00:00:00.000000Z,1.10,plant/1,open" in out
 
 
 def test_an_unknown_helper_lists_the_known(type_in: Type) -> None:

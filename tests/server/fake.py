@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
@@ -167,13 +169,15 @@ class FakeDatabase:
     def table(self, name: str) -> dict[str, Any]:
         if name != "sensors":
             raise error("table_not_found", table=name)
-        columns = [{"name": "sensor_id", "type": "INT"}, {"name": "location", "type": "TEXT"}]
+        types = {"sensor_id": "INT", "location": "TEXT", "ppm": "DOUBLE", "ts": "TIMESTAMP"}
+        columns = [{"name": column, "type": type} for column, type in types.items()]
         stream = {"name": "reading", "fields": [{"name": "ppm", "type": "DOUBLE"}]}
         return {"name": name, "columns": columns, "key": ["sensor_id"], "stream": stream}
 
     def sensors(self, table: str) -> list[dict[str, Any]]:
         self.table(table)
-        return [{"sensor_id": 1, "location": "north gate", "state": "open"}]
+        values = {"sensor_id": 1, "location": "north gate", "built": datetime(2020, 1, 1), "cost": Decimal("1.10")}
+        return [{"key": {"sensor_id": 1}, "values": values, "address": "plant/1", "state": "open"}]
 
     def health(self) -> Health:
         return self.health_now

@@ -56,7 +56,12 @@ def test_a_metric_of_one_name_stands_together() -> None:
 
 def test_the_catalog_can_be_read(http: Http) -> None:
     assert http.get("/v1/tables").json()["tables"][0]["name"] == "sensors"
-    assert http.get("/v1/tables/sensors/sensors").json()["sensors"][0]["location"] == "north gate"
+    assert http.get("/v1/tables/sensors/sensors").json()["sensors"][0]["values"] == {
+        "sensor_id": 1,
+        "location": "north gate",
+        "built": "2020-01-01T00:00:00.000000Z",
+        "cost": "1.10",
+    }
     assert http.get("/v1/queries").json()["queries"][0]["name"] == "gas_alarm"
     assert http.get("/v1/queries/gas_alarm").json()["state"] == "running"
     assert http.get("/v1/status").json()["cycle"] == 7

@@ -62,10 +62,8 @@ def _names(tables: Iterable[dict[str, object]], queries: Iterable[dict[str, obje
     for table in tables:
         yield str(table["name"]), "table"
         stream = table.get("stream")
-        columns = [*_list(table.get("columns"))]
-        if isinstance(stream, dict):
-            columns += [stream, *_list(stream.get("fields"))]
-        for column in columns:
+        columns = _list(table.get("columns"))
+        for column in [*columns, stream] if stream else columns:
             if isinstance(column, dict):
                 yield str(column["name"]), f"column of {table['name']}"
     for query in queries:

@@ -39,7 +39,7 @@ def run_helper(line: str, connection: Connection, format: Format) -> Format:
         case "\\d" | "\\dt" | "\\dq":
             _show(_describe(connection, argument) if argument else _overview(connection), format)
         case "\\ds" if argument:
-            _show(connection.sensors(argument), format)
+            _show(_sensors(connection, argument), format)
         case "\\f" | "\\format" if argument in set(Format):
             return Format(argument)
         case "\\i" if argument:
@@ -70,11 +70,7 @@ def _overview(connection: Connection) -> list[dict[str, Any]]:
 
 
 def _columns(table: dict[str, Any]) -> str:
-    names = [column["name"] for column in table.get("columns", ())]
-    stream = table.get("stream")
-    if stream:
-        names += [f"{stream['name']}.{field['name']}" for field in stream.get("fields", ())]
-    return ", ".join(names)
+    return ", ".join(column["name"] for column in table["columns"])
 
 
 def _describe(connection: Connection, name: str) -> list[dict[str, Any]]:
@@ -84,19 +80,29 @@ def _describe(connection: Connection, name: str) -> list[dict[str, Any]]:
         if problem.condition != "table_not_found":
             raise
         return [{"property": key, "value": value} for key, value in connection.describe_query(name).items()]
-    key = set(table.get("key", ()))
-    rows = [
-        {"column": c["name"], "type": c["type"], "kind": "key" if c["name"] in key else "static"}
-        for c in table.get("columns", ())
-    ]
+    return [{"column": c["name"], "type": c["type"], "kind": _kind(table, c["name"])} for c in table["columns"]]
+
+
+def _kind(table: dict[str, Any], column: str) -> str:
+    if column in table["key"]:
+        return "key"
     stream = table.get("stream")
-    if stream:
-        rows += [
-            {"column": f"{stream['name']}.{f['name']}", "type": f["type"], "kind": "stream"}
-            for f in stream.get("fields", ())
-        ]
-        rows.append({"column": "ts", "type": "TIMESTAMP", "kind": "time"})
-    return rows
+    if stream is None:
+        return "static"
+    if column == "ts":
+        return "time"
+    fields = {field["name"] for field in stream["fields"]}
+    return f"of {stream['name']}" if column.removeprefix(stream["name"] + ".") in fields else "static"
+
+
+def _sensors(connection: Connection, table: str) -> list[dict[str, Any]]:
+    """Static values laid beside the live state."""
+    found = []
+    for sensor in connection.sensors(table):
+        values = sensor.pop("values", {})
+        sensor.pop("key", None)
+        found.append({**values, **sensor})
+    return found
 
 
 def _show(rows: list[dict[str, Any]], format: Format) -> None:

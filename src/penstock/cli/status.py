@@ -100,4 +100,7 @@ def _cell(value: Any) -> str:
         return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, dict):
+        # Counts by kind, such as refused readings by condition.
+        return ", ".join(f"{name} {_cell(part)}" for name, part in value.items())
     return show(value)

@@ -61,19 +61,23 @@ class Backend(Protocol):
         """Create queries with one sync; per query `{"name", "error": None or the body of an error}`."""
 
     def queries(self) -> list[dict[str, Any]]:
-        """Each standing query's definition, state and cost, JSON-ready, by name."""
+        """Each standing query's definition, state and cost, by name."""
 
     def query(self, name: str) -> dict[str, Any]:
         """One of `queries`, or query_not_found."""
 
     def tables(self) -> list[dict[str, Any]]:
-        """Each table's `name`, `columns` (`[{"name", "type"}]`), `key`, `stream`, `options`, JSON-ready, by name."""
+        """Each table's `name`, `columns`, `key`, `stream` and `options`, by name.
+
+        Columns (`[{"name", "type"}]`) are flat: static ones, the stream's fields, ts. `stream` is None or has
+        `name` and `fields`.
+        """
 
     def table(self, name: str) -> dict[str, Any]:
         """One of `tables`, or table_not_found."""
 
     def sensors(self, table: str) -> list[dict[str, Any]]:
-        """Static values and live state of each sensor of a table, JSON-ready."""
+        """Each sensor of a table: `key` and `values` (static columns by name), `address`, `state` and more."""
 
     def health(self) -> Health: ...
 

@@ -77,6 +77,11 @@ def describe(result: Result) -> dict[str, Any]:
     }
 
 
+def json_response(body: Any, status: int = 200) -> Response:
+    """A small document, with whatever values a catalog holds."""
+    return Response(orjson.dumps(_json_value(body)), status, media_type=JSON)
+
+
 def columns_of(table: pa.Table) -> list[dict[str, str]]:
     return [{"name": field.name, "type": type_name(field.type)} for field in table.schema]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import orjson
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,6 +9,7 @@ from starlette.responses import Response
 from penstock.queries.results import Health
 from penstock.server.access import has_token
 from penstock.server.context import Context, context_of
+from penstock.server.encode import json_response
 from penstock.server.models import HealthReport
 from penstock.server.openapi import ERRORS
 
@@ -32,12 +32,10 @@ async def health(request: Request) -> Response:
     token = context.settings.token
     details = found.details if not token or has_token(request.headers, token) else {}
     body = {"ready": found.ready, "reason": found.reason, "details": details}
-    return Response(orjson.dumps(body), 200 if found.ready else 503, media_type="application/json")
+    return json_response(body, 200 if found.ready else 503)
 
 
 @router.get("/status", summary="Cycles, rates, lag", response_class=Response, responses=ERRORS)
 async def status(request: Request) -> Response:
     context = context_of(request)
-    return Response(
-        orjson.dumps(await context.workers.statement.run(context.database.status)), media_type="application/json"
-    )
+    return await context.workers.statement.run(lambda: json_response(context.database.status()))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import orjson
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,15 +9,11 @@ from starlette.responses import Response
 from penstock.errors import error
 from penstock.server.body import read_model
 from penstock.server.context import context_of
-from penstock.server.encode import choose_format, encode_result
+from penstock.server.encode import choose_format, encode_result, json_response
 from penstock.server.models import NewQueries, QueryChange, Registrations
 from penstock.server.openapi import ANSWER, ERRORS, json_body
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], responses=ERRORS)
-
-
-def json_response(body: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(body), status, media_type="application/json")
 
 
 def quoted(name: str) -> str:
@@ -31,7 +24,7 @@ def quoted(name: str) -> str:
 @router.get("", summary="List standing queries", response_class=Response)
 async def list_queries(request: Request) -> Response:
     context = context_of(request)
-    return json_response({"queries": await context.workers.statement.run(context.database.queries)})
+    return await context.workers.statement.run(lambda: json_response({"queries": context.database.queries()}))
 
 
 @router.post(
@@ -57,7 +50,7 @@ async def register_queries(request: Request) -> Response:
 @router.get("/{name}", summary="Definition, state and cost", response_class=Response)
 async def get_query(name: str, request: Request) -> Response:
     context = context_of(request)
-    return json_response(await context.workers.statement.run(context.database.query, name))
+    return await context.workers.statement.run(lambda: json_response(context.database.query(name)))
 
 
 @router.patch(
@@ -72,12 +65,12 @@ async def change_query(name: str, request: Request) -> Response:
     change = await read_model(request, context, QueryChange)
     statements = change_statements(name, change)
 
-    def work() -> dict[str, Any]:
+    def work() -> Response:
         for statement in statements:
             context.database.execute(statement)
-        return context.database.query(name)
+        return json_response(context.database.query(name))
 
-    return json_response(await context.workers.statement.run(work))
+    return await context.workers.statement.run(work)
 
 
 def change_statements(name: str, change: QueryChange) -> list[str]:
