@@ -443,4 +443,4 @@ class Penstock(Postgres):
 
 def sql_of(node: exp.Expr) -> str:
     """A tree as one line of our SQL."""
-    return node.sql(dialect=Penstock, comments=False)
+    return node.sql(dialect=Penstock, comments=False, normalize_functions=False)

@@ -103,7 +103,18 @@ def _simple(node: exp.Expr) -> Expr:
     raise NotCovered(f"{_described(node)} runs as Spark SQL")
 
 
+_WORDS: dict[type[exp.Expr], str] = {
+    exp.TimestampTrunc: "date_trunc()",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+    exp.Bracket: "an array's element",
+    exp.RegexpLike: "a regular expression",
+}
+
+
 def _described(node: exp.Expr) -> str:
+    if type(node) in _WORDS:
+        return _WORDS[type(node)]
     if isinstance(node, exp.Subquery | exp.Exists | exp.In):
         return "a subquery"
     if isinstance(node, exp.Window):

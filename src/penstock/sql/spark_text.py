@@ -21,9 +21,56 @@ def hole(name: str) -> exp.Identifier:
 
 def spark_sql(query: exp.Expr) -> str:
     """The text for `str.format`: `{r0}`, `{r1}`, ... are relations, `{now}` is a TIMESTAMP literal."""
-    text = translate(query.copy()).sql(dialect="spark", comments=False, normalize_functions=False)
+    text = translate(_without_distinct_on(query.copy())).sql(dialect="spark", comments=False, normalize_functions=False)
     doubled = text.replace("{", "{{").replace("}", "}}")
     return doubled.replace(_OPEN, "{").replace(_CLOSE, "}")
+
+
+def _without_distinct_on(root: exp.Expr) -> exp.Expr:
+    """DISTINCT ON, which Spark lacks, as the first row of each group; ORDER BY and LIMIT stay outermost."""
+    for select in list(root.find_all(exp.Select)):
+        distinct = select.args.get("distinct")
+        if distinct is None or distinct.args.get("on") is None:
+            continue
+        new = _first_of_each(select, distinct.args["on"].expressions)
+        if select is root:
+            root = new
+        else:
+            select.replace(new)
+    return root
+
+
+def _first_of_each(select: exp.Select, keys: list[exp.Expr]) -> exp.Select:
+    inner = select.copy()
+    names = [item.alias for item in inner.expressions]
+    outputs = {item.alias: item.this for item in inner.expressions}
+    order = inner.args.get("order")
+    ordered = list(order.expressions) if order is not None else []
+    for item in ordered:
+        # An output's name means nothing inside OVER.
+        if isinstance(item.this, exp.Column) and not item.this.table and item.this.name in outputs:
+            item.set("this", outputs[item.this.name].copy())
+    rank = exp.Window(
+        this=exp.RowNumber(),
+        partition_by=[key.copy() for key in keys],
+        order=exp.Order(expressions=[item.copy() for item in ordered] or [key.copy() for key in keys]),
+    )
+    hidden = [exp.alias_(item.this.copy(), f"_order{i}", quoted=True) for i, item in enumerate(ordered)]
+    inner.set("expressions", [*inner.expressions, *hidden, exp.alias_(rank, "_rank", quoted=True)])
+    for key in ("distinct", "order", "limit", "offset"):
+        inner.set(key, None)
+    outer = exp.select(*(exp.column(name, quoted=True) for name in names)).from_(inner.subquery("_ranked"))
+    outer = outer.where(exp.EQ(this=exp.column("_rank", quoted=True), expression=exp.Literal.number(1)))
+    if ordered:
+        again = []
+        for i, item in enumerate(ordered):
+            column = exp.column(f"_order{i}", quoted=True)
+            flags = {"desc": item.args.get("desc"), "nulls_first": item.args.get("nulls_first")}
+            again.append(exp.Ordered(this=column, **flags))
+        outer.set("order", exp.Order(expressions=again))
+    outer.set("limit", select.args.get("limit"))
+    outer.set("offset", select.args.get("offset"))
+    return outer
 
 
 def translate(root: exp.Expr) -> exp.Expr:

@@ -417,8 +417,12 @@ class ExpressionBinder:
         return typed(exp.Cast(this=value, to=exp.DataType(this=exp.DType.UNKNOWN)), target)
 
     def _extract(self, node: exp.Extract, scope: Scope) -> Bound:
-        value = self.coerce(self.bind(node.expression, scope), TIMESTAMP)
+        value = self.bind(node.expression, scope)
         part = node.this.name.upper()
+        if part == "EPOCH" and type_of(value) == DURATION:
+            seconds = constant(1e6, DOUBLE)
+            return typed(exp.Div(this=self._explicit(value, DOUBLE), expression=seconds), DOUBLE)
+        value = self._argument(value, TIMESTAMP, node)
         known = ("EPOCH", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOW", "DOY", "HOUR", "MINUTE", "SECOND")
         if part not in known:
             hint = suggest(part, known) or "parts are " + ", ".join(known)
@@ -521,8 +525,8 @@ class ExpressionBinder:
         found = type_of(node)
         if wanted is None or found == wanted:
             return self.coerce(node, INT) if found == NULL else node
-        if wanted == "number":
-            if found == NULL:
+        if wanted in ("number", "real"):
+            if found == NULL or (wanted == "real" and found.kind == "DECIMAL"):
                 return self.coerce(node, DOUBLE)
             if not found.is_numeric and found != DURATION:
                 where = node if span_of(node) is not None else at

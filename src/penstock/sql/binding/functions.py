@@ -20,7 +20,7 @@ Result = Callable[[list[Type]], Type]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`arguments`: a type for each (the last repeats), "number", "common" (all equal) or None (as they come)."""
+    """`arguments`: a type for each (the last repeats), "number", "real" (DECIMAL becomes DOUBLE), "common" (all equal) or None."""
 
     arguments: tuple[Type | str | None, ...]
     result: Type | Result
@@ -32,7 +32,7 @@ def _first(types: list[Type]) -> Type:
 
 def _sum(types: list[Type]) -> Type:
     if types[0].kind == "DECIMAL":
-        return Type("DECIMAL", precision=38, scale=types[0].scale)
+        return Type("DECIMAL", precision=min(38, types[0].precision + 10), scale=types[0].scale)
     return types[0] if types[0] in (DOUBLE, DURATION) else BIGINT
 
 
@@ -107,7 +107,7 @@ AGGREGATES: dict[type[exp.Expr], Rule] = {
     exp.Count: Rule((None,), BIGINT),
     exp.CountIf: Rule((BOOLEAN,), BIGINT),
     exp.Sum: Rule(("number",), _sum),
-    exp.Avg: Rule(("number",), lambda types: DURATION if types[0] == DURATION else DOUBLE),
+    exp.Avg: Rule(("real",), lambda types: DURATION if types[0] == DURATION else DOUBLE),
     exp.Min: Rule((None,), _first),
     exp.Max: Rule((None,), _first),
     exp.AnyValue: Rule((None,), _first),

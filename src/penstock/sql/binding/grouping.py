@@ -22,7 +22,7 @@ def check_grouping(select: exp.Select, scope: Scope, text: str) -> bool:
     if group is None and having is None and not any(_aggregates(part) for part in parts):
         return False
     keys = list(group.expressions) if group is not None else []
-    if group is not None and any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")):
+    if group is not None and group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None:
         return True
     for part in parts:
         _check(part, keys, scope, text)
@@ -40,7 +40,10 @@ def _aggregates(node: exp.Expr) -> bool:
 def _check(node: exp.Expr, keys: list[exp.Expr], scope: Scope, text: str) -> None:
     if node in keys or isinstance(node, Const | exp.Query):
         return
-    if is_aggregate(node) and not isinstance(node.parent, exp.Window):
+    inner = node
+    while isinstance(inner, exp.Filter | exp.WithinGroup):
+        inner = inner.this
+    if is_aggregate(inner) and not isinstance(node.parent, exp.Window):
         return
     if isinstance(node, exp.Column):
         source = node.meta.get("source")

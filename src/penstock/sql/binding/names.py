@@ -13,6 +13,7 @@ _NAMED: dict[type[exp.Expr], str] = {
     exp.Coalesce: "coalesce",
     exp.CurrentTimestamp: "now",
     exp.TimestampTrunc: "date_trunc",
+    exp.UnixToTime: "to_timestamp",
     exp.Array: "array",
     exp.Ceil: "ceil",
     exp.Pow: "power",
@@ -42,6 +43,8 @@ def output_name(node: exp.Expr) -> str:
             return output_name(node.this.expressions[0])
         case exp.Anonymous():
             return node.name.lower()
+        case exp.Pad():
+            return "lpad" if node.args.get("is_left") else "rpad"
     if type(node) in _NAMED:
         return _NAMED[type(node)]
     if isinstance(node, exp.Func) and not isinstance(node, exp.Connector | exp.Cast):

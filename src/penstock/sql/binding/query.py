@@ -17,9 +17,9 @@ from penstock.sql.binding.tumble import bind_tumble
 from penstock.sql.binding.window_joins import window_join_conditions
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope, Source, SourceColumn, State, fold
-from penstock.sql.values import NULL, external, type_of, typed
+from penstock.sql.values import external, type_of, typed
 from penstock.sql.windowing import Windows, default_windows, windows_of
-from penstock.types import BOOLEAN, TEXT, Field
+from penstock.types import BOOLEAN, Field
 
 SystemTables = Mapping[str, tuple[Field, ...]]
 Ctes = Mapping[str, tuple[exp.Query, "Ctes", list[str]]]
@@ -57,7 +57,7 @@ class QueryBinder:
         """Bind the whole question in place; the columns it answers."""
         fields = self.query(query, None, default_windows(self.standing), "top", None, {})
         self.collected.functions |= self.expressions.used_functions
-        return fields
+        return [Field(field.name, external(field.type)) for field in fields]
 
     def _subquery(self, query: exp.Query, scope: Scope, role: str) -> list[Field]:
         context = self._context
@@ -182,7 +182,7 @@ class QueryBinder:
         self._limits(select)
         select.set("expressions", [_aliased(item, name) for name, item in zip(names, items, strict=True)])
         context.aggregated = check_grouping(select, context.scope, self.text)
-        return [Field(f.name, external(f.type)) for f in fields]
+        return fields
 
     def _refuse(self, select: exp.Select) -> None:
         for key, feature in (
@@ -231,7 +231,7 @@ class QueryBinder:
             inner = item.this if isinstance(item, exp.Alias) else item
             bound = self.expressions.bind(inner, scope)
             originals.append(item)
-            items.append(self.expressions.coerce(bound, TEXT) if type_of(bound) == NULL else bound)
+            items.append(bound)
         if not items:
             self.fail(select, error("syntax_error", detail="the SELECT asks for nothing"))
         distinct = select.args.get("distinct")
@@ -282,8 +282,8 @@ class QueryBinder:
                     self.fail(node, failure)
                 if found is None:
                     return items[names.index(fold(node.this))].copy()
-            if isinstance(node, exp.Tuple):
-                return exp.Tuple(expressions=[one(inner) for inner in node.expressions])
+            if isinstance(node, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):
+                return type(node)(expressions=[one(inner) for inner in node.expressions])
             return self.expressions.bind(node, context.scope)
 
         group.set("expressions", [one(node) for node in group.expressions])
