@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.catalog.checks import check_keys, check_shape, duplicate, plain_rows
+from penstock.catalog.dependents import users_by_name, with_users
 from penstock.catalog.encoding import (
     function_to_json,
     query_to_json,
@@ -21,9 +23,10 @@ from penstock.catalog.model import Function, QueryDefinition, StreamColumn, Stre
 from penstock.catalog.projection import Projection
 from penstock.catalog.state import CatalogState, load_state
 from penstock.clock import Clock
-from penstock.errors import error, suggest
+from penstock.errors import PenstockError, error, suggest
 from penstock.types import Field
 
+_SHOWN_DEPENDENTS = 10
 _log = logging.getLogger("penstock.catalog")
 Still = Callable[[], AbstractContextManager[dict[int, int]]]
 
@@ -79,8 +82,14 @@ class Catalog:
         with self._lock:
             if self._exists("table", name, self.state.tables, if_not_exists):
                 return self.state.tables[name]
-            if name in self.state.queries:
-                raise error("already_exists", kind="query", name=name)
+            self._exists("query", name, self.state.queries, False)
+            if (
+                stream is not None
+                and stream.stream_type is not None
+                and stream.stream_type not in self.state.stream_types
+            ):
+                raise self._missing("stream_type", stream.stream_type, self.state.stream_types)
+            check_shape(columns, key, stream)
             table = Table(self.state.next_table_id, name, columns, key, stream, options)
             entries = [("create_table", table_to_json(table))]
             if stream is not None and not columns:
@@ -90,15 +99,23 @@ class Catalog:
             return table
 
     def add_column(self, table: str, column: Field, to_stream: bool) -> Table:
+        """A static column, or a field of the stream; older rows and readings have NULL there."""
         with self._lock:
             found = self._table(table)
             if to_stream:
-                assert found.stream is not None
+                if found.stream is None:
+                    raise error("invalid_definition", detail=f'table "{table}" has no stream column')
                 if column.name in {f.name for f in found.stream.fields}:
                     raise error("already_exists", kind="field", name=column.name)
                 changed = replace(found, stream=replace(found.stream, fields=(*found.stream.fields, column)))
             else:
-                if column.name in {c.name for c in found.columns}:
+                if found.stream is not None and not found.key:
+                    raise error(
+                        "invalid_definition",
+                        detail=f'table "{table}" has no static columns, so its one row has no key to be found by',
+                    )
+                taken = {c.name for c in found.columns} | ({found.stream.name} if found.stream is not None else set())
+                if column.name in taken:
                     raise error("already_exists", kind="column", name=column.name)
                 changed = replace(found, columns=(*found.columns, column))
             self._write("alter_table", table_to_json(changed))
@@ -125,25 +142,35 @@ class Catalog:
     def create_queries(self, queries: Sequence[NewQuery]) -> list[QueryDefinition]:
         """All of them with one sync, or none."""
         with self._lock:
-            made: list[QueryDefinition] = []
+            made: dict[str, QueryDefinition] = {}
             for query in queries:
-                self._exists("query", query.name, {**self.state.queries, **{q.name: 0 for q in made}}, False)
-                if query.name in self.state.tables:
-                    raise error("already_exists", kind="table", name=query.name)
-                made.append(
-                    QueryDefinition(
-                        id=self.state.next_query_id + len(made),
-                        name=query.name,
-                        sql=query.sql,
-                        plan=query.plan,
-                        reads_tables=query.reads_tables,
-                        reads_queries=query.reads_queries,
-                        reads_functions=query.reads_functions,
-                        start_us=query.start_us,
-                    )
+                self._exists("query", query.name, self.state.queries, False)
+                self._exists("query", query.name, made, False)
+                self._exists("table", query.name, self.state.tables, False)
+                self._check_reads(query, made)
+                made[query.name] = QueryDefinition(
+                    id=self.state.next_query_id + len(made),
+                    name=query.name,
+                    sql=query.sql,
+                    plan=query.plan,
+                    reads_tables=query.reads_tables,
+                    reads_queries=query.reads_queries,
+                    reads_functions=query.reads_functions,
+                    start_us=query.start_us,
                 )
-            self._write_many([("create_query", query_to_json(q)) for q in made])
-            return made
+            self._write_many([("create_query", query_to_json(q)) for q in made.values()])
+            return list(made.values())
+
+    def _check_reads(self, query: NewQuery, made: Mapping[str, object]) -> None:
+        """What it reads may have been dropped since it was planned."""
+        for kind, names, known in (
+            ("table", query.reads_tables, self.state.tables),
+            ("query", query.reads_queries, self.state.queries),
+            ("function", query.reads_functions, self.state.functions),
+        ):
+            for name in names:
+                if name not in known and not (kind == "query" and name in made):
+                    raise self._missing(kind, name, known)
 
     def change_query(
         self,
@@ -156,7 +183,7 @@ class Catalog:
         with self._lock:
             known = self.state.queries.get(name)
             if known is None:
-                raise error("query_not_found", query=name, hint=suggest(name, self.state.queries))
+                raise self._missing("query", name, self.state.queries)
             changed = replace(
                 known,
                 sql=known.sql if sql is None else sql,
@@ -179,32 +206,23 @@ class Catalog:
             if name not in known[kind]:
                 if if_exists:
                     return []
-                raise error(f"{kind}_not_found", **{kind: name}, hint=suggest(name, known[kind]))
-            names = self._with_dependents(kind, name)
-            if len(names) > 1 and not cascade:
+                raise self._missing(kind, name, known[kind])
+            users = users_by_name(self.state.tables.values(), self.state.queries.values())
+            direct = users.get((kind, name), [])
+            if direct and not cascade:
+                shown = [f'{k} "{n}"' for k, n in direct[:_SHOWN_DEPENDENTS]]
+                if len(direct) > len(shown):
+                    shown.append(f"{len(direct) - len(shown)} more")
                 raise error(
                     "dependents_exist",
                     kind=kind.replace("_", " "),
                     name=name,
-                    dependents=", ".join(self.state.dependents(kind, name)),
+                    dependents=", ".join(shown),
                     hint="drop them first, or add CASCADE",
                 )
+            names = with_users((kind, name), users)
             self._write("drop", {"names": [list(n) for n in names]})
             return [f'{k.replace("_", " ")} "{n}"' for k, n in names]
-
-    def _with_dependents(self, kind: str, name: str) -> list[tuple[str, str]]:
-        """The thing and everything that would not live without it, users first."""
-        ordered: list[tuple[str, str]] = []
-
-        def visit(each: tuple[str, str]) -> None:
-            if each in ordered:
-                return
-            for user in self.state.dependent_names(*each):
-                visit(user)
-            ordered.append(each)
-
-        visit((kind, name))
-        return ordered
 
     # -- static rows
 
@@ -212,42 +230,47 @@ class Catalog:
         """Rows of static values in order of the columns; for a sensor table the address stands last."""
         with self._lock:
             found = self._table(table)
-            width = len(found.columns) + (1 if found.stream is not None else 0)
-            seen: set[tuple[Any, ...]] = set()
+            if found.stream is not None and not found.key:
+                raise error(
+                    "invalid_definition",
+                    detail=f'table "{table}" is one sensor, which is there already',
+                    hint=f"UPDATE {table} SET {found.stream.name} = '...' gives it an address",
+                )
             static = self.state.rows(found.id)
-            for row in rows:
-                if len(row) != width:
-                    raise error("type_mismatch", detail=f"a row of {table} has {width} values, not {len(row)}")
-                self._check_key(found, tuple(row), seen)
-                if static.has_key(tuple(row)):
-                    raise self._duplicate(found, tuple(row))
-            body = [list(r) if found.stream is not None else [*r, None] for r in rows]
+            body = plain_rows(found, rows)
+            check_keys(found, body)
+            for row in body:
+                if static.has_key(row):
+                    raise duplicate(found, row)
             if body:
                 self._write("insert_rows", {"table": found.id, "rows": body})
             return len(body)
 
     def update_rows(self, table: str, changes: Mapping[int, Sequence[Any]]) -> int:
-        """New static values (and address) for live sids."""
+        """New static values (and address) for sids. How many: a row that was deleted meanwhile does not count."""
         with self._lock:
             found = self._table(table)
             static = self.state.rows(found.id)
-            seen: set[tuple[Any, ...]] = set()
-            rows = []
-            for sid, values in changes.items():
-                row = tuple(values) if found.stream is not None else (*values, None)
-                self._check_key(found, row, seen)
+            live = {int(sid): values for sid, values in changes.items() if static.is_live(int(sid))}
+            body = plain_rows(found, list(live.values()))
+            check_keys(found, body)
+            for row in body:
                 taken = static.vid_of(static.key_of(row)) if found.key else None
-                if taken is not None and int(static.sids[taken]) not in changes:
-                    raise self._duplicate(found, row)
-                rows.append([int(sid), list(row)])
-            if rows:
-                self._write("update_rows", {"table": found.id, "rows": rows})
-            return len(rows)
+                if taken is not None and int(static.sids[taken]) not in live:
+                    raise duplicate(found, row)
+            if body:
+                changed = [[sid, row] for sid, row in zip(live, body, strict=True)]
+                self._write("update_rows", {"table": found.id, "rows": changed})
+            return len(body)
 
     def delete_rows(self, table: str, sids: Iterable[int]) -> int:
+        """How many rows went: one that was deleted meanwhile does not count."""
         with self._lock:
             found = self._table(table)
-            gone = [int(s) for s in sids]
+            if found.stream is not None and not found.key:
+                raise error("invalid_definition", detail=f'table "{table}" is one sensor', hint="drop the table")
+            static = self.state.rows(found.id)
+            gone = [sid for sid in dict.fromkeys(int(s) for s in sids) if static.is_live(sid)]
             if gone:
                 self._write("delete_rows", {"table": found.id, "sids": gone})
             return len(gone)
@@ -262,7 +285,7 @@ class Catalog:
     def retain(self, table_id: int, position: int) -> None:
         """Rows below the position are gone from now on."""
         with self._lock:
-            if position > self.state.retention(table_id):
+            if table_id in self.state.tables_by_id and position > self.state.retention(table_id):
                 self._write("retain", {"table": table_id, "position": position})
 
     # -- inside
@@ -275,22 +298,24 @@ class Catalog:
             return
         with self._still() as heads:
             made = self._writer.append_many(entries, heads, self._clock.now_us())
-            for entry in made:
-                self.state.apply(entry)
-        try:
-            self._projection.take(made, self.state)
-        except Exception as failure:
-            # The journal is the truth; the projection catches up from it.
-            _log.warning("the catalog's projection is behind: %s", failure)
+            self.state.apply_many(made)
+        self._projection.take(made, self.state)
         for entry in made:
             for listener in list(self.listeners):
-                listener(entry)
+                try:
+                    listener(entry)
+                except Exception:
+                    # The definition stands; whoever could not follow must not make it look as if it did not.
+                    _log.exception("after journal entry %s", entry.pos)
 
     def _table(self, name: str) -> Table:
         found = self.state.tables.get(name)
         if found is None:
-            raise error("table_not_found", table=name, hint=suggest(name, self.state.tables))
+            raise self._missing("table", name, self.state.tables)
         return found
+
+    def _missing(self, kind: str, name: str, known: Iterable[str]) -> PenstockError:
+        return error(f"{kind}_not_found", **{kind: name}, hint=suggest(name, known))
 
     def _exists(self, kind: str, name: str, known: Mapping[str, object], tolerated: bool) -> bool:
         if name not in known:
@@ -298,19 +323,3 @@ class Catalog:
         if tolerated:
             return True
         raise error("already_exists", kind=kind, name=name)
-
-    def _check_key(self, table: Table, row: tuple[Any, ...], seen: set[tuple[Any, ...]]) -> None:
-        if not table.key:
-            return
-        key = self.state.rows(table.id).key_of(row)
-        for name, value in zip(table.key, key, strict=True):
-            if value is None:
-                raise error("not_null_violation", column=name, table=table.name)
-        if key in seen:
-            raise self._duplicate(table, row)
-        seen.add(key)
-
-    def _duplicate(self, table: Table, row: tuple[Any, ...]) -> Exception:
-        key = self.state.rows(table.id).key_of(row)
-        shown = ", ".join(f"{n} = {v!r}" for n, v in zip(table.key, key, strict=True))
-        return error("unique_violation", table=table.name, key=shown)

@@ -1,24 +1,27 @@
 """The journal: every definition in the order it came, one JSON line each, synced before anybody hears of it.
 
-A line carries its own crc32, so a torn tail is seen for what it is. The writer cuts such a tail off when it opens;
-a reader in another process takes it for a line that is not there yet. A bad line before the last is damage.
+A line carries its own crc32 and says how many lines of its batch follow, so a torn tail is seen for what it is.
+The writer cuts such a tail off when it opens; a reader in another process takes it for something that is not
+there yet. A bad line before the last is damage.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 
 _log = logging.getLogger("penstock.catalog")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,11 @@ def journal_file(folder: Path) -> Path:
     return folder / "journal" / "journal.jsonl"
 
 
-def _encode(entry: Entry) -> bytes:
+def _encode(entry: Entry, more: int) -> bytes:
     text = orjson.dumps(
         {
             "pos": entry.pos,
+            "more": more,
             "kind": entry.kind,
             "heads": {str(k): v for k, v in entry.heads.items()},
             "at": entry.at_us,
@@ -49,20 +53,44 @@ def _encode(entry: Entry) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _decode(line: bytes) -> Entry | None:
-    """The entry of a whole line, or None where the crc does not fit."""
-    if len(line) < 10 or line[8:9] != b" ":
-        return None
+def _decode(line: bytes) -> tuple[Entry, int] | None:
+    """The entry of a whole line and how many of its batch follow; None where the crc does not fit."""
     try:
         expected = int(line[:8], 16)
     except ValueError:
         return None
-    text = line[9:].rstrip(b"\n")
-    if zlib.crc32(text) != expected:
+    text = line[9:]
+    if line[8:9] != b" " or zlib.crc32(text) != expected:
         return None
     data = orjson.loads(text)
     heads = {int(k): v for k, v in data["heads"].items()}
-    return Entry(data["pos"], data["kind"], heads, data["at"], data["body"])
+    return Entry(data["pos"], data["kind"], heads, data["at"], data["body"]), data.get("more", 0)
+
+
+def _scan(block: bytes, last: int) -> tuple[list[Entry], int]:
+    """Entries of the whole batches in `block`, which follows position `last`, and the bytes they fill.
+
+    What is left over at the end was torn, or is being written.
+    """
+    entries: list[Entry] = []
+    batch: list[Entry] = []
+    whole = offset = 0
+    while (end := block.find(b"\n", offset)) >= 0:
+        found = _decode(block[offset:end])
+        position = last + len(entries) + len(batch) + 1
+        if found is None:
+            if end + 1 < len(block):
+                raise error("corrupt_journal", position=position, detail="its checksum does not fit")
+            break
+        entry, more = found
+        if entry.pos != position:
+            raise error("corrupt_journal", position=position, detail=f"entry {entry.pos} stands in its place")
+        batch.append(entry)
+        offset = end + 1
+        if more == 0:
+            entries += batch
+            batch, whole = [], offset
+    return entries, whole
 
 
 class JournalReader:
@@ -93,22 +121,17 @@ class JournalReader:
             size = os.stat(self._file).st_size
         except FileNotFoundError:
             return
-        if size <= self._offset:
+        if size == self._offset:
             return
+        if size < self._offset:
+            raise error("corrupt_journal", position=self._last, detail="the file is shorter than it was")
         with self._file.open("rb") as stream:
             stream.seek(self._offset)
             block = stream.read()
-        end = block.rfind(b"\n") + 1
-        lines = block[:end].split(b"\n")[:-1]
-        for number, line in enumerate(lines):
-            entry = _decode(line)
-            if entry is None:
-                if number == len(lines) - 1 and end == len(block):
-                    return
-                raise error("corrupt_journal", position=self._last + 1, detail="its checksum does not fit")
-            self._offset += len(line) + 1
-            self._last = entry.pos
-            self._waiting.append(entry)
+        entries, whole = _scan(block, self._last)
+        self._offset += whole
+        self._last += len(entries)
+        self._waiting += entries
 
 
 class JournalWriter:
@@ -117,54 +140,78 @@ class JournalWriter:
     def __init__(self, folder: Path) -> None:
         self._file = journal_file(folder)
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        good = self._recover()
+        self.position = self._size = 0
+        if self._file.exists():
+            entries, self._size = _scan(self._file.read_bytes(), 0)
+            self.position = len(entries)
         self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        if os.fstat(self._descriptor).st_size > good:
+        if os.fstat(self._descriptor).st_size > self._size:
             _log.warning("the journal ended in a torn line, which was cut off")
-            os.ftruncate(self._descriptor, good)
+            os.ftruncate(self._descriptor, self._size)
         os.fsync(self._descriptor)
-        self._size = good
-
-    def _recover(self) -> int:
-        self.position = 0
-        if not self._file.exists():
-            return 0
-        block = self._file.read_bytes()
-        offset = 0
-        while offset < len(block):
-            end = block.find(b"\n", offset)
-            entry = _decode(block[offset:end]) if end >= 0 else None
-            if entry is None:
-                if end >= 0 and end + 1 < len(block):
-                    raise error("corrupt_journal", position=self.position + 1, detail="its checksum does not fit")
-                return offset
-            self.position = entry.pos
-            offset = end + 1
-        return offset
+        _sync_folder(self._file.parent)
+        _sync_folder(folder)
+        self._unclean = False
 
     def append(self, kind: str, body: dict[str, Any], heads: dict[int, int], at_us: int) -> Entry:
         return self.append_many([(kind, body)], heads, at_us)[0]
 
     def append_many(
         self, entries: Iterable[tuple[str, dict[str, Any]]], heads: dict[int, int], at_us: int
-    ) -> Sequence[Entry]:
-        """Several entries with one sync: all of them or, after a failed write, none."""
-        made = [
-            Entry(self.position + 1 + number, kind, dict(heads), at_us, body)
-            for number, (kind, body) in enumerate(entries)
+    ) -> list[Entry]:
+        """Several entries with one sync: all of them or, after a failed write or a crash, none.
+
+        What comes back was read from the bytes written: it holds what any other process will see.
+        """
+        given = list(entries)
+        lines = [
+            _encode(Entry(self.position + 1 + number, kind, heads, at_us, body), len(given) - 1 - number)
+            for number, (kind, body) in enumerate(given)
         ]
-        block = b"".join(_encode(e) for e in made)
+        made, size = _scan(b"".join(lines), self.position)
+        self._store(b"".join(lines))
+        self._size += size
+        self.position += len(made)
+        return made
+
+    def _store(self, block: bytes) -> None:
         try:
+            if self._unclean:
+                os.ftruncate(self._descriptor, self._size)
+            self._unclean = True
             written = 0
             while written < len(block):
                 written += os.write(self._descriptor, block[written:])
             os.fsync(self._descriptor)
+            self._unclean = False
         except OSError as failure:
+            self._cut_back()
+            raise _storage_error(failure) from failure
+
+    def _cut_back(self) -> None:
+        try:
             os.ftruncate(self._descriptor, self._size)
-            raise error("disk_full") from failure
-        self._size += len(block)
-        self.position += len(made)
-        return made
+            self._unclean = False
+        except OSError:
+            # What nobody was promised stays at the end for now; the next append tries again before it writes.
+            _log.warning("the journal could not be cut back after a failed write")
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _storage_error(failure: OSError) -> PenstockError:
+    if failure.errno in _NO_ROOM:
+        return error("disk_full", hint="free space and try again; what was defined before is safe")
+    return error("internal_error", detail=f"the journal could not be written: {failure.strerror}")
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file is only there after a crash if the folder that names it was synced."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,199 +1,226 @@
 """Static rows of one table, every version of them, in the order they came.
 
-A version is numbered by its place (vid) and never changes, except that it ends. Versions come in batches, kept
-as Arrow chunks, so that one more row costs one more row.
+A version is numbered by its place (vid) and never changes, except that it ends. One thread changes rows (the
+catalog's, through CatalogState); any thread may read at the same time, and sees all of a change or nothing.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock.catalog.columns import ADDRESS, VersionColumns
+from penstock.catalog.finder import KeyFinder
 from penstock.catalog.model import Table
+from penstock.catalog.values import journal_form
 
 ALIVE = 2**62
 Int32s = np.ndarray[Any, np.dtype[np.int32]]
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Key = tuple[Any, ...]
+
+
+class _View:
+    """The versions between two changes. Nothing in it is ever written again; what is costly is made when asked for."""
+
+    def __init__(
+        self,
+        table: Table,
+        columns: VersionColumns,
+        values: list[tuple[Any, ...]],
+        lives: tuple[Int32s, Int64s, Int64s],
+    ) -> None:
+        self._table = table
+        self._columns = columns
+        self._values = values
+        self._sids, self._born, self._died = lives
+
+    @cached_property
+    def versions(self) -> pa.Table:
+        static = self._columns.first(len(self._sids), self._values)
+        names = [c.name for c in self._table.columns]
+        hidden = {
+            "_sid": pa.array(self._sids),
+            "_address": static.column(ADDRESS.name),
+            "_born": pa.array(self._born),
+            "_died": pa.array(self._died),
+        }
+        return pa.table([*(static.column(n) for n in names), *hidden.values()], [*names, *hidden])
+
+    @cached_property
+    def current(self) -> pa.Table:
+        vids = np.flatnonzero(self._died == ALIVE).astype(np.int32)
+        rows = self.versions if len(vids) == len(self._sids) else self.versions.take(pa.array(vids))
+        return rows.append_column("_vid", pa.array(vids))
+
+    @cached_property
+    def finder(self) -> KeyFinder:
+        live = self.current
+        return KeyFinder([live.column(k) for k in self._table.key], live.column("_vid").to_numpy())
 
 
 class StaticRows:
     """All versions of a table's static rows; index = vid."""
 
     def __init__(self, table: Table) -> None:
-        self._table = table
-        self._values: list[tuple[Any, ...]] = []  # static values, then the address
+        self._lock = threading.Lock()
+        self._values: list[tuple[Any, ...]] = []  # static values, then the address; grows only
         self._sids = np.empty(0, np.int32)
         self._born = np.empty(0, np.int64)
         self._died = np.empty(0, np.int64)
         self.count = 0
         self.sid_count = 0
         self._current: dict[int, int] = {}  # live sid -> vid
-        self._by_key: dict[Key, int] = {}  # live key -> sid
-        self._chunks: pa.Table | None = None  # columns of the first `_chunked` versions
-        self._chunked = 0
-        self._finder: tuple[list[pa.Array], Int32s] | None = None
-        self._shown: pa.Table | None = None
+        self._by_key: dict[Key, int] = {}  # live key -> vid
+        self._view: _View | None = None
+        self._shared = False  # whether a view looks at the first `count` of `_died`
+        self._set_table(table)
+
+    def _set_table(self, table: Table) -> None:
+        names = [c.name for c in table.columns]
+        self._table = table
+        self._columns = VersionColumns(table)
+        self._key_places = [names.index(k) for k in table.key]
+        self._key_forms = [journal_form(table.columns[p].type) for p in self._key_places]
 
     # -- changing, by CatalogState only
 
     def retable(self, table: Table) -> None:
-        """The table got a column: older versions read NULL."""
-        added = [c for c in table.columns if c not in self._table.columns]
-        for _ in added:
-            self._values = [(*v[:-1], None, v[-1]) for v in self._values]
-        self._table = table
-        self._chunks, self._chunked, self._finder, self._shown = None, 0, None, None
+        """The table got columns: older versions read NULL."""
+        with self._lock:
+            added = len(table.columns) - len(self._table.columns)
+            if added:
+                self._values = [(*v[:-1], *([None] * added), v[-1]) for v in self._values]
+            self._set_table(table)
+            self._view = None
 
     def insert(self, rows: Sequence[Sequence[Any]], position: int) -> range:
         """New rows, each with a sid of its own; the vids they got."""
-        return self._add([(self.sid_count + i, tuple(r)) for i, r in enumerate(rows)], position)
+        with self._lock:
+            return self._add([(self.sid_count + i, tuple(r)) for i, r in enumerate(rows)], position)
 
     def update(self, changes: Sequence[tuple[int, Sequence[Any]]], position: int) -> range:
-        self._end([sid for sid, _ in changes], position)
-        return self._add([(sid, tuple(values)) for sid, values in changes], position)
+        """New versions of live sids; the vids they got."""
+        with self._lock:
+            self._end([sid for sid, _ in changes], position)
+            return self._add([(sid, tuple(values)) for sid, values in changes], position)
 
     def delete(self, sids: Sequence[int], position: int) -> None:
-        self._end(sids, position)
-        self._finder = self._shown = None
+        with self._lock:
+            self._end(sids, position)
+            self._view = None
 
     def _end(self, sids: Sequence[int], position: int) -> None:
+        if self._shared:
+            self._died, self._shared = self._died.copy(), False
         for sid in sids:
             vid = self._current.pop(sid)
             self._died[vid] = position
-            self._by_key.pop(self._key(self._values[vid]), None)
+            self._by_key.pop(self.key_of(self._values[vid]), None)
 
     def _add(self, rows: list[tuple[int, tuple[Any, ...]]], position: int) -> range:
-        first = self.count
-        self._reserve(first + len(rows))
-        for offset, (sid, values) in enumerate(rows):
-            vid = first + offset
+        first, end = self.count, self.count + len(rows)
+        self._reserve(end)
+        self._sids[first:end] = [sid for sid, _ in rows]
+        self._born[first:end] = position
+        self._died[first:end] = ALIVE
+        for vid, (sid, values) in enumerate(rows, start=first):
             self._values.append(values)
-            self._sids[vid], self._born[vid], self._died[vid] = sid, position, ALIVE
             self._current[sid] = vid
-            if self._table.key:
-                self._by_key[self._key(values)] = sid
+            if self._key_places:
+                self._by_key[self.key_of(values)] = vid
             self.sid_count = max(self.sid_count, sid + 1)
-        self.count = first + len(rows)
-        self._finder = self._shown = None
-        return range(first, self.count)
+        self.count = end
+        self._view = None
+        return range(first, end)
 
     def _reserve(self, size: int) -> None:
         if size > len(self._sids):
             room = max(64, size * 2) - len(self._sids)
             self._sids = np.concatenate([self._sids, np.zeros(room, np.int32)])
             self._born = np.concatenate([self._born, np.zeros(room, np.int64)])
-            self._died = np.concatenate([self._died, np.zeros(room, np.int64)])
-
-    def _key(self, values: tuple[Any, ...]) -> Key:
-        names = [c.name for c in self._table.columns]
-        return tuple(values[names.index(k)] for k in self._table.key)
+            self._died, self._shared = np.concatenate([self._died, np.zeros(room, np.int64)]), False
 
     # -- reading
+
+    def _look(self) -> _View:
+        with self._lock:
+            if self._view is None:
+                lives = (self._sids[: self.count], self._born[: self.count], self._died[: self.count])
+                self._view = _View(self._table, self._columns, self._values, lives)
+                self._shared = True
+            return self._view
 
     @property
     def sids(self) -> Int32s:
         """vid -> sid."""
-        return self._sids[: self.count]
-
-    def live_sids(self) -> list[int]:
-        return sorted(self._current)
-
-    def values_of(self, vid: int) -> tuple[Any, ...]:
-        """Static values of a version, then its address."""
-        return self._values[vid]
-
-    def current_values(self, sid: int) -> tuple[Any, ...]:
-        """The live version of a sid: static values, then the address."""
-        return self._values[self._current[sid]]
-
-    def born(self, sid: int) -> int:
-        """At which journal position a live sid's version came."""
-        return int(self._born[self._current[sid]])
+        count = self.count  # before the array: it may only have grown since
+        return self._sids[:count]
 
     def versions(self) -> pa.Table:
         """One row per vid: static columns, `_sid`, `_address`, `_born`, `_died`."""
-        if self._shown is None or self._shown.num_rows != self.count:
-            hidden = {
-                "_sid": pa.array(self._sids[: self.count]),
-                "_address": self._columns().column("_address"),
-                "_born": pa.array(self._born[: self.count]),
-                "_died": pa.array(self._died[: self.count]),
-            }
-            names = [c.name for c in self._table.columns]
-            columns = [self._columns().column(n) for n in names]
-            self._shown = pa.table([*columns, *hidden.values()], [*names, *hidden])
-        return self._shown
-
-    def _columns(self) -> pa.Table:
-        if self._chunks is None or self._chunked < self.count:
-            fresh = self._values[self._chunked : self.count]
-            fields = [pa.field(c.name, c.type.to_arrow()) for c in self._table.columns]
-            schema = pa.schema([*fields, pa.field("_address", pa.string())])
-            columns = list(zip(*fresh, strict=True)) if fresh else [()] * len(schema)
-            arrays = [_array(list(c), f.type) for c, f in zip(columns, schema, strict=True)]
-            chunk = pa.Table.from_arrays(arrays, schema=schema)
-            whole = chunk if self._chunks is None else pa.concat_tables([self._chunks, chunk])
-            # Many small chunks make every look-up slow; many copies of the whole make every insert slow.
-            self._chunks = whole.combine_chunks() if whole.column(0).num_chunks > 32 else whole
-            self._chunked = self.count
-        return self._chunks
+        return self._look().versions
 
     def current(self) -> pa.Table:
         """Live rows only, with `_vid`."""
-        vids = np.flatnonzero(self._died[: self.count] == ALIVE).astype(np.int32)
-        rows = self.versions().take(pa.array(vids))
-        return rows.append_column("_vid", pa.array(vids))
+        return self._look().current
+
+    def find(self, keys: list[pa.Array], rows: int | None = None) -> Int32s:
+        """The current vid for each key, -1 where there is none. Arrays may be dictionaries or chunked.
+
+        A table without a key is one sensor, and all of `rows` readings are its own.
+        """
+        if self._key_places:
+            return self._look().finder.find(keys)
+        assert rows is not None, "a table without a key: say how many rows"
+        vids = self._look().current.column("_vid").to_numpy()
+        return np.full(rows, vids[0] if len(vids) == 1 else -1, np.int32)
 
     def vid_of(self, key: Key) -> int | None:
-        sid = self._by_key.get(tuple(key))
-        return None if sid is None else self._current[sid]
+        try:
+            wanted = tuple(form(v) for form, v in zip(self._key_forms, key, strict=True))
+        except ValueError:
+            return None
+        with self._lock:
+            return self._by_key.get(wanted)
 
-    def has_key(self, values: tuple[Any, ...]) -> bool:
-        return bool(self._table.key) and self._key(values) in self._by_key
+    def key_of(self, values: Sequence[Any]) -> Key:
+        """The key among static values in the journal's form."""
+        return tuple([values[p] for p in self._key_places])
 
-    def key_of(self, values: tuple[Any, ...]) -> Key:
-        return self._key(values)
+    def has_key(self, values: Sequence[Any]) -> bool:
+        """Whether a live row has the key that is among these values."""
+        with self._lock:
+            return bool(self._key_places) and self.key_of(values) in self._by_key
 
-    def find(self, keys: list[pa.Array]) -> Int32s:
-        """The current vid for each key, -1 where there is none. Arrays may be dictionaries or chunked."""
-        arrays = [k.combine_chunks() if isinstance(k, pa.ChunkedArray) else k for k in keys]
-        if self._finder is None:
-            live = self.current()
-            columns = [live.column(k).combine_chunks() for k in self._table.key]
-            self._finder = (columns, live.column("_vid").to_numpy())
-        columns, vids = self._finder
-        if len(vids) == 0:
-            return np.full(len(arrays[0]), -1, np.int32)
-        wanted, known = _together(arrays, columns)
-        index = pc.index_in(wanted, value_set=known)
-        missing = pc.is_null(index).to_numpy(zero_copy_only=False)
-        found = vids[pc.fill_null(index, 0).to_numpy()]
-        return np.where(missing, np.int32(-1), found).astype(np.int32)
+    def is_live(self, sid: int) -> bool:
+        return sid in self._current
 
+    def live_sids(self) -> list[int]:
+        with self._lock:
+            return sorted(self._current)
 
-def _together(arrays: list[pa.Array], columns: list[pa.Array]) -> tuple[pa.Array, pa.Array]:
-    """One array to look up in one other: several key columns become one text, apart by a mark no text has."""
-    cast = [a.cast(c.type) for a, c in zip(arrays, columns, strict=True)]
-    if len(columns) == 1:
-        return cast[0], columns[0]
-    mark = "\x1f"
-    return (
-        pc.binary_join_element_wise(*(c.cast(pa.string()) for c in cast), mark),
-        pc.binary_join_element_wise(*(c.cast(pa.string()) for c in columns), mark),
-    )
+    def values_of(self, vid: int) -> tuple[Any, ...]:
+        """Static values of a version, then its address, in the journal's form."""
+        return self._values[vid]
 
+    def current_values(self, sid: int) -> tuple[Any, ...]:
+        """The live version of a sid: static values, then the address, in the journal's form."""
+        with self._lock:
+            return self._values[self._current[sid]]
 
-def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
-    if pa.types.is_decimal(type_):
-        import decimal
+    def born(self, sid: int) -> int:
+        """At which journal position a live sid's version came."""
+        with self._lock:
+            return int(self._born[self._current[sid]])
 
-        return pa.array([None if v is None else decimal.Decimal(str(v)) for v in values], type_)
-    if pa.types.is_timestamp(type_):
-        return pa.array(values, pa.int64()).cast(type_)
-    if pa.types.is_binary(type_):
-        return pa.array([bytes.fromhex(v) if isinstance(v, str) else v for v in values], type_)
-    return pa.array(values, type_)
+    def sids_born_at(self, position: int) -> list[int]:
+        """Whose versions came with a journal entry, whether they still live or not."""
+        born = self._born[: self.count]
+        first, end = np.searchsorted(born, [position, position + 1])
+        return [int(s) for s in self._sids[first:end]]

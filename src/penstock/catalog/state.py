@@ -5,68 +5,136 @@ The server, Spark's planner and Spark's workers each fold the same entries and s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from penstock.catalog.dependents import Name, users_by_name
 from penstock.catalog.encoding import (
     function_from_json,
     query_from_json,
     stream_type_from_json,
     table_from_json,
 )
+from penstock.catalog.heads import HeadHistory, Int64s
 from penstock.catalog.journal import Entry, JournalReader
 from penstock.catalog.model import Function, QueryDefinition, StreamType, Table
 from penstock.catalog.rows import StaticRows
 from penstock.errors import error
 
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Observations = dict[int, list[tuple[int, int | None]]]
 
 
+@dataclass(slots=True)
+class _Definitions:
+    """What is defined. Readers hold on to it, so a change makes a copy and puts that in its place."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    tables_by_id: dict[int, Table] = field(default_factory=dict)
+    stream_types: dict[str, StreamType] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    queries: dict[str, QueryDefinition] = field(default_factory=dict)
+    queries_by_id: dict[int, QueryDefinition] = field(default_factory=dict)
+    query_positions: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def copy(self) -> _Definitions:
+        return _Definitions(*(dict(getattr(self, f.name)) for f in fields(self)))
+
+
 class CatalogState:
-    """Everything that is defined, as of `position`."""
+    """Everything that is defined, as of `position`.
+
+    One thread applies entries, any thread reads: a dict that a property hands out is never changed again, and
+    static rows look after themselves. Several look-ups are of one moment only if no entry came in between.
+    """
 
     def __init__(self) -> None:
         self.position = 0
-        self.tables: dict[str, Table] = {}
-        self.tables_by_id: dict[int, Table] = {}
-        self.stream_types: dict[str, StreamType] = {}
-        self.functions: dict[str, Function] = {}
-        self.queries: dict[str, QueryDefinition] = {}
-        self.queries_by_id: dict[int, QueryDefinition] = {}
-        self.query_positions: dict[int, tuple[int, int]] = {}  # registered at, last changed at
+        self.at_us = 0  # when the last entry was made
         self.next_table_id = 1
         self.next_query_id = 1
+        self._definitions = _Definitions()
         self._rows: dict[int, StaticRows] = {}
         self._observed: dict[int, Observations] = {}
         self._retained: dict[int, int] = {}
-        self._heads: dict[int, tuple[list[int], list[int]]] = {}  # per table: heads, journal positions
+        self._heads: dict[int, HeadHistory] = {}
+        self._last_heads: dict[int, int] = {}
+        self._steps: dict[int, tuple[int, tuple[Int64s, Int64s]]] = {}
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
-        change = _CHANGES.get(entry.kind)
-        if change is None:
-            raise error(
-                "corrupt_journal",
-                position=entry.pos,
-                detail=f'it is of a kind this version does not know ("{entry.kind}")',
-                hint="the data folder was written by a newer Penstock",
-            )
-        assert entry.pos == self.position + 1, (entry.pos, self.position)
-        change(self, entry)
-        self.position = entry.pos
-        for table_id in self.tables_by_id:
-            heads, positions = self._heads.setdefault(table_id, ([], []))
-            heads.append(entry.heads.get(table_id, 0))
-            positions.append(entry.pos)
+        self.apply_many([entry])
+
+    def apply_many(self, entries: Iterable[Entry]) -> None:
+        """Take in the next entries; thousands cost no more than each for itself. Readers see them all at once."""
+        known = list(entries)
+        for entry in known:
+            if entry.kind not in _CHANGES:
+                raise error(
+                    "corrupt_journal",
+                    position=entry.pos,
+                    detail=f'it is of a kind this version does not know ("{entry.kind}")',
+                    hint="the data folder was written by a newer Penstock",
+                )
+        if not known:
+            return
+        assert known[0].pos == self.position + 1, (known[0].pos, self.position)
+        draft = self._definitions
+        if any(entry.kind in _DEFINING for entry in known):
+            draft = draft.copy()
+        for entry in known:
+            _CHANGES[entry.kind](self, draft, entry)
+            self._take_heads(entry)
+        self._definitions = draft
+        self.at_us = known[-1].at_us
+        # Last: whoever keeps something by position must not find the old under the new one.
+        self.position = known[-1].pos
+
+    def _take_heads(self, entry: Entry) -> None:
+        if entry.heads == self._last_heads:
+            return
+        for table_id, history in self._heads.items():
+            history.take(entry.heads.get(table_id, 0), entry.pos)
+        self._last_heads = entry.heads
+
+    # -- what is defined
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        return self._definitions.tables
+
+    @property
+    def tables_by_id(self) -> dict[int, Table]:
+        return self._definitions.tables_by_id
+
+    @property
+    def stream_types(self) -> dict[str, StreamType]:
+        return self._definitions.stream_types
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        return self._definitions.functions
+
+    @property
+    def queries(self) -> dict[str, QueryDefinition]:
+        return self._definitions.queries
+
+    @property
+    def queries_by_id(self) -> dict[int, QueryDefinition]:
+        return self._definitions.queries_by_id
+
+    @property
+    def query_positions(self) -> dict[int, tuple[int, int]]:
+        """By query id: the entries that registered it and that last changed it."""
+        return self._definitions.query_positions
 
     # -- looking up
 
     def rows(self, table_id: int) -> StaticRows:
-        return self._rows[table_id]
+        found = self._rows.get(table_id)
+        if found is None:
+            raise error("table_not_found", table=f"number {table_id}", hint="it was dropped a moment ago")
+        return found
 
     def retention(self, table_id: int) -> int:
         """The log position below which rows are gone."""
@@ -77,112 +145,114 @@ class CatalogState:
         return self._observed.get(table_id, {})
 
     def journal_positions(self, table_id: int) -> tuple[Int64s, Int64s]:
-        """Heads and journal positions of all entries since the table came, both ascending."""
-        heads, positions = self._heads.get(table_id, ([], []))
-        return np.asarray(heads, np.int64), np.asarray(positions, np.int64)
+        """Log heads, ascending, and for each the last entry that was written before the log grew past it.
+
+        A row at log position p came after the entry of the last head that is not beyond p.
+        """
+        position = self.position
+        known = self._steps.get(table_id)
+        if known is None or known[0] != position:
+            known = (position, self._heads.get(table_id, HeadHistory()).steps(position))
+            self._steps[table_id] = known
+        return known[1]
 
     def dependents(self, kind: str, name: str) -> list[str]:
         """What could not live without this, named as an error shows it."""
         return [f'{k} "{n}"' for k, n in self.dependent_names(kind, name)]
 
-    def dependent_names(self, kind: str, name: str) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
-        if kind == "stream_type":
-            found = [("table", t.name) for t in self.tables.values() if t.stream and t.stream.stream_type == name]
-        reads: dict[str, Callable[[QueryDefinition], tuple[str, ...]]] = {
-            "table": lambda q: q.reads_tables,
-            "query": lambda q: q.reads_queries,
-            "function": lambda q: q.reads_functions,
-        }
-        if kind in reads:
-            found += [("query", q.name) for q in self.queries.values() if name in reads[kind](q)]
-        return found
+    def dependent_names(self, kind: str, name: str) -> list[Name]:
+        return users_by_name(self.tables.values(), self.queries.values()).get((kind, name), [])
 
     # -- changes, one per kind of entry
 
-    def _create_stream_type(self, entry: Entry) -> None:
+    def _create_stream_type(self, draft: _Definitions, entry: Entry) -> None:
         found = stream_type_from_json(entry.body)
-        self.stream_types[found.name] = found
+        draft.stream_types[found.name] = found
 
-    def _put_table(self, entry: Entry) -> None:
+    def _put_table(self, draft: _Definitions, entry: Entry) -> None:
         table = table_from_json(entry.body)
-        self.tables[table.name] = self.tables_by_id[table.id] = table
+        draft.tables[table.name] = draft.tables_by_id[table.id] = table
         self.next_table_id = max(self.next_table_id, table.id + 1)
         if table.id in self._rows:
             self._rows[table.id].retable(table)
         else:
             self._rows[table.id] = StaticRows(table)
+            self._heads[table.id] = HeadHistory()
 
-    def _insert_rows(self, entry: Entry) -> None:
+    def _insert_rows(self, draft: _Definitions, entry: Entry) -> None:
         table_id = entry.body["table"]
-        vids = self._rows[table_id].insert(entry.body["rows"], entry.pos)
-        stream = self.tables_by_id[table_id].stream
+        rows = self._rows[table_id]
+        vids = rows.insert(entry.body["rows"], entry.pos)
+        stream = draft.tables_by_id[table_id].stream
         if stream is not None and stream.connector is None:
-            observed = self._observed.setdefault(table_id, {})
-            sids = self._rows[table_id].sids
-            for vid in vids:
-                observed.setdefault(int(sids[vid]), []).append((entry.at_us, None))
+            self._open(table_id, rows.sids[vids.start : vids.stop].tolist(), entry.at_us)
 
-    def _update_rows(self, entry: Entry) -> None:
+    def _update_rows(self, draft: _Definitions, entry: Entry) -> None:
         self._rows[entry.body["table"]].update(entry.body["rows"], entry.pos)
 
-    def _delete_rows(self, entry: Entry) -> None:
+    def _delete_rows(self, draft: _Definitions, entry: Entry) -> None:
         self._rows[entry.body["table"]].delete(entry.body["sids"], entry.pos)
-        for sid in entry.body["sids"]:
-            self._close(entry.body["table"], sid, entry.at_us)
+        self._close(entry.body["table"], entry.body["sids"], entry.at_us)
 
-    def _create_function(self, entry: Entry) -> None:
+    def _create_function(self, draft: _Definitions, entry: Entry) -> None:
         found = function_from_json(entry.body)
-        self.functions[found.name] = found
+        draft.functions[found.name] = found
 
-    def _create_query(self, entry: Entry) -> None:
+    def _create_query(self, draft: _Definitions, entry: Entry) -> None:
         found = query_from_json(entry.body)
-        self.queries[found.name] = self.queries_by_id[found.id] = found
+        draft.queries[found.name] = draft.queries_by_id[found.id] = found
         self.next_query_id = max(self.next_query_id, found.id + 1)
-        self.query_positions[found.id] = (entry.pos, entry.pos)
+        draft.query_positions[found.id] = (entry.pos, entry.pos)
 
-    def _change_query(self, entry: Entry) -> None:
+    def _change_query(self, draft: _Definitions, entry: Entry) -> None:
         found = query_from_json(entry.body)
-        self.queries[found.name] = self.queries_by_id[found.id] = found
-        self.query_positions[found.id] = (self.query_positions[found.id][0], entry.pos)
+        draft.queries[found.name] = draft.queries_by_id[found.id] = found
+        draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, draft: _Definitions, entry: Entry) -> None:
         for kind, name in entry.body["names"]:
             if kind == "table":
-                table = self.tables.pop(name)
-                del self.tables_by_id[table.id]
-                for known in (self._rows, self._observed, self._retained, self._heads):
-                    known.pop(table.id, None)  # type: ignore[attr-defined]
+                table = draft.tables.pop(name)
+                del draft.tables_by_id[table.id]
+                del self._rows[table.id], self._heads[table.id]
+                for known in (self._observed, self._retained, self._steps):
+                    known.pop(table.id, None)
             elif kind == "stream_type":
-                del self.stream_types[name]
+                del draft.stream_types[name]
             elif kind == "function":
-                del self.functions[name]
+                del draft.functions[name]
             else:
-                query = self.queries.pop(name)
-                del self.queries_by_id[query.id]
-                del self.query_positions[query.id]
+                query = draft.queries.pop(name)
+                del draft.queries_by_id[query.id], draft.query_positions[query.id]
 
-    def _observe(self, entry: Entry) -> None:
+    def _observe(self, draft: _Definitions, entry: Entry) -> None:
+        if entry.body["table"] in draft.tables_by_id:
+            self._open(entry.body["table"], entry.body["opened"], entry.at_us)
+            self._close(entry.body["table"], entry.body["closed"], entry.at_us)
+
+    def _open(self, table_id: int, sids: Iterable[int], at_us: int) -> None:
+        observed = self._observed.setdefault(table_id, {})
+        for sid in sids:
+            spans = observed.get(sid)
+            if spans is None:
+                observed[sid] = [(at_us, None)]
+            else:
+                spans.append((at_us, None))
+
+    def _close(self, table_id: int, sids: Iterable[int], at_us: int) -> None:
+        observed = self._observed.get(table_id, {})
+        for sid in sids:
+            spans = observed.get(sid)
+            if spans and spans[-1][1] is None:
+                spans[-1] = (spans[-1][0], at_us)
+
+    def _retain(self, draft: _Definitions, entry: Entry) -> None:
         table_id = entry.body["table"]
-        if table_id not in self.tables_by_id:
-            return
-        for sid in entry.body["opened"]:
-            self._observed.setdefault(table_id, {}).setdefault(sid, []).append((entry.at_us, None))
-        for sid in entry.body["closed"]:
-            self._close(table_id, sid, entry.at_us)
-
-    def _close(self, table_id: int, sid: int, at_us: int) -> None:
-        spans = self._observed.get(table_id, {}).get(sid)
-        if spans and spans[-1][1] is None:
-            spans[-1] = (spans[-1][0], at_us)
-
-    def _retain(self, entry: Entry) -> None:
-        table_id = entry.body["table"]
-        if table_id in self.tables_by_id:
+        if table_id in draft.tables_by_id:
             self._retained[table_id] = max(self._retained.get(table_id, 0), entry.body["position"])
 
 
-_CHANGES: dict[str, Callable[[CatalogState, Entry], None]] = {
+_CHANGES: dict[str, Callable[[CatalogState, _Definitions, Entry], None]] = {
     "create_stream_type": CatalogState._create_stream_type,
     "create_table": CatalogState._put_table,
     "alter_table": CatalogState._put_table,
@@ -196,11 +266,11 @@ _CHANGES: dict[str, Callable[[CatalogState, Entry], None]] = {
     "observe": CatalogState._observe,
     "retain": CatalogState._retain,
 }
+_DEFINING = _CHANGES.keys() - {"insert_rows", "update_rows", "delete_rows", "observe", "retain"}
 
 
 def load_state(folder: Path, upto: int | None = None) -> CatalogState:
     """The catalog of a data folder, from its journal."""
     state = CatalogState()
-    for entry in JournalReader(folder).read(upto):
-        state.apply(entry)
+    state.apply_many(JournalReader(folder).read(upto))
     return state
