@@ -88,7 +88,7 @@ steps = st.one_of(
     deduplicate=st.sampled_from([None, Deduplicate(("seq",), WITHIN)]),
     script=st.lists(steps, min_size=1, max_size=8),
 )
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_any_sequence_of_pushes_failures_and_restarts_gives_what_the_rules_say(
     tmp_path_factory: pytest.TempPathFactory,
     out_of_order: str,
@@ -146,7 +146,7 @@ def _push_in_vain(bench: Bench, rows: list[dict[str, Any]]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 3)), min_size=1, max_size=10))
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_transaction_times_never_decrease_whatever_the_clock_does(
     tmp_path_factory: pytest.TempPathFactory, script: list[tuple[int, int]]
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
@@ -111,6 +111,7 @@ def test_heads_of_nothing_are_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", ["arrow", "parquet"])
 @given(start=st.integers(0, 12), size=st.integers(0, 12))
+@settings(deadline=None)  # syncs and mappings take what the disk takes
 def test_a_slice_reads_exactly_its_rows(
     tmp_path_factory: pytest.TempPathFactory, format: str, start: int, size: int
 ) -> None:

@@ -150,6 +150,7 @@ class Ingest:
     def restore(self, tables: Iterable[Table]) -> None:
         """Read what must be known of the log now rather than at a table's first push; load compiled code too."""
         warm_up()
+        pa.array([0])  # the first one imports pandas: most of a second, which no sender should wait for
         for table in tables:
             if table.stream is not None:
                 self._ingest(table)

@@ -154,3 +154,7 @@ def warm_up() -> None:
     )  # fmt: skip
     take_back(sids, ints, ints, ints, counts, codes, codes, ints, ints)
     raise_newest(ints, sids, ints, sids)
+    # Columns of the log come read-only, which is another type to the compiler.
+    frozen_sids, frozen_ints = sids.copy(), ints.copy()
+    frozen_sids.flags.writeable = frozen_ints.flags.writeable = False
+    raise_newest(ints, frozen_sids, frozen_ints, sids)
