@@ -68,7 +68,7 @@ CONDITIONS = _table(
     ("corrupt_segment", "XX001", 500, 'segment "{segment}" cannot be read: {detail}'),
     ("corrupt_journal", "XX001", 500, "the journal cannot be read at entry {position}: {detail}"),
     ("folder_in_use", "55006", 409, 'another server (process {pid}) uses the data folder "{folder}"'),
-    ("folder_too_new", "55000", 500, 'the data folder has format {found}; this version reads up to {known}'),
+    ("folder_too_new", "55000", 500, "the data folder has format {found}; this version reads up to {known}"),
     ("checkpoint_mismatch", "55000", 500, "{detail}"),
     ("cycle_gone", "55000", 410, "cycle {cycle} is no longer kept; the oldest is {oldest}"),
     ("not_ready", "57P03", 503, "{detail}"),
@@ -176,5 +176,5 @@ def error(condition: str, *, hint: str | None = None, **parameters: Any) -> Pens
 
 def suggest(name: str, known: Iterable[str]) -> str | None:
     """A hint with the nearest known name, or None where nothing is near."""
-    near = difflib.get_close_matches(name.lower(), [k for k in known], n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.6)
     return f'did you mean "{near[0]}"?' if near else None
