@@ -107,6 +107,21 @@ def test_a_port_that_is_taken_is_noticed_before_anything_starts(capsys: pytest.C
     assert "address_in_use" in capsys.readouterr().err
 
 
+def test_a_reader_of_the_progress_that_left_does_not_end_the_server(started: list[Process]) -> None:
+    server = Process(0.5)
+    started.append(server)
+    server.until("opening the log")
+    assert server.process.stderr is not None
+    server.process.stderr.close()
+    server.process.stderr = None
+    deadline = time.monotonic() + 10
+    while httpx.get(f"{server.url}/v1/health", trust_env=False).status_code != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.end()[:2] == (0, "stopped\n")
+
+
 def test_a_name_that_is_not_ours_cannot_be_listened_on() -> None:
     with pytest.raises(PenstockError, match="cannot listen on"):
         bind("192.0.2.1", 8470)

@@ -169,4 +169,8 @@ def _signals(loop: asyncio.AbstractEventLoop, server: Server) -> Iterator[None]:
 
 
 def _print_progress(step: str) -> None:
-    print(f"penstock: {step}", file=sys.stderr, flush=True)
+    try:
+        print(f"penstock: {step}", file=sys.stderr, flush=True)
+    except OSError:
+        # Whoever read our progress is gone; the data is not, and the server goes on.
+        return
