@@ -59,7 +59,7 @@ def _run_unit(unit: Unit, definitions: Definitions) -> Iterator[ResultRow]:
     spans = {q: (first - unit.first, end - unit.first) for q, first, end in unit.spans}
     for key, found in shared.match(batch):
         if isinstance(found, PenstockError):
-            yield key.query_id, "error", 0, unit.first, found.render().encode()
+            yield key.query_id, "error", 0, unit.first, found.message.encode()
             continue
         if key.query_id in spans:
             found = found & BitMap(range(*spans[key.query_id]))
@@ -67,7 +67,7 @@ def _run_unit(unit: Unit, definitions: Definitions) -> Iterator[ResultRow]:
             continue
         values = shared.values(key.query_id, batch, found) if key.kind == "match" else None
         if isinstance(values, PenstockError):
-            yield key.query_id, "error", 0, unit.first, values.render().encode()
+            yield key.query_id, "error", 0, unit.first, values.message.encode()
             continue
         if values is not None:
             yield key.query_id, "values", len(found), unit.first, values

@@ -46,6 +46,7 @@ class Answer:
     fill_first: int = 0
     matched: int = 0
     error: str | None = None
+    paused: bool = False
 
     @property
     def progress(self) -> float:
@@ -68,6 +69,7 @@ class AnswerStore:
         self.state = CatalogState()
         self.answers: dict[int, Answer] = {}
         self.newest: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
+        self.heard: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}  # NOW of the cycle that brought the newest
         self.rows: dict[int, int] = {}
         self.cycle = 0
         self.start: Offset | None = None
@@ -80,12 +82,12 @@ class AnswerStore:
         for entry in self._reader.read(upto=record.end.journal):
             self.state.apply(entry)
         self._follow_definitions(before, record)
-        self._take_results(record.results)
+        self._take_results(record.results, record.end.now_us)
         if record.info.get("snapshot"):
             self._restore(record.info["snapshot"])
         for query_id, answer in self.answers.items():
             answer.filling = record.end.fill.get(query_id)
-            if answer.filling is None:
+            if answer.filling is None and not answer.paused:
                 answer.filled_before = True
                 if answer.pending is not None:
                     answer.window, answer.pending = answer.pending, None
@@ -106,13 +108,20 @@ class AnswerStore:
                 self.answers[query_id] = known
             elif plan.window != known.window:
                 known.pending = plan.window
+            if known.paused and not definition.paused:
+                known.filled_before = False  # what came in between is read now, as history
+            known.paused = definition.paused
             known.plan, known.error = plan, None
             known.fill_first = record.end.fill.get(query_id, (0, 0))[0]
 
-    def _take_results(self, results: pa.Table) -> None:
+    def _take_results(self, results: pa.Table, now_us: int) -> None:
         for query_id, kind, rows, position, payload in zip(*(c.to_pylist() for c in results.columns), strict=True):
             if kind == "newest":
-                self._take_newest(query_id, rows, payload)
+                self._take_newest(query_id, rows, payload, now_us)
+                continue
+            if kind == "heard":
+                vids, times = np.split(np.frombuffer(payload, np.int64), 2)
+                self.heard[query_id][vids] = times
                 continue
             answer = self.answers.get(query_id)
             if answer is None:
@@ -127,16 +136,14 @@ class AnswerStore:
             elif kind == "error":
                 answer.error = payload.decode()
 
-    def _take_newest(self, table_id: int, rows: int, payload: bytes) -> None:
+    def _take_newest(self, table_id: int, rows: int, payload: bytes, now_us: int) -> None:
         vids, times = np.split(np.frombuffer(payload, np.int64), 2)
-        newest = self.newest.get(table_id, np.empty(0, np.int64))
         size = int(vids.max()) + 1 if len(vids) else 0
-        if size > len(newest):
-            newest = np.concatenate([newest, np.full(size - len(newest) + 64, NEVER)])
-        else:
-            newest = newest.copy()
+        newest = _grown(self.newest.get(table_id), size)
         newest[vids] = np.maximum(newest[vids], times)
-        self.newest[table_id] = newest
+        heard = _grown(self.heard.get(table_id), size)
+        heard[vids] = np.maximum(heard[vids], now_us)
+        self.newest[table_id], self.heard[table_id] = newest, heard
         self.rows[table_id] = self.rows.get(table_id, 0) + rows
 
     def now_of(self, table: Table, static_predicate: Expr | None) -> int | None:
@@ -161,6 +168,16 @@ class AnswerStore:
             known = evaluate_static(predicate, versions.versions())
             self._masks[(table_id, predicate)] = known
         return known
+
+    def is_idle(self, table: Table, static_predicate: Expr | None) -> bool:
+        """Whether no sensor of a stream has been heard for the table's idle time, as of the cycle's NOW."""
+        heard = self.heard.get(table.id)
+        if heard is None or self.offset is None:
+            return False
+        if static_predicate is not None:
+            mask = self._mask(table.id, static_predicate, len(heard))
+            heard = heard[: len(mask)][mask[: len(heard)]]
+        return self.offset.now_us - int(heard.max(initial=NEVER)) > table.options.idle_us
 
     def query_now(self, answer: Answer) -> int | None:
         table = self.state.tables_by_id[answer.plan.table_id]
@@ -194,11 +211,14 @@ class AnswerStore:
                 "fill_first": answer.fill_first,
                 "filled_before": answer.filled_before,
                 "error": answer.error,
+                "paused": answer.paused,
             }
         for table_id, newest in self.newest.items():
             vids = np.flatnonzero(newest > NEVER)
             payload = vids.astype(np.int64).tobytes() + newest[vids].tobytes()
             rows.append((table_id, "newest", self.rows.get(table_id, 0), 0, payload))
+            heard = self.heard[table_id][vids]
+            rows.append((table_id, "heard", 0, 0, vids.astype(np.int64).tobytes() + heard.tobytes()))
         columns = [list(c) for c in zip(*rows, strict=True)] if rows else [[] for _ in RESULT_SCHEMA]
         results = pa.table([pa.array(c, f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)], RESULT_SCHEMA)
         start = self.start or self.offset
@@ -214,6 +234,19 @@ class AnswerStore:
             answer.window = window
             answer.matched, answer.fill_first = kept["matched"], kept["fill_first"]
             answer.filled_before, answer.error = kept["filled_before"], kept["error"]
+            answer.paused = kept["paused"]
+
+
+def _grown(known: np.ndarray[Any, np.dtype[np.int64]] | None, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """A copy with room for `size` versions: readers keep the array they have."""
+    if known is None:
+        return np.full(size + 64, NEVER)
+    return np.concatenate([known, np.full(max(0, size - len(known)), NEVER)])
+
+
+def is_finished(window: Window, now_us: int | None) -> bool:
+    """Whether a window that closes for good has closed."""
+    return isinstance(window, TimeWindow) and window.ends and now_us is not None and now_us > window.end.offset_us
 
 
 def _merge(blocks: Blocks, block: int, payload: bytes) -> None:

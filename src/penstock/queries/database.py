@@ -69,18 +69,21 @@ class Database:
             self.standing.load()
             self.system = SystemTables(self)
             self.spark_queries = SparkQueries(self.runner, self.standing, self.settings, self.system.for_plan)
-            self.observer = Observer(self.catalog, self.ingest, self.clock, self.settings)
+            self.observer = Observer(
+                self.catalog, self.ingest, self.clock, self.settings, lambda: self.standing.finished
+            )
             self.executor = Executor(self)
             progress("starting Spark")
+            before = self.standing.store.cycle
             self.engine.start()
             self._runner: tuple[object, SparkRunner] | None = None
             progress("waiting for the first cycle")
-            self._wait_for_first_cycle()
+            self._wait_for_first_cycle(before)
         except BaseException:
             self.stop()
             raise
         self.catalog.listeners.append(self._definition_changed)
-        self.observer.follow(self.catalog.state)
+        self.observer.follow()
         self.spark_queries.start()
         self.housekeeper = Housekeeper(
             self.log,
@@ -94,9 +97,8 @@ class Database:
         self._ready = True
         self.started_at = time.monotonic() - began
 
-    def _wait_for_first_cycle(self) -> None:
+    def _wait_for_first_cycle(self, began_at: int) -> None:
         deadline = time.monotonic() + 120
-        began_at = self.standing.store.cycle
         while self.standing.store.cycle <= began_at and time.monotonic() < deadline:
             self.standing.feed.wait_past(began_at, 0.2)
             if self.engine.failure and "checkpoint" in self.engine.failure:
@@ -131,11 +133,14 @@ class Database:
             self.lock.release()
 
     def _committed(self, record: CommitRecord) -> None:
+        finished = self.standing.finished
         self.standing.take(record)
         self.system.note_cycle(record)
+        if self.standing.finished != finished:
+            self.observer.follow()
 
     def _definition_changed(self, entry: Entry) -> None:
-        self.observer.follow(self.catalog.state)
+        self.observer.follow()
 
     def runner(self) -> SparkRunner:
         """Spark SQL on the session that is alive now."""

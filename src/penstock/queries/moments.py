@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
 from penstock.operators.expr import Expr
 from penstock.operators.windows import FOREVER, TimeWindow
@@ -32,14 +33,21 @@ def now_of_plan(plan: Plan, store: AnswerStore) -> int | None:
     assert store.offset is not None
     if isinstance(plan, SelectPlan):
         return store.now_of(store.state.tables_by_id[plan.table_id], plan.static_predicate)
-    nows = [_relation_now(r, store) for r in plan.relations if r.kind in ("stream", "query")]
-    if not nows:
+    streams = [s for r in plan.relations if (s := _stream_of(r, store)) is not None]
+    if not streams:
         return store.offset.now_us
+    nows = [store.now_of(*s) for s in streams]
     known = [n for n in nows if n is not None]
-    return min(known) if len(known) == len(nows) else None
+    if len(known) < len(nows):
+        return None
+    awake = [n for n, s in zip(known, streams, strict=True) if not store.is_idle(*s)]
+    return min(awake) if awake else max(known)
 
 
-def _relation_now(relation: Relation, store: AnswerStore) -> int | None:
+def _stream_of(relation: Relation, store: AnswerStore) -> tuple[Table, Expr | None] | None:
+    """The table and static predicate behind a relation that has readings."""
+    if relation.kind not in ("stream", "query"):
+        return None
     state: CatalogState = store.state
     predicate: Expr | None = relation.static_predicate
     if relation.kind == "query":
@@ -47,6 +55,5 @@ def _relation_now(relation: Relation, store: AnswerStore) -> int | None:
         inner = plan_from_json(definition.plan) if definition is not None else None
         if not isinstance(inner, SelectPlan):
             return None
-        return store.now_of(state.tables_by_id[inner.table_id], inner.static_predicate)
-    table = state.tables.get(relation.table)
-    return store.now_of(table, predicate) if table is not None else None
+        return state.tables_by_id[inner.table_id], inner.static_predicate
+    return state.tables[relation.table], predicate

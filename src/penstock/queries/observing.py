@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import QueryDefinition
@@ -19,8 +20,16 @@ from penstock.streams.manager import StreamManager
 class Observer:
     """Keeps the stream manager's demands equal to what the running queries ask for."""
 
-    def __init__(self, catalog: Catalog, ingest: Ingest, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        ingest: Ingest,
+        clock: Clock,
+        settings: Settings,
+        finished: Callable[[], frozenset[int]],
+    ) -> None:
         self._catalog = catalog
+        self._finished = finished
         self.manager = StreamManager(lambda: catalog.state, ingest, self._observe, clock, settings)
         self._lock = threading.Lock()
         self._holders: dict[str, tuple[object, ...]] = {}
@@ -33,8 +42,8 @@ class Observer:
     def _observe(self, table_id: int, opened: list[int], closed: list[int]) -> None:
         self._catalog.observe(table_id, opened, closed)
 
-    def follow(self, _state: CatalogState) -> None:
-        """Definitions changed: look again, soon."""
+    def follow(self) -> None:
+        """Definitions changed, or a query finished: look again, soon."""
         self._wake.set()
 
     def _run(self) -> None:
@@ -47,24 +56,21 @@ class Observer:
     def settle(self) -> None:
         """Make demands fit the definitions as they are now."""
         with self._lock:
-            state = self._catalog.state
+            state, finished = self._catalog.state, self._finished()
             wanted: dict[str, tuple[object, ...]] = {}
             for definition in list(state.queries.values()):
-                if definition.paused:
+                if definition.paused or definition.id in finished:
                     continue
                 for number, (table_id, predicate) in enumerate(streams_of(definition, state)):
                     table = state.tables_by_id.get(table_id)
                     if table is None or table.stream is None or table.stream.connector is None:
                         continue
                     holder = f"{definition.id}/{number}"
-                    wanted[holder] = (
-                        table_id,
-                        predicate,
-                        state.rows(table_id).count,
-                        len(state.observations(table_id)),
-                    )
+                    rows = state.rows(table_id)
+                    # Every change of rows makes a version or ends a live one.
+                    wanted[holder] = (table_id, predicate, rows.count, rows.current().num_rows)
                     if self._holders.get(holder) != wanted[holder]:
-                        self.manager.demand(holder, table_id, surviving(predicate, state.rows(table_id)))
+                        self.manager.demand(holder, table_id, surviving(predicate, rows))
             for gone in self._holders.keys() - wanted.keys():
                 self.manager.release(gone)
             self._holders = wanted

@@ -65,7 +65,8 @@ class SparkQueries:
 
     def stop(self) -> None:
         self._stopping.set()
-        self._thread.join(timeout=10)
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
 
     def run(self, plan: SparkPlan, start_us: int | None) -> Evaluated:
         """Evaluate once, now, at the last committed cycle."""

@@ -15,18 +15,18 @@ from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import Table
 from penstock.catalog.rows import StaticRows
 from penstock.clock import SECOND
-from penstock.errors import error, suggest
+from penstock.errors import PenstockError, error, suggest
 from penstock.operators.windows import RowsWindow, TimeWindow, Window
 from penstock.pipeline.commits import CommitRecord, CommitStore
 from penstock.pipeline.folder import DataFolder
-from penstock.queries.answers import Answer, AnswerStore, window_low
+from penstock.queries.answers import Answer, AnswerStore, is_finished, window_low
 from penstock.queries.feed import CycleMark, Feed, NowKey
 from penstock.queries.fetch import Fetcher
 from penstock.queries.results import Result
 from penstock.queries.windowed import Instant, Matches, rows_inside
 from penstock.settings import Settings
 from penstock.sql.plan import SelectPlan
-from penstock.streams.segments import list_segments
+from penstock.streams.segments import Segment, list_segments
 
 SNAPSHOT_EVERY = 200
 TRIM_EVERY = 20
@@ -57,6 +57,7 @@ class StandingQueries:
         self.feed = Feed(settings.cycles_keep)
         self._lock = threading.RLock()
         self.store = AnswerStore(JournalReader(folder.root))
+        self.finished: frozenset[int] = frozenset()
 
     def load(self) -> None:
         """Fold what the commit records hold: after this every answer is what it was before the restart."""
@@ -90,6 +91,9 @@ class StandingQueries:
                 key = (table.id, answer.plan.static_predicate)
                 if table.options.time == "valid" and key not in nows:
                     nows[key] = self.store.now_of(table, answer.plan.static_predicate)
+            self.finished = frozenset(
+                q for q, a in self.store.answers.items() if is_finished(a.window, self.store.query_now(a))
+            )
         self.feed.append(CycleMark(record.cycle, record.end, nows, windows))
 
     def _trim(self) -> None:
@@ -97,6 +101,7 @@ class StandingQueries:
         with self._lock:
             oldest = self.feed.mark(self.feed.oldest())
             keep_from: dict[int, int] = {}
+            segments: dict[int, list[Segment]] = {}
             for query_id, answer in self.store.answers.items():
                 if answer.pending is not None or answer.filling is not None:
                     continue
@@ -105,10 +110,10 @@ class StandingQueries:
                 floor = self.store.state.retention(answer.plan.table_id)
                 position = floor
                 if low is not None:
-                    for segment in list_segments(self.folder.log, answer.plan.table_id):
-                        if segment.max_ts >= low:
-                            position = max(floor, segment.first)
-                            break
+                    if answer.plan.table_id not in segments:
+                        segments[answer.plan.table_id] = list_segments(self.folder.log, answer.plan.table_id)
+                    reached = (s.first for s in segments[answer.plan.table_id] if s.max_ts >= low)
+                    position = max(floor, next(reached, floor))
                 if position > 0:
                     keep_from[query_id] = position
             self.store.trim(keep_from)
@@ -211,7 +216,7 @@ class StandingQueries:
             with self._lock:
                 definition = self.store.state.queries.get(name)
                 answer = self.store.answers.get(definition.id) if definition is not None else None
-                return answer is None or answer.ready or answer.error is not None
+                return answer is None or answer.ready or answer.paused or answer.error is not None
 
         self.feed.wait(ready, timeout_s)
         with self._lock:
@@ -220,7 +225,11 @@ class StandingQueries:
             if answer is None:
                 return
             if answer.error is not None:
-                raise error("function_failed", function="...", detail=answer.error)
+                raise PenstockError(
+                    "function_failed", answer.error, hint="drop the query, mend the function, create it anew"
+                )
+            if answer.paused:
+                raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
             if not answer.ready:
                 raise error(
                     "not_ready",

@@ -241,7 +241,7 @@ class SystemTables:
                     state = "FAILED"
                 elif answer is not None and answer.filling is not None:
                     state, progress = "FILLING", answer.progress
-                elif answer is not None and _finished(answer.window, store.query_now(answer)):
+                elif definition.id in database.standing.finished:
                     state = "FINISHED"
                 out.append(
                     {
@@ -324,10 +324,6 @@ def observed_from(definition: QueryDefinition, state: CatalogState) -> int | Non
             if spans and spans[-1][1] is None:
                 latest = max(latest or 0, spans[-1][0])
     return latest
-
-
-def _finished(window: Window, now_us: int | None) -> bool:
-    return isinstance(window, TimeWindow) and window.ends and now_us is not None and now_us > window.end.offset_us
 
 
 def _sensor_tables(state: CatalogState) -> list[Table]:
