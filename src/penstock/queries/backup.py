@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.queries.database import Database
 
 _WHOLE = ("format_version", "folder_id")
-_TREES = ("commits", "log", "results")
+_TREES = ("commits", "log", "results", "streams")
 
 
 def back_up(database: Database, target: Path) -> None:
@@ -31,7 +31,7 @@ def back_up(database: Database, target: Path) -> None:
     _copy_tree(root / "commits", target / "commits")
     with database.log.still():
         _copy_tree(root / "journal", target / "journal")
-        for name in ("log", "results"):
+        for name in ("log", "results", "streams"):
             _copy_tree(root / name, target / name)
     for name in _WHOLE:
         shutil.copy2(root / name, target / name)

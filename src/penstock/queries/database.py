@@ -63,6 +63,7 @@ class Database:
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
             self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings)
+            self.ingest.restore(list(self.catalog.state.tables.values()))
             self.engine = self._make_engine(self.folder, self.settings, self._committed)
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings)
             progress("reading the committed cycles")
@@ -82,6 +83,7 @@ class Database:
         except BaseException:
             self.stop()
             raise
+        self._known_tables = set(self.catalog.state.tables_by_id)
         self.catalog.listeners.append(self._definition_changed)
         self.observer.follow()
         self.spark_queries.start()
@@ -140,6 +142,10 @@ class Database:
             self.observer.follow()
 
     def _definition_changed(self, entry: Entry) -> None:
+        for table_id in self._known_tables - self.catalog.state.tables_by_id.keys():
+            self.log.drop(table_id)
+            self.ingest.forget(table_id)
+        self._known_tables = set(self.catalog.state.tables_by_id)
         self.observer.follow()
 
     def runner(self) -> SparkRunner:

@@ -1,0 +1,26 @@
+"""`python -m bench [NAME ...] [--seconds N]`: run benchmarks and say where their results are."""
+
+from __future__ import annotations
+
+import argparse
+
+from bench.foundations import Foundations
+
+BENCHES = {"foundations": Foundations}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*BENCHES, []], help="which ones; all by default")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="how long each rate is held (60; less is a rehearsal)"
+    )
+    parser.add_argument("--memory-minutes", type=float, default=10.0, help="length of the memory run; 0 leaves it out")
+    parser.add_argument("--only", default="", help="parts of a benchmark, separated by commas")
+    options = parser.parse_args()
+    for name in options.names or list(BENCHES):
+        BENCHES[name](options.seconds, options.memory_minutes, options.only).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""What a benchmark found: printed, saved as flat JSON, as a table and as a plot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results"
+# Aims of the issue, for the column beside the figure: (comparison, value).
+AIMS = {
+    "push_to_visible_p50_ms_60k": ("<", 350),
+    "push_to_visible_p99_ms_60k": ("<", 1000),
+    "sustained_tuples_per_s_1_query": (">", 300_000),
+    "ingest_json_rows_per_s": (">", 50_000),
+    "ingest_arrow_rows_per_s": (">", 1_000_000),
+    "server_ready_s": ("<", 10),
+    "memory_slope_mb_per_min": ("<", 1),
+    "files_per_table": ("<", 501),
+    "files_per_table_sustained": ("<", 501),
+}
+
+
+class Report:
+    """Collects measures by name."""
+
+    def __init__(self, name: str, subtitle: str) -> None:
+        self.name = name
+        self.subtitle = subtitle
+        self.values: dict[str, Any] = {}
+        self.rows = 0
+        self._began = time.monotonic()
+        self._console = Console(stderr=True)
+        RESULTS.mkdir(exist_ok=True)
+
+    def say(self, text: str) -> None:
+        self._console.print(f"[dim]{time.monotonic() - self._began:6.0f} s[/dim]  {text}")
+
+    def put(self, name: str, value: float | None, rows: int = 0) -> None:
+        self.values[name] = None if value is None else round(float(value), 3)
+        self.rows += rows
+        self.say(f"{name} = {self.values[name]}")
+
+    def save(self) -> Path:
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+        ).stdout.strip()
+        whole = {
+            **self.values,
+            "commit": commit,
+            "seconds": round(time.monotonic() - self._began, 1),
+            "rows": self.rows,
+        }
+        path = RESULTS / f"{self.name}.json"
+        path.write_text(json.dumps(whole, indent=1) + "\n")
+        (RESULTS / f"{self.name}.md").write_text(self._markdown())
+        return path
+
+    def _markdown(self) -> str:
+        lines = ["| measure | figure | aim |", "| --- | --- | --- |"]
+        lines += [f"| {n} | {v} | {aim_of(n)} |" for n, v in self.values.items()]
+        return "\n".join(lines) + "\n"
+
+    def show(self) -> None:
+        path = self.save()
+        table = Table(title=f"{self.name}: {self.subtitle}")
+        for column in ("measure", "figure", "aim", ""):
+            table.add_column(column, justify="right" if column == "figure" else "left")
+        for name, value in self.values.items():
+            table.add_row(name, f"{value:,}" if value is not None else "-", aim_of(name), verdict(name, value))
+        Console().print(table)
+        self.plot_latencies()
+        print(f"results: {path.relative_to(RESULTS.parent.parent)}")
+
+    def plot_latencies(self) -> None:
+        points = {n: v for n, v in self.values.items() if n.startswith("push_to_visible") and v is not None}
+        if not points:
+            return
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        figure, axes = pyplot.subplots(figsize=(8, 4))
+        axes.barh(list(points), list(points.values()))
+        axes.set_xlabel("ms from push to visible answer")
+        figure.tight_layout()
+        figure.savefig(RESULTS / f"{self.name}.png", dpi=110)
+        pyplot.close(figure)
+
+    def plot_line(self, name: str, x: list[float], y: list[float]) -> None:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        figure, axes = pyplot.subplots(figsize=(8, 3))
+        axes.plot(x, y)
+        axes.set_xlabel("minutes")
+        axes.set_ylabel("MB, all processes")
+        axes.set_ylim(bottom=0)
+        figure.tight_layout()
+        figure.savefig(RESULTS / f"{self.name}-{name}.png", dpi=110)
+        pyplot.close(figure)
+
+
+def aim_of(name: str) -> str:
+    aim = AIMS.get(name)
+    return f"{aim[0]} {aim[1]:,}" if aim else ""
+
+
+def verdict(name: str, value: float | None) -> str:
+    aim = AIMS.get(name)
+    if aim is None or value is None:
+        return ""
+    good = value < aim[1] if aim[0] == "<" else value > aim[1]
+    return "reached" if good else "missed"

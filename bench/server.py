@@ -1,0 +1,131 @@
+"""A real server in a process of its own, with its cost: processor time and memory of all its processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import psutil
+
+
+class Server:
+    """`penstock serve` in a temporary data folder. Use as a context manager."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        flags = [f"--{k.replace('_', '-')}={v}" for k, v in settings.items()]
+        self._command = [sys.executable, "-m", "penstock", "serve", "--data", str(self.folder / "data")]
+        self._command += ["--port", str(self.port), *flags]
+        self.ready_s = 0.0
+
+    def __enter__(self) -> Server:
+        began = time.monotonic()
+        self._log = (self.folder / "server.log").open("wb")
+        self.process = subprocess.Popen(self._command, stdout=self._log, stderr=self._log, cwd=self.folder)
+        while True:
+            if self.process.poll() is not None:
+                raise RuntimeError((self.folder / "server.log").read_text()[-4000:])
+            try:
+                if httpx.get(f"{self.url}/v1/health", timeout=2).status_code == 200:
+                    break
+            except httpx.HTTPError:
+                pass
+            if time.monotonic() - began > 180:
+                raise RuntimeError("the server did not become ready within three minutes")
+            time.sleep(0.05)
+        self.ready_s = time.monotonic() - began
+        self.tree = psutil.Process(self.process.pid)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        self._log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def sql(self, text: str) -> dict[str, Any]:
+        reply = httpx.post(f"{self.url}/v1/sql", json={"sql": text}, timeout=120)
+        if reply.status_code >= 400:
+            raise RuntimeError(reply.text)
+        return dict(reply.json())
+
+    def status(self) -> dict[str, Any]:
+        return dict(httpx.get(f"{self.url}/v1/status", timeout=60).json())
+
+    def processes(self) -> list[psutil.Process]:
+        return [self.tree, *self.tree.children(recursive=True)]
+
+    def memory_mb(self) -> float:
+        return sum(_value(lambda p=p: p.memory_info().rss) for p in self.processes()) / 2**20
+
+    def cpu_seconds(self) -> float:
+        total = 0.0
+        for process in self.processes():
+            times = _value(lambda p=process: sum(p.cpu_times()[:2]))
+            total += times
+        return total
+
+    def files(self) -> int:
+        """The most files that one table's log has."""
+        log = self.folder / "data" / "log"
+        return max((len(os.listdir(t)) for t in log.iterdir() if t.is_dir()), default=0)
+
+
+def _value(read: Any) -> float:
+    try:
+        return float(read())
+    except psutil.Error:
+        return 0.0
+
+
+class MemoryWatch:
+    """Samples the memory of all of a server's processes, twice a second, in a thread."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.samples: list[tuple[float, float]] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> MemoryWatch:
+        self._began = time.monotonic()
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.5):
+            self.samples.append((time.monotonic() - self._began, self._server.memory_mb()))
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def slope_mb_per_min(self, after_s: float) -> float:
+        """Least squares over the samples after a time."""
+        import numpy as np
+
+        later = [(t, m) for t, m in self.samples if t >= after_s]
+        if len(later) < 10:
+            return float("nan")
+        times, sizes = np.array(later).T
+        return float(np.polyfit(times / 60, sizes, 1)[0])
