@@ -1,0 +1,104 @@
+"""A catalog with a log that tests move by hand, and everything in it as plain values to compare."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy import create_engine, select
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.encoding import function_to_json, query_to_json, stream_type_to_json, table_to_json
+from penstock.catalog.model import StreamColumn, Table, TableOptions
+from penstock.catalog.projection import DEFINITIONS, ROWS
+from penstock.catalog.state import CatalogState
+from penstock.clock import ManualClock
+from penstock.types import DOUBLE, INT, TEXT, Field
+
+READING = StreamColumn("reading", (Field("ppm", DOUBLE),))
+STATIC = (Field("sensor_id", INT), Field("location", TEXT))
+
+
+class CatalogBench:
+    """One data folder; `heads` is what its log would say."""
+
+    def __init__(self, folder: Path, url: str = "") -> None:
+        self.folder = folder
+        self.url = url
+        self.heads: dict[int, int] = {}
+        self.clock = ManualClock(1_000)
+        if not (folder / "folder_id").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "folder_id").write_text(uuid.uuid4().hex)
+        self.open()
+
+    def open(self) -> None:
+        self.catalog = Catalog(self.folder, self.url, self._still, self.clock)
+
+    def close(self) -> None:
+        self.catalog.close()
+
+    def reopen(self) -> None:
+        self.close()
+        self.open()
+
+    @property
+    def state(self) -> CatalogState:
+        return self.catalog.state
+
+    @contextmanager
+    def _still(self) -> Iterator[dict[int, int]]:
+        yield dict(self.heads)
+
+    def make_sensors(self, name: str = "sensors", connector: str | None = None) -> Table:
+        stream = StreamColumn("reading", READING.fields, connector=connector)
+        return self.catalog.create_table(name, STATIC, ("sensor_id",), stream, TableOptions())
+
+
+def everything(state: CatalogState) -> dict[str, Any]:
+    """All that a state says through its doors."""
+    return {
+        "position": state.position,
+        "stream_types": list(state.stream_types.values()),
+        "functions": list(state.functions.values()),
+        "tables": list(state.tables.values()),
+        "tables_by_id": state.tables_by_id,
+        "queries": list(state.queries.values()),
+        "queries_by_id": state.queries_by_id,
+        "query_positions": state.query_positions,
+        "next_ids": (state.next_table_id, state.next_query_id),
+        "rows": {t: state.rows(t).versions().to_pylist() for t in state.tables_by_id},
+        "live": {t: state.rows(t).current().to_pylist() for t in state.tables_by_id},
+        "observed": {t: {s: list(o) for s, o in state.observations(t).items()} for t in state.tables_by_id},
+        "retained": {t: state.retention(t) for t in state.tables_by_id},
+        "heads": {t: [a.tolist() for a in state.journal_positions(t)] for t in state.tables_by_id},
+    }
+
+
+def expected_projection(state: CatalogState) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    definitions: dict[Any, Any] = {}
+    definitions |= {("stream_type", s.name): stream_type_to_json(s) for s in state.stream_types.values()}
+    definitions |= {("function", f.name): function_to_json(f) for f in state.functions.values()}
+    definitions |= {("table", t.name): table_to_json(t) for t in state.tables.values()}
+    definitions |= {("query", q.name): query_to_json(q) for q in state.queries.values()}
+    rows = {}
+    for table in state.tables.values():
+        static = state.rows(table.id)
+        for sid in static.live_sids():
+            *values, address = static.current_values(sid)
+            rows[table.name, sid] = (address, {c.name: v for c, v in zip(table.columns, values, strict=True)})
+    return definitions, rows
+
+
+def stored_projection(bench: CatalogBench) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """What any SQL tool would find."""
+    engine = create_engine(bench.url or f"sqlite:///{bench.folder / 'catalog.sqlite'}")
+    with engine.connect() as connection:
+        definitions = {(r.kind, r.name): orjson.loads(r.body) for r in connection.execute(select(DEFINITIONS))}
+        rows = {(r.table_name, r.sid): (r.address, orjson.loads(r.body)) for r in connection.execute(select(ROWS))}
+    engine.dispose()
+    return definitions, rows

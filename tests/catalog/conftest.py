@@ -1,0 +1,36 @@
+"""A catalog over a folder of its own, and a PostgreSQL for all tests that want one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.catalog import journal
+from tests.catalog.bench import CatalogBench
+from tests.support.postgres import ABSENT, PrivatePostgres, find_binaries, private_postgres
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[CatalogBench]:
+    bench = CatalogBench(tmp_path)
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PrivatePostgres]:
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip(ABSENT)
+    with private_postgres(binaries) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def unsynced() -> Iterator[None]:
+    """For tests that write hundreds of journals and pull no plug."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal.os, "fsync", lambda descriptor: None)
+        yield
