@@ -1,0 +1,181 @@
+"""Processes are killed at random moments while readings flow and queries stand; nothing is lost, doubled or wrong.
+
+`make test` runs three seeds, one for each kind of process; `make soak` runs fifty. A failure names its seed.
+All tests of this file run on one data folder, one after the other: what a test leaves behind is the next one's past.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import PenstockError
+from tests.support.brute_force import History, Question, defined_at
+from tests.support.server_process import ServerProcess, server_process
+from tests.support.workload import (
+    TABLES,
+    Sent,
+    Writer,
+    check_answers,
+    check_nothing_lost_or_doubled,
+    create_tables,
+    late_question,
+    questions,
+    wait_until_caught_up,
+)
+
+SEEDS = range(50) if os.environ.get("PENSTOCK_SOAK") else range(3)
+KINDS = ("worker", "jvm", "server")
+
+
+@dataclass
+class World:
+    """One data folder through all its servers."""
+
+    server: ServerProcess
+    asked: list[Question]
+    sent: dict[str, Sent] = field(default_factory=lambda: {table: Sent() for table in TABLES})
+    number: int = 0
+
+    @property
+    def data(self) -> Path:
+        return self.server.data
+
+    def writer(self, seed: int) -> Writer:
+        return Writer(self.server.url, seed, self.sent, self.number)
+
+    def check(self) -> None:
+        with self.server.connect() as db:
+            wait_until_caught_up(db, self.data)
+            check_answers(db, self.data, self.asked)
+            check_nothing_lost_or_doubled(db, self.data, self.sent)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with server_process(tmp_path_factory.mktemp("kill")) as server:
+        server.start()
+        asked = [q for table in TABLES for q in questions(table)]
+        with server.connect() as db:
+            create_tables(db)
+            db.register([(q.name, q.sql) for q in asked])
+        yield World(server, asked)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_killed_process_costs_no_reading_and_no_answer(world: World, seed: int) -> None:
+    chance = random.Random(seed)
+    kind = KINDS[seed % len(KINDS)]
+    writer = world.writer(seed)
+    writer.start()
+    try:
+        time.sleep(chance.uniform(1.5, 3.0))
+        change_definitions(world, chance, seed)
+        time.sleep(chance.uniform(0.0, 0.5))
+        kill(world.server, kind, chance)
+        with world.server.connect() as db:
+            wait_until_caught_up(db, world.data)
+            check_answers(db, world.data, world.asked)
+    except BaseException:
+        print(f"seed {seed}, kind {kind}\n{world.server.printed()[-3000:]}")
+        raise
+    finally:
+        writer.end()
+        world.number = writer.number
+    world.check()
+
+
+def change_definitions(world: World, chance: random.Random, seed: int) -> None:
+    """A query that must fill, and static values that change: both in the moment before the kill."""
+    table = chance.choice(list(TABLES))
+    late = late_question(table, seed)
+    with world.server.connect() as db:
+        db.sql(late.create)
+        db.sql(f"UPDATE {table} SET floor = {chance.randrange(3)} WHERE id = {chance.randrange(6)}")
+    world.asked.append(late)
+
+
+def kill(server: ServerProcess, kind: str, chance: random.Random) -> None:
+    if kind == "server":
+        server.kill("server")
+        server.assert_all_gone()
+        server.start()
+    elif kind == "jvm":
+        server.kill("jvm")
+        server.wait(lambda: bool(server.parts("jvm")), 60, "restarted")
+    else:
+        for part in ("worker", "worker", "planner", "worker"):
+            server.wait(lambda part=part: bool(server.parts(part)), 60, f"running a {part}")  # type: ignore[misc]
+            server.kill(part, chance.randrange(4))  # type: ignore[arg-type]
+            time.sleep(chance.uniform(0.1, 0.8))
+
+
+def test_a_second_server_on_the_folder_is_refused(world: World, tmp_path: Path) -> None:
+    second = ServerProcess(tmp_path)
+    second.data = world.data
+    code, said = second.run_to_end()
+    assert code == 1
+    assert "folder_in_use" in said and str(world.server.process.pid) in said
+    world.check()
+
+
+def test_a_checkpoint_of_another_folder_is_refused_and_a_deleted_one_is_not_needed(world: World) -> None:
+    """Work resumes from the last commit record; the answers are the ones from before."""
+    assert world.server.stop() == 0
+    checkpoint = world.data / "checkpoint"
+    for offsets in (checkpoint / "offsets").iterdir():
+        if offsets.name.isdigit():
+            text = offsets.read_text()
+            offsets.write_text(text.replace(folder_id(world.data), "0" * 32))
+    before = len(list((world.data / "commits").iterdir()))
+    code, said = world.server.run_to_end()
+    assert code == 1
+    assert "checkpoint_mismatch" in said and "delete the folder" in said
+    assert "Traceback" not in said
+    assert len(list((world.data / "commits").iterdir())) == before
+    shutil.rmtree(checkpoint)
+    world.server.start()
+    world.check()
+
+
+def folder_id(data: Path) -> str:
+    return (data / "folder_id").read_text().strip()
+
+
+def test_a_damaged_segment_is_named_and_harms_its_own_table_only(world: World) -> None:
+    number = next(t["id"] for n, t in defined_at(world.data, 2**60).tables.items() if n == "meters")
+    assert world.server.stop() == 0
+    oldest = min((world.data / "log" / str(number)).iterdir())
+    whole = oldest.read_bytes()
+    oldest.write_bytes(whole[: len(whole) // 2])
+    world.server.start()
+    with world.server.connect() as db:
+        with pytest.raises(PenstockError) as caught:
+            db.invoke("meters_all")
+        assert caught.value.condition == "corrupt_segment" and oldest.name in caught.value.message
+        with pytest.raises(PenstockError) as caught:
+            db.sql("SELECT COUNT(*) FROM meters")
+        assert oldest.name in caught.value.message
+        db.push("probes", [{"id": 1, "who": 1, "seq": -1, "v": 99.0}])
+        db.push("meters", [{"id": 1, "who": 1, "seq": -1, "v": 99.0, "ts": "2023-11-15T00:00:00Z"}])
+        world.sent["probes"].acknowledged.add(-1)
+        world.sent["meters"].acknowledged.add(-1)
+        wait_until_caught_up(db, world.data)
+        check_answers(db, world.data, [q for q in world.asked if q.table == "probes"])
+    oldest.write_bytes(whole)
+    world.check()
+    assert history_is_contiguous(world.data, number)
+
+
+def history_is_contiguous(data: Path, table: int) -> bool:
+    newest = max(int(p.name[:12]) for p in (data / "commits").iterdir() if p.name[:12].isdigit())
+    history = History(data)
+    ends = [history.record(c).end.data.get(table, 0) for c in range(max(1, newest - 200), newest + 1)]
+    return ends == sorted(ends)

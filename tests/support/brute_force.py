@@ -1,0 +1,160 @@
+"""Standing questions answered the slow way: plain Python over every row of the log, one after the other.
+
+Shares no code with planner, operators or pipeline. From the product it takes the log's rows, the journal's
+entries and the offset of a committed cycle; which static row a reading joins follows from the journal alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.catalog.journal import JournalReader
+from penstock.pipeline.commits import CommitRecord, _read_record
+from penstock.streams.segments import list_segments, read_slice, slices
+
+Row = Mapping[str, Any]
+Range = Callable[[int, int], tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class LastRows:
+    """BEGIN (LAST count ROWS [PER SENSOR])."""
+
+    count: int
+    per_sensor: bool = False
+
+
+@dataclass(frozen=True)
+class Question:
+    """A standing query in two languages: SQL, and Python over one row at a time.
+
+    `window` gives [low, high] for (NOW, START), or is a number of rows. `picks` looks at static columns only.
+    """
+
+    name: str
+    table: str
+    sql: str
+    window: Range | LastRows
+    keeps: Callable[[Row], bool] = lambda row: True
+    picks: Callable[[Row], bool] = lambda row: True
+    shows: Callable[[Row], tuple[Any, ...]] = lambda row: (row["seq"], row["v"], row["floor"])
+
+    @property
+    def create(self) -> str:
+        return f"CREATE QUERY {self.name} AS {self.sql}"
+
+
+class History:
+    """Everything that a data folder says: a cycle's offsets, the log's rows, the journal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._rows: dict[tuple[int, int], list[dict[str, Any]]] = {}
+        self._joined: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
+
+    def record(self, cycle: int) -> CommitRecord:
+        return _read_record(self.folder / "commits" / f"{cycle:012d}.arrow")
+
+    def rows(self, table_id: int, end: int) -> list[dict[str, Any]]:
+        """A table's log up to a position, each row with its position and its time in microseconds."""
+        if (table_id, end) not in self._rows:
+            found = list_segments(self.folder / "log", table_id)
+            first = found[0].first if found else 0
+            parts = [read_slice(piece) for piece in slices(found, first, end)]
+            rows = pa.concat_tables(parts) if parts else pa.table({"ts": pa.array([], pa.int64())})
+            assert rows.num_rows == end - first, "positions are not contiguous"
+            rows = rows.set_column(rows.schema.get_field_index("ts"), "ts", rows.column("ts").cast(pa.int64()))
+            shown = rows.drop_columns([c for c in rows.column_names if c.startswith("_")])
+            self._rows[(table_id, end)] = [{**row, "pos": first + i} for i, row in enumerate(shown.to_pylist())]
+        return self._rows[(table_id, end)]
+
+    def joined(self, table_id: int, end: int, journal: int) -> list[dict[str, Any]]:
+        """The same rows with the static values that held when each was logged."""
+        key = (table_id, end, journal)
+        if key not in self._joined:
+            static = defined_at(self.folder, journal).static[table_id]
+            self._joined[key] = [{**row, **static.at(row["who"], row["pos"])} for row in self.rows(table_id, end)]
+        return self._joined[key]
+
+
+@dataclass(frozen=True)
+class StaticHistory:
+    """One table's static rows by key: which values held from which log position on."""
+
+    columns: list[str]
+    versions: dict[Any, list[tuple[int, list[Any]]]]
+
+    def at(self, key: Any, position: int) -> dict[str, Any]:
+        held = [values for start, values in self.versions[key] if start <= position]
+        return dict(zip(self.columns, held[-1], strict=False))
+
+
+@dataclass(frozen=True)
+class Defined:
+    """What the journal says at a position: tables, static rows over time, START of each query."""
+
+    tables: dict[str, dict[str, Any]]
+    static: dict[int, StaticHistory]
+    starts: dict[str, int | None]
+    floors: dict[int, int]
+
+
+def defined_at(folder: Path, journal: int) -> Defined:
+    tables: dict[str, dict[str, Any]] = {}
+    static: dict[int, StaticHistory] = {}
+    starts: dict[str, int | None] = {}
+    floors: dict[int, int] = {}
+    for entry in JournalReader(folder).read(upto=journal):
+        body = entry.body
+        if entry.kind in ("create_table", "alter_table"):
+            tables[body["name"]] = body
+            static.setdefault(body["id"], StaticHistory([], {})).columns[:] = [c[0] for c in body["columns"]]
+        elif entry.kind in ("insert_rows", "update_rows"):
+            rows = body["rows"] if entry.kind == "insert_rows" else [row for _, row in body["rows"]]
+            for row in rows:
+                head = entry.heads.get(body["table"], 0)
+                static[body["table"]].versions.setdefault(row[0], []).append((head, row))
+        elif entry.kind == "create_query":
+            starts[body["name"]] = body["start_us"]
+        elif entry.kind == "retain":
+            floors[body["table"]] = max(floors.get(body["table"], 0), body["position"])
+    return Defined(tables, static, starts, floors)
+
+
+def expected(question: Question, history: History, cycle: int) -> Counter[tuple[Any, ...]]:
+    """The answer as of a committed cycle, as a multiset."""
+    record = history.record(cycle)
+    defined = defined_at(history.folder, record.end.journal)
+    table = defined.tables[question.table]
+    table_id = table["id"]
+    floor = defined.floors.get(table_id, 0)
+    rows = history.joined(table_id, record.end.data.get(table_id, 0), record.end.journal)
+    picked = [row for row in rows if question.picks(row)]
+    if isinstance(question.window, LastRows):
+        inside = _last_rows([r for r in picked if r["pos"] >= floor], question.window)
+    else:
+        valid = table["options"]["time"] == "valid"
+        now = max((r["ts"] for r in picked), default=None) if valid else record.end.now_us
+        if now is None:
+            return Counter()
+        start = defined.starts[question.name]
+        low, high = question.window(now, start if start is not None else -(2**62))
+        inside = [r for r in picked if low <= r["ts"] <= high and r["pos"] >= floor]
+    return Counter(question.shows(r) for r in inside if question.keeps(r))
+
+
+def _last_rows(rows: list[dict[str, Any]], window: LastRows) -> list[dict[str, Any]]:
+    newest: dict[Any, int] = {}
+    kept = []
+    for row in sorted(rows, key=lambda r: (r["ts"], r["pos"]), reverse=True):
+        group = row["who"] if window.per_sensor else None
+        newest[group] = newest.get(group, 0) + 1
+        if newest[group] <= window.count:
+            kept.append(row)
+    return kept
