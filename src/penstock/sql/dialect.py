@@ -226,6 +226,19 @@ class PenstockParser(PostgresParser):
             return node
         return super()._parse_unary()
 
+    def _parse_function(
+        self,
+        functions: dict[str, Callable[..., Any]] | None = None,
+        anonymous: bool = False,
+        optional_parens: bool = True,
+        any_token: bool = False,
+    ) -> exp.Expr | None:
+        first = self._curr
+        found = super()._parse_function(functions, anonymous, optional_parens, any_token)
+        if found is not None:
+            mark(found, first, self._prev)
+        return found
+
     def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
         if args and len(args) > 1 and isinstance(expression, exp.AggFunc) and isinstance(args[1], Duration):
             failure = error(
@@ -277,7 +290,10 @@ class PenstockParser(PostgresParser):
             try:
                 node = Duration(this=str(duration_us(text)))
             except PenstockError:
-                return super()._parse_interval(require_interval, parse_function_unit)
+                months = super()._parse_interval(require_interval, parse_function_unit)
+                if months is not None:
+                    mark(months, first, self._prev)
+                return months
             self._advance(3 if has_unit else 2)
             mark(node, first, self._prev)
             return node

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from penstock.errors import error
 from penstock.operators.expr import Expr, UserCall, is_static, walk
 from penstock.operators.windows import EVERYTHING
 from penstock.sql.binding.context import Collected
@@ -36,7 +37,10 @@ def bind_query(select: Select, state: State, standing: bool, system_tables: Syst
     collected = Collected()
     query = select.query.copy()
     binder = QueryBinder(select.source.text, state, standing, system_tables or {}, collected)
-    fields = binder.bind(query)
+    try:
+        fields = binder.bind(query)
+    except RecursionError:
+        raise error("syntax_error", detail="the question is nested too deeply") from None
     settle(collected)
     return Bound(query, tuple(fields), collected)
 

@@ -1,4 +1,4 @@
-"""After binding: which sources are streams, what each relation reads, and which versions of ordinary rows join.
+"""After binding: which sources are streams and what each relation reads.
 
 Works on the collected SELECTs of a question and rewrites their FROM lists for Spark.
 """
@@ -9,18 +9,19 @@ from typing import Literal
 
 from sqlglot import exp
 
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.operators.expr import Call, Expr, is_static
 from penstock.operators.windows import RowsWindow
 from penstock.sql.binding.context import Collected, SelectContext
+from penstock.sql.hidden import alias_of, hidden_column
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.plan import Relation
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Source
 from penstock.sql.spark_text import hole
-from penstock.sql.values import constant, typed
+from penstock.sql.versions import join_versions
 from penstock.sql.windowing import anchored
-from penstock.types import BIGINT, BOOLEAN, TIMESTAMP
+from penstock.types import BOOLEAN
 
 ALIVE = 2**62
 
@@ -37,10 +38,10 @@ def settle(collected: Collected) -> None:
                 window = context.windows.of(source.alias)
                 source.window = anchored(window, context.start_us) if context.inlined else window
     for context in collected.contexts:
-        _name_streams(context)
+        _check_row_windows(context)
 
 
-def _name_streams(context: SelectContext) -> None:
+def _check_row_windows(context: SelectContext) -> None:
     for source in context.sources:
         if source.is_stream and isinstance(source.window, RowsWindow) and source.kind == "query":
             failure = error(
@@ -99,8 +100,7 @@ def place_relations(collected: Collected) -> tuple[Relation, ...]:
             if source.kind != "derived":
                 source.relation = f"r{len(relations)}"
                 relations.append(_relation(context, source))
-    for context in collected.contexts:
-        _join_versions(context)
+    join_versions(collected)
     for context in collected.contexts:
         for source in context.sources:
             if source.kind != "derived":
@@ -121,147 +121,21 @@ def _relation(context: SelectContext, source: Source) -> Relation:
 
 
 def _reference(context: SelectContext, source: Source) -> exp.Expr:
-    table = exp.Table(this=hole(source.relation), alias=_alias(source))
+    table = exp.Table(this=hole(source.relation), alias=alias_of(source))
     if not (source.is_stream and isinstance(source.window, RowsWindow)):
         return table
     static = [condition.copy() for condition, _ in static_conditions(context, source)]
     newest = exp.Window(
         this=exp.RowNumber(),
-        partition_by=[_column(source, "_sid")] if source.window.per_sensor else None,
+        partition_by=[hidden_column(source, "_sid")] if source.window.per_sensor else None,
         order=exp.Order(expressions=[_newest(source, "ts"), _newest(source, "_pos")]),
     )
     ranked = exp.select("*", exp.alias_(newest, "_rank", quoted=True)).from_(table)
     if static:
         ranked = ranked.where(*static)
     kept = exp.LTE(this=exp.column("_rank", quoted=True), expression=exp.Literal.number(source.window.count))
-    return exp.Subquery(this=exp.select("*").from_(ranked.subquery("_ranked")).where(kept), alias=_alias(source))
+    return exp.Subquery(this=exp.select("*").from_(ranked.subquery("_ranked")).where(kept), alias=alias_of(source))
 
 
 def _newest(source: Source, name: str) -> exp.Expr:
-    return exp.Ordered(this=_column(source, name), desc=True, nulls_first=False)
-
-
-def _alias(source: Source) -> exp.TableAlias:
-    return exp.TableAlias(this=exp.Identifier(this=source.alias, quoted=True))
-
-
-def _column(source: Source, name: str) -> exp.Expr:
-    node = exp.Column(this=exp.Identifier(this=name, quoted=True), table=exp.Identifier(this=source.alias, quoted=True))
-    node.meta["source"] = source
-    return typed(node, TIMESTAMP if name == "ts" else BIGINT)
-
-
-# -- which versions of an ordinary table's rows take part
-
-
-def _join_versions(context: SelectContext) -> None:
-    """Ordinary tables as they were at the last tuple of a combination; without a stream, as they are now."""
-    ordinary = [source for source in context.sources if source.kind == "ordinary"]
-    if not ordinary:
-        return
-    streams = context.own_streams
-    if streams or context.reads_streams():
-        if not streams or any(inner.reads_streams() for inner in context.in_from):
-            _refuse(context, ordinary[0], "joining a table with a subquery that reads a stream")
-        for source in ordinary:
-            _join_own(context, source, streams)
-        return
-    around = _streams_around(context, ordinary[0])
-    for source in ordinary:
-        condition = _valid_at(around, source) if around else _alive(source)
-        _require(context, source, condition)
-
-
-def _streams_around(context: SelectContext, source: Source) -> list[Source]:
-    """The streams of the SELECT around this subquery, whose rows say as of when the table is read."""
-    parent, role = context.parent, context.role
-    if parent is None:
-        return []
-    if role == "derived":
-        beside = any(c is not context and c.reads_streams() for c in parent.in_from)
-        if parent.own_streams or beside or _streams_around_any(parent):
-            _refuse(context, source, "a subquery over a table beside a stream")
-        return []
-    if parent.own_streams:
-        if role == "scalar":
-            _refuse(context, source, "a subquery as a value over a table beside a stream")
-        if context.aggregated or any(context.select.args.get(key) for key in ("limit", "offset")):
-            _refuse(context, source, "an aggregate or LIMIT over a table inside IN or EXISTS beside a stream")
-        return parent.own_streams
-    if parent.reads_streams() or _streams_around_any(parent):
-        _refuse(context, source, "a table in a subquery that is not directly below the stream's SELECT")
-    return []
-
-
-def _streams_around_any(context: SelectContext) -> bool:
-    at: SelectContext | None = context
-    while at is not None and at.parent is not None:
-        at = at.parent
-        if at.reads_streams():
-            return True
-    return False
-
-
-def _refuse(context: SelectContext, source: Source, feature: str) -> None:
-    hint = f'name "{source.name}" in the FROM of the SELECT that reads the stream, or test it with IN (SELECT ...)'
-    raise _at(context, source, error("not_supported", feature=feature, hint=hint))
-
-
-def _at(context: SelectContext, source: Source, failure: PenstockError) -> PenstockError:
-    return point(failure, context.text, span_of(source.node))
-
-
-def _join_own(context: SelectContext, source: Source, streams: list[Source]) -> None:
-    if all(stream.nullable for stream in streams):
-        _refuse(context, source, "keeping rows of a table for which a stream has no reading")
-    condition = _valid_at(streams, source)
-    if not source.nullable:
-        _require(context, source, condition)
-        return
-    join = source.node.parent
-    place = context.sources.index(source)
-    if (
-        not isinstance(join, exp.Join)
-        or (join.args.get("side") or "").upper() != "LEFT"
-        or any(context.sources.index(stream) > place for stream in streams)
-    ):
-        _refuse(context, source, "this outer join of a table with a stream")
-    assert isinstance(join, exp.Join)
-    on = join.args.get("on")
-    join.set("on", condition if on is None else _and(on, condition))
-
-
-def _require(context: SelectContext, source: Source, condition: exp.Expr) -> None:
-    """Add a condition: to WHERE, or to ON where an outer join may leave the source empty."""
-    join = source.node.parent
-    if source.nullable and isinstance(join, exp.Join) and (join.args.get("side") or "").upper() == "LEFT":
-        on = join.args.get("on")
-        join.set("on", condition if on is None else _and(on, condition))
-        return
-    if source.nullable:
-        # RIGHT and FULL: the dead versions have to go before the join.
-        alive = exp.select("*").from_(exp.Table(this=hole(source.relation), alias=_alias(source))).where(condition)
-        replacement = exp.Subquery(this=alive, alias=_alias(source))
-        source.node.replace(replacement)
-        source.node = alive.args["from_"].this
-        return
-    where = context.select.args.get("where")
-    context.select.set("where", exp.Where(this=condition if where is None else _and(where.this, condition)))
-
-
-def _and(left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    grouped = typed(exp.Paren(this=left), BOOLEAN) if isinstance(left, exp.Or) else left
-    return typed(exp.And(this=grouped, expression=right), BOOLEAN)
-
-
-def _valid_at(streams: list[Source], source: Source) -> exp.Expr:
-    journals = [_column(stream, "_journal") for stream in streams]
-    last = journals[0] if len(journals) == 1 else exp.Greatest(this=journals[0], expressions=journals[1:])
-    typed(last, BIGINT)
-    born = typed(exp.GTE(this=last, expression=_column(source, "_born")), BOOLEAN)
-    died = typed(exp.LT(this=last.copy(), expression=_column(source, "_died")), BOOLEAN)
-    return typed(exp.And(this=born, expression=died), BOOLEAN)
-
-
-def _alive(source: Source) -> exp.Expr:
-    return typed(exp.EQ(this=_column(source, "_died"), expression=constant(ALIVE, BIGINT)), BOOLEAN)
+    return exp.Ordered(this=hidden_column(source, name), desc=True, nulls_first=False)

@@ -167,11 +167,10 @@ class Scope:
 
 
 def _column_missing(source: Source, path: list[str]) -> PenstockError:
-    column = ".".join(path)
     return error(
         "column_not_found",
         table=source.name or source.alias,
-        column=column,
+        column=path[-1],
         hint=suggest(path[-1], _names(source)) or "it has " + ", ".join(_names(source)[:12]),
     )
 

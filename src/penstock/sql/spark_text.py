@@ -101,8 +101,7 @@ def _translated(node: exp.Expr) -> exp.Expr:
         case exp.CurrentTimestamp():
             return exp.Column(this=hole("now"))
         case exp.Floor() | exp.Ceil():
-            # Spark gives BIGINT.
-            return _keeping(node, type_of(node))
+            return _whole(node)
         case exp.Avg() if type_of(node) == DURATION:
             return _keeping(node, BIGINT)
         case exp.Extract():
@@ -111,6 +110,15 @@ def _translated(node: exp.Expr) -> exp.Expr:
             micros = exp.Mul(this=exp.Paren(this=node.this), expression=exp.Literal.number("1000000"))
             return _call("timestamp_micros", _cast(micros, BIGINT))
     return node
+
+
+def _whole(node: exp.Expr) -> exp.Expr:
+    """FLOOR and CEIL, which give BIGINT in Spark: NaN and doubles too large for it are whole as they are."""
+    rounded = _keeping(node, type_of(node))
+    if type_of(node) != DOUBLE:
+        return rounded
+    fits = exp.LT(this=exp.Abs(this=node.this.copy()), expression=exp.Literal.number(2**53))
+    return exp.Case(ifs=[exp.If(this=fits, true=rounded)], default=node.this.copy())
 
 
 def _keeping(node: exp.Expr, type_: Type) -> exp.Expr:

@@ -137,7 +137,8 @@ class ExpressionBinder:
             if path == ["start"]:
                 hint = "START stands in BEGIN (...) of a standing query"
                 self.fail(node, error("not_supported", feature="START in an expression", hint=hint))
-            self.fail(parts[-1], scope.missing(path))
+            missing = scope.missing(path)
+            self.fail(parts[0] if missing.condition == "table_not_found" else parts[-1], missing)
         source, column, rest = found
         if column.origin in ("stream", "time"):
             source.needs_stream = True

@@ -1,0 +1,102 @@
+SUBSCRIBE gas_alarm;
+--| Subscribe
+--|   name: gas_alarm
+
+SUBSCRIBE gas_alarm WITH CHANGES FROM CYCLE 41;
+--| Subscribe
+--|   name: gas_alarm
+--|   changes: True
+--|   from_cycle: 41
+
+ALTER QUERY gas_alarm SET BEGIN (NOW - 1 HOUR);
+--| AlterQuery
+--|   name: gas_alarm
+--|   begin: NOW - 1 HOUR
+
+ALTER QUERY gas_alarm SET BEGIN (LAST 5 ROWS PER SENSOR);
+--| AlterQuery
+--|   name: gas_alarm
+--|   begin: LAST 5 ROWS PER SENSOR
+
+ALTER QUERY gas_alarm SET END ('2030-01-01');
+--| AlterQuery
+--|   name: gas_alarm
+--|   end: '2030-01-01'
+
+ALTER QUERY gas_alarm PAUSE;
+--| PauseQuery
+--|   name: gas_alarm
+
+ALTER QUERY gas_alarm RESUME;
+--| ResumeQuery
+--|   name: gas_alarm
+
+SHOW QUERIES; SHOW STREAM TYPES; SHOW SENSORS FROM sensors; SHOW SETTINGS;
+--| Show
+--|   what: queries
+--| Show
+--|   what: stream types
+--| Show
+--|   what: sensors
+--|   table: sensors
+--| Show
+--|   what: settings
+
+DESCRIBE sensors;
+--| Describe
+--|   name: sensors
+
+EXPLAIN ANALYZE gas_alarm;
+--| Explain
+--|   target: gas_alarm
+--|   analyze: True
+
+DROP QUERY IF EXISTS gas_alarm CASCADE;
+--| Drop
+--|   kind: query
+--|   name: gas_alarm
+--|   if_exists: True
+--|   cascade: True
+
+DROP STREAM TYPE gas_probe;
+--| Drop
+--|   kind: stream_type
+--|   name: gas_probe
+
+BEGIN; COMMIT; ROLLBACK; START TRANSACTION;
+--| Transaction
+--|   kind: BEGIN
+--| Transaction
+--|   kind: COMMIT
+--| Transaction
+--|   kind: ROLLBACK
+--| Transaction
+--|   kind: BEGIN
+
+DROP INDEX x;
+--| ERROR 42601 syntax_error: expected TABLE, STREAM TYPE, FUNCTION or QUERY, found "INDEX"
+--|   1 | DROP INDEX x;
+--|     |      ^^^^^
+
+ALTER QUERY gas_alarm SET WINDOW 3;
+--| ERROR 42601 syntax_error: expected BEGIN (..) or END (..), found "WINDOW"
+--|   1 | ALTER QUERY gas_alarm SET WINDOW 3;
+--|     |                           ^^^^^^
+
+-- stages
+EXPLAIN SELECT location, MAX(ppm) FROM sensors WHERE sensor_id < 3 GROUP BY location;
+--| statement
+--|   Explain
+--|     target: Select
+--|       query: SELECT location, MAX(ppm) FROM sensors WHERE sensor_id < 3 GROUP BY location
+--|       sql: SELECT location, MAX(ppm) FROM sensors WHERE sensor_id < 3 GROUP BY location
+--| bound
+--|   columns: location TEXT, max DOUBLE
+--|   tree: SELECT "sensors"."location" AS "location", MAX("sensors"."ppm") AS "max" FROM sensors WHERE "sensors"."sensor_id" < 3 GROUP BY "sensors"."location"
+--| plan
+--|   Spark SQL: GROUP BY runs as Spark SQL
+--|     r0: readings of "sensors"
+--|       window: everything that is kept
+--|       initial scan: sensor_id < 3
+--|     output: location TEXT, max DOUBLE
+--|     text: SELECT `sensors`.`location` AS `location`, MAX(`sensors`.`ppm`) AS `max` FROM {r0} AS `sensors` WHERE `sensors`.`sensor_id` < 3 GROUP BY `sensors`.`location`
