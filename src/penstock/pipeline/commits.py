@@ -18,6 +18,7 @@ import pyarrow as pa
 from penstock.errors import error
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset, offset_from_json
+from penstock.streams.storing import CrashPoint, no_crash, store
 
 RESULT_SCHEMA = pa.schema(
     [
@@ -45,6 +46,9 @@ class CommitRecord:
 
 class CommitStore:
     """The folder of records. One writer (the server), any number of readers."""
+
+    # Tests end the process here, before and after each step.
+    crash_point: CrashPoint = staticmethod(no_crash)
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
@@ -120,12 +124,13 @@ class CommitStore:
             "info": record.info,
         }
         table = record.results.cast(RESULT_SCHEMA).replace_schema_metadata({"penstock": orjson.dumps(header)})
-        aside = self._folder.tmp / name
-        with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        _sync(aside)
-        os.rename(aside, self._folder.commits / name)
-        _sync(self._folder.commits)
+
+        def write(path: Path) -> None:
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table)
+
+        step = "snapshot" if name.startswith("snapshot") else "commit"
+        store(self._folder.tmp, self._folder.commits / name, write, self.crash_point, step)
 
 
 def _read_record(path: Path) -> CommitRecord:
@@ -151,11 +156,3 @@ def read_newest_end(folder: DataFolder) -> Offset | None:
         return None
     newest = max(names, key=lambda n: int(re.sub(r"\D", "", n)))
     return _read_record(folder.commits / newest).end
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,7 +17,7 @@ from pyroaring import BitMap
 
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.catalog.rows import StaticRows
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, error
 from penstock.operators.evaluate import Functions, evaluate
 from penstock.operators.expr import Expr, UserCall, columns_of, walk
 from penstock.operators.newest import newest_by_version
@@ -52,14 +52,20 @@ def _run_unit(unit: Unit, definitions: Definitions) -> Iterator[ResultRow]:
     table = definitions.state.tables_by_id[unit.table_id]
     filling = frozenset(q for q, _, _ in unit.spans) if unit.kind == "fill" else None
     shared = shared_pass(definitions, table, filling)
-    batch = Rows.read(unit, table, shared.columns, definitions.state.rows(table.id))
+    try:
+        batch = Rows.read(unit, table, shared.columns, definitions.state.rows(table.id))
+    except PenstockError as damage:
+        # Nobody can say what these rows would have been: the table's queries fail, other tables go on.
+        for query_id in shared.plans:
+            yield query_id, "error", 0, unit.first, _told(damage)
+        return
     block = unit.first // BLOCK_ROWS * BLOCK_ROWS
     if unit.kind == "live":
         yield from _newest(batch, table.id)
     spans = {q: (first - unit.first, end - unit.first) for q, first, end in unit.spans}
     for key, found in shared.match(batch):
         if isinstance(found, PenstockError):
-            yield key.query_id, "error", 0, unit.first, found.message.encode()
+            yield key.query_id, "error", 0, unit.first, _told(found)
             continue
         if key.query_id in spans:
             found = found & BitMap(range(*spans[key.query_id]))
@@ -67,13 +73,17 @@ def _run_unit(unit: Unit, definitions: Definitions) -> Iterator[ResultRow]:
             continue
         values = shared.values(key.query_id, batch, found) if key.kind == "match" else None
         if isinstance(values, PenstockError):
-            yield key.query_id, "error", 0, unit.first, values.message.encode()
+            yield key.query_id, "error", 0, unit.first, _told(values)
             continue
         if values is not None:
             yield key.query_id, "values", len(found), unit.first, values
         moved = found.shift(unit.first - block)
         moved.run_optimize()
         yield key.query_id, key.kind, len(moved), block, moved.serialize()
+
+
+def _told(failure: PenstockError) -> bytes:
+    return orjson.dumps({"condition": failure.condition, "message": failure.message})
 
 
 def _newest(batch: Rows, table_id: int) -> Iterator[ResultRow]:
@@ -98,7 +108,10 @@ class Rows:
     def read(cls, unit: Unit, table: Table, wanted: set[str], static: StaticRows) -> Rows:
         schema = slice_schema(stream_fields(table, wanted))
         log = pa.concat_tables([read_slice(s, schema=schema) for s in unit.slices] or [schema.empty_table()])
-        assert log.num_rows == unit.end - unit.first, "the log has a hole"
+        if log.num_rows != unit.end - unit.first:
+            raise error(
+                "corrupt_segment", segment=f"{table.id}/{unit.first:016d}-{unit.end:016d}", detail="a file is missing"
+            )
         vids = log.column(VERSION_COLUMN.name).to_numpy()
         columns = flat_columns(table, wanted, log, vids, static)
         times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()

@@ -14,7 +14,7 @@ from penstock.clock import SECOND, Clock, WallClock
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.planning import FirstNeeded, Limits, consistent_cut, plan_cycle
-from penstock.streams.segments import Segment, list_segments
+from penstock.streams.segments import Segment, list_readable
 
 EDGE_INTERVAL_US = SECOND
 # Spark ends Python workers that idle for a minute, and their soft state with them.
@@ -53,7 +53,7 @@ class Planner:
 
     def _list_log(self) -> dict[int, list[Segment]]:
         tables = [int(p.name) for p in Path(self._folder.log).iterdir() if p.name.isdigit()]
-        return {table: list_segments(self._folder.log, table) for table in tables}
+        return {table: list_readable(self._folder.log, table) for table in tables}
 
     def _now(self, start: Offset, segments: dict[int, list[Segment]]) -> int:
         """The wall clock, but never before a time that a transaction-time row carries already."""

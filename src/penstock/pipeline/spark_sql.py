@@ -150,9 +150,12 @@ def _spark_function(function: Function) -> Callable[..., object]:
 def translate(failure: PySparkException) -> PenstockError:
     """Spark's exception as one of ours: the first line of what it says, the rest as the cause."""
     text = str(failure)
-    function = re.search(r"function_failed: ([^\n]*)", text)
-    if function:
-        return PenstockError("function_failed", function.group(1).strip())
+    ours = re.search(r"penstock\.errors\.PenstockError: ([^\n]*)", text)
+    if ours:
+        # A worker raised it: Spark hands over the text of the trace, and in it the message.
+        message = ours.group(1).strip()
+        found = {"function": "function_failed", "segment": "corrupt_segment"}.get(message.split(" ", 1)[0])
+        return PenstockError(found or "engine_failed", message)
     first = next((line for line in text.splitlines() if line.strip()), "Spark could not run the statement")
     first = re.sub(r"^\[[A-Z_.]+\]\s*", "", first)
     first = re.sub(r"\s*SQLSTATE: \w+.*$", "", first)

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from penstock.catalog.state import CatalogState
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.planning import FillPiece, fill_pieces
-from penstock.streams.segments import Slice, list_segments, slices
+from penstock.streams.segments import Slice, list_readable, slices
 
 # Answers are bitmaps of 32-bit offsets inside blocks of this many positions; no unit crosses a block's edge.
 BLOCK_ROWS = 1 << 30
@@ -64,7 +64,7 @@ def _fill_unit(log: Path, piece: FillPiece, first: int, end: int) -> Unit:
 
 
 def _files(log: Path, table_id: int, first: int, end: int) -> tuple[Slice, ...]:
-    return tuple(slices(list_segments(log, table_id), first, end))
+    return tuple(slices(list_readable(log, table_id), first, end))
 
 
 def _cut(first: int, end: int, size: int) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 from pyroaring import BitMap
 
@@ -46,6 +47,7 @@ class Answer:
     fill_first: int = 0
     matched: int = 0
     error: str | None = None
+    error_condition: str = "function_failed"
     paused: bool = False
 
     @property
@@ -134,7 +136,8 @@ class AnswerStore:
             elif kind == "values":
                 answer.values.append(pa.ipc.open_stream(payload).read_all())
             elif kind == "error":
-                answer.error = payload.decode()
+                told = orjson.loads(payload)
+                answer.error, answer.error_condition = told["message"], told["condition"]
 
     def _take_newest(self, table_id: int, rows: int, payload: bytes, now_us: int) -> None:
         vids, times = np.split(np.frombuffer(payload, np.int64), 2)
@@ -211,6 +214,7 @@ class AnswerStore:
                 "fill_first": answer.fill_first,
                 "filled_before": answer.filled_before,
                 "error": answer.error,
+                "error_condition": answer.error_condition,
                 "paused": answer.paused,
             }
         for table_id, newest in self.newest.items():
@@ -234,7 +238,7 @@ class AnswerStore:
             answer.window = window
             answer.matched, answer.fill_first = kept["matched"], kept["fill_first"]
             answer.filled_before, answer.error = kept["filled_before"], kept["error"]
-            answer.paused = kept["paused"]
+            answer.paused, answer.error_condition = kept["paused"], kept["error_condition"]
 
 
 def _grown(known: np.ndarray[Any, np.dtype[np.int64]] | None, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:

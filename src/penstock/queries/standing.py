@@ -26,11 +26,15 @@ from penstock.queries.results import Result
 from penstock.queries.windowed import Instant, Matches, rows_inside
 from penstock.settings import Settings
 from penstock.sql.plan import SelectPlan
-from penstock.streams.segments import Segment, list_segments
+from penstock.streams.segments import Segment, list_readable
 
 SNAPSHOT_EVERY = 200
 TRIM_EVERY = 20
 WAIT_S = 10.0
+_MENDING = {
+    "function_failed": "drop the query, mend the function, create it anew",
+    "corrupt_segment": "put the file back from a backup, then pause and resume the query: it reads its history again",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ class StandingQueries:
                 position = floor
                 if low is not None:
                     if answer.plan.table_id not in segments:
-                        segments[answer.plan.table_id] = list_segments(self.folder.log, answer.plan.table_id)
+                        segments[answer.plan.table_id] = list_readable(self.folder.log, answer.plan.table_id)
                     reached = (s.first for s in segments[answer.plan.table_id] if s.max_ts >= low)
                     position = max(floor, next(reached, floor))
                 if position > 0:
@@ -225,9 +229,7 @@ class StandingQueries:
             if answer is None:
                 return
             if answer.error is not None:
-                raise PenstockError(
-                    "function_failed", answer.error, hint="drop the query, mend the function, create it anew"
-                )
+                raise PenstockError(answer.error_condition, answer.error, hint=_MENDING[answer.error_condition])
             if answer.paused:
                 raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
             if not answer.ready:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.streams.layout import Format, Segment, parse_segment
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "cover",
     "file_schema",
     "list_files",
+    "list_readable",
     "list_segments",
     "list_what_is_there",
     "log_heads",
@@ -105,6 +106,17 @@ def list_segments(log_folder: Path, table_id: int) -> list[Segment]:
             return chosen
         time.sleep(0.001 * 4**attempt)
     raise error("corrupt_segment", segment=f"{folder.name}/{gap:016d}-...", detail="the file is missing")
+
+
+def list_readable(log_folder: Path, table_id: int) -> list[Segment]:
+    """`list_segments`, but a file that is missing for good leaves its rows out instead of stopping everybody.
+
+    For the pipeline: whoever then misses rows says so for the one table.
+    """
+    try:
+        return list_segments(log_folder, table_id)
+    except PenstockError:
+        return list_what_is_there(log_folder, table_id)
 
 
 def log_heads(log_folder: Path) -> dict[int, int]:
