@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -114,6 +115,7 @@ _SYNONYMS = {
 }
 
 
+@lru_cache(maxsize=4096)
 def parse_type(text: str) -> Type:
     """Read a type as people or `str(type)` write it."""
     found, rest = _parse_type(text.strip())

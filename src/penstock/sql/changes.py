@@ -20,7 +20,7 @@ from penstock.sql.nodes import Const
 from penstock.sql.positions import Span, span_of
 from penstock.sql.scope import Scope, Source, SourceColumn, State
 from penstock.sql.statements import Delete, Insert, Update
-from penstock.sql.values import constant, convert, external, meet, show, type_of
+from penstock.sql.values import constant, convert, external, meet, number, show, type_of
 from penstock.types import TEXT, Type
 
 ADDRESS_COLUMN = "_address"
@@ -118,6 +118,10 @@ def _kernel(bound: exp.Expr, at: exp.Expr, statement: Insert | Update | Delete) 
 
 
 def _constant(value: exp.Expr, target: Type, name: str, statement: Insert, binder: ExpressionBinder) -> Any:
+    if isinstance(value, exp.Literal):
+        written, type_ = (value.name, TEXT) if value.is_string else number(value.name)
+        if type_ == target:
+            return written
     if isinstance(value, exp.Array):
         return _array(value, target, name, statement, binder)
     bound = binder.bind(value, Scope())

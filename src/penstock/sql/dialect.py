@@ -7,38 +7,28 @@ Statements of our own are in `grammar/`, which drives this parser token by token
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
-from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.errors import ErrorLevel
 from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
+from penstock.sql.cursor import Cursor
 from penstock.sql.durations import LONG_UNITS, UNITS, duration_us
 from penstock.sql.generator import PenstockGenerator
 from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Edge, WindowJoin, WindowJoins
 from penstock.sql.parameters import Parameters
-from penstock.sql.positions import Span, mark, point, span_of, span_of_token
+from penstock.sql.positions import Span, mark, point, span_of
 
 _NOT_NAMES = {TokenType.BEGIN, TokenType.END}
-Item = TypeVar("Item")
-_STRINGS = {TokenType.STRING, TokenType.HEREDOC_STRING}
 
 
-class UnexpectedToken(ParseError):
-    """sqlglot's complaint, with the token it stumbled over."""
-
-    def __init__(self, message: str, token: Token) -> None:
-        super().__init__(message, [{"description": message, "line": token.line, "col": token.col}])
-        self.token = token
-        self.description = message
-
-
-class PenstockParser(PostgresParser):
+class PenstockParser(Cursor):
     ID_VAR_TOKENS = PostgresParser.ID_VAR_TOKENS - _NOT_NAMES
     TABLE_ALIAS_TOKENS = PostgresParser.TABLE_ALIAS_TOKENS - _NOT_NAMES
     ALIAS_TOKENS = PostgresParser.ALIAS_TOKENS - _NOT_NAMES
@@ -73,102 +63,6 @@ class PenstockParser(PostgresParser):
         self._chunks = [tokens]
         self._advance_chunk()
 
-    # -- errors
-
-    def raise_error(self, message: str, token: Token = Token(TokenType.SENTINEL, "")) -> None:
-        raise UnexpectedToken(message, token or self._curr or self.end_token())
-
-    def end_token(self) -> Token:
-        """A token just behind the statement, for what is missing there."""
-        last = self._tokens[-1] if self._tokens else Token(TokenType.VAR, "", 1, 1, 0, -1)
-        return Token(TokenType.SENTINEL, "", last.line, last.col + 1, last.end + 1, last.end)
-
-    def fail(self, failure: PenstockError, token: Token | None = None) -> PenstockError:
-        return point(failure, self.sql, span_of_token(token or self._curr or self.end_token()))
-
-    def expected(self, what: str) -> PenstockError:
-        """The error for anything else than `what` standing here."""
-        found = f'found "{self._curr.text}"' if self._curr else "the statement ends here"
-        return self.fail(error("syntax_error", detail=f"expected {what}, {found}"))
-
-    # -- the words of a statement, for grammar/
-
-    @property
-    def here(self) -> Token:
-        return self._curr or self.end_token()
-
-    @property
-    def last(self) -> Token:
-        return self._prev
-
-    def at_end(self) -> bool:
-        return not self._curr
-
-    def skip(self) -> None:
-        self._advance()
-
-    def peek(self, *words: str) -> bool:
-        return self._standing(words) > 0
-
-    def take(self, *words: str) -> bool:
-        """Step over these words (or marks) if they stand here."""
-        count = self._standing(words)
-        if count:
-            self._advance(count)
-        return count > 0
-
-    def need(self, *words: str) -> None:
-        if not self.take(*words):
-            for word in words[:-1]:
-                if not self.take(word):
-                    break
-            raise self.expected(" ".join(words) if words[0].isalpha() else f'"{words[0]}"')
-
-    def _standing(self, words: tuple[str, ...]) -> int:
-        """How many tokens these words make up here, 0 if they do not stand here. PRIMARY KEY is one token."""
-        left, index = list(words), self._index
-        while left:
-            token = self._tokens[index] if index < self._tokens_size else None
-            if token is None or token.token_type in self.TEXT_MATCH_EXCLUDED_TOKENS:
-                return 0
-            parts = token.text.upper().split()
-            if not parts or left[: len(parts)] != parts:
-                return 0
-            left, index = left[len(parts) :], index + 1
-        return index - self._index
-
-    def name(self, what: str) -> tuple[str, Span]:
-        """An identifier, folded to lower case unless quoted."""
-        token = self._curr
-        if token.token_type == TokenType.IDENTIFIER:
-            self._advance()
-            return token.text, span_of_token(token)
-        if token and (token.token_type in self.ID_VAR_TOKENS or token.token_type == TokenType.VAR):
-            self._advance()
-            return token.text.lower(), span_of_token(token)
-        raise self.expected(what)
-
-    def text_literal(self, what: str) -> str:
-        if self._curr.token_type not in _STRINGS:
-            raise self.expected(what)
-        self._advance()
-        return self._prev.text
-
-    def integer(self, what: str) -> int:
-        if self._curr.token_type != TokenType.NUMBER or not self._curr.text.isdigit():
-            raise self.expected(what)
-        self._advance()
-        return int(self._prev.text)
-
-    def listed(self, item: Callable[[], Item]) -> tuple[Item, ...]:
-        """`( item, item, ... )`"""
-        self.need("(")
-        items = [item()]
-        while self.take(","):
-            items.append(item())
-        self.need(")")
-        return tuple(items)
-
     def question(self) -> exp.Query:
         """A SELECT with everything that may belong to it."""
         first = self.here
@@ -186,9 +80,33 @@ class PenstockParser(PostgresParser):
         return found
 
     def value(self) -> exp.Expr:
+        simple = self._simple_value()
+        if simple is not None:
+            return simple
         found = self._parse_disjunction()
         if found is None:
             raise self.expected("a value")
+        return found
+
+    def _simple_value(self) -> exp.Expr | None:
+        """A lone literal before a comma or parenthesis, without the long way down: INSERT has thousands."""
+        token, negative = self._curr, self._curr.token_type == TokenType.DASH
+        if negative:
+            token = self._next
+        place = self._index + (2 if negative else 1)
+        following = self._tokens[place].token_type if place < self._tokens_size else None
+        if following not in (TokenType.COMMA, TokenType.R_PAREN):
+            return None
+        if token.token_type == TokenType.NUMBER:
+            number = exp.Literal.number(token.text).update_positions(token)
+            found: exp.Expr = exp.Neg(this=number) if negative else number
+        elif token.token_type == TokenType.STRING and not negative:
+            found = exp.Literal.string(token.text).update_positions(token)
+        elif token.token_type == TokenType.NULL and not negative:
+            found = exp.Null().update_positions(token)
+        else:
+            return None
+        self._advance(2 if negative else 1)
         return found
 
     # -- parameters and durations

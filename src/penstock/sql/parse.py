@@ -11,7 +11,8 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import PenstockError, error
-from penstock.sql.dialect import Penstock, PenstockParser, UnexpectedToken
+from penstock.sql.cursor import UnexpectedToken
+from penstock.sql.dialect import Penstock, PenstockParser
 from penstock.sql.grammar import changes, definitions, questions
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import Span, point, span_of_token

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.sql.binding.expressions import is_aggregate
+from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.nodes import Const
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope

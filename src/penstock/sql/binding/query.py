@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from penstock.errors import PenstockError, error
+from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Collected, Role, SelectContext
-from penstock.sql.binding.expressions import ExpressionBinder, is_aggregate
+from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.grouping import check_grouping
 from penstock.sql.binding.names import output_name, unique
 from penstock.sql.binding.sources import SourceBinder
@@ -119,7 +120,7 @@ class QueryBinder:
             self.fail(query.right, error("type_mismatch", detail=detail))
         fields = []
         for a, b in zip(left, right, strict=True):
-            met = self.expressions._meet(a.type, b.type, query.right, f'combine column "{a.name}":')
+            met = self.expressions.common_type(a.type, b.type, query.right, f'combine column "{a.name}":')
             fields.append(Field(a.name, met))
         for side in (query.left, query.right):
             self._cast_outputs(side, fields)

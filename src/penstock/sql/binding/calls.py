@@ -1,0 +1,201 @@
+"""Calls: casts, functions of the system and of users, aggregates and window functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from penstock.catalog.model import Function
+from penstock.errors import PenstockError, error, suggest
+from penstock.sql import values
+from penstock.sql.binding.coercion import Bound, Coercion, name_of
+from penstock.sql.binding.functions import (
+    AGGREGATES,
+    RANKING,
+    RULES,
+    SPARK_AGGREGATES,
+    SPARK_FUNCTIONS,
+    stated_type,
+)
+from penstock.sql.dialect import sql_of
+from penstock.sql.nodes import Const
+from penstock.sql.positions import span_of
+from penstock.sql.scope import Scope
+from penstock.sql.values import DURATION, NULL, constant, external, meet, show, type_of, typed
+from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type
+
+
+class Calls(Coercion):
+    """Binds whatever looks like a function."""
+
+    def _cast(self, node: exp.Cast, scope: Scope) -> Bound:
+        try:
+            target = values.type_of_cast(node.to)
+        except PenstockError as failure:
+            self.fail(node.to if span_of(node.to) else node, failure)
+        value = self._cast_operand(node.this, scope, target or TIMESTAMP)
+        if target is None:
+            day = self.coerce(value, TIMESTAMP)
+            return typed(exp.TimestampTrunc(this=day, unit=exp.var("DAY")), TIMESTAMP)
+        if isinstance(value, Const) and (value.meta.get("loose") or value.value is None):
+            return self.coerce(value, target) if type_of(value) in (TEXT, NULL) else self._explicit(value, target)
+        return self._explicit(value, target)
+
+    def _cast_operand(self, node: exp.Expr, scope: Scope, target: Type) -> Bound:
+        """What is cast. A function nobody knows the type of may stand here, because the cast says it."""
+        inner = node.unnest() if isinstance(node, exp.Paren) else node
+        if isinstance(inner, exp.Anonymous) and not self._known(inner):
+            bound = exp.Anonymous(this=inner.name, expressions=[self.bind(e, scope) for e in inner.expressions])
+            return typed(bound, target)
+        return self.bind(node, scope)
+
+    def _explicit(self, value: Bound, target: Type) -> Bound:
+        if type_of(value) == target:
+            return value
+        widened = target == DOUBLE or (target == BIGINT and type_of(value) == INT)
+        if isinstance(value, Const) and type_of(value).is_numeric and widened:
+            return self.coerce(value, target)
+        if DURATION in (type_of(value), target) and target not in (BIGINT, DURATION):
+            value = typed(exp.Paren(this=value), BIGINT)
+        return typed(exp.Cast(this=value, to=exp.DataType(this=exp.DType.UNKNOWN)), target)
+
+    def _extract(self, node: exp.Extract, scope: Scope) -> Bound:
+        value = self.bind(node.expression, scope)
+        part = node.this.name.upper()
+        if part == "EPOCH" and type_of(value) == DURATION:
+            seconds = constant(1e6, DOUBLE)
+            return typed(exp.Div(this=self._explicit(value, DOUBLE), expression=seconds), DOUBLE)
+        value = self._argument(value, TIMESTAMP, node)
+        known = ("EPOCH", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOW", "DOY", "HOUR", "MINUTE", "SECOND")
+        if part not in known:
+            hint = suggest(part, known) or "parts are " + ", ".join(known)
+            self.fail(node.expression, error("not_supported", feature=f"EXTRACT({part})", hint=hint))
+        type_ = DOUBLE if part in ("EPOCH", "SECOND") else INT
+        return typed(exp.Extract(this=exp.var(part), expression=value), type_)
+
+    def _window(self, node: exp.Window, scope: Scope) -> Bound:
+        bound = node.copy()
+        inner = self.bind(node.this, scope)
+        bound.set("this", inner)
+        bound.set("partition_by", [self.bind(e, scope) for e in node.args.get("partition_by") or []])
+        order = node.args.get("order")
+        if order is not None:
+            bound.set("order", exp.Order(expressions=[self.ordered(e, scope) for e in order.expressions]))
+        return typed(bound, type_of(inner))
+
+    def ordered(self, node: exp.Expr, scope: Scope) -> exp.Expr:
+        if not isinstance(node, exp.Ordered):
+            return exp.Ordered(this=self.bind(node, scope), desc=False, nulls_first=False)
+        bound = exp.Ordered(this=self.bind(node.this, scope), desc=bool(node.args.get("desc")))
+        bound.set("nulls_first", node.args.get("nulls_first"))
+        return bound
+
+    def _filter(self, node: exp.Filter, scope: Scope) -> Bound:
+        inner = self.bind(node.this, scope)
+        condition = self.predicate(node.expression.this, scope, "FILTER")
+        return typed(exp.Filter(this=inner, expression=exp.Where(this=condition)), type_of(inner))
+
+    def _within_group(self, node: exp.WithinGroup, scope: Scope) -> Bound:
+        inner = self.bind(node.this, scope)
+        order = exp.Order(expressions=[self.ordered(e, scope) for e in node.expression.expressions])
+        return typed(exp.WithinGroup(this=inner, expression=order), type_of(inner))
+
+    def _count(self, node: exp.Count, scope: Scope) -> Bound:
+        target = node.this
+        if target is None or isinstance(target, exp.Star):
+            return typed(exp.Count(this=exp.Star(), big_int=True), BIGINT)
+        if isinstance(target, exp.Distinct):
+            inner: exp.Expr = exp.Distinct(expressions=[self.bind(e, scope) for e in target.expressions])
+        else:
+            inner = self.bind(target, scope)
+        return typed(exp.Count(this=inner, big_int=True), BIGINT)
+
+    def _function(self, node: exp.Expr, scope: Scope) -> Bound:
+        rule = RULES.get(type(node))
+        bound = node.copy()
+        arguments: list[tuple[str, int | None, Bound]] = []
+        for key, value in node.args.items():
+            if isinstance(value, list):
+                for index, item in enumerate(value):
+                    if _is_value(item):
+                        arguments.append((key, index, self.bind(item, scope)))
+            elif isinstance(value, exp.Distinct):
+                inner = [self.bind(e, scope) for e in value.expressions]
+                bound.set(key, exp.Distinct(expressions=inner))
+                arguments.append((key + "/distinct", 0, inner[0]))
+            elif isinstance(value, exp.Order):
+                ordered = [self.ordered(e, scope) for e in value.expressions]
+                bound.set(key, exp.Order(this=self.bind(value.this, scope), expressions=ordered))
+            elif _is_value(value):
+                arguments.append((key, None, self.bind(value, scope)))
+        nodes = [argument for _, _, argument in arguments]
+        result = stated_type(node) if rule is None else None
+        if rule is not None:
+            nodes, result = self._apply(rule, nodes, node)
+        if result is None:
+            hint = "give it a type: CAST(" + sql_of(node) + " AS DOUBLE)"
+            self.fail(node, error("not_supported", feature=f"the function {name_of(node)}", hint=hint))
+        for (key, place, _), argument in zip(arguments, nodes, strict=True):
+            if key.endswith("/distinct"):
+                bound.args[key.removesuffix("/distinct")].set("expressions", [argument])
+            elif place is None:
+                bound.set(key, argument)
+            else:
+                items = list(bound.args[key])
+                items[place] = argument
+                bound.set(key, items)
+        return typed(bound, result)
+
+    def _known(self, node: exp.Anonymous) -> bool:
+        return node.name.lower() in self.functions or node.name.lower() in SPARK_FUNCTIONS
+
+    def _anonymous(self, node: exp.Anonymous, scope: Scope) -> Bound:
+        name = node.name.lower()
+        arguments = [self.bind(e, scope) for e in node.expressions]
+        function = self.functions.get(name)
+        if function is not None:
+            return self._user_call(function, arguments, node)
+        rule = SPARK_FUNCTIONS.get(name)
+        if rule is not None:
+            arguments, result = self._apply(rule, arguments, node)
+            bound = exp.Anonymous(this=name, expressions=arguments)
+            bound.meta["aggregate"] = name in SPARK_AGGREGATES
+            return typed(bound, result)
+        if name.startswith("approx_") or name in ("slide", "latch", "tumble"):
+            hint = "TUMBLE(1 MINUTE) can stand in GROUP BY" if name == "tumble" else "use the exact aggregate for now"
+            self.fail(node, error("not_supported", feature=f"{name.upper()} here", hint=hint))
+        known = [*self.functions, *SPARK_FUNCTIONS, *(k.sql_name().lower() for k in RULES if issubclass(k, exp.Func))]
+        hint = suggest(name, known) or f"if Spark has it, say its type: CAST({name}(...) AS DOUBLE)"
+        self.fail(node, error("function_not_found", function=name, hint=hint))
+
+    def _user_call(self, function: Function, arguments: list[Bound], at: exp.Expr) -> Bound:
+        self.used_functions.add(function.name)
+        if len(arguments) != len(function.parameters):
+            takes = ", ".join(f"{p.name} {p.type}" for p in function.parameters)
+            detail = f'function "{function.name}" takes {len(function.parameters)} arguments, {len(arguments)} given'
+            self.fail(at, error("type_mismatch", detail=detail, hint=f"{function.name}({takes})"))
+        bound = []
+        for parameter, argument in zip(function.parameters, arguments, strict=True):
+            loose = isinstance(argument, Const) and (argument.meta.get("loose") or argument.value is None)
+            if not loose and meet(external(type_of(argument)), parameter.type) is None:
+                where = argument if span_of(argument) is not None else at
+                detail = f'"{parameter.name}" of {function.name} is {parameter.type}, this is {show(type_of(argument))}'
+                self.fail(where, error("type_mismatch", detail=detail))
+            bound.append(self.coerce(argument, parameter.type))
+        call = exp.Anonymous(this=function.name, expressions=bound)
+        call.meta["user"] = True
+        return typed(call, function.returns)
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether a node is a call of an aggregate (not of a ranking function)."""
+    if type(node) in RANKING:
+        return False
+    return type(node) in AGGREGATES or isinstance(node, exp.AggFunc) or bool(node.meta.get("aggregate"))
+
+
+def _is_value(item: Any) -> bool:
+    return isinstance(item, exp.Expr) and not isinstance(
+        item, exp.DataType | exp.Var | exp.Identifier | exp.Order | exp.Distinct | exp.Where
+    )
