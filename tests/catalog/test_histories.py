@@ -184,7 +184,7 @@ def live_through(folder: Path, url: str, draw: st.DataObject) -> None:
     bench.close()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_history_comes_back_from_the_journal_and_shows_in_sqlite(draw: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
