@@ -29,6 +29,7 @@ from penstock.errors import PenstockError
 REFRESH_S = 0.5
 PLAIN_EVERY_S = 2.0
 FIGURES_EVERY_S = 1.5
+FIRST_READINGS_WITHIN_S = 90.0
 
 
 def demo(
@@ -62,6 +63,8 @@ def _run(folder: Path, port: int, seconds: float | None, plain: bool, screen: Co
         with running_server(folder, port, lambda step: status.update(step)) as connection:
             status.update("describing the plant")
             set_up_plant(connection)
+            status.update("waiting for the first readings")
+            _wait_for_readings(connection)
             status.stop()
             watcher = Watcher(connection)
             watcher.start()
@@ -80,6 +83,20 @@ def set_up_plant(connection: Connection) -> None:
     if not connection.sensors("probes"):
         connection.sql(insert_statement())
     connection.sql(QUERIES)
+
+
+def _wait_for_readings(connection: Connection) -> None:
+    """Until the first answer has rows: a fresh installation compiles its kernels in the first cycle with data."""
+    deadline = time.monotonic() + FIRST_READINGS_WITHIN_S
+    while time.monotonic() < deadline:
+        try:
+            if len(connection.invoke(LATEST)):
+                return
+        except PenstockError as problem:
+            # The query is in the journal; the cycle that takes it in may still be under way.
+            if problem.condition not in ("query_not_found", "not_ready"):
+                raise
+        time.sleep(0.2)
 
 
 class Watcher:
