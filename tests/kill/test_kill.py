@@ -64,7 +64,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         server.start()
         asked = [q for table in TABLES for q in questions(table)]
         with server.connect() as db:
-            create_tables(db)
+            create_tables(db.sql)
             db.register([(q.name, q.sql) for q in asked])
         yield World(server, asked)
 
@@ -161,7 +161,7 @@ def test_a_damaged_segment_is_named_and_harms_its_own_table_only(world: World) -
             db.invoke("meters_all")
         assert caught.value.condition == "corrupt_segment" and oldest.name in caught.value.message
         with pytest.raises(PenstockError) as caught:
-            db.sql("SELECT COUNT(*) FROM meters")
+            db.sql("SELECT MAX(seq) FROM meters")
         assert oldest.name in caught.value.message
         db.push("probes", [{"id": 1, "who": 1, "seq": -1, "v": 99.0}])
         db.push("meters", [{"id": 1, "who": 1, "seq": -1, "v": 99.0, "ts": "2023-11-15T00:00:00Z"}])

@@ -9,14 +9,17 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
 from penstock.client.connection import Connection
 from penstock.client.push import Receipt
 from penstock.errors import PenstockError
 from penstock.streams.segments import list_segments, log_heads
-from tests.support.brute_force import History, LastRows, Question, expected
+from tests.support.brute_force import History, LastRows, Question, defined_at, expected
 
 SECOND = 1_000_000
 SENSORS = 6
@@ -26,15 +29,16 @@ ORIGIN = 1_700_000_000 * SECOND
 RETRY = ("connection_failed", "not_ready", "too_busy", "engine_failed")
 
 
-def create_tables(db: Connection) -> None:
+def create_tables(run: Callable[[str], object]) -> None:
+    """`run` runs one statement."""
     for name, options in TABLES.items():
-        db.sql(
+        run(
             f"CREATE TABLE {name} (id INT PRIMARY KEY, site TEXT, floor INT, "
             f"reading STREAM (seq BIGINT, who INT, v DOUBLE)){options}"
         )
         rows = ", ".join(f"({i}, '{'north' if i % 2 else 'south'}', {i % 3}, NULL)" for i in range(SENSORS))
-        db.sql(f"INSERT INTO {name} VALUES {rows}")
-    db.sql("CREATE FUNCTION doubled(x DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ return x * 2 $$")
+        run(f"INSERT INTO {name} VALUES {rows}")
+    run("CREATE FUNCTION doubled(x DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ return x * 2 $$")
 
 
 def questions(table: str) -> list[Question]:
@@ -101,6 +105,15 @@ def late_question(table: str, number: int) -> Question:
     )
 
 
+def reading(table: str, number: int, chance: random.Random) -> dict[str, object]:
+    """Reading `number`, of some sensor. Those of meters carry their time; some are late, some much."""
+    who = chance.randrange(SENSORS)
+    made: dict[str, object] = {"id": who, "who": who, "seq": number, "v": round(chance.uniform(0, 100), 3)}
+    if table == "meters":
+        made["ts"] = _iso(ORIGIN + 500 * number - chance.choice((0, 0, 0, 1000, 2 * SECOND)))
+    return made
+
+
 @dataclass
 class Sent:
     """What one table's sender knows: numbers that were acknowledged, and numbers it never heard back about."""
@@ -137,7 +150,7 @@ class Writer(threading.Thread):
 
     def _push(self, db: Connection, table: str, key: str) -> None:
         sent = self.sent[table]
-        rows = [self._reading(table) for _ in range(self._random.randint(1, self._rows))]
+        rows = [self._next(table) for _ in range(self._random.randint(1, self._rows))]
         numbers = {int(r["seq"]) for r in rows}
         patient = self._random.random() < 0.9
         try:
@@ -158,20 +171,9 @@ class Writer(threading.Thread):
         assert receipt.position >= sent.position + rows, "a position was given twice"
         sent.position = receipt.position
 
-    def _reading(self, table: str) -> dict[str, object]:
+    def _next(self, table: str) -> dict[str, object]:
         self.number += 1
-        who = self._random.randrange(SENSORS)
-        reading: dict[str, object] = {
-            "id": who,
-            "who": who,
-            "seq": self.number,
-            "v": round(self._random.uniform(0, 100), 3),
-        }
-        if table == "meters":
-            # A tenth of a millisecond per reading on the whole; some readings are late, some much.
-            late = self._random.choice((0, 0, 0, 1000, 2 * SECOND))
-            reading["ts"] = _iso(ORIGIN + 500 * self.number - late)
-        return reading
+        return reading(table, self.number, self._random)
 
     def end(self) -> None:
         """Stop after the push in progress; what went wrong in this thread goes wrong in the test."""
@@ -187,12 +189,12 @@ def _iso(moment_us: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{part:06d}Z"
 
 
-def persist(action: object, timeout_s: float = 60.0) -> object:
+def persist(action: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     """Repeat a call while the server or Spark comes back."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            return action()  # type: ignore[operator]
+            return action()
         except PenstockError as problem:
             if problem.condition not in RETRY or time.monotonic() > deadline:
                 raise
@@ -206,23 +208,29 @@ def wait_until_caught_up(db: Connection, data: Path, timeout_s: float = 90.0) ->
     deadline = time.monotonic() + timeout_s
     while True:
         answer = persist(lambda: db.invoke("probes_all", limit=1))
-        reached = history.record(answer.cycle).end  # type: ignore[attr-defined]
+        reached = history.record(answer.cycle).end
         if all(reached.data.get(t, 0) >= h for t, h in heads.items()) and not reached.fill:
             return
         assert time.monotonic() < deadline, f"{reached} does not reach {heads}: {db.health()}"
         time.sleep(0.1)
 
 
-def check_answers(db: Connection, data: Path, asked: list[Question]) -> None:
+class Answers(Protocol):
+    """A client's connection, or a database in this process."""
+
+    def invoke(self, name: str) -> Any: ...
+
+
+def check_answers(db: Answers, data: Path, asked: Sequence[Question]) -> None:
     """Every answer equals the brute-force one at the cycle that it says it stands for."""
     history = History(data)
     for question in asked:
-        answer = persist(lambda name=question.name: db.invoke(name))
-        got = Counter(tuple(row.values()) for row in answer.rows())  # type: ignore[attr-defined]
-        wanted = expected(question, history, answer.cycle)  # type: ignore[attr-defined]
+        answer = persist(partial(db.invoke, question.name))
+        got = Counter(tuple(row.values()) for row in answer.table.to_pylist())
+        wanted = expected(question, history, answer.cycle)
         missing, extra = wanted - got, got - wanted
         assert not missing and not extra, (
-            f"{question.name} at cycle {answer.cycle}: {missing.total()} rows missing, {extra.total()} too many "  # type: ignore[attr-defined]
+            f"{question.name} at cycle {answer.cycle}: {missing.total()} rows missing, {extra.total()} too many "
             f"of {wanted.total()}; missing {sorted(missing)[:3]}, too many {sorted(extra)[:3]}"
         )
 
@@ -230,17 +238,10 @@ def check_answers(db: Connection, data: Path, asked: list[Question]) -> None:
 def check_nothing_lost_or_doubled(db: Connection, data: Path, sent: dict[str, Sent]) -> None:
     """What was acknowledged is there once, what was not is there at most once, and positions do not skip."""
     for table, known in sent.items():
-        rows = persist(lambda name=table: db.sql(f"SELECT seq FROM {name}")).rows()  # type: ignore[attr-defined]
+        rows = persist(partial(db.sql, f"SELECT seq FROM {table}")).rows()
         stored = Counter(row["seq"] for row in rows)
         assert not [n for n, times in stored.items() if times > 1], f"doubled in {table}"
         assert not known.acknowledged - stored.keys(), f"lost from {table}"
         assert stored.keys() - known.acknowledged <= known.unknown, f"from nowhere in {table}"
-        number = next(t["id"] for t in _table_bodies(data) if t["name"] == table)
-        segments = list_segments(data / "log", number)
+        segments = list_segments(data / "log", defined_at(data, 2**60).tables[table]["id"])
         assert segments[0].first == 0 and segments[-1].end == stored.total()
-
-
-def _table_bodies(data: Path) -> list[dict[str, object]]:
-    from tests.support.brute_force import defined_at
-
-    return list(defined_at(data, 2**60).tables.values())

@@ -1,0 +1,99 @@
+"""A whole database without Spark that ends at one step of ingest or commit, life after life on one folder.
+
+`python -m tests.kill.crash_child FOLDER STEP:COUNT ...`: each life pushes, registers a query that must fill, runs
+cycles, and ends without a word when it reaches its step for the COUNTth time. Prints the exit codes: 7 if it died
+there. All lives are forks of this process, which has imported everything and started nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from penstock.pipeline.commits import CommitStore
+from penstock.queries import database, standing
+from penstock.queries.database import Database
+from penstock.settings import Settings
+from penstock.streams.log import StreamLog
+from penstock.streams.rules import warm_up
+from tests.support.local_engine import LocalEngine
+from tests.support.workload import TABLES, create_tables, late_question, questions, reading
+
+PUSHES = 30
+ROWS = 9
+
+
+def settings(folder: Path) -> Settings:
+    # Small pieces, so that a fill takes several cycles, files are merged and snapshots written within a life.
+    return Settings(data=str(folder), fill_max_rows=60, compact_after_segments=8, cycles_keep=20)
+
+
+def open_database(folder: Path) -> Database:
+    standing.SNAPSHOT_EVERY = 11
+    found = Database(settings(folder), engine=LocalEngine)
+    found.start()
+    return found
+
+
+def arm(step: str, count: int) -> None:
+    left = [count]
+
+    def crash_point(reached: str) -> None:
+        if reached == step:
+            left[0] -= 1
+            if left[0] == 0:
+                os._exit(7)
+
+    CommitStore.crash_point = staticmethod(crash_point)
+
+    class ArmedLog(StreamLog):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, crash_point=crash_point)
+
+    database.StreamLog = ArmedLog  # type: ignore[misc]
+
+
+def live(folder: Path, life: int) -> None:
+    db = open_database(folder)
+    if "probes" not in db.catalog.state.tables:
+        create_tables(db.execute)
+        db.register([(q.name, q.sql) for table in TABLES for q in questions(table)])
+    for table in TABLES:
+        db.execute(late_question(table, life).create)
+    # The sender goes on where its last acknowledgement was, and repeats what it does not know about.
+    done = folder / "acknowledged"
+    first = int(done.read_text()) if done.exists() else 0
+    with done.open("w") as file:
+        file.write(str(first))
+        file.flush()
+        for number in range(first, first + PUSHES):
+            table = list(TABLES)[number % 2]
+            chance = random.Random(number)
+            rows = [reading(table, number * ROWS + i, chance) for i in range(ROWS)]
+            receipt = db.push(table, rows, f"key-{number}")
+            assert (receipt.accepted, receipt.position) == (ROWS, (number // 2 + 1) * ROWS), receipt
+            file.seek(0)
+            file.write(str(number + 1))
+            file.flush()
+            if number % 5 == 4:
+                db.execute(f"UPDATE {table} SET floor = {number % 3} WHERE id = {number % 6}")
+            db.engine.cycle()  # type: ignore[attr-defined]
+    db.stop()
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1])
+    where.mkdir(parents=True, exist_ok=True)
+    warm_up()
+    for number, argument in enumerate(sys.argv[2:]):
+        name, _, times = argument.rpartition(":")
+        child = os.fork()
+        if child == 0:
+            arm(name, int(times))
+            live(where, number)
+            sys.stdout.flush()
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
