@@ -21,7 +21,7 @@ from penstock.sql.positions import Span, span_of
 from penstock.sql.scope import Scope, Source, SourceColumn, State
 from penstock.sql.statements import Delete, Insert, Update
 from penstock.sql.values import constant, convert, external, meet, number, show, type_of
-from penstock.types import TEXT, Type
+from penstock.types import BIGINT, DOUBLE, INT, TEXT, Type
 
 ADDRESS_COLUMN = "_address"
 
@@ -119,9 +119,10 @@ def _kernel(bound: exp.Expr, at: exp.Expr, statement: Insert | Update | Delete) 
 
 def _constant(value: exp.Expr, target: Type, name: str, statement: Insert, binder: ExpressionBinder) -> Any:
     if isinstance(value, exp.Literal):
-        written, type_ = (value.name, TEXT) if value.is_string else number(value.name)
-        if type_ == target:
-            return written
+        if value.is_string and target == TEXT:
+            return value.name
+        if not value.is_string and target in (INT, BIGINT, DOUBLE) and number(value.name)[1] == target:
+            return number(value.name)[0]
     if isinstance(value, exp.Array):
         return _array(value, target, name, statement, binder)
     bound = binder.bind(value, Scope())

@@ -58,7 +58,10 @@ def number(text: str) -> tuple[Any, Type]:
         if value < 2**31:
             return value, INT
         return (value, BIGINT) if value < 2**63 else (float(value), DOUBLE)
-    return float(text), DOUBLE
+    try:
+        return float(text), DOUBLE
+    except ValueError:
+        raise error("syntax_error", detail=f'"{text}" is not a number') from None
 
 
 def show(type_: Type) -> str:

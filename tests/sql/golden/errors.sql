@@ -257,3 +257,6 @@ SELECT ppm FROM sensors WHERE gas_name = 'é' AND ppn > 3;
 --|   1 | SELECT ppm FROM sensors WHERE gas_name = 'é' AND ppn > 3;
 --|     |                                                  ^^^
 --| hint: did you mean "ppm"?
+
+SELECT ppm + 0.2.5 FROM sensors;
+--| ERROR 42601 syntax_error: the question is nested too deeply

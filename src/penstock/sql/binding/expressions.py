@@ -102,7 +102,10 @@ class ExpressionBinder(Arithmetic, Calls):
     def _literal(self, node: exp.Literal, scope: Scope) -> Bound:
         if node.is_string:
             return constant(node.name, TEXT, node, loose=True)
-        value, type_ = values.number(node.name)
+        try:
+            value, type_ = values.number(node.name)
+        except PenstockError as failure:
+            self.fail(node, failure)
         return constant(value, type_, node)
 
     def _null(self, node: exp.Null, scope: Scope) -> Bound:
