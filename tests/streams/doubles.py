@@ -18,7 +18,7 @@ class RowsDouble:
         self.sids = np.arange(count, dtype=np.int32)
         self._vid = {sid: sid for sid in range(count)}
 
-    def find(self, keys: list[pa.Array]) -> np.ndarray[Any, np.dtype[np.int32]]:
+    def find(self, keys: list[pa.Array], rows: int | None = None) -> np.ndarray[Any, np.dtype[np.int32]]:
         return np.array(
             [self._vid.get(key - 1 if key is not None else -1, -1) for key in keys[0].to_pylist()], np.int32
         )

@@ -7,6 +7,7 @@ leaves such a query to Spark SQL.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -84,7 +85,9 @@ def is_static(expr: Expr) -> bool:
 def to_json(expr: Expr) -> dict[str, Any]:
     match expr:
         case Literal(value, type_):
-            return {"literal": value, "type": str(type_)}
+            # JSON has no NaN and no infinity; as text they read back as themselves.
+            plain = isinstance(value, float) and not math.isfinite(value)
+            return {"literal": str(value) if plain else value, "type": str(type_)}
         case Column(name, type_, static):
             return {"column": name, "type": str(type_), "static": static}
         case Call(operation, arguments, type_):
@@ -96,7 +99,8 @@ def to_json(expr: Expr) -> dict[str, Any]:
 def from_json(data: dict[str, Any]) -> Expr:
     type_ = parse_type(data["type"])
     if "literal" in data:
-        return Literal(data["literal"], type_)
+        value = data["literal"]
+        return Literal(float(value) if type_.kind == "DOUBLE" and isinstance(value, str) else value, type_)
     if "column" in data:
         return Column(data["column"], type_, data["static"])
     arguments = tuple(from_json(a) for a in data["arguments"])

@@ -25,8 +25,7 @@ class Definitions:
         self._compiled: dict[Function, Callable[..., pa.Array]] = {}
 
     def advance(self, position: int) -> None:
-        for entry in self._reader.read(upto=position):
-            self.state.apply(entry)
+        self.state.apply_many(self._reader.read(upto=position))
 
     def functions(self) -> dict[str, Callable[..., pa.Array]]:
         for function in self.state.functions.values():

@@ -46,7 +46,9 @@ class Planner:
         idle = cut == (start.data, start.journal) and not start.fill
         if idle and not self._fresh and not self._is_due(start, now_us):
             return start
-        self._fresh = False
+        if self._fresh:
+            now_us = max(now_us, start.now_us + 1)  # an offset that equals its start is no cycle
+            self._fresh = False
         state = self.state_at(cut[1])
         first_needed = FirstNeeded(lambda t: segments.get(t, []), state.retention)
         return plan_cycle(start, cut, state, now_us, first_needed, self._limits)
@@ -80,6 +82,5 @@ class Planner:
         self._entries.extend(self._reader.read())
         if self._state.position > position:
             self._state = CatalogState()
-        for entry in self._entries[self._state.position : position]:
-            self._state.apply(entry)
+        self._state.apply_many(self._entries[self._state.position : position])
         return self._state

@@ -7,8 +7,10 @@ import re
 import sys
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
+import penstock
 from penstock.pipeline.java import find_java
 from penstock.settings import Settings
 
@@ -28,6 +30,32 @@ def retrying_master(master: str) -> str:
     return f"local[{plain.group(1) or '1'},4]" if plain else master
 
 
+def _executor_settings(master: str) -> dict[str, str]:
+    """What executors need when they are processes of their own: our packages, this interpreter, their memory."""
+    packages = str(Path(penstock.__file__).parents[1])
+    known = os.environ.get("PYTHONPATH")
+    conf = {
+        "spark.pyspark.python": sys.executable,
+        "spark.executorEnv.PYTHONPATH": f"{packages}{os.pathsep}{known}" if known else packages,
+        "spark.executorEnv.PYTHONHASHSEED": "0",
+    }
+    cluster = re.fullmatch(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*\]", master)
+    if cluster:
+        conf["spark.executor.memory"] = f"{cluster.group(1)}m"
+    return conf
+
+
+def _make_spark_home(scratch: Path) -> Path:
+    """A Spark home made of links: a local cluster writes its work folder there, and must not write among packages."""
+    home = scratch / "home"
+    home.mkdir(exist_ok=True)
+    for part in ("bin", "jars", "sbin", "python"):
+        link, target = home / part, Path(pyspark.__file__).parent / part
+        if target.exists() and not link.is_symlink():
+            link.symlink_to(target)
+    return home
+
+
 def start_session(settings: Settings, scratch: Path) -> SparkSession:
     """The one Spark session of this process. `scratch` is where Spark keeps what it may lose."""
     os.environ["JAVA_HOME"] = str(find_java())
@@ -36,6 +64,8 @@ def start_session(settings: Settings, scratch: Path) -> SparkSession:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     scratch.mkdir(parents=True, exist_ok=True)
+    if settings.spark_master.startswith("local-cluster"):
+        os.environ["SPARK_HOME"] = str(_make_spark_home(scratch))
     builder = SparkSession.Builder().master(retrying_master(settings.spark_master)).appName("penstock")
     conf = {
         "spark.ui.enabled": "false",
@@ -57,7 +87,6 @@ def start_session(settings: Settings, scratch: Path) -> SparkSession:
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         "spark.python.worker.reuse": "true",
-        "spark.executorEnv.PYTHONHASHSEED": "0",
         "spark.ui.retainedJobs": "20",
         "spark.ui.retainedStages": "20",
         "spark.ui.retainedTasks": "100",
@@ -65,6 +94,8 @@ def start_session(settings: Settings, scratch: Path) -> SparkSession:
         "spark.worker.cleanup.enabled": "true",
         "spark.log.level": "ERROR",
     }
+    if not settings.spark_master.startswith("local["):
+        conf.update(_executor_settings(settings.spark_master))
     if settings.spark_master.startswith("local"):
         conf.update(_LOCAL_DISK)
     for name, value in conf.items():

@@ -81,8 +81,7 @@ class AnswerStore:
     def apply(self, record: CommitRecord) -> None:
         """Take in one more cycle (or a snapshot, as the first)."""
         before = self.state.position
-        for entry in self._reader.read(upto=record.end.journal):
-            self.state.apply(entry)
+        self.state.apply_many(self._reader.read(upto=record.end.journal))
         self._follow_definitions(before, record)
         self._take_results(record.results, record.end.now_us)
         if record.info.get("snapshot"):

@@ -167,7 +167,14 @@ class Database:
 
     def push(self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None) -> Receipt:
         """Store readings; returns when the accepted ones are on disk."""
-        return self.ingest.push(table, data, idempotency_key).result(timeout=PUSH_TIMEOUT_S)
+        try:
+            return self.ingest.push(table, data, idempotency_key).result(timeout=PUSH_TIMEOUT_S)
+        except TimeoutError:
+            raise error(
+                "too_busy",
+                detail=f"the readings were not on disk after {PUSH_TIMEOUT_S:.0f} s; they may still get there",
+                hint="send them again with the same Idempotency-Key",
+            ) from None
 
     def register(
         self, queries: list[tuple[str, str]], on_error: Literal["none", "rest"] = "none"
@@ -200,7 +207,13 @@ class Database:
     def _wait_for_query(self, definition: QueryDefinition) -> None:
         """A query exists for readers from the cycle on that took it in."""
         changed = self.catalog.state.query_positions[definition.id][1]
-        self.standing.feed.wait(lambda: self.standing.store.state.position >= changed, READ_YOUR_WRITES_S)
+        if not self.standing.feed.wait(lambda: self.standing.store.state.position >= changed, READ_YOUR_WRITES_S):
+            if self.standing.store.state.position < self.catalog.state.query_positions[definition.id][0]:
+                raise error(
+                    "not_ready",
+                    detail=f'query "{definition.name}" is registered; the next cycle takes it in',
+                    hint="ask again in a moment",
+                )
 
     def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
         """The answer of a standing query for its window as of the last cycle, or as of an older one."""

@@ -213,8 +213,8 @@ class StandingQueries:
         table = fetcher.rows(held.plan, positions[:limit], held.values)
         return Result(table, cycle=held.cycle, now_us=held.instant.now_us)
 
-    def wait_ready(self, name: str, timeout_s: float = WAIT_S) -> None:
-        """Wait a little for a query that is still filling its window; then say how far it is."""
+    def is_ready(self, name: str, timeout_s: float) -> bool:
+        """Whether a query has read its history, waiting for that a while. Raises where it never will."""
 
         def ready() -> bool:
             with self._lock:
@@ -227,17 +227,23 @@ class StandingQueries:
             definition = self.store.state.queries.get(name)
             answer = self.store.answers.get(definition.id) if definition is not None else None
             if answer is None:
-                return
+                return True
             if answer.error is not None:
                 raise PenstockError(answer.error_condition, answer.error, hint=_MENDING[answer.error_condition])
             if answer.paused:
                 raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
-            if not answer.ready:
-                raise error(
-                    "not_ready",
-                    detail=f'query "{name}" is FILLING its window: {answer.progress:.0%} of its history read',
-                    hint="ask again in a moment",
-                )
+            return answer.ready
+
+    def wait_ready(self, name: str, timeout_s: float = WAIT_S) -> None:
+        """Wait a little for a query that is still filling its window; then say how far it is."""
+        if not self.is_ready(name, timeout_s):
+            with self._lock:
+                answer = self.store.answers[self.store.state.queries[name].id]
+            raise error(
+                "not_ready",
+                detail=f'query "{name}" is FILLING its window: {answer.progress:.0%} of its history read',
+                hint="ask again in a moment",
+            )
 
 
 def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:

@@ -79,7 +79,7 @@ class SelectSubscription(Waiting):
         if self._is_closed():
             return None
         if self._before is None:
-            return self._first()
+            return self._first(timeout_s)
         deadline = time.monotonic() + timeout_s
         while self._standing.feed.wait_past(self.cycle, max(0.0, deadline - time.monotonic())):
             event = None if self._is_closed() else self._step(self.cycle + 1)
@@ -87,9 +87,10 @@ class SelectSubscription(Waiting):
                 return event
         return None
 
-    def _first(self) -> Event:
-        """The current answer; complete, so a query that fills its window is waited for."""
-        self._standing.wait_ready(self._name)
+    def _first(self, timeout_s: float) -> Event | None:
+        """The current answer; complete, so a query that fills its window is waited for, cycle by cycle."""
+        if not self._standing.is_ready(self._name, timeout_s):
+            return None
         held = self._standing.held(self._name)
         fetcher = self._standing.fetcher(held)
         positions = rows_inside(held.matches, held.instant, fetcher, held.static).positions

@@ -45,7 +45,7 @@ class Rows(Protocol):
     @property
     def sids(self) -> Sids: ...
 
-    def find(self, keys: list[pa.Array]) -> Sids: ...
+    def find(self, keys: list[pa.Array], rows: int | None = None) -> Sids: ...
 
     def current(self) -> pa.Table: ...
 
@@ -108,7 +108,7 @@ class Ingest:
 
         def read(found: Table) -> tuple[Readings, Callable[[Rows], Sids]]:
             readings = read_readings(found, data)
-            return readings, lambda rows: rows.find(readings.keys)
+            return readings, lambda rows: rows.find(readings.keys, readings.count)
 
         return self._push(lambda: self._table_named(table), read, idempotency_key)
 
