@@ -108,8 +108,12 @@ def _from_timestamp(value: pa.Array, to: Type, target: pa.DataType) -> pa.Array:
     if to.kind == "DECIMAL":
         return per_distinct(lambda v: fit_decimal(Decimal(v).scaleb(-6), to), value.cast(pa.int64()), target)
     if to.kind in ("INT", "BIGINT"):
-        # Seconds, rounded down; an INT that overflows wraps.
-        return with_nulls(np.floor_divide(us, 1_000_000), pa.int64(), missing).cast(target, safe=False)
+        seconds = np.floor_divide(us, 1_000_000)
+        if to.kind == "INT":
+            # The one overflow that Spark answers with NULL instead of wrapping.
+            outside = (seconds > 2**31 - 1) | (seconds < -(2**31))
+            missing = outside if missing is None else outside | missing
+        return with_nulls(seconds, pa.int64(), missing).cast(target, safe=False)
     return pa.nulls(len(value), target)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-_INTEGER = re.compile(r"[+-]?\d+(\.\d*)?|[+-]?\.\d+", re.ASCII)
+_INTEGER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d*)", re.ASCII)
 _DOUBLE = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS = {
@@ -26,7 +26,7 @@ _WORDS = {
 _TRUE = frozenset(("t", "true", "y", "yes", "1"))
 _FALSE = frozenset(("f", "false", "n", "no", "0"))
 _TIMESTAMP = re.compile(
-    r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?"
+    r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?"
     r"\s*(Z|UTC|[+-]\d{1,2}(?::?\d{2})?)?)?)?)?",
     re.ASCII,
 )
@@ -62,7 +62,10 @@ def parse_boolean(text: str) -> bool | None:
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Microseconds of a date, or of a date and time with an optional offset; UTC without one."""
+    """Microseconds of a date, or of a date and time with an optional offset; UTC without one.
+
+    A time without a date is None: Spark would take today's, and an answer must not depend on the day it is asked.
+    """
     match = _TIMESTAMP.fullmatch(text.strip(_BLANK))
     if not match:
         return None
@@ -107,19 +110,18 @@ def double_text(value: float) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         # repr switches to an exponent only below 1e-4 and from 1e16 on.
         return repr(value)
-    mantissa, _, exponent = f"{Decimal(repr(value)):E}".partition("E")
-    digits = mantissa.rstrip("0") if "." in mantissa else mantissa
-    if "." not in digits:
-        digits += ".0"
-    elif digits.endswith("."):
-        digits += "0"
-    return f"{digits}E{int(exponent)}"
+    two_digits = f"{value:.1e}"
+    shortest = two_digits if float(two_digits) == value else f"{Decimal(repr(value)):e}"
+    mantissa, _, exponent = shortest.partition("e")
+    return f"{mantissa}E{int(exponent)}"
 
 
 def timestamp_text(us: int) -> str:
     """2026-11-15 08:30:00.25 in UTC: the fraction without trailing zeros."""
     whole, fraction = divmod(us, 1_000_000)
     text = str(np.datetime64(whole, "s")).replace("T", " ")
+    if len(text) > len("2026-11-15 08:30:00") and text[0] != "-":
+        text = f"+{text}"
     return text + (f".{fraction:06d}".rstrip("0") if fraction else "")
 
 
