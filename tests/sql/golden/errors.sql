@@ -259,4 +259,11 @@ SELECT ppm FROM sensors WHERE gas_name = 'é' AND ppn > 3;
 --| hint: did you mean "ppm"?
 
 SELECT ppm + 0.2.5 FROM sensors;
---| ERROR 42601 syntax_error: the question is nested too deeply
+--| ERROR 42601 syntax_error: a field's name has to follow the dot
+--|   1 | SELECT ppm + 0.2.5 FROM sensors;
+--|     |              ^^^^^
+
+SELECT abs(DISTINCT ppm) FROM sensors;
+--| ERROR 42601 syntax_error: DISTINCT belongs into an aggregate
+--|   1 | SELECT abs(DISTINCT ppm) FROM sensors;
+--|     |                     ^^^

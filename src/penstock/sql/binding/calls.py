@@ -120,6 +120,8 @@ class Calls(Coercion):
                 for index, item in enumerate(value):
                     if _is_value(item):
                         arguments.append((key, index, self.bind(item, scope)))
+            elif isinstance(value, exp.Distinct) and not is_aggregate(node):
+                self.fail(value, error("syntax_error", detail="DISTINCT belongs into an aggregate"))
             elif isinstance(value, exp.Distinct):
                 inner = [self.bind(e, scope) for e in value.expressions]
                 bound.set(key, exp.Distinct(expressions=inner))

@@ -55,6 +55,8 @@ class ExpressionBinder(Arithmetic, Calls):
             inner = inner.this
         if isinstance(inner, exp.Column):
             return self._name(node, [*inner.parts, *parts], scope)
+        if inner is node:
+            self.fail(node, error("syntax_error", detail="a field's name has to follow the dot"))
         return self._fields_of(self.bind(inner, scope), parts, node)
 
     def _name(self, node: exp.Expr, parts: list[Any], scope: Scope) -> Bound:
