@@ -207,13 +207,13 @@ class Database:
     def _wait_for_query(self, definition: QueryDefinition) -> None:
         """A query exists for readers from the cycle on that took it in."""
         changed = self.catalog.state.query_positions[definition.id][1]
-        if not self.standing.feed.wait(lambda: self.standing.store.state.position >= changed, READ_YOUR_WRITES_S):
-            if self.standing.store.state.position < self.catalog.state.query_positions[definition.id][0]:
-                raise error(
-                    "not_ready",
-                    detail=f'query "{definition.name}" is registered; the next cycle takes it in',
-                    hint="ask again in a moment",
-                )
+        self.standing.feed.wait(lambda: self.standing.store.state.position >= changed, READ_YOUR_WRITES_S)
+        if definition.id not in self.standing.store.state.queries_by_id:
+            raise error(
+                "not_ready",
+                detail=f'query "{definition.name}" is registered; the next cycle takes it in',
+                hint="ask again in a moment",
+            )
 
     def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
         """The answer of a standing query for its window as of the last cycle, or as of an older one."""
