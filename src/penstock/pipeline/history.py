@@ -38,13 +38,14 @@ BATCH_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class HistoryRequest:
-    """What to read: a table's readings up to `end`, its live static rows, or a query's rows."""
+    """What to read: a table's readings in [first, end), its live static rows, or a query's rows."""
 
     folder: str
     kind: str  # stream, static, ordinary, query
     table_id: int
     journal: int
     columns: tuple[str, ...]
+    first: int = 0
     end: int = 0
     low_us: int = -FOREVER
     high_us: int = FOREVER
@@ -82,8 +83,7 @@ class HistoryReader(DataSourceReader):
         if request.kind in ("static", "ordinary"):
             return [HistoryTask(())]
         segments = list_segments(Path(request.folder) / "log", request.table_id)
-        first = segments[0].first if segments else 0
-        found = slices(segments, first, request.end, request.low_us, request.high_us)
+        found = slices(segments, request.first, request.end, request.low_us, request.high_us)
         return _spread(found, request.parallelism) or [HistoryTask(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ import itertools
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -99,7 +99,8 @@ class SparkRunner:
             table, plan_json = moment.state.tables_by_id[plan.table_id], definition.plan
             shown = [Field(o.name, o.type) for o in plan.outputs if o.name != "ts"]
             columns = [*shown, Field("ts", TIMESTAMP), *HIDDEN_OF_STREAM]
-            offset = moment.previous or moment.offset
+            # Its rows are those of a cycle ago; definitions may be newer, because versions only ever grow.
+            offset = replace(moment.previous or moment.offset, journal=moment.offset.journal)
         else:
             table = moment.state.tables[relation.table]
             columns = columns_of_relation(relation.kind, table)
@@ -112,6 +113,7 @@ class SparkRunner:
             table_id=table.id,
             journal=offset.journal,
             columns=tuple(c.name for c in used),
+            first=moment.state.retention(table.id),
             end=offset.data.get(table.id, 0),
             low_us=low,
             high_us=high,

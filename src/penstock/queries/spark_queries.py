@@ -133,6 +133,9 @@ class SparkQueries:
                 marks = (sorted(tables.items()), sorted(moment.ranges.items()), store.state.query_positions[query_id])
                 if any(r.kind in ("ordinary", "static", "system") for r in plan.relations):
                     marks = (*marks, store.offset.journal)  # type: ignore[assignment]
+                if any(r.kind == "query" for r in plan.relations) and store.start is not None:
+                    # It reads another query's rows of a cycle ago, so it is due once more after its inputs rest.
+                    marks = (*marks, sorted(store.start.data.items()))  # type: ignore[assignment]
                 if self._inputs.get(query_id) != marks:
                     self._inputs[query_id] = marks
                     due.append(query_id)

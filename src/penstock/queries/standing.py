@@ -138,6 +138,10 @@ class StandingQueries:
                 moves = isinstance(window, TimeWindow) and (window.slides or window.end.offset_us != 0)
                 if table.options.time == "transaction" and moves and answer.matches:
                     edge = record.end.now_us + SECOND
+            moved = record.start.data != record.end.data
+            if moved and any(d.reads_queries for d in self.store.state.queries_by_id.values()):
+                # Readers of queries see this cycle's rows in the next one, so there must be a next one.
+                edge = record.end.now_us + SECOND
         (self.folder.tmp / "next_edge").write_text(str(edge))
 
     def protected(self, table_id: int) -> int:
@@ -180,7 +184,8 @@ class StandingQueries:
             window = mark.windows.get(definition.id)
             if window is None:
                 raise error("cycle_gone", cycle=as_of, oldest=f"{last.cycle}, when the query came")
-            instant = Instant(mark.end.data.get(table.id, 0), self._now_at(mark, answer), answer.start_us, window)
+            floor, head = self.store.state.retention(table.id), mark.end.data.get(table.id, 0)
+            instant = Instant(floor, head, self._now_at(mark, answer), answer.start_us, window)
             needs_base = isinstance(window, RowsWindow) and answer.plan.static_predicate is not None
             matches = Matches(_copy(answer.matches), _copy(answer.base) if needs_base else None)
             return Held(

@@ -22,8 +22,9 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """What a window is cut by: the table's head, NOW, START, and the window itself."""
+    """What a window is cut by: where the table's log begins and ends, NOW, START, and the window itself."""
 
+    floor: int
     head: int
     now_us: int | None
     start_us: int | None
@@ -46,7 +47,7 @@ def rows_inside(matches: Matches, at: Instant, fetcher: Fetcher, static: StaticR
     span = at.range()
     if span is None:
         return fetcher.times({}, 0)
-    return fetcher.times(matches.matches, at.head, *span)
+    return fetcher.times(matches.matches, at.head, *span, first=at.floor)
 
 
 def rows_entered(matches: Matches, before: Instant, after: Instant, fetcher: Fetcher) -> TimedPositions:
@@ -55,13 +56,14 @@ def rows_entered(matches: Matches, before: Instant, after: Instant, fetcher: Fet
     if new is None:
         return fetcher.times({}, 0)
     if old is None:
-        return fetcher.times(matches.matches, after.head, *new)
+        return fetcher.times(matches.matches, after.head, *new, first=after.floor)
     (low, high), (old_low, old_high) = new, old
-    parts = [fetcher.times(matches.matches, after.head, min(low, old_low), high, first=before.head)]
+    head, floor = before.head, after.floor
+    parts = [fetcher.times(matches.matches, after.head, min(low, old_low), high, first=max(head, floor))]
     if high > old_high:
-        parts.append(fetcher.times(matches.matches, before.head, max(old_high + 1, min(low, old_low)), high))
+        parts.append(fetcher.times(matches.matches, head, max(old_high + 1, min(low, old_low)), high, first=floor))
     if low < old_low:
-        parts.append(fetcher.times(matches.matches, before.head, low, min(old_low - 1, high)))
+        parts.append(fetcher.times(matches.matches, head, low, min(old_low - 1, high), first=floor))
     together = TimedPositions(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("positions", "times", "vids")))
     _, unique = np.unique(together.positions, return_index=True)
     return together.take(unique)
@@ -71,7 +73,7 @@ def newest_rows(
     base: Blocks | None, at: Instant, window: RowsWindow, fetcher: Fetcher, static: StaticRows
 ) -> TimedPositions:
     """The newest rows by (ts, position), in all or per sensor, in log order."""
-    rows = fetcher.times(base, at.head)
+    rows = fetcher.times(base, at.head, first=at.floor)
     if len(rows.positions) == 0:
         return rows
     if not window.per_sensor:
