@@ -1,0 +1,42 @@
+"""One database with real Spark, in this process, for all tests of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.queries.database import Database
+from penstock.settings import Settings
+from tests.support.spark_lock import one_spark
+
+
+@pytest.fixture(scope="package")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A database that many tests share. Tests of single statements use `db`, which cleans up behind them."""
+    with one_spark():
+        made = Database(Settings(data=str(tmp_path_factory.mktemp("pipeline") / "data"), spark_master="local[2]"))
+        made.start()
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+@pytest.fixture
+def db(database: Database) -> Iterator[Database]:
+    """The shared database; everything that a test defines in it is dropped afterwards."""
+    yield database
+    clear(database)
+
+
+def clear(database: Database) -> None:
+    state = database.catalog.state
+    for name in list(state.queries):
+        database.execute(f"DROP QUERY IF EXISTS {name} CASCADE")
+    for name in list(state.tables):
+        database.execute(f"DROP TABLE IF EXISTS {name} CASCADE")
+    for name in list(state.stream_types):
+        database.execute(f"DROP STREAM TYPE IF EXISTS {name} CASCADE")
+    for name in list(state.functions):
+        database.execute(f"DROP FUNCTION IF EXISTS {name} CASCADE")
