@@ -15,7 +15,7 @@ from penstock.clock import format_timestamp, parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.sql.durations import duration_us
 from penstock.sql.grammar.types import normalised
-from penstock.sql.nodes import Const
+from penstock.sql.nodes import Const, Duration
 from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type, parse_type
 
 NULL = Type("NULL")
@@ -175,6 +175,8 @@ def type_of_cast(to: exp.DataType) -> Type | None:
         return None
     if to.is_type("interval"):
         return DURATION
+    if to.find(Duration, exp.Func) is not None:
+        raise error("type_mismatch", detail="this is not a type")
     text = to.sql(dialect="postgres")
     brackets = 0
     while text.endswith("[]"):

@@ -132,6 +132,8 @@ class Calls(Coercion):
             elif _is_value(value):
                 arguments.append((key, None, self.bind(value, scope)))
         nodes = [argument for _, _, argument in arguments]
+        if rule is not None and rule.arguments and rule.arguments[0] is not None and not nodes:
+            self.fail(node, error("syntax_error", detail=f"{name_of(node)} needs an argument"))
         result = stated_type(node) if rule is None else None
         if rule is not None:
             nodes, result = self._apply(rule, nodes, node)
