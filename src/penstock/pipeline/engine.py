@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError, error
-from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore
+from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore, read_newest_end
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.session import start_session
@@ -194,18 +194,27 @@ def _forget_session() -> None:
 
 
 def check_checkpoint(folder: DataFolder) -> None:
-    """Refuse a checkpoint that another data folder wrote: its offsets mean other rows."""
+    """Refuse a checkpoint of another data folder or another time: its offsets mean other rows."""
     offsets = folder.checkpoint / "offsets"
     newest = newest_batch(offsets)
     if newest is None:
         return
-    lines = (offsets / str(newest)).read_text().splitlines()
-    try:
-        planned = offset_from_json(orjson.loads(lines[-1]))
-    except (ValueError, KeyError, TypeError, IndexError, orjson.JSONDecodeError):
-        raise _foreign("its newest offset cannot be read") from None
+    planned = _read_offset(offsets / str(newest))
     if planned.folder != folder.read_id():
         raise _foreign("it was written for another data folder")
+    last = read_newest_end(folder)
+    if newest == 0 or planned == last:
+        return
+    # Spark plans one cycle ahead of what is committed, never more.
+    if last is None or _read_offset(offsets / str(newest - 1)) != last:
+        raise _foreign("it is older or newer than the last commit record")
+
+
+def _read_offset(path: Path) -> Offset:
+    try:
+        return offset_from_json(orjson.loads(path.read_text().splitlines()[-1]))
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        raise _foreign("its newest offset cannot be read") from None
 
 
 def newest_batch(folder: Path) -> int | None:

@@ -109,8 +109,8 @@ class AnswerStore:
                 self.answers[query_id] = known
             elif plan.window != known.window:
                 known.pending = plan.window
-            if known.paused and not definition.paused:
-                known.filled_before = False  # what came in between is read now, as history
+            if (known.paused and not definition.paused) or known.error is not None:
+                known.filled_before = False  # what came in between, or failed, is read now, as history
             known.paused = definition.paused
             known.plan, known.error = plan, None
             known.fill_first = record.end.fill.get(query_id, (0, 0))[0]
