@@ -33,6 +33,8 @@ from tests.support.workload import (
 
 SEEDS = range(50) if os.environ.get("PENSTOCK_SOAK") else range(3)
 KINDS = ("worker", "jvm", "server")
+# Before the record is written, when it is there and Spark does not know, when the answers were told as well.
+STEPS = ("commit:begin", "commit:renamed", "cycle:told")
 
 
 @dataclass
@@ -60,7 +62,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with server_process(tmp_path_factory.mktemp("kill")) as server:
+    with server_process(tmp_path_factory.mktemp("kill"), launcher=("-m", "tests.support.launch")) as server:
         server.start()
         asked = [q for table in TABLES for q in questions(table)]
         with server.connect() as db:
@@ -102,10 +104,20 @@ def change_definitions(world: World, chance: random.Random, seed: int) -> None:
     world.asked.append(late)
 
 
+def die_at(server: ServerProcess, step: str, count: int) -> None:
+    """One more life, which ends by itself at a step of its commits: Spark then repeats the cycle or does not."""
+    server.environment["PENSTOCK_TEST_CRASH"] = f"{step}:{count}"
+    server.launch()
+    server.wait_for_end()
+    del server.environment["PENSTOCK_TEST_CRASH"]
+    server.assert_all_gone()
+
+
 def kill(server: ServerProcess, kind: str, chance: random.Random) -> None:
     if kind == "server":
         server.kill("server")
         server.assert_all_gone()
+        die_at(server, chance.choice(STEPS), chance.randint(3, 15))
         server.start()
     elif kind == "jvm":
         server.kill("jvm")

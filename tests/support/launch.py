@@ -1,6 +1,7 @@
 """`penstock serve` with something wrong inside: `python -m tests.support.launch serve ...`.
 
-PENSTOCK_TEST_CRASH=commit:renamed:12 ends the server by SIGKILL when it reaches the step for the 12th time.
+PENSTOCK_TEST_CRASH=commit:renamed:12 ends the server by SIGKILL when it reaches the step for the 12th time; the steps
+are those of CommitStore, and cycle:told, after which Spark commits.
 PENSTOCK_TEST_FAIL=folder makes tasks hand over half of their rows and then fail, on their first attempt, for as long
 as the folder holds a file `fail`; each one that did so leaves a file there.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -61,6 +63,13 @@ def arm(step: str, count: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     CommitStore.crash_point = staticmethod(crash_point)
+    commit_cycle = engine.Engine._commit_cycle
+
+    def commit_and_tell(self: engine.Engine, frame: DataFrame, batch: int) -> None:
+        commit_cycle(self, frame, batch)
+        crash_point("cycle:told")
+
+    engine.Engine._commit_cycle = commit_and_tell  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

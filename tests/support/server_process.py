@@ -71,7 +71,7 @@ class ServerProcess:
         self.master = master
         self.options = tuple(options)
         self.launcher = tuple(launcher)
-        self._environment = dict(environment or {})
+        self.environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._known: dict[int, Known] = {}
 
@@ -80,7 +80,7 @@ class ServerProcess:
     def launch(self) -> subprocess.Popen[bytes]:
         """Start the process; ready later."""
         arguments = ["serve", "--data", str(self.data), "--port", str(self.port), "--spark-master", self.master]
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **self._environment}
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **self.environment}
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, *self.launcher, *arguments, *self.options],
@@ -110,6 +110,15 @@ class ServerProcess:
             assert time.monotonic() < deadline, f"not {what} within {timeout_s} s:\n{self.printed()}"
             self.observe()
             time.sleep(0.05)
+
+    def wait_for_end(self, timeout_s: float = START_S) -> int:
+        """Until it ends by itself, recording what it starts on the way."""
+        deadline = time.monotonic() + timeout_s
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"still running after {timeout_s} s:\n{self.printed()}"
+            self.observe()
+            time.sleep(0.05)
+        return self.process.wait()
 
     def run_to_end(self, timeout_s: float = 60.0) -> tuple[int, str]:
         """Start a server that is expected to refuse: its exit code and what it said."""
