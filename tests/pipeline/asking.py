@@ -27,6 +27,12 @@ def answer(db: Database, name: str, as_of: int | None = None) -> Rows:
     return sorted(rows_of(db.invoke(name, as_of).table))
 
 
+def wait_for_the_fill(db: Database, name: str) -> None:
+    """Until a changed window holds: before that, the query answers as it did."""
+    db.wait_for_own_writes()
+    eventually(lambda: db.query(name)["state"] == "RUNNING")
+
+
 def eventually(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from pathlib import Path
 
 from penstock.queries.database import Database
 from penstock.settings import Settings
-from tests.pipeline.asking import answer, ask, at, eventually, make_meters, push
+from tests.pipeline.asking import answer, ask, at, eventually, push
 from tests.support.local_engine import LocalEngine
 from tests.support.workload import check_answers, create_tables, questions, reading
 
 
 def test_a_backup_taken_while_readings_flow_opens_with_exact_answers(db: Database, tmp_path: Path) -> None:
-    import random
-
     create_tables(db.execute)
     asked = [q for table in ("probes", "meters") for q in questions(table)]
     db.register([(q.name, q.sql) for q in asked])
@@ -52,8 +51,6 @@ def test_a_backup_taken_while_readings_flow_opens_with_exact_answers(db: Databas
 
 
 def test_retention_takes_old_files_and_every_answer_forgets_them_together(db: Database) -> None:
-    make_meters(db)
-    db.execute("DROP TABLE meters")
     db.execute(
         "CREATE TABLE meters (id INT PRIMARY KEY, site TEXT, reading STREAM (n INT)) "
         "WITH (time = 'valid', retention = '10 SECONDS'); INSERT INTO meters VALUES (1, 'north', NULL)"
@@ -67,10 +64,15 @@ def test_retention_takes_old_files_and_every_answer_forgets_them_together(db: Da
     db.housekeeper.tend(table.id)
     eventually(lambda: answer(db, "w") == [(3,), (4,), (5,)])
     assert ask(db, "SELECT n FROM meters ORDER BY n") == [(3,), (4,), (5,)]
-    db.housekeeper.tend(table.id)
-    eventually(lambda: db.log.floor(table.id) == 3)
+    eventually(lambda: removed(db, table.id, 3))
     assert answer(db, "w") == [(3,), (4,), (5,)]
     push(db, (1, 26, 6))
     assert answer(db, "w") == [(3,), (4,), (5,), (6,)]
     refused = db.push("meters", [{"id": 1, "ts": at(1), "n": 9}]).refused
     assert [r.condition for r in refused] in (["out_of_order"], ["before_retention"])
+
+
+def removed(db: Database, table_id: int, floor: int) -> bool:
+    """Whether files are gone; they go only some time after the mark was committed."""
+    db.housekeeper.tend(table_id)
+    return db.log.floor(table_id) == floor

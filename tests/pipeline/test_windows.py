@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.queries.database import Database
-from tests.pipeline.asking import Rows, answer, at, make_meters, push
+from tests.pipeline.asking import Rows, answer, at, make_meters, push, wait_for_the_fill
 
 READINGS = [(1 + n % 2, float(n), n) for n in range(7)]
 
@@ -88,12 +88,11 @@ def test_a_changed_window_is_filled_from_history(db: Database, clause: str) -> N
     db.execute("CREATE QUERY w AS SELECT n FROM meters WHERE n > 0 BEGIN (NOW - 1 SECONDS) END (NOW)")
     assert numbers(answer(db, "w")) == [5, 6]
     db.execute(f"ALTER QUERY w SET {clause}")
-    db.wait_for_own_writes()
-    db.standing.feed.wait(lambda: db.query("w")["state"] == "RUNNING", 20)
+    wait_for_the_fill(db, "w")
     assert numbers(answer(db, "w")) == [1, 2, 3, 4, 5, 6]
     db.execute("ALTER QUERY w SET BEGIN (LAST 2 ROWS)")
     push(db, (2, 7, 7))
-    db.standing.feed.wait(lambda: db.query("w")["state"] == "RUNNING", 20)
+    wait_for_the_fill(db, "w")
     assert numbers(answer(db, "w")) == [6, 7]
 
 
