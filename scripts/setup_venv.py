@@ -71,7 +71,12 @@ def main() -> None:
     run_pip(["-r", str(LOCK)], locked)
     # The project itself: linked, not copied; its build tool is in the lock, so nothing else is fetched.
     run_pip(["--no-deps", "--no-build-isolation", "--editable", "."], [])
+    show("  warming Spark up, half a minute, so that every later start is quick")
+    warmed = subprocess.run([sys.executable, "-m", "penstock", "warm-up"], capture_output=True, text=True, check=False)
     finish()
+    if warmed.returncode != 0:
+        print("Spark could not be warmed up; starts will be slower. It said:", file=sys.stderr)
+        print("\n".join(warmed.stderr.splitlines()[-5:]), file=sys.stderr)
     print(f"{venv} is ready ({time.monotonic() - began:.0f} s)", file=sys.stderr)
     (venv / ".ready").touch()
 

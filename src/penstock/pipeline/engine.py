@@ -27,9 +27,11 @@ from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.session import start_session
 from penstock.pipeline.source import PenstockSource
+from penstock.pipeline.warming import warm_workers
 from penstock.settings import Settings
 
 _log = logging.getLogger("penstock.pipeline")
+STOP_S = 60.0
 _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -48,16 +50,18 @@ class Engine:
         self.restarts = 0
         self.spark: SparkSession | None = None
         self._scratch = folder.tmp / "spark"
+        self.train: Path | None = None
 
     def start(self) -> None:
         check_checkpoint(self.folder)
         self._start_spark()
+        threading.Thread(target=warm_workers, args=(self.spark,), name="penstock-warming", daemon=True).start()
         self._start_query()
         self._supervisor = threading.Thread(target=self._supervise, name="penstock-supervisor", daemon=True)
         self._supervisor.start()
 
     def _start_spark(self) -> None:
-        self.spark = start_session(self.settings, self._scratch)
+        self.spark = start_session(self.settings, self._scratch, self.train)
         self.spark.dataSource.register(PenstockSource)
 
     def _start_query(self) -> None:
@@ -171,7 +175,7 @@ def stop_session(spark: SparkSession | None) -> None:
         if process.stdin is not None:
             process.stdin.close()
         try:
-            process.wait(timeout=10)
+            process.wait(timeout=STOP_S)
         except Exception:
             process.kill()
 

@@ -91,7 +91,7 @@ def _wrap(java: Path, environ: Mapping[str, str]) -> Path:
     """A folder that looks like a JAVA_HOME around `java`; written once, again when the runtime moved."""
     text = _WRAPPER.replace("@java@", str(java))
     tried = []
-    for home in _wrapper_homes(environ):
+    for home in java_caches(environ):
         wrapper = home / "bin" / "java"
         try:
             if not wrapper.is_file() or wrapper.read_text() != text:
@@ -114,8 +114,8 @@ def _wrap(java: Path, environ: Mapping[str, str]) -> Path:
     )
 
 
-def _wrapper_homes(environ: Mapping[str, str]) -> list[Path]:
-    """Beside the Python environment, which it belongs to; where that is read-only, in the user's cache."""
+def java_caches(environ: Mapping[str, str]) -> list[Path]:
+    """Beside the Python environment, which they belong to; where that is read-only, in the user's cache."""
     cache = environ.get("XDG_CACHE_HOME")
     caches = Path(cache) if cache else Path.home() / ".cache"
     return [Path(sys.prefix) / "penstock-java", caches / "penstock" / "java"]

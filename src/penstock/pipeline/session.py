@@ -11,6 +11,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 import penstock
+from penstock.pipeline.archive import train_archive, use_archive
 from penstock.pipeline.java import find_java
 from penstock.settings import Settings
 
@@ -56,9 +57,14 @@ def _make_spark_home(scratch: Path) -> Path:
     return home
 
 
-def start_session(settings: Settings, scratch: Path) -> SparkSession:
-    """The one Spark session of this process. `scratch` is where Spark keeps what it may lose."""
-    os.environ["JAVA_HOME"] = str(find_java())
+def start_session(settings: Settings, scratch: Path, train: Path | None = None) -> SparkSession:
+    """The one Spark session of this process. `scratch` is where Spark keeps what it may lose.
+
+    With `train` its JVM writes a class archive there when it ends (see `archive`).
+    """
+    java_home = find_java()
+    os.environ["JAVA_HOME"] = str(java_home)
+    classes = use_archive(java_home) if train is None else train_archive(train)
     # Workers must be this interpreter: whatever `python3` is on PATH lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -73,7 +79,7 @@ def start_session(settings: Settings, scratch: Path) -> SparkSession:
         "spark.driver.memory": settings.spark_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC -XX:TieredStopAtLevel=4",
+        "spark.driver.extraJavaOptions": f"-Xss16m -XX:+UseSerialGC {classes}",
         "spark.scheduler.mode": "FAIR",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

@@ -62,6 +62,11 @@ class Answer:
     def ready(self) -> bool:
         return self.filling is None or self.filled_before
 
+    @property
+    def settled(self) -> bool:
+        """Whether everything that its plan asks of the log up to the last cycle has been read."""
+        return self.filling is None and not self.paused
+
 
 class AnswerStore:
     """All answers as of one committed cycle, with the definitions and the newest times that go with it."""
@@ -107,8 +112,8 @@ class AnswerStore:
             if known is None:
                 known = Answer(plan, definition.start_us, plan.window)
                 self.answers[query_id] = known
-            elif plan.window != known.window:
-                known.pending = plan.window
+            else:
+                known.pending = plan.window if plan.window != known.window else None
             if (known.paused and not definition.paused) or known.error is not None:
                 known.filled_before = False  # what came in between, or failed, is read now, as history
             known.paused = definition.paused
@@ -158,12 +163,13 @@ class AnswerStore:
         if newest is None:
             return None
         if static_predicate is not None:
-            mask = self._mask(table.id, static_predicate, len(newest))
+            mask = self.passing(table.id, static_predicate)
             newest = newest[: len(mask)][mask[: len(newest)]]
         latest = int(newest.max(initial=NEVER))
         return latest if latest > NEVER else None
 
-    def _mask(self, table_id: int, predicate: Expr, size: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def passing(self, table_id: int, predicate: Expr) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which static versions a predicate lets through, by vid."""
         known = self._masks.get((table_id, predicate))
         versions = self.state.rows(table_id)
         if known is None or len(known) < versions.count:
@@ -177,7 +183,7 @@ class AnswerStore:
         if heard is None or self.offset is None:
             return False
         if static_predicate is not None:
-            mask = self._mask(table.id, static_predicate, len(heard))
+            mask = self.passing(table.id, static_predicate)
             heard = heard[: len(mask)][mask[: len(heard)]]
         return self.offset.now_us - int(heard.max(initial=NEVER)) > table.options.idle_us
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ class Feed:
         self._marks: deque[CycleMark] = deque(maxlen=keep)
         self._changed = threading.Condition()
         self._closed = False
+        self._wakes = 0
         self._listeners: list[Callable[[], None]] = []
 
     def append(self, mark: CycleMark) -> None:
@@ -63,6 +65,7 @@ class Feed:
 
     def wake(self) -> None:
         with self._changed:
+            self._wakes += 1
             self._changed.notify_all()
             listeners = list(self._listeners)
         for callback in listeners:
@@ -84,10 +87,26 @@ class Feed:
         with self._changed:
             return self._marks[0].cycle if self._marks else 0
 
+    def windows(self) -> list[dict[int, Window]]:
+        """The windows of all kept cycles, without repeats."""
+        with self._changed:
+            return list({id(mark.windows): mark.windows for mark in self._marks}.values())
+
     def wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until a condition holds that commits can make true."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._closed or until(), timeout_s) and not self._closed
+        deadline = time.monotonic() + timeout_s
+        while True:
+            with self._changed:
+                wakes = self._wakes
+                if self._closed:
+                    return False
+            # Asked without this lock: a condition may take locks under which others read this feed.
+            if until():
+                return True
+            with self._changed:
+                while self._wakes == wakes:
+                    if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                        return False
 
     def wait_past(self, cycle: int, timeout_s: float) -> bool:
-        return self.wait(lambda: bool(self._marks) and self._marks[-1].cycle > cycle, timeout_s)
+        return self.wait(lambda: (last := self.last()) is not None and last.cycle > cycle, timeout_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -42,6 +42,7 @@ class Held:
     """One query's answer as of a committed cycle, safe to read without the lock."""
 
     cycle: int
+    query_id: int
     name: str
     plan: SelectPlan
     table: Table
@@ -98,19 +99,22 @@ class StandingQueries:
             self.finished = frozenset(
                 q for q, a in self.store.answers.items() if is_finished(a.window, self.store.query_now(a))
             )
-        self.feed.append(CycleMark(record.cycle, record.end, nows, windows))
+            # Under the lock: whoever sees a query in the store finds it in the newest mark.
+            self.feed.append(CycleMark(record.cycle, record.end, nows, windows))
 
     def _trim(self) -> None:
         """Forget matches that no window can reach, also not one that is asked for as of an older cycle."""
         with self._lock:
             oldest = self.feed.mark(self.feed.oldest())
+            kept = self.feed.windows()
             keep_from: dict[int, int] = {}
             segments: dict[int, list[Segment]] = {}
             for query_id, answer in self.store.answers.items():
                 if answer.pending is not None or answer.filling is not None:
                     continue
                 now_us = self._now_at(oldest, answer)
-                low = window_low(answer.window, now_us, answer.start_us)
+                windows = {w[query_id] for w in kept if query_id in w}
+                low = earliest(window_low(w, now_us, answer.start_us) for w in windows)
                 floor = self.store.state.retention(answer.plan.table_id)
                 position = floor
                 if low is not None:
@@ -183,21 +187,39 @@ class StandingQueries:
             table = self.store.state.tables_by_id[answer.plan.table_id]
             window = mark.windows.get(definition.id)
             if window is None:
-                raise error("cycle_gone", cycle=as_of, oldest=f"{last.cycle}, when the query came")
+                raise error("cycle_gone", cycle=as_of, oldest=f"{self._came(definition.id)}, when the query came")
             floor, head = self.store.state.retention(table.id), mark.end.data.get(table.id, 0)
             instant = Instant(floor, head, self._now_at(mark, answer), answer.start_us, window)
-            needs_base = isinstance(window, RowsWindow) and answer.plan.static_predicate is not None
-            matches = Matches(_copy(answer.matches), _copy(answer.base) if needs_base else None)
             return Held(
                 cycle=mark.cycle,
+                query_id=definition.id,
                 name=name,
                 plan=answer.plan,
                 table=table,
                 static=self.store.state.rows(table.id),
-                matches=matches,
+                matches=self._matches(answer, window),
                 values=list(answer.values),
                 instant=instant,
             )
+
+    def _matches(self, answer: Answer, window: Window) -> Matches:
+        """A copy of a query's bitmaps, with whatever a window of rows counts."""
+        predicate = answer.plan.static_predicate
+        if not isinstance(window, RowsWindow) or predicate is None:
+            return Matches(_copy(answer.matches))
+        if isinstance(answer.plan.window, RowsWindow) and answer.settled:
+            return Matches(_copy(answer.matches), base=_copy(answer.base))
+        # Workers name the counted rows while the definition counts rows. It does not any more, or has just begun to.
+        return Matches(_copy(answer.matches), passing=self.store.passing(answer.plan.table_id, predicate))
+
+    def _came(self, query_id: int) -> int:
+        """The first kept cycle that knows a query."""
+        last = self.feed.last()
+        assert last is not None
+        cycle = last.cycle
+        while cycle > self.feed.oldest() and query_id in self.feed.mark(cycle - 1).windows:
+            cycle -= 1
+        return cycle
 
     def fetcher(self, held: Held) -> Fetcher:
         return Fetcher(self.folder.log, held.table, held.static)
@@ -218,6 +240,21 @@ class StandingQueries:
         table = fetcher.rows(held.plan, positions[:limit], held.values)
         return Result(table, cycle=held.cycle, now_us=held.instant.now_us)
 
+    def is_resting(self, name: str) -> bool:
+        """Whether a query answers nothing for now: it is paused, or reads again what it missed."""
+        with self._lock:
+            definition = self.store.state.queries.get(name)
+            answer = self.store.answers.get(definition.id) if definition is not None else None
+            return answer is not None and answer.error is None and (answer.paused or not answer.ready)
+
+    def check_failed(self, name: str) -> None:
+        """Raise what a FAILED query failed with."""
+        with self._lock:
+            definition = self.store.state.queries.get(name)
+            answer = self.store.answers.get(definition.id) if definition is not None else None
+            if answer is not None and answer.error is not None:
+                raise PenstockError(answer.error_condition, answer.error, hint=_MENDING[answer.error_condition])
+
     def is_ready(self, name: str, timeout_s: float) -> bool:
         """Whether a query has read its history, waiting for that a while. Raises where it never will."""
 
@@ -233,8 +270,7 @@ class StandingQueries:
             answer = self.store.answers.get(definition.id) if definition is not None else None
             if answer is None:
                 return True
-            if answer.error is not None:
-                raise PenstockError(answer.error_condition, answer.error, hint=_MENDING[answer.error_condition])
+            self.check_failed(name)
             if answer.paused:
                 raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
             return answer.ready
@@ -249,6 +285,12 @@ class StandingQueries:
                 detail=f'query "{name}" is FILLING its window: {answer.progress:.0%} of its history read',
                 hint="ask again in a moment",
             )
+
+
+def earliest(lows: Iterable[int | None]) -> int | None:
+    """The smallest; None where any is unbounded, or there is none."""
+    known = list(lows)
+    return None if None in known else min((low for low in known if low is not None), default=None)
 
 
 def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:

@@ -9,13 +9,12 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import PenstockError
-from penstock.operators.windows import RowsWindow
+from penstock.errors import PenstockError, error
 from penstock.queries.feed import Feed
 from penstock.queries.fetch import Fetcher
 from penstock.queries.results import Event
-from penstock.queries.standing import Held, StandingQueries
-from penstock.queries.windowed import rows_entered, rows_inside
+from penstock.queries.standing import Held, StandingQueries, positions_of
+from penstock.queries.windowed import rows_entered
 
 
 class Subscription(Protocol):
@@ -64,28 +63,48 @@ class SelectSubscription(Waiting):
         self._name = name
         self._changes = changes
         self._before: Held | None = None
-        self._positions: np.ndarray | None = None
+        self._positions = np.empty(0, np.int64)  # what was inside; kept for changes only
+        self._from_cycle = from_cycle
+        self._rested = False
         last = standing.feed.last()
         if from_cycle is not None and last is not None and from_cycle <= last.cycle + 1:
-            # The cycle before must be known, so that what came in can be told from what was there.
-            self._before = standing.held(name, from_cycle - 1)
-            self._remember(self._before)
+            self._begin_at(from_cycle)
+
+    def _begin_at(self, cycle: int) -> None:
+        """The cycle before must be known, so that what came in can be told from what was there."""
+        held = self._standing.held(self._name, cycle - 1)
+        if self._changes:
+            self._positions = positions_of(held, self._standing.fetcher(held))
+        self._before = held
 
     @property
     def cycle(self) -> int:
         return self._before.cycle if self._before is not None else 0
 
     def next(self, timeout_s: float) -> Event | None:
+        deadline = time.monotonic() + timeout_s
         if self._is_closed():
             return None
-        if self._before is None:
+        if self._before is None and self._from_cycle is None:
             return self._first(timeout_s)
-        deadline = time.monotonic() + timeout_s
-        while self._standing.feed.wait_past(self.cycle, max(0.0, deadline - time.monotonic())):
-            event = None if self._is_closed() else self._step(self.cycle + 1)
+        if self._before is None and self._from_cycle is not None:
+            if not self._feed.wait_past(self._from_cycle - 2, timeout_s):
+                return None
+            self._begin_at(self._from_cycle)
+        while self._feed.wait(self._is_due, max(0.0, deadline - time.monotonic())):
+            event = None if self._is_closed() else self._step()
             if event is not None or self._is_closed():
                 return event
         return None
+
+    def _is_due(self) -> bool:
+        """Whether a cycle is there to tell about. A query that rests is waited for: then nothing it missed is lost."""
+        last = self._feed.last()
+        if self._is_closed() or last is None or last.cycle <= self.cycle:
+            return self._is_closed()
+        resting = self._standing.is_resting(self._name)
+        self._rested = self._rested or resting
+        return not resting
 
     def _first(self, timeout_s: float) -> Event | None:
         """The current answer; complete, so a query that fills its window is waited for, cycle by cycle."""
@@ -93,35 +112,40 @@ class SelectSubscription(Waiting):
             return None
         held = self._standing.held(self._name)
         fetcher = self._standing.fetcher(held)
-        positions = rows_inside(held.matches, held.instant, fetcher, held.static).positions
-        self._before, self._positions = held, positions
+        positions = positions_of(held, fetcher)
+        self._before, self._positions = held, positions if self._changes else self._positions
         return self._event(held, fetcher, positions, np.empty(0, np.int64))
 
-    def _remember(self, held: Held) -> None:
-        if self._changes or isinstance(held.instant.window, RowsWindow):
-            fetcher = self._standing.fetcher(held)
-            self._positions = rows_inside(held.matches, held.instant, fetcher, held.static).positions
-
-    def _step(self, cycle: int) -> Event | None:
-        """What one cycle brought; None where it brought nothing."""
+    def _step(self) -> Event | None:
+        """What one more cycle brought; None where it brought nothing."""
         before = self._before
         assert before is not None
-        held = self._standing.held(self._name, cycle)
-        self._before = held
+        held = self._after(before)
+        if held is None:
+            return None
         fetcher = self._standing.fetcher(held)
-        if self._changes or isinstance(held.instant.window, RowsWindow):
-            old = self._positions if self._positions is not None else np.empty(0, np.int64)
-            new = rows_inside(held.matches, held.instant, fetcher, held.static).positions
-            self._positions = new
-            entered, left = np.setdiff1d(new, old), np.setdiff1d(old, new)
-            if len(entered) == 0 and (len(left) == 0 or not self._changes):
-                return None
-            return self._event(held, fetcher, entered, left)
-        if isinstance(before.instant.window, RowsWindow):
-            entered = rows_inside(held.matches, held.instant, fetcher, held.static).positions
+        self._before = held
+        left = np.empty(0, np.int64)
+        if self._changes:
+            old, self._positions = self._positions, positions_of(held, fetcher)
+            entered, left = np.setdiff1d(self._positions, old), np.setdiff1d(old, self._positions)
         else:
-            entered = rows_entered(held.matches, before.instant, held.instant, fetcher).positions
-        return self._event(held, fetcher, entered, np.empty(0, np.int64)) if len(entered) else None
+            entered = rows_entered(held.matches, before.instant, held.instant, fetcher, held.static).positions
+        return self._event(held, fetcher, entered, left) if len(entered) or len(left) else None
+
+    def _after(self, before: Held) -> Held | None:
+        """The answer one cycle on; None where the query rests after all."""
+        with self._standing.locked():
+            self._standing.check_failed(self._name)
+            if self._standing.is_resting(self._name):
+                return None
+            # While it rested, cycles may have gone; all that they brought comes with the first one kept.
+            cycle = max(before.cycle + 1, self._feed.oldest()) if self._rested else before.cycle + 1
+            self._rested = False
+            held = self._standing.held(self._name, cycle)
+        if held.query_id != before.query_id:
+            raise error("query_not_found", query=self._name, hint="another query has its name now")
+        return held
 
     def _event(self, held: Held, fetcher: Fetcher, entered: np.ndarray, left: np.ndarray) -> Event:
         rows = fetcher.rows(held.plan, entered, held.values)

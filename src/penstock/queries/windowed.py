@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import heapq
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,10 +15,14 @@ from penstock.queries.fetch import Fetcher, TimedPositions, offsets_in
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """A query's bitmaps, safe to read while the next cycle is folded in. `base` None: every row counts."""
+    """A query's bitmaps, safe to read while the next cycle is folded in.
+
+    A window of rows counts every row, or those that `base` names, or those of the versions that are `passing`.
+    """
 
     matches: Blocks
-    base: Blocks | None
+    base: Blocks | None = None
+    passing: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,57 +37,113 @@ class Instant:
 
     def range(self) -> tuple[int, int] | None:
         """[low, high] of a time window; None where no NOW is known yet."""
+        return None if self.now_us is None else self.range_at(self.now_us)
+
+    def range_at(self, now_us: int) -> tuple[int, int]:
         assert isinstance(self.window, TimeWindow)
-        if self.now_us is None:
-            return None
-        return self.window.resolve(self.now_us, self.start_us if self.start_us is not None else NEVER)
+        return self.window.resolve(now_us, self.start_us if self.start_us is not None else NEVER)
 
 
 def rows_inside(matches: Matches, at: Instant, fetcher: Fetcher, static: StaticRows) -> TimedPositions:
     """All matches inside the window, in log order."""
     if isinstance(at.window, RowsWindow):
-        newest = newest_rows(matches.base, at, at.window, fetcher, static)
-        named = offsets_in(matches.matches, 0, at.head, 0)
-        return newest.take(np.flatnonzero(np.isin(newest.positions, named, assume_unique=True)))
+        counted = counted_rows(matches, at, fetcher)
+        return matching(matches, counted.take(newest(counted, at.window, static)), at)
     span = at.range()
     if span is None:
         return fetcher.times({}, 0)
     return fetcher.times(matches.matches, at.head, *span, first=at.floor)
 
 
-def rows_entered(matches: Matches, before: Instant, after: Instant, fetcher: Fetcher) -> TimedPositions:
-    """Rows that came into a time window since `before`, those included that left again within the cycle."""
-    new, old = after.range(), before.range()
-    if new is None:
+def rows_entered(
+    matches: Matches, before: Instant, after: Instant, fetcher: Fetcher, static: StaticRows
+) -> TimedPositions:
+    """Rows that came into a window since `before`, those included that left again within the cycle."""
+    if before.window == after.window and isinstance(after.window, TimeWindow):
+        return _entered_in_time(matches, before, after, fetcher)
+    was = rows_inside(matches, replace(before, floor=after.floor), fetcher, static)
+    now = rows_inside(matches, after, fetcher, static)
+    inside = now.take(np.flatnonzero(~np.isin(now.positions, was.positions, assume_unique=True)))
+    # Until the new window took over, the old one stood.
+    until = replace(after, window=before.window)
+    if isinstance(before.window, TimeWindow):
+        passed = _entered_in_time(matches, before, until, fetcher)
+    else:
+        counted = counted_rows(matches, until, fetcher)
+        passed = matching(matches, counted.take(arrived(counted, before, static)), until)
+    return _union([inside, passed])
+
+
+def _entered_in_time(matches: Matches, before: Instant, after: Instant, fetcher: Fetcher) -> TimedPositions:
+    """The same with one window over time."""
+    if after.now_us is None:
         return fetcher.times({}, 0)
-    if old is None:
-        return fetcher.times(matches.matches, after.head, *new, first=after.floor)
-    (low, high), (old_low, old_high) = new, old
-    head, floor = before.head, after.floor
-    parts = [fetcher.times(matches.matches, after.head, min(low, old_low), high, first=max(head, floor))]
+    # Before the first reading NOW could have been any moment: what the first cycle brings has all come since.
+    (low, high), (old_low, old_high) = after.range_at(after.now_us), before.range_at(before.now_us or NEVER)
+    head, floor, first = before.head, after.floor, min(low, old_low)
+    parts = [fetcher.times(matches.matches, after.head, first, high, first=max(head, floor))]
     if high > old_high:
-        parts.append(fetcher.times(matches.matches, head, max(old_high + 1, min(low, old_low)), high, first=floor))
+        parts.append(fetcher.times(matches.matches, head, max(old_high + 1, first), high, first=floor))
     if low < old_low:
         parts.append(fetcher.times(matches.matches, head, low, min(old_low - 1, high), first=floor))
+    return _union(parts)
+
+
+def _union(parts: list[TimedPositions]) -> TimedPositions:
     together = TimedPositions(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("positions", "times", "vids")))
     _, unique = np.unique(together.positions, return_index=True)
     return together.take(unique)
 
 
-def newest_rows(
-    base: Blocks | None, at: Instant, window: RowsWindow, fetcher: Fetcher, static: StaticRows
-) -> TimedPositions:
-    """The newest rows by (ts, position), in all or per sensor, in log order."""
-    rows = fetcher.times(base, at.head, first=at.floor)
+def matching(matches: Matches, rows: TimedPositions, at: Instant) -> TimedPositions:
+    named = offsets_in(matches.matches, 0, at.head, 0)
+    return rows.take(np.flatnonzero(np.isin(rows.positions, named, assume_unique=True)))
+
+
+def counted_rows(matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:
+    """The rows that a window of rows counts, in log order."""
+    rows = fetcher.times(matches.base, at.head, first=at.floor)
+    return rows if matches.passing is None else rows.take(np.flatnonzero(matches.passing[rows.vids]))
+
+
+def newest(rows: TimedPositions, window: RowsWindow, static: StaticRows) -> np.ndarray:
+    """Which rows are the newest by (ts, position), in all or per sensor; ascending indices."""
     if len(rows.positions) == 0:
-        return rows
+        return np.empty(0, np.int64)
     if not window.per_sensor:
         order = np.lexsort((rows.positions, rows.times))
-        return rows.take(np.sort(order[-window.count :]))
+        return np.sort(order[-window.count :])
     sids = static.sids[rows.vids]
     order = np.lexsort((rows.positions, rows.times, sids))
     sorted_sids = sids[order]
     # Rank from the newest within each sensor: distance to the end of its run.
     ends = np.flatnonzero(np.append(np.diff(sorted_sids) != 0, True))
     rank = ends[np.searchsorted(ends, np.arange(len(order)))] - np.arange(len(order))
-    return rows.take(np.sort(order[rank < window.count]))
+    return np.sort(order[rank < window.count])
+
+
+def arrived(rows: TimedPositions, before: Instant, static: StaticRows) -> np.ndarray:
+    """Which rows since `before` were among the newest when they came; ascending indices."""
+    window = before.window
+    assert isinstance(window, RowsWindow)
+    known = int(np.searchsorted(rows.positions, before.head))
+    held = newest(rows.take(np.arange(known)), window, static)
+    groups = static.sids[rows.vids] if window.per_sensor else np.zeros(len(rows.vids), np.int32)
+    times: dict[int, list[int]] = {}
+    for at in held:
+        times.setdefault(int(groups[at]), []).append(int(rows.times[at]))
+    for heap in times.values():
+        heapq.heapify(heap)
+    entered = []
+    for at, group, ts in zip(
+        range(known, len(groups)), groups[known:].tolist(), rows.times[known:].tolist(), strict=True
+    ):
+        heap = times.setdefault(group, [])
+        if len(heap) < window.count:
+            heapq.heappush(heap, ts)
+        elif ts >= heap[0]:
+            heapq.heapreplace(heap, ts)
+        else:
+            continue
+        entered.append(at)
+    return np.array(entered, np.int64)

@@ -1,0 +1,73 @@
+"""Prepare this machine for quick starts: a training run that leaves caches behind.
+
+Spark's classes go into an archive (pipeline.archive), compiled kernels into Numba's cache. Done once per
+environment by `make`, or by `penstock warm-up`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.pipeline.archive import find_archive, place_for_archive
+from penstock.pipeline.engine import Engine
+from penstock.pipeline.java import find_java
+from penstock.queries.database import Database
+from penstock.settings import Settings
+
+_STORY = (
+    "CREATE TABLE training (sensor_id INT PRIMARY KEY, place TEXT, reading STREAM (value DOUBLE, code INT))",
+    "INSERT INTO training VALUES (1, 'here', NULL), (2, 'there', NULL)",
+    "CREATE QUERY seen AS SELECT place, value FROM training WHERE value > 1 AND place = 'here'"
+    " BEGIN (NOW - 1 MINUTE) END (NOW)",
+    "CREATE QUERY latest AS SELECT place, value, ts FROM training BEGIN (LAST 1 ROWS PER SENSOR)",
+)
+_QUESTIONS = (
+    "SELECT * FROM seen",
+    "SELECT place, AVG(value) AS mean, COUNT(*) AS n FROM training GROUP BY place ORDER BY n",
+    "SELECT a.place FROM training a JOIN training b ON a.sensor_id = b.sensor_id WHERE a.value < b.value",
+    "SELECT COUNT(*) FROM penstock.cycles",
+)
+
+
+def warm_up(progress: Callable[[str], None], again: bool = False) -> Path:
+    """Run the training unless its archive is there already; where the archive is."""
+    java_home = find_java()
+    known = find_archive(java_home)
+    if known is not None and not again:
+        progress("this environment is warm already")
+        return known
+    target = place_for_archive(java_home)
+    aside = target.with_suffix(f".{os.getpid()}")
+    try:
+        with tempfile.TemporaryDirectory(prefix="penstock-training-") as folder:
+            progress("training run with Spark")
+            _train(Path(folder) / "data", aside)
+            progress("writing the class archive")
+        if aside.is_file():
+            aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
+    return target
+
+
+def _train(folder: Path, archive: Path) -> None:
+    def training_engine(*arguments: object) -> Engine:
+        engine = Engine(*arguments)  # type: ignore[arg-type]
+        engine.train = archive
+        return engine
+
+    database = Database(Settings(data=str(folder)), engine=training_engine)
+    database.start()
+    try:
+        for statement in _STORY:
+            database.execute(statement)
+        for turn in range(5):
+            readings = [{"sensor_id": 1 + i % 2, "value": float(i), "code": i} for i in range(100)]
+            database.push("training", readings)
+            database.wait_for_own_writes()
+            database.execute(_QUESTIONS[turn % len(_QUESTIONS)])
+    finally:
+        database.stop()
