@@ -231,13 +231,21 @@ class World:
         self, query: Query, heads: Heads, now_us: int, start_us: int | None = None, journal_pos: int | None = None
     ) -> Counter[tuple[Any, ...]]:
         """Any query, registered or not. Without a window: all rows."""
-        kept = self._kept(query.table.name, self.position if journal_pos is None else journal_pos)
-        rows = [r for r in self._prefix(query, heads) if r["_pos"] >= kept and _passes(query.static_factors, r)]
+        rows = self.inside(query, heads, now_us, start_us, journal_pos)
+        return _aggregated(query, rows) if query.aggregates else project(query, rows)
+
+    def inside(
+        self, query: Query, heads: Heads, now_us: int, start_us: int | None = None, journal_pos: int | None = None
+    ) -> list[dict[str, Any]]:
+        """The rows behind an answer: those that pass and lie in the window, with `_pos` and `_sid`."""
+        rows = self.passing_static(query, heads, journal_pos)
         rows = self._windowed(query, rows, self.now_of(query, heads, now_us), start_us)
-        rows = [row for row in rows if _passes(query.stream_factors, row)]
-        if query.aggregates:
-            return _aggregated(query, rows)
-        return Counter(canonical(tuple(value(o, row) for o in query.outputs)) for row in rows)
+        return [row for row in rows if _passes(query.stream_factors, row)]
+
+    def passing_static(self, query: Query, heads: Heads, journal_pos: int | None = None) -> list[dict[str, Any]]:
+        """What a window of rows counts: rows that are kept and whose static values pass."""
+        kept = self._kept(query.table.name, self.position if journal_pos is None else journal_pos)
+        return [r for r in self._prefix(query, heads) if r["_pos"] >= kept and _passes(query.static_factors, r)]
 
     @staticmethod
     def _windowed(
@@ -287,6 +295,10 @@ _ARROW = {
     "TEXT": pa.string(),
     "TIMESTAMP": pa.timestamp("us", tz="UTC"),
 }
+
+
+def project(query: Query, rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    return Counter(canonical(tuple(value(o, row) for o in query.outputs)) for row in rows)
 
 
 def _passes(factors: Sequence[Any], row: Mapping[str, Any]) -> bool:

@@ -67,7 +67,7 @@ class Edge:
     anchor: Literal["now", "start", "constant"]
     us: int = 0
 
-    def at(self, now_us: int, start_us: float) -> float:
+    def at(self, now_us: float, start_us: float) -> float:
         return self.us if self.anchor == "constant" else (now_us if self.anchor == "now" else start_us) + self.us
 
     def sql(self) -> str:

@@ -1,0 +1,36 @@
+"""Subscribers, older cycles, snapshots, restarts, pauses, retention and compaction: no answer ever differs.
+
+As in test_cycles, with the engine that runs tasks in this process.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.queries import standing
+from tests.oracle.generate import seeded_script
+from tests.oracle.watching import WatchingRig
+
+SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
+# Seeds that failed once and were mended stay here.
+KEPT: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize("seed", [*KEPT, *range(1000, 1300 if SOAK else 1020)])
+def test_whoever_follows_a_query_sees_what_the_oracle_says(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 7)
+    monkeypatch.setattr(standing, "TRIM_EVERY", 3)
+    rig = WatchingRig(tmp_path / "data", seed)
+    try:
+        rig.run(seeded_script(seed, steps=200 if SOAK else 60))
+        assert rig.events
+    except BaseException:
+        print(f"failing seed: {seed}")
+        raise
+    finally:
+        rig.close()
