@@ -30,6 +30,9 @@ SETTINGS = (
     Setting("spark_memory", "1g", "Heap of Spark's JVM, in Spark's spelling."),
     Setting("catalog_url", "", "SQLAlchemy URL of the catalog's projection; empty means SQLite in the data folder."),
     Setting("cycle_max_rows", 600_000, "Most new rows that one cycle takes from the log."),
+    Setting(
+        "cycle_interval_ms", 100, "Least time between the beginnings of two cycles; less costs more processor time."
+    ),
     Setting("fill_max_rows", 1_000_000, "Most old rows that one cycle reads for queries that fill their window."),
     Setting("group_commit_ms", 5, "How long a reading may wait for others before the log is synced."),
     Setting("queue_max_bytes", 256 << 20, "Most bytes of readings that wait to be written before senders wait."),
@@ -56,6 +59,7 @@ class Settings:
     spark_memory: str = "1g"
     catalog_url: str = ""
     cycle_max_rows: int = 600_000
+    cycle_interval_ms: int = 100
     fill_max_rows: int = 1_000_000
     group_commit_ms: int = 5
     queue_max_bytes: int = 256 << 20

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import signal
 import socket
 import subprocess
 import sys
@@ -29,6 +32,7 @@ def running_server(data: Path, port: int, progress: Callable[[str], None]) -> It
             stdout=printed,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=_end_with_parent,
         )
         try:
             with Connection(f"http://127.0.0.1:{port}") as connection:
@@ -42,6 +46,12 @@ def running_server(data: Path, port: int, progress: Callable[[str], None]) -> It
             raise error("engine_failed", detail="the server ended:\n  " + "\n  ".join(tail)) from problem
         finally:
             _stop(server)
+
+
+def _end_with_parent() -> None:
+    """If the demo is killed outright, its server goes too (Linux; elsewhere it stays)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], connection: Connection, progress: Callable[[str], None]) -> None:

@@ -71,6 +71,7 @@ class Engine:
             .option("folder", str(self.folder.root))
             .option("parallelism", str(self.spark.sparkContext.defaultParallelism))
             .option("cycle_max_rows", str(self.settings.cycle_max_rows))
+            .option("cycle_interval_ms", str(self.settings.cycle_interval_ms))
             .option("fill_max_rows", str(self.settings.fill_max_rows))
             .load()
         )

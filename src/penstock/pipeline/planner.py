@@ -6,6 +6,7 @@ every entry that orders those rows is seen.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from penstock.catalog.journal import Entry, JournalReader
@@ -33,9 +34,12 @@ class Planner:
         self._state = CatalogState()
         # A restarted pipeline shows that it works by running a cycle, and warms its workers by it.
         self._fresh = True
+        self._not_before = 0.0
 
     def latest(self, start: Offset) -> Offset:
-        """The end of the next cycle, or `start` itself where there is nothing to do."""
+        """The end of the next cycle, or `start` itself where there is nothing to do yet."""
+        if time.monotonic() < self._not_before:
+            return start
         segments = self._list_log()
         heads = {table: found[-1].end for table, found in segments.items() if found}
         self._entries.extend(self._reader.read())
@@ -49,6 +53,7 @@ class Planner:
         if self._fresh:
             now_us = max(now_us, start.now_us + 1)  # an offset that equals its start is no cycle
             self._fresh = False
+        self._not_before = time.monotonic() + self._limits.interval_s
         state = self.state_at(cut[1])
         first_needed = FirstNeeded(lambda t: segments.get(t, []), state.retention)
         return plan_cycle(start, cut, state, now_us, first_needed, self._limits)

@@ -26,6 +26,7 @@ class Limits:
 
     cycle_max_rows: int
     fill_max_rows: int
+    interval_s: float = 0.0
 
 
 def consistent_cut(

@@ -25,6 +25,17 @@ _LOCAL_DISK = {
 }
 
 
+# Spark greets with warnings that no user can act upon.
+_QUIET_LOG = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+
+
 def retrying_master(master: str) -> str:
     """local[N] never retries a task, so one dead worker would fail the query: ask for four tries."""
     plain = re.fullmatch(r"local(?:\[([^,\]]+)\])?", master)
@@ -62,6 +73,7 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
 
     With `train` its JVM writes a class archive there when it ends (see `archive`).
     """
+    scratch.mkdir(parents=True, exist_ok=True)
     java_home = find_java()
     os.environ["JAVA_HOME"] = str(java_home)
     classes = use_archive(java_home) if train is None else train_archive(train)
@@ -69,7 +81,8 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    scratch.mkdir(parents=True, exist_ok=True)
+    quiet = scratch / "log4j2.properties"
+    quiet.write_text(_QUIET_LOG)
     if settings.spark_master.startswith("local-cluster"):
         os.environ["SPARK_HOME"] = str(_make_spark_home(scratch))
     builder = SparkSession.Builder().master(retrying_master(settings.spark_master)).appName("penstock")
@@ -79,7 +92,7 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         "spark.driver.memory": settings.spark_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Xss16m -XX:+UseSerialGC {classes}",
+        "spark.driver.extraJavaOptions": f"-Xss16m -XX:+UseSerialGC -Dlog4j2.configurationFile={quiet.as_uri()} {classes}",
         "spark.scheduler.mode": "FAIR",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

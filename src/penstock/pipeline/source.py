@@ -49,7 +49,11 @@ class CycleReader(DataSourceStreamReader):
         from penstock.pipeline.planner import Planner
 
         if not hasattr(self, "_planner_object"):
-            limits = Limits(int(self._options["cycle_max_rows"]), int(self._options["fill_max_rows"]))
+            limits = Limits(
+                int(self._options["cycle_max_rows"]),
+                int(self._options["fill_max_rows"]),
+                int(self._options["cycle_interval_ms"]) / 1000,
+            )
             self._planner_object = Planner(self._folder, limits)
         return self._planner_object
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Iterator
 
@@ -26,10 +27,10 @@ def _load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     from penstock.operators.expr import Call, Column, Literal
     from penstock.operators.newest import newest_by_version
     from penstock.operators.predicates import PredicateIndex
-    from penstock.pipeline import cycle, history
     from penstock.types import BOOLEAN, DOUBLE
 
-    assert cycle and history
+    for module in ("penstock.pipeline.cycle", "penstock.pipeline.history"):
+        importlib.import_module(module)
     above = Call("gt", (Column("x", DOUBLE), Literal(0.5, DOUBLE)), BOOLEAN)
     vids = np.zeros(8, np.int32)
     versions = pa.table({"_sid": pa.array([0], pa.int32())})
