@@ -41,8 +41,10 @@ class Planner:
         if time.monotonic() < self._not_before:
             return start
         segments = self._list_log()
-        heads = {table: found[-1].end for table, found in segments.items() if found}
-        self._entries.extend(self._reader.read())
+        known = self.state_at(start.journal)
+        # A dropped table's files stay for a while; ids are given once, so an old one that is not there is dropped.
+        dropped = {t for t in segments if t < known.next_table_id and t not in known.tables_by_id}
+        heads = {table: found[-1].end for table, found in segments.items() if found and table not in dropped}
         # Positions count from 1 without gaps, so the list is its own index.
         ahead = self._entries[start.journal :]
         cut = consistent_cut(start, heads, ahead, self._limits)

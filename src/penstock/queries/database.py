@@ -62,6 +62,8 @@ class Database:
             progress("opening the log")
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
             self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
+            for dropped in set(self.log.table_ids()) - self.catalog.state.tables_by_id.keys():
+                self.log.drop(dropped)  # dropped in a former life that ended before its files went
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings)
             self.ingest.restore(list(self.catalog.state.tables.values()))
             self.engine = self._make_engine(self.folder, self.settings, self._committed)
