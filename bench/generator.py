@@ -153,6 +153,7 @@ def hold_rate(task: dict[str, Any]) -> dict[str, Any]:
         "backlog_rows": backlog["rows_behind"],
         "cycle_ms_p50": backlog["cycle_ms_p50"],
         "cycle_ms_p99": backlog["cycle_ms_p99"],
+        "rows_per_cycle": backlog["rows_per_cycle"],
         "rows_per_s_server": backlog["rows_per_s"],
         "failures": failures[:3],
     }

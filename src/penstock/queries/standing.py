@@ -205,12 +205,12 @@ class StandingQueries:
     def _matches(self, answer: Answer, window: Window) -> Matches:
         """A copy of a query's bitmaps, with whatever a window of rows counts."""
         predicate = answer.plan.static_predicate
-        if not isinstance(window, RowsWindow) or predicate is None:
+        if predicate is None:
             return Matches(_copy(answer.matches))
-        if isinstance(answer.plan.window, RowsWindow) and answer.settled:
-            return Matches(_copy(answer.matches), base=_copy(answer.base))
-        # Workers name the counted rows while the definition counts rows. It does not any more, or has just begun to.
-        return Matches(_copy(answer.matches), passing=self.store.passing(answer.plan.table_id, predicate))
+        counts = isinstance(window, RowsWindow) and isinstance(answer.plan.window, RowsWindow)
+        # Workers name the counted rows only while the definition counts rows, and of the past by filling.
+        base = _copy(answer.base) if counts and answer.settled else None
+        return Matches(_copy(answer.matches), base, self.store.passing(answer.plan.table_id, predicate))
 
     def _came(self, query_id: int) -> int:
         """The first kept cycle that knows a query."""

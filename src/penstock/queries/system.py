@@ -281,6 +281,7 @@ class SystemTables:
             "journal": database.catalog.state.position,
             "rows_behind": lag,
             "rows_per_s": round(taken / (span_us / SECOND), 1) if span_us else 0.0,
+            "rows_per_cycle": sorted(c["rows"] for c in recent)[len(recent) // 2] if recent else 0,
             "cycle_ms_p50": times[len(times) // 2] if times else None,
             "cycle_ms_p99": times[int(len(times) * 0.99)] if times else None,
             "tables": len(database.catalog.state.tables),

@@ -17,7 +17,8 @@ from penstock.queries.fetch import Fetcher, TimedPositions, offsets_in
 class Matches:
     """A query's bitmaps, safe to read while the next cycle is folded in.
 
-    A window of rows counts every row, or those that `base` names, or those of the versions that are `passing`.
+    A window of rows counts those that `base` names, if it is there; else those of the static versions that are
+    `passing`, None: all.
     """
 
     matches: Blocks
@@ -103,7 +104,9 @@ def matching(matches: Matches, rows: TimedPositions, at: Instant) -> TimedPositi
 def counted_rows(matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:
     """The rows that a window of rows counts, in log order."""
     rows = fetcher.times(matches.base, at.head, first=at.floor)
-    return rows if matches.passing is None else rows.take(np.flatnonzero(matches.passing[rows.vids]))
+    if matches.base is not None or matches.passing is None:
+        return rows
+    return rows.take(np.flatnonzero(matches.passing[rows.vids]))
 
 
 def newest(rows: TimedPositions, window: RowsWindow, static: StaticRows) -> np.ndarray:
