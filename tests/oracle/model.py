@@ -175,6 +175,9 @@ class World:
     def heads(self) -> dict[str, int]:
         return {name: len(state.log) for name, state in self._tables.items()}
 
+    def table_id(self, table: str) -> int:
+        return self._tables[table].id
+
     def log_table(self, table: str) -> pa.Table:
         """The log with every row's static values beside it: what `spark_sql` reads."""
         state = self._tables[table]

@@ -10,7 +10,6 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.pipeline.commits import CommitRecord
-from penstock.pipeline.offset import Offset
 from penstock.queries.database import Database
 from penstock.queries.results import Event
 from penstock.queries.subscription import SelectSubscription
@@ -18,9 +17,8 @@ from penstock.settings import Settings
 from tests.oracle import compare
 from tests.oracle.compare import Answer
 from tests.oracle.generate import Command, Cycle, DropQuery
-from tests.oracle.model import project
-from tests.oracle.questions import LastRows, Query, TimeSpan, WindowSpec
 from tests.oracle.rig import Rig
+from tests.oracle.timeline import Timeline, replay
 
 KEEP = 12
 
@@ -40,16 +38,16 @@ class WatchingRig(Rig):
     """Compares not only the newest answers but every kept cycle, and all that subscribers get."""
 
     def __init__(self, folder: Any, seed: int) -> None:
-        self.offsets: dict[int, Offset] = {}
-        self.windows: dict[int, dict[str, WindowSpec]] = {}  # by cycle: what an invocation sees
         self.waiting: set[str] = set()  # queries that answer nothing: paused, or never filled yet
         self.paused: set[str] = set()
         self.filling: set[str] = set()
         self.followers: list[Follower] = []
         self.events = 0
+        self.line = Timeline()
         super().__init__(folder, seed)
 
     def open(self) -> None:
+        self.line.world = self.world
         settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=KEEP, compact_after_segments=2)
         self.db = Database(settings, self.clock, engine=self._engine)
         self.db.start()
@@ -61,6 +59,11 @@ class WatchingRig(Rig):
     def restart(self) -> None:
         super().restart()
         for follower in self.followers:
+            if follower.seen < self.db.standing.feed.oldest() and follower.seen:
+                # Its query rested for long, and the server has forgotten what this subscriber was told.
+                with pytest.raises(PenstockError, match="no longer kept"):
+                    self._subscribe(follower.name, follower.seen + 1, follower.changes)
+                follower.seen, follower.held = 0, Counter()
             start = follower.seen + 1 if follower.seen else None
             follower.subscription = self._subscribe(follower.name, start, follower.changes)
 
@@ -123,81 +126,25 @@ class WatchingRig(Rig):
         return record
 
     def _note(self, record: CommitRecord | None) -> None:
-        """Which windows hold at a committed cycle: a changed one as soon as its history is read."""
         assert record is not None
-        if record.cycle in self.offsets:
+        if record.cycle in self.line.offsets:
             return
-        self.offsets[record.cycle] = record.end
-        state, before = self.db.standing.store.state, self.windows.get(record.cycle - 1, {})
-        now: dict[str, WindowSpec] = {}
+        state = self.db.standing.store.state
         self.paused = {name for name, definition in state.queries.items() if definition.paused}
         self.filling = {name for name, definition in state.queries.items() if definition.id in record.end.fill}
-        for name in self.world.live_queries(record.end.journal):
-            window = self.world.definition(name, record.end.journal)[0].window
-            assert window is not None
-            settled = name not in self.paused | self.filling
-            now[name] = window if settled or name not in before else before[name]
-            if settled:
-                self.waiting.discard(name)
-            elif name not in before or name in self.paused:
-                self.waiting.add(name)
-        self.windows[record.cycle] = now
-
-    # -- the oracle, at any kept cycle
-
-    def question(self, name: str, cycle: int) -> tuple[Query, int | None]:
-        query, start = self.world.definition(name, self.offsets[cycle].journal)
-        return query.with_window(self.windows[cycle][name]), start
-
-    def inside(self, name: str, cycle: int) -> list[dict[str, Any]]:
-        """Rows of an answer; what retention has taken since is gone from older answers too."""
-        query, start = self.question(name, cycle)
-        offset = self.offsets[cycle]
-        return self.world.inside(query, offset.data, offset.now_us, start, self._journal())
-
-    def expected(self, name: str, cycle: int) -> Answer:
-        return project(self.question(name, cycle)[0], self.inside(name, cycle))
-
-    def entered(self, name: str, cycle: int) -> Answer:
-        """What a plain subscriber is owed for a cycle: what is inside now and was not, and what has come and gone."""
-        query, _ = self.question(name, cycle)
-        was = {row["_pos"] for row in self.inside(name, cycle - 1)}
-        rows = {row["_pos"]: row for row in [*self.inside(name, cycle), *self._came_and_went(name, cycle)]}
-        return project(query, [row for position, row in rows.items() if position not in was])
-
-    def _came_and_went(self, name: str, cycle: int) -> list[dict[str, Any]]:
-        """Rows that the window has swept over since the cycle before, as it stood then."""
-        before, after = self.offsets[cycle - 1], self.offsets[cycle]
-        query, start = self.question(name, cycle - 1)
-        every = self.world.inside(query.with_window(LastRows(10**9)), after.data, after.now_us, start, self._journal())
-        if isinstance(query.window, LastRows):
-            counted = self.world.passing_static(query, after.data, self._journal())
-            first = before.data.get(self.db.catalog.state.tables[query.table.name].id, 0)
-            fresh = [row for row in every if row["_pos"] >= first]
-            return [row for row in fresh if _rank(row, counted, query.window) < query.window.count]
-        low, high = self._span(query, start, after)
-        low = min(low, self._span(query, start, before)[0])
-        return [row for row in every if low <= row["ts"] <= high]
-
-    def _span(self, query: Query, start: int | None, offset: Offset) -> tuple[float, float]:
-        assert isinstance(query.window, TimeSpan)
-        now = self.world.now_of(query, offset.data, offset.now_us)
-        moment, began = (float("-inf") if at is None else at for at in (now, start))
-        return query.window.begin.at(moment, began), query.window.end.at(moment, began)
-
-    def _journal(self) -> int:
-        offset = self.db.standing.store.offset
-        assert offset is not None
-        return offset.journal
+        known = self.line.windows.get(record.cycle - 1, {})
+        windows = self.line.note(record.cycle, record.end, self.paused | self.filling)
+        resting = {name for name in windows if name in self.paused or (name in self.filling and name not in known)}
+        self.waiting = (self.waiting & self.filling) | resting
 
     # -- comparing
 
     def compare(self, everything: bool = False) -> None:
         standing = self.db.standing
         last = standing.store.cycle
-        live = self.world.live_queries(self._journal())
+        live = self.world.live_queries(self.line.journal)
         assert sorted(live) == sorted(standing.store.state.queries)
-        oldest = max(standing.feed.oldest(), min(self.windows))
+        oldest = max(standing.feed.oldest(), min(self.line.windows))
         for name in live:
             if name in self.waiting:
                 if name in self.paused:
@@ -206,7 +153,7 @@ class WatchingRig(Rig):
                 continue
             assert not (everything and name in self.filling), f"{name} never finished filling"
             self._compare_at(name, last, None)
-            kept = [c for c in range(oldest, last + 1) if name in self.windows[c]]
+            kept = [c for c in range(oldest, last + 1) if name in self.line.windows[c]]
             for cycle in kept if everything else self.random.sample(kept, min(2, len(kept))):
                 self._compare_at(name, cycle, cycle)
             gone = name not in self.db.catalog.state.queries
@@ -216,7 +163,9 @@ class WatchingRig(Rig):
     def _compare_at(self, name: str, cycle: int, as_of: int | None) -> None:
         found = self.db.standing.invoke(name, as_of)
         assert found.cycle == cycle
-        self._same(self.expected(name, cycle), compare.rows_of(found.table), f"{name} as of {as_of}, cycle {cycle}")
+        self._same(
+            self.line.expected(name, cycle), compare.rows_of(found.table), f"{name} as of {as_of}, cycle {cycle}"
+        )
         self.compared += 1
 
     def _same(self, expected: Answer, found: Answer, what: str) -> None:
@@ -227,7 +176,7 @@ class WatchingRig(Rig):
         for changes in (False, True):
             subscription = self._subscribe(name, cycle, changes)
             follower = Follower(name, changes, subscription, cycle - 1)
-            follower.held.update(self.expected(name, cycle - 1) if changes else {})
+            follower.held.update(self.line.expected(name, cycle - 1) if changes else {})
             self._read(follower)
             assert follower.seen == last
             subscription.close()
@@ -240,7 +189,7 @@ class WatchingRig(Rig):
 
     def _greet(self) -> None:
         followed = {follower.name for follower in self.followers}
-        for name in self.windows[self.db.standing.store.cycle]:
+        for name in self.line.windows[self.db.standing.store.cycle]:
             if name not in followed and name not in self.paused and name in self.db.catalog.state.queries:
                 for changes in (False, True):
                     self.followers.append(Follower(name, changes, self._subscribe(name, None, changes)))
@@ -260,26 +209,28 @@ class WatchingRig(Rig):
 
     def _read(self, follower: Follower) -> None:
         name = follower.name
-        if name not in self.windows[self.db.standing.store.cycle]:
+        if name not in self.line.windows[self.db.standing.store.cycle]:
             return
         while True:
+            # What it missed while its query rested comes with the first cycle that is kept.
+            first = max(follower.seen + 1, self.db.standing.feed.oldest())
             event = self._next(follower)
             seen = follower.subscription.cycle
             owed: Answer = Counter()
             if not follower.seen and seen:
-                owed.update(self.expected(name, seen))
+                owed.update(self.line.expected(name, seen))
             elif not follower.changes:
-                for cycle in range(follower.seen + 1, seen + 1):
-                    owed.update(self.entered(name, cycle))
+                for cycle in range(first, seen + 1):
+                    owed.update(self.line.entered(name, cycle, follower.seen if cycle == first else None))
             told = compare.rows_of(event.table) if event is not None else Counter()
             what = f"{name} from cycle {follower.seen} to {seen}"
             follower.seen = seen
             if not follower.changes:
                 self._same(owed, told, f"subscriber to {what}")
             else:
-                _replay(follower.held, told)
+                replay(follower.held, told)
                 if seen:
-                    self._same(self.expected(name, seen), follower.held, f"changes of {what}")
+                    self._same(self.line.expected(name, seen), follower.held, f"changes of {what}")
             if event is None:
                 if name not in self.waiting:
                     assert seen == self.db.standing.store.cycle
@@ -291,23 +242,9 @@ class WatchingRig(Rig):
         try:
             return follower.subscription.next(0)
         except PenstockError as refused:
+            if "retention has taken" in refused.message:
+                follower.subscription = self._subscribe(follower.name, None, follower.changes)
+                follower.seen, follower.held = 0, Counter()
+                return self._next(follower)
             assert follower.name in self.paused and "PAUSED" in refused.message, refused
             return None
-
-
-def _rank(row: dict[str, Any], counted: list[dict[str, Any]], window: LastRows) -> int:
-    """How many rows were newer when this one came."""
-    return sum(
-        other["_pos"] < row["_pos"]
-        and other["ts"] > row["ts"]
-        and (not window.per_sensor or other["_sid"] == row["_sid"])
-        for other in counted
-    )
-
-
-def _replay(held: Answer, changes: Answer) -> None:
-    for (operation, *row), count in changes.items():
-        held[tuple(row)] += count if operation == "+" else -count
-    for row in [row for row, count in held.items() if count == 0]:
-        del held[row]
-    assert all(count > 0 for count in held.values()), "a row left that was never there"

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.queries.feed import Feed
 from penstock.queries.fetch import Fetcher
 from penstock.queries.results import Event
@@ -156,11 +156,15 @@ class SelectSubscription(Waiting):
         return Event(held.cycle, held.instant.now_us, rows)
 
     def _rows_gone(self, held: Held, fetcher: Fetcher, left: np.ndarray) -> pa.Table:
-        try:
-            return fetcher.rows(held.plan, left, held.values)
-        except PenstockError:
-            # Retention may have taken the row itself; then its leaving cannot be told by its values.
-            return fetcher.rows(held.plan, left[:0], held.values)
+        rows = fetcher.rows(held.plan, left, held.values)
+        if rows.num_rows < len(left):
+            raise error(
+                "cycle_gone",
+                cycle=held.cycle,
+                oldest=f"{self._standing.store.cycle}, because retention has taken rows that left in it",
+                hint="subscribe again: that begins with the current answer",
+            )
+        return rows
 
 
 def with_operation(rows: pa.Table, operation: str) -> pa.Table:
