@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.spark_lock import one_spark
+
 
 def path_without_java(folder: Path) -> str:
     """PATH as it is here, but for java: Spark's launcher and Hadoop's file system call a dozen other programs."""
@@ -22,6 +24,11 @@ def path_without_java(folder: Path) -> str:
 
 
 def test_the_demo_shows_sixty_probes_and_leaves_nothing_running(tmp_path: Path) -> None:
+    with one_spark():
+        run_the_demo(tmp_path)
+
+
+def run_the_demo(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     environ["PATH"] = path_without_java(tmp_path)
     command = [sys.executable, "-m", "penstock", "demo", "--plain", "--port", "0"]

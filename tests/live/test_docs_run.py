@@ -11,6 +11,7 @@ from penstock.cli.demo_server import free_port, running_server
 from penstock.client import Connection
 from penstock.sql.parse import parse_script
 from penstock.sql.statements import Subscribe
+from tests.support.spark_lock import one_spark
 from tests.test_docs import SPOKEN, blocks_of
 
 PAGES = [page for page in SPOKEN if blocks_of(page, "sql")]
@@ -18,7 +19,8 @@ PAGES = [page for page in SPOKEN if blocks_of(page, "sql")]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    with running_server(tmp_path_factory.mktemp("docs") / "data", free_port(0), lambda _: None) as connection:
+    folder = tmp_path_factory.mktemp("docs") / "data"
+    with one_spark(), running_server(folder, free_port(0), lambda _: None) as connection:
         yield connection
 
 
