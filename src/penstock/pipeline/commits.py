@@ -75,10 +75,20 @@ class CommitStore:
     def read_snapshot(self, cycle: int) -> CommitRecord:
         return _read_record(self._folder.commits / f"snapshot-{cycle:012d}.arrow")
 
-    def snapshot_before(self, cycle: int | None) -> CommitRecord | None:
-        """The newest snapshot at or before a cycle (None: at all)."""
-        usable = [s for s in self._snapshots if cycle is None or s <= cycle]
-        return self.read_snapshot(usable[-1]) if usable else None
+    def foundation(self) -> tuple[CommitRecord | None, list[int]]:
+        """The oldest snapshot from which on every record is there (None: from the first cycle on), and those records.
+
+        A crash while old records were removed leaves some of them behind: without what came before they are nothing.
+        """
+        last = self.last.cycle if self.last else 0
+        known = set(self._cycles)
+        gap = next((c for c in range(last, 0, -1) if c not in known), 0)
+        if gap == 0:
+            return None, list(self._cycles)
+        base = next((s for s in self._snapshots if s >= gap), None)
+        if base is None:
+            raise error("corrupt_segment", segment=f"{gap:012d}.arrow", detail="the commit record is missing")
+        return self.read_snapshot(base), [c for c in self._cycles if c > base]
 
     def write(self, start: Offset, end: Offset, results: pa.Table, info: dict[str, Any]) -> CommitRecord | None:
         """Commit a cycle. None where this (start, end) has been committed before."""

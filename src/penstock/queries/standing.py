@@ -66,12 +66,11 @@ class StandingQueries:
 
     def load(self) -> None:
         """Fold what the commit records hold: after this every answer is what it was before the restart."""
-        snapshot = self.commits.snapshot_before(self.commits.oldest_cycle)
+        snapshot, cycles = self.commits.foundation()
         if snapshot is not None:
             self._fold(snapshot)
-        for cycle in self.commits.cycles():
-            if cycle > self.store.cycle:
-                self._fold(self.commits.read(cycle))
+        for cycle in cycles:
+            self._fold(self.commits.read(cycle))
 
     def take(self, record: CommitRecord) -> None:
         """A cycle was committed: fold it in and let everybody know."""

@@ -1,0 +1,51 @@
+"""A whole database whose cycles run in this process, when a test says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from penstock.clock import ManualClock
+from penstock.queries.database import Database
+from penstock.settings import Settings
+from tests.support.local_engine import LocalEngine
+
+BEGAN_US = 1_763_190_000_000_000
+TABLE = "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (value DOUBLE))"
+
+
+class Pipe:
+    """One data folder, opened and opened again, on a clock that stands still until it is moved."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.folder = folder
+        self.clock = ManualClock(BEGAN_US)
+        self._settings = settings
+        self.open()
+
+    def open(self) -> None:
+        settings = Settings(data=str(self.folder), group_commit_ms=0, **self._settings)
+        self.db = Database(settings, self.clock, engine=lambda *a: LocalEngine(*a, clock=self.clock))  # type: ignore[arg-type,return-value]
+        self.db.start()
+        # Its thread would merge and remove at moments that no test chose.
+        self.db.housekeeper.close()
+
+    @property
+    def engine(self) -> LocalEngine:
+        return self.db.engine  # type: ignore[return-value]
+
+    def restart(self) -> None:
+        self.db.stop()
+        self.open()
+
+    def probes(self, options: str = "") -> None:
+        self.db.execute(f"{TABLE} {options}")
+        self.db.execute("INSERT INTO probes VALUES (1, 'north', NULL), (2, 'south', NULL)")
+
+    def push(self, *values: float, sensor: int = 1) -> None:
+        """One segment of readings, a millisecond after the last."""
+        self.clock.advance(1000)
+        self.db.push("probes", [{"id": sensor, "value": v} for v in values])
+
+    def answer(self, name: str, column: str = "value") -> list[Any]:
+        return self.db.standing.invoke(name).table.column(column).to_pylist()
