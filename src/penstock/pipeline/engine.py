@@ -32,6 +32,7 @@ from penstock.settings import Settings
 
 _log = logging.getLogger("penstock.pipeline")
 STOP_S = 60.0
+SUPERVISOR_S = 60.0
 _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -86,6 +87,9 @@ class Engine:
         """Called by Spark once per cycle; `toArrow` is the cycle's only action."""
         began = time.monotonic()
         results = frame.toArrow()
+        if results.num_rows == 0:
+            # A first batch that Spark runs again begins where the last record ended, which is its own: see initialOffset.
+            return
         kinds = results.column("kind")
         header = results.filter(pc.equal(kinds, "cycle")).column("payload")[0].as_py()
         offsets = orjson.loads(header)
@@ -97,7 +101,7 @@ class Engine:
             self._on_commit(record)
 
     def _supervise(self) -> None:
-        tries = 0
+        tries, restarted_at = 0, 0
         while not self._stopping.wait(0.1):
             try:
                 alive = self._query is not None and self._query.isActive
@@ -105,7 +109,9 @@ class Engine:
                 _log.debug("Spark does not answer: %s", lost)
                 alive = False
             if alive:
-                tries = 0 if self.failure is None else tries
+                if self.failure is not None and self._cycle() > restarted_at:
+                    # It planned, ran and committed: only that shows that the trouble is over.
+                    self.failure, tries = None, 0
                 continue
             if self._stopping.is_set():
                 return
@@ -114,13 +120,16 @@ class Engine:
             if self._stopping.wait(_RETRY_SECONDS[min(tries, len(_RETRY_SECONDS) - 1)]):
                 return
             tries += 1
+            restarted_at = self._cycle()
             try:
                 self._restart()
-                self.failure = None
                 self.restarts += 1
             except Exception as again:
                 self.failure = str(again)
                 _log.warning("the pipeline could not be started: %s", again)
+
+    def _cycle(self) -> int:
+        return self.commits.last.cycle if self.commits.last else 0
 
     def _failure_text(self) -> str:
         try:
@@ -134,7 +143,8 @@ class Engine:
         if self.spark is None or not _answers(self.spark):
             _forget_session()
             self._start_spark()
-        self._start_query()
+        if not self._stopping.is_set():
+            self._start_query()
 
     @property
     def running(self) -> bool:
@@ -147,7 +157,8 @@ class Engine:
         """Stop after the cycle in progress; the next start resumes from here."""
         self._stopping.set()
         if self._supervisor is not None:
-            self._supervisor.join(timeout=5)
+            # It may be starting Spark just now; a JVM that comes after the end would stay.
+            self._supervisor.join(timeout=SUPERVISOR_S)
         try:
             if self._query is not None:
                 deadline = time.monotonic() + 5

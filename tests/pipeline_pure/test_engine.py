@@ -1,0 +1,168 @@
+"""The engine's own decisions, without a JVM."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from penstock.pipeline import engine as engine_module
+from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
+from penstock.pipeline.engine import Engine
+from penstock.pipeline.folder import DataFolder, FolderLock
+from penstock.pipeline.offset import Offset
+from penstock.pipeline.source import CycleReader
+from penstock.settings import Settings
+
+
+class Frame:
+    """What Spark hands to foreachBatch."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def toArrow(self) -> pa.Table:
+        return self._table
+
+
+def of_cycle(start: Offset, end: Offset) -> Frame:
+    payload = orjson.dumps({"start": start.to_json(), "end": end.to_json()})
+    rows = [[0], ["cycle"], [0], [0], [payload]]
+    return Frame(pa.table([pa.array(c, f.type) for c, f in zip(rows, RESULT_SCHEMA, strict=True)], RESULT_SCHEMA))
+
+
+class Query:
+    """A streaming query that lives as long as it is told to."""
+
+    def __init__(self, alive: bool = True) -> None:
+        self.isActive = alive
+        self.status: dict[str, Any] = {}
+
+    def exception(self) -> Exception:
+        return ValueError("out of order")
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    found = DataFolder(tmp_path / "data")
+    FolderLock(found).release()
+    return found
+
+
+@pytest.fixture
+def commits() -> list[CommitRecord]:
+    return []
+
+
+@pytest.fixture
+def engine(folder: DataFolder, commits: list[CommitRecord], monkeypatch: pytest.MonkeyPatch) -> Engine:
+    monkeypatch.setattr(engine_module, "stop_session", lambda spark: None)
+    return Engine(folder, Settings(data=str(folder.root)), commits.append)
+
+
+def test_a_first_batch_that_was_committed_already_is_passed_by_when_spark_runs_it_again(
+    engine: Engine, folder: DataFolder, commits: list[CommitRecord]
+) -> None:
+    start = Offset(folder.read_id())
+    end = Offset(folder.read_id(), now_us=5)
+    engine._commit_cycle(of_cycle(start, end), 0)  # type: ignore[arg-type]
+    # Died before Spark noted it. A first batch begins wherever initialOffset says, and that has moved on.
+    reader = CycleReader({"folder": str(folder.root)})
+    assert reader.initialOffset() == end.to_json()
+    assert list(reader.partitions(end.to_json(), end.to_json())) == []
+    engine._commit_cycle(Frame(RESULT_SCHEMA.empty_table()), 0)  # type: ignore[arg-type]
+    assert [c.cycle for c in commits] == [1]
+
+
+def test_a_pipeline_that_fails_again_and_again_waits_longer_each_time_and_is_not_called_ready(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        if seconds == 0.1:
+            return len(waits) > 3
+        waits.append(seconds)
+        return False
+
+    ready: list[bool] = []
+
+    def restart() -> None:
+        engine._query = Lives(1)  # type: ignore[assignment]
+
+    class Lives(Query):
+        def __init__(self, looks: int) -> None:
+            super().__init__()
+            self._looks = looks
+
+        @property  # type: ignore[override]
+        def isActive(self) -> bool:
+            ready.append(engine.running)
+            self._looks -= 1
+            return self._looks >= 0
+
+        @isActive.setter
+        def isActive(self, value: bool) -> None:
+            pass
+
+    monkeypatch.setattr(engine, "_restart", restart)
+    monkeypatch.setattr(engine._stopping, "wait", wait)
+    engine._query = Query(alive=False)  # type: ignore[assignment]
+    engine._supervise()
+    assert waits == [0.2, 1.0, 2.0, 5.0]
+    assert not any(ready)
+
+
+def test_after_a_cycle_a_restarted_pipeline_is_ready(
+    engine: Engine, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([False, False, False, True])
+    states: list[tuple[bool, str | None]] = []
+
+    def restart() -> None:
+        engine._query = Query()  # type: ignore[assignment]
+
+    def wait(seconds: float) -> bool:
+        states.append((engine.running, engine.failure))
+        if len(states) == 3:
+            engine._commit_cycle(of_cycle(Offset(folder.read_id()), Offset(folder.read_id(), now_us=5)), 0)  # type: ignore[arg-type]
+        return seconds == 0.1 and next(looks)
+
+    monkeypatch.setattr(engine, "_restart", restart)
+    monkeypatch.setattr(engine._stopping, "wait", wait)
+    engine._query = Query(alive=False)  # type: ignore[assignment]
+    engine._supervise()
+    assert states[2] == (False, "out of order")
+    assert (engine.running, engine.failure, engine.restarts) == (True, None, 1)
+
+
+def test_stopping_during_a_restart_waits_for_the_new_spark_and_ends_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[object] = []
+    starting = threading.Event()
+
+    def start_spark() -> None:
+        starting.set()
+        time.sleep(0.3)
+        engine.spark = "new"  # type: ignore[assignment]
+
+    monkeypatch.setattr(engine_module, "stop_session", ended.append)
+    monkeypatch.setattr(engine_module, "SUPERVISOR_S", 10.0)
+    monkeypatch.setattr(engine, "_start_spark", start_spark)
+    monkeypatch.setattr(engine, "_start_query", lambda: pytest.fail("no query after stop"))
+    engine._query = Query(alive=False)  # type: ignore[assignment]
+    engine._supervisor = threading.Thread(target=engine._supervise)
+    engine._supervisor.start()
+    assert starting.wait(5)
+    engine.stop()
+    assert ended == ["new"]
+    assert not engine._supervisor.is_alive()
