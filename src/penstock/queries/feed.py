@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -13,6 +14,7 @@ from penstock.operators.expr import Expr
 from penstock.operators.windows import Window
 from penstock.pipeline.offset import Offset
 
+_log = logging.getLogger("penstock.queries")
 NowKey = tuple[int, Expr | None]
 
 
@@ -44,6 +46,11 @@ class Feed:
             self._marks.append(mark)
         self.wake()
 
+    def clear(self) -> None:
+        """Forget all cycles: they are about to be told again."""
+        with self._changed:
+            self._marks.clear()
+
     def listen(self, callback: Callable[[], None]) -> None:
         """Call back, from the commit thread, whenever something may be new."""
         with self._changed:
@@ -69,7 +76,11 @@ class Feed:
             self._changed.notify_all()
             listeners = list(self._listeners)
         for callback in listeners:
-            callback()
+            try:
+                callback()
+            except Exception as failure:  # a listener's trouble is its own: a commit must not fail of it
+                _log.warning("a subscriber could not be told and is let go: %s", failure)
+                self.unlisten(callback)
 
     def last(self) -> CycleMark | None:
         with self._changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from penstock.settings import Settings
 from penstock.sql.plan import SelectPlan
 from penstock.streams.segments import Segment, list_readable
 
+_log = logging.getLogger("penstock.queries")
 SNAPSHOT_EVERY = 200
 TRIM_EVERY = 20
 WAIT_S = 10.0
@@ -63,6 +65,7 @@ class StandingQueries:
         self._lock = threading.RLock()
         self.store = AnswerStore(JournalReader(folder.root))
         self.finished: frozenset[int] = frozenset()
+        self._torn = False  # whether the store has part of a cycle
 
     def load(self) -> None:
         """Fold what the commit records hold: after this every answer is what it was before the restart."""
@@ -74,7 +77,21 @@ class StandingQueries:
 
     def take(self, record: CommitRecord) -> None:
         """A cycle was committed: fold it in and let everybody know."""
-        self._fold(record)
+        with self._lock:
+            if self._torn or record.cycle != self.store.cycle + 1:
+                # An earlier cycle was committed but not folded to its end; the records know everything.
+                self.store = AnswerStore(JournalReader(self.folder.root))
+                self.feed.clear()
+                self.load()
+            else:
+                self._fold(record)
+        try:
+            self._tidy(record)
+        except (OSError, PenstockError) as failure:  # all of it is soft: a full disk stops ingest, not answers
+            _log.warning("after cycle %d: %s", record.cycle, failure)
+
+    def _tidy(self, record: CommitRecord) -> None:
+        """What keeps memory and folder small, and the hint for the planner."""
         if record.cycle % TRIM_EVERY == 0:
             self._trim()
         if record.cycle % SNAPSHOT_EVERY == 0:
@@ -86,6 +103,7 @@ class StandingQueries:
 
     def _fold(self, record: CommitRecord) -> None:
         with self._lock:
+            self._torn = True
             self.store.apply(record)
             nows: dict[NowKey, int | None] = {}
             windows: dict[int, Window] = {}
@@ -100,6 +118,7 @@ class StandingQueries:
             )
             # Under the lock: whoever sees a query in the store finds it in the newest mark.
             self.feed.append(CycleMark(record.cycle, record.end, nows, windows))
+            self._torn = False
 
     def _trim(self) -> None:
         """Forget matches that no window can reach, also not one that is asked for as of an older cycle."""
