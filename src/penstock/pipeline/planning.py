@@ -71,8 +71,7 @@ def plan_cycle(
     """
     data, journal = cut
     data = {table: position for table, position in data.items() if table in state.tables_by_id}
-    fill = {q: span for q, span in start.fill.items() if q in _filling(start, state)}
-    fill = _advance_fills(fill, state, limits.fill_max_rows)
+    fill = _advance_fills(_left_to_fill(start, state), state, limits.fill_max_rows)
     for query_id, definition in state.queries_by_id.items():
         if definition.paused or state.query_positions[query_id][1] <= start.journal:
             continue
@@ -94,6 +93,15 @@ def _filling(start: Offset, state: CatalogState) -> set[int]:
         and not state.queries_by_id[q].paused
         and state.query_positions[q][1] <= start.journal
     }
+
+
+def _left_to_fill(start: Offset, state: CatalogState) -> dict[int, tuple[int, int]]:
+    """What is left of these queries' histories: retention may have taken rows that they had not read yet."""
+    left = {}
+    for table_id, queries in _by_table(_filling(start, state), state).items():
+        floor = state.retention(table_id)
+        left.update({q: (min(max(first, floor), end), end) for q in queries for first, end in [start.fill[q]]})
+    return left
 
 
 def _advance_fills(fill: Mapping[int, tuple[int, int]], state: CatalogState, budget: int) -> dict[int, tuple[int, int]]:
@@ -132,10 +140,11 @@ class FillPiece:
 def fill_pieces(start: Offset, end: Offset, state: CatalogState) -> list[FillPiece]:
     """What the cycle (start, end) reads of history. A pure function of its arguments."""
     pieces = []
-    for table_id, queries in _by_table(_filling(start, state), state).items():
+    left = _left_to_fill(start, state)
+    for table_id, queries in _by_table(left, state).items():
         spans = []
         for q in queries:
-            first, target = start.fill[q]
+            first, target = left[q]
             last = end.fill[q][0] if q in end.fill else target
             if first < last:
                 spans.append((q, first, last))

@@ -1,0 +1,28 @@
+"""Queries that read history while the history's oldest part goes."""
+
+from __future__ import annotations
+
+from penstock.pipeline.planning import Limits
+from tests.pipeline_pure.world import Pipe
+
+
+def test_retention_that_passes_a_fill_in_progress_does_not_fail_the_query(pipe: Pipe) -> None:
+    """A cycle that is planned but not committed protects nothing yet, so a floor can overtake its fill."""
+    pipe.probes()
+    for value in range(6):
+        pipe.push(float(value))
+    pipe.engine.drain()
+    pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    limits = Limits(1000, 1)
+    pipe.engine.cycle(limits)
+    pipe.engine.cycle(limits)
+    table = pipe.db.catalog.state.tables["probes"].id
+    assert pipe.engine.position().fill == {1: (1, 6)}
+    pipe.db.catalog.retain(table, 4)
+    pipe.engine.cycle(limits)
+    assert pipe.db.standing.retained(table) == 4
+    pipe.db.housekeeper.compactor._grace_s = 0.0
+    pipe.db.housekeeper.tend(table)
+    assert len(list((pipe.db.folder.log / str(table)).iterdir())) == 2
+    pipe.engine.drain()
+    assert pipe.answer("seen") == [4.0, 5.0]
