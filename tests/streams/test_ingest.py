@@ -316,8 +316,8 @@ def test_a_push_that_crosses_a_journal_entry_looks_again(make: Make) -> None:
     find = rows.find
     once = iter([True])
 
-    def find_then_move(keys: list[pa.Array]) -> Any:
-        found = find(keys)
+    def find_then_move(keys: list[pa.Array], count: int | None = None) -> Any:
+        found = find(keys, count)
         if next(once, False):
             with bench.log.still():
                 rows.update(0)
