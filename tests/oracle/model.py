@@ -185,6 +185,16 @@ class World:
         types = {"_pos": pa.int64(), "_sid": pa.int64()} | {c.name: _ARROW[c.type] for c in state.table.columns()}
         return pa.table({n: pa.array([r[n] for r in rows], t) for n, t in types.items()})
 
+    def flat_table(self, table: str, log: pa.Table) -> pa.Table:
+        """The same from a log that is too long for rows of Python: columns _vid, ts and the fields."""
+        state = self._tables[table]
+        versions = [v.values | {"_sid": v.sid} for v in state.versions]
+        vids = log["_vid"].combine_chunks()
+        static = {"_sid": pa.int64()} | {n: _ARROW[t] for n, t in state.table.static}
+        columns = {n: pa.array([v[n] for v in versions], t).take(vids) for n, t in static.items()}
+        fields = {name: log[name] for name in ("ts", *(n for n, _ in state.table.fields))}
+        return pa.table({"_pos": pa.array(range(log.num_rows), pa.int64())} | columns | fields)
+
     # -- queries
 
     def create_query(
@@ -194,6 +204,10 @@ class World:
         self._move(pos)
         start = self.now_of(query, self.heads(), now_us) if start_us is None else start_us
         self._queries[name] = _QueryState(query, start, [(self.position, query.window or FROM_REGISTRATION)])
+
+    def set_start(self, name: str, start_us: int | None) -> None:
+        """What the database took as START, None included."""
+        self._queries[name].start_us = start_us
 
     def alter_window(self, name: str, window: WindowSpec, pos: int | None = None) -> None:
         self._move(pos)

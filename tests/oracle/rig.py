@@ -76,7 +76,7 @@ class Rig:
                 if query.table.time == "valid":
                     assert definition.start_us == start, (name, definition.start_us, start)
                 self.world.create_query(name, query, self.clock.now_us(), self.db.catalog.state.position)
-                self.world._queries[name].start_us = definition.start_us
+                self.world.set_start(name, definition.start_us)
             case AlterWindow(name, _):
                 self.db.execute(command.sql)
                 command.apply(self.world, self.clock.now_us(), self.db.catalog.state.position)

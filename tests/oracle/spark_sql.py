@@ -40,13 +40,21 @@ def query_sql(label: str, query: Query, head: int, now_us: int, start_us: int | 
     for aggregate in query.aggregates:
         texts.append(f"{aggregate.function}({'*' if aggregate.of is None else _text(aggregate.of)})")
         types.append("" if aggregate.of is None else aggregate.of.type)
-    fields = ", ".join(f"'c{i}', {_portable(f'c{i}', type_)}" for i, type_ in enumerate(types))
     named = ", ".join(f"{text} AS c{i}" for i, text in enumerate(texts))
     inner = f"SELECT {named} FROM ({_window_sql(query, head, now_us, start_us)}) AS w{_where(query.stream_factors)}"
     if query.aggregates and query.outputs:
         inner += f" GROUP BY {', '.join(texts[: len(query.outputs)])}"
-    row = f"to_json(named_struct({fields}), map('ignoreNullFields', 'false'))"
-    return f"SELECT '{label}' AS query, {row} AS row FROM ({inner}) AS a"
+    return _labelled(label, types, f"({inner}) AS a")
+
+
+def answer_sql(label: str, query: Query, view: str) -> str:
+    """An answer in a view with the columns c0, c1, ..., in the same shape; not for aggregates."""
+    return _labelled(label, [o.type for o in query.outputs], view)
+
+
+def _labelled(label: str, types: Sequence[str], source: str) -> str:
+    fields = ", ".join(f"'c{i}', {_portable(f'c{i}', type_)}" for i, type_ in enumerate(types))
+    return f"SELECT '{label}' AS query, to_json(named_struct({fields}), map('ignoreNullFields', 'false')) AS row FROM {source}"
 
 
 def answers(names: Iterable[str], rows: Iterable[tuple[str, str]]) -> dict[str, Answer]:
@@ -70,6 +78,8 @@ def _read(item: Any) -> Any:
 def _portable(name: str, type_: str) -> str:
     if type_ == "TEXT":
         return f"concat('$', {name})"
+    if type_ == "DOUBLE":
+        return f"({name} + 0.0D)"  # -0.0 becomes 0.0
     return f"unix_micros({name})" if type_ == "TIMESTAMP" else name
 
 

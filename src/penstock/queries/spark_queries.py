@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import PenstockError, error
-from penstock.pipeline.spark_sql import SparkRunner
+from penstock.pipeline.spark_sql import Moment, SparkRunner
 from penstock.queries.moments import moment_of
 from penstock.queries.results import Event, Result
 from penstock.queries.standing import StandingQueries
@@ -70,10 +70,12 @@ class SparkQueries:
 
     def run(self, plan: SparkPlan, start_us: int | None) -> Evaluated:
         """Evaluate once, now, at the last committed cycle."""
-        began = time.monotonic()
         with self._standing.locked() as store:
-            moment = moment_of(plan, store, start_us)
-            cycle = store.cycle
+            moment, cycle = moment_of(plan, store, start_us), store.cycle
+        return self._run_at(plan, moment, cycle)
+
+    def _run_at(self, plan: SparkPlan, moment: Moment, cycle: int) -> Evaluated:
+        began = time.monotonic()
         table = self._runner().run(plan, moment, self._system(plan))
         return Evaluated(table, cycle, moment.now_us, time.monotonic() - began)
 
@@ -147,12 +149,14 @@ class SparkQueries:
     def _evaluate(self, query_id: int) -> None:
         with self._standing.locked() as store:
             definition = store.state.queries_by_id.get(query_id)
-        if definition is None:
-            return
-        plan = plan_from_json(definition.plan)
-        assert isinstance(plan, SparkPlan)
+            if definition is None:
+                return
+            plan = plan_from_json(definition.plan)
+            assert isinstance(plan, SparkPlan)
+            # Definition and moment of one cycle: the answer's stamp stands for both.
+            moment, cycle = moment_of(plan, store, definition.start_us), store.cycle
         try:
-            self._answers[query_id] = self.run(plan, definition.start_us)
+            self._answers[query_id] = self._run_at(plan, moment, cycle)
             self._errors.pop(query_id, None)
         except PenstockError as failure:
             self._errors[query_id] = failure
