@@ -25,7 +25,7 @@ from penstock.operators.windows import to_json as window_to_json
 from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.tasks import BLOCK_ROWS
-from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.sql.plan import SelectPlan, SparkPlan, plan_from_json
 
 NEVER = -(2**62)
 Blocks = dict[int, BitMap]
@@ -75,6 +75,7 @@ class AnswerStore:
         self._reader = reader
         self.state = CatalogState()
         self.answers: dict[int, Answer] = {}
+        self.spark_plans: dict[int, SparkPlan] = {}  # of the queries outside the shared pass
         self.newest: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
         self.heard: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}  # NOW of the cycle that brought the newest
         self.rows: dict[int, int] = {}
@@ -102,11 +103,14 @@ class AnswerStore:
     def _follow_definitions(self, before: int, record: CommitRecord) -> None:
         for query_id in [q for q in self.answers if q not in self.state.queries_by_id]:
             del self.answers[query_id]
+        for query_id in [q for q in self.spark_plans if q not in self.state.queries_by_id]:
+            del self.spark_plans[query_id]
         for query_id, definition in self.state.queries_by_id.items():
-            if self.state.query_positions[query_id][1] <= before and query_id in self.answers:
+            if self.state.query_positions[query_id][1] <= before:
                 continue
             plan = plan_from_json(definition.plan)
             if not isinstance(plan, SelectPlan):
+                self.spark_plans[query_id] = plan
                 continue
             known = self.answers.get(query_id)
             if known is None:

@@ -33,7 +33,7 @@ def now_of_plan(plan: Plan, store: AnswerStore) -> int | None:
     assert store.offset is not None
     if isinstance(plan, SelectPlan):
         return store.now_of(store.state.tables_by_id[plan.table_id], plan.static_predicate)
-    streams = [s for r in plan.relations if (s := _stream_of(r, store)) is not None]
+    streams = [s for r in plan.relations if (s := stream_of(r, store)) is not None]
     if not streams:
         return store.offset.now_us
     nows = [store.now_of(*s) for s in streams]
@@ -44,7 +44,7 @@ def now_of_plan(plan: Plan, store: AnswerStore) -> int | None:
     return min(awake) if awake else max(known)
 
 
-def _stream_of(relation: Relation, store: AnswerStore) -> tuple[Table, Expr | None] | None:
+def stream_of(relation: Relation, store: AnswerStore) -> tuple[Table, Expr | None] | None:
     """The table and static predicate behind a relation that has readings."""
     if relation.kind not in ("stream", "query"):
         return None

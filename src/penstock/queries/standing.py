@@ -15,12 +15,12 @@ from pyroaring import BitMap
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import Table
 from penstock.catalog.rows import StaticRows
-from penstock.clock import SECOND
 from penstock.errors import PenstockError, error, suggest
 from penstock.operators.windows import RowsWindow, TimeWindow, Window
 from penstock.pipeline.commits import CommitRecord, CommitStore
 from penstock.pipeline.folder import DataFolder
 from penstock.queries.answers import Answer, AnswerStore, is_finished, window_low
+from penstock.queries.edges import next_edge
 from penstock.queries.feed import CycleMark, Feed, NowKey
 from penstock.queries.fetch import Fetcher
 from penstock.queries.results import Result
@@ -114,7 +114,9 @@ class StandingQueries:
                 if table.options.time == "valid" and key not in nows:
                     nows[key] = self.store.now_of(table, answer.plan.static_predicate)
             self.finished = frozenset(
-                q for q, a in self.store.answers.items() if is_finished(a.window, self.store.query_now(a))
+                q
+                for q, a in self.store.answers.items()
+                if isinstance(a.window, TimeWindow) and a.window.ends and is_finished(a.window, self.store.query_now(a))
             )
             # Under the lock: whoever sees a query in the store finds it in the newest mark.
             self.feed.append(CycleMark(record.cycle, record.end, nows, windows))
@@ -152,18 +154,8 @@ class StandingQueries:
 
     def _write_next_edge(self, record: CommitRecord) -> None:
         """Tell the planner from when on time alone can change an answer: a soft hint, at most one edge a second."""
-        edge = 0
         with self._lock:
-            for answer in self.store.answers.values():
-                table = self.store.state.tables_by_id[answer.plan.table_id]
-                window = answer.window
-                moves = isinstance(window, TimeWindow) and (window.slides or window.end.offset_us != 0)
-                if table.options.time == "transaction" and moves and answer.matches:
-                    edge = record.end.now_us + SECOND
-            moved = record.start.data != record.end.data
-            if moved and any(d.reads_queries for d in self.store.state.queries_by_id.values()):
-                # Readers of queries see this cycle's rows in the next one, so there must be a next one.
-                edge = record.end.now_us + SECOND
+            edge = next_edge(self.store, record.start.data != record.end.data)
         (self.folder.tmp / "next_edge").write_text(str(edge))
 
     def protected(self, table_id: int) -> int:

@@ -1,0 +1,52 @@
+"""When time alone changes an answer next: the hint by which cycles are planned without data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.catalog.model import Table
+from penstock.clock import SECOND
+from penstock.operators.windows import FOREVER, TimeWindow, Window
+from penstock.queries.answers import NEVER, AnswerStore
+from penstock.queries.moments import stream_of
+
+
+def next_edge(store: AnswerStore, moved: bool) -> int:
+    """The earliest time at which a cycle without data would change an answer; 0 for never.
+
+    Only transaction time passes by itself, and at most one edge a second is asked for. `moved`: whether the
+    cycle brought data.
+    """
+    if store.offset is None:
+        return 0
+    now_us = store.offset.now_us
+    edges = []
+    if moved and any(d.reads_queries for d in store.state.queries_by_id.values()):
+        # Readers of queries see this cycle's rows in the next one, so there must be a next one.
+        edges.append(now_us + SECOND)
+    newest: dict[int, int] = {}
+    for table, window, start_us in _windows(store):
+        if table.options.time != "transaction" or not isinstance(window, TimeWindow):
+            continue
+        if table.id not in newest:
+            times = store.newest.get(table.id)
+            newest[table.id] = int(times.max(initial=NEVER)) if times is not None else NEVER
+        low, high = window.resolve(now_us, start_us if start_us is not None else NEVER)
+        leaving = window.slides and newest[table.id] >= low
+        entering = window.end.anchor == "now" and newest[table.id] > high
+        if leaving or entering:
+            edges.append(now_us + SECOND)
+        elif window.ends and now_us <= high < FOREVER:
+            edges.append(max(high + 1, now_us + SECOND))
+    return min(edges, default=0)
+
+
+def _windows(store: AnswerStore) -> Iterator[tuple[Table, Window | None, int | None]]:
+    """Every window over a stream that a running query looks through."""
+    for answer in store.answers.values():
+        yield store.state.tables_by_id[answer.plan.table_id], answer.window, answer.start_us
+    for query_id, plan in store.spark_plans.items():
+        for relation in plan.relations:
+            found = stream_of(relation, store)
+            if found is not None:
+                yield found[0], relation.window, store.state.queries_by_id[query_id].start_us
