@@ -29,7 +29,8 @@ AIMS = {
 class Report:
     """Collects measures by name."""
 
-    def __init__(self, name: str, subtitle: str) -> None:
+    def __init__(self, name: str, subtitle: str, keep: bool = False) -> None:
+        """With `keep`, figures of an earlier run that this one does not measure stay in the file."""
         self.name = name
         self.subtitle = subtitle
         self.values: dict[str, Any] = {}
@@ -37,6 +38,10 @@ class Report:
         self._began = time.monotonic()
         self._console = Console(stderr=True)
         RESULTS.mkdir(exist_ok=True)
+        earlier = RESULTS / f"{name}.json"
+        if keep and earlier.exists():
+            known = json.loads(earlier.read_text())
+            self.values = {n: v for n, v in known.items() if n not in ("commit", "seconds", "rows")}
 
     def say(self, text: str) -> None:
         self._console.print(f"[dim]{time.monotonic() - self._began:6.0f} s[/dim]  {text}")
