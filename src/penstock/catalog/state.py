@@ -5,6 +5,7 @@ The server, Spark's planner and Spark's workers each fold the same entries and s
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -96,6 +97,12 @@ class CatalogState:
         for table_id, history in self._heads.items():
             history.take(entry.heads.get(table_id, 0), entry.pos)
         self._last_heads = entry.heads
+
+    def frozen(self) -> CatalogState:
+        """The definitions and floors as they are now, for a reader that outlasts the next entry. Not to be applied to."""
+        still = copy.copy(self)
+        still._rows, still._retained = dict(self._rows), dict(self._retained)
+        return still
 
     # -- what is defined
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
+from penstock.errors import error
 from penstock.operators.expr import Expr
 from penstock.operators.windows import FOREVER, TimeWindow
 from penstock.pipeline.spark_sql import Moment
@@ -14,6 +15,14 @@ from penstock.sql.plan import Plan, Relation, SelectPlan, SparkPlan, plan_from_j
 def moment_of(plan: SparkPlan, store: AnswerStore, start_us: int | None) -> Moment:
     """What a plan stands for at the store's committed offset."""
     assert store.offset is not None
+    for relation in plan.relations:
+        known = {"query": store.state.queries, "system": {relation.table}}.get(relation.kind, store.state.tables)
+        if relation.table not in known:
+            raise error(
+                "not_ready",
+                detail=f'no cycle has taken in "{relation.table}" as it is now',
+                hint="ask again in a moment",
+            )
     now_us = now_of_plan(plan, store)
     ranges: dict[str, tuple[int, int]] = {}
     for relation in plan.relations:
@@ -25,7 +34,7 @@ def moment_of(plan: SparkPlan, store: AnswerStore, start_us: int | None) -> Mome
                 end = now_us if now_us is not None else FOREVER
                 ranges[relation.name] = relation.window.resolve(end, start)
     fallback = now_us if now_us is not None else store.offset.now_us
-    return Moment(store.offset, store.state, fallback, ranges, store.start)
+    return Moment(store.offset, store.state.frozen(), fallback, ranges, store.start)
 
 
 def now_of_plan(plan: Plan, store: AnswerStore) -> int | None:

@@ -22,7 +22,7 @@ from penstock.queries.results import Event, Result
 from penstock.queries.standing import StandingQueries
 from penstock.queries.subscription import Waiting, with_operation
 from penstock.settings import Settings
-from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.plan import SparkPlan
 
 _log = logging.getLogger("penstock.queries")
 FIRST_ANSWER_S = 60.0
@@ -91,14 +91,27 @@ class SparkQueries:
                 hint="drop others of its kind, or raise spark_query_budget",
             )
 
-    def answer(self, query_id: int, name: str) -> Evaluated:
+    def answer(self, query_id: int, name: str, timeout_s: float = FIRST_ANSWER_S) -> Evaluated:
         """The newest evaluation; waits for the first one."""
-        self._standing.feed.wait(lambda: query_id in self._answers or query_id in self._errors, FIRST_ANSWER_S)
-        if query_id in self._errors:
-            raise self._errors[query_id]
-        if query_id not in self._answers:
+        found = self.answer_within(query_id, name, timeout_s)
+        if found is None:
             raise error("not_ready", detail=f'query "{name}" has not been evaluated yet', hint="ask again in a moment")
-        return self._answers[query_id]
+        return found
+
+    def answer_within(self, query_id: int, name: str, timeout_s: float) -> Evaluated | None:
+        """The same; None where the first one did not come in time. Raises what the query fails with."""
+
+        def gone() -> bool:
+            return query_id not in self._standing.store.state.queries_by_id
+
+        self._standing.feed.wait(lambda: query_id in self._answers or query_id in self._errors or gone(), timeout_s)
+        if gone():
+            raise error("query_not_found", query=name, hint="it was dropped")
+        failure = self._errors.get(query_id)
+        if failure is not None:
+            # A new one each time: whoever raises an error, or points it at a statement, changes it.
+            raise PenstockError(failure.condition, failure.message, hint=failure.hint)
+        return self._answers.get(query_id)
 
     def seconds(self, query_id: int) -> float | None:
         known = self._answers.get(query_id)
@@ -112,10 +125,14 @@ class SparkQueries:
     def _loop(self) -> None:
         while not self._stopping.wait(0.05):
             began = time.monotonic()
-            for query_id in self._due():
-                if self._stopping.is_set():
-                    return
-                self._evaluate(query_id)
+            try:
+                for query_id in self._due():
+                    if self._stopping.is_set():
+                        return
+                    self._evaluate(query_id)
+            except Exception:  # one bad round must not be the last
+                _log.exception("while looking for queries to evaluate")
+                self._stopping.wait(1.0)
             spent = time.monotonic() - began
             if spent > 0.01:
                 self._stopping.wait(spent * (1 / self._settings.spark_query_budget - 1))
@@ -126,42 +143,48 @@ class SparkQueries:
         with self._standing.locked() as store:
             if store.offset is None:
                 return []
-            for query_id, definition in store.state.queries_by_id.items():
-                plan = plan_from_json(definition.plan)
-                if definition.paused or not isinstance(plan, SparkPlan):
+            for query_id, plan in store.spark_plans.items():
+                definition = store.state.queries_by_id[query_id]
+                if definition.paused:
                     continue
                 moment = moment_of(plan, store, definition.start_us)
                 tables = {t: store.offset.data.get(store.state.tables[t].id, 0) for t in definition.reads_tables}
                 marks = (sorted(tables.items()), sorted(moment.ranges.items()), store.state.query_positions[query_id])
                 if any(r.kind in ("ordinary", "static", "system") for r in plan.relations):
                     marks = (*marks, store.offset.journal)  # type: ignore[assignment]
+                if any(r.kind == "system" for r in plan.relations):
+                    marks = (*marks, store.cycle)  # type: ignore[assignment]
                 if any(r.kind == "query" for r in plan.relations) and store.start is not None:
                     # It reads another query's rows of a cycle ago, so it is due once more after its inputs rest.
                     marks = (*marks, sorted(store.start.data.items()))  # type: ignore[assignment]
                 if self._inputs.get(query_id) != marks:
                     self._inputs[query_id] = marks
                     due.append(query_id)
-            for gone in [q for q in self._answers if q not in store.state.queries_by_id]:
-                self._answers.pop(gone, None)
-                self._inputs.pop(gone, None)
+            for known in (self._answers, self._errors, self._inputs):
+                for gone in [q for q in known if q not in store.spark_plans]:
+                    known.pop(gone, None)
         return due
 
     def _evaluate(self, query_id: int) -> None:
         with self._standing.locked() as store:
-            definition = store.state.queries_by_id.get(query_id)
-            if definition is None:
+            definition, plan = store.state.queries_by_id.get(query_id), store.spark_plans.get(query_id)
+            if definition is None or plan is None:
                 return
-            plan = plan_from_json(definition.plan)
-            assert isinstance(plan, SparkPlan)
             # Definition and moment of one cycle: the answer's stamp stands for both.
             moment, cycle = moment_of(plan, store, definition.start_us), store.cycle
         try:
             self._answers[query_id] = self._run_at(plan, moment, cycle)
             self._errors.pop(query_id, None)
         except PenstockError as failure:
-            self._errors[query_id] = failure
+            known, self._errors[query_id] = self._errors.get(query_id), failure
             self._inputs.pop(query_id, None)
-            _log.warning('query "%s" could not be evaluated: %s', definition.name, failure.message)
+            told = known is not None and known.message == failure.message
+            _log.log(
+                logging.DEBUG if told else logging.WARNING,
+                'query "%s" could not be evaluated: %s',
+                definition.name,
+                failure.message,
+            )
         except Exception as failure:  # Spark may be restarting under us
             self._inputs.pop(query_id, None)
             _log.debug("while evaluating: %s", failure)
@@ -186,7 +209,9 @@ class SparkSubscription(Waiting):
             return None
         before = self._seen
         if before is None:
-            self._seen = self._queries.answer(self._id, self._name)
+            self._seen = self._queries.answer_within(self._id, self._name, timeout_s)
+            if self._seen is None:
+                return None
             rows = self._seen.table
             return Event(self._seen.cycle, self._seen.now_us, with_operation(rows, "+") if self._changes else rows)
         deadline = time.monotonic() + timeout_s
@@ -197,7 +222,8 @@ class SparkSubscription(Waiting):
         return None
 
     def _fresh(self) -> bool:
-        return self._queries.answer(self._id, self._name) is not self._seen
+        found = self._queries.answer_within(self._id, self._name, 0.0)
+        return found is not None and found is not self._seen
 
     def _step(self) -> Event | None:
         before, found = self._seen, self._queries.answer(self._id, self._name)

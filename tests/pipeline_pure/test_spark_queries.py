@@ -1,0 +1,159 @@
+"""Queries outside the shared pass, with a stand-in for Spark: their round, their errors, their end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import PenstockError, error
+from penstock.queries.moments import moment_of
+from penstock.sql.parse import parse_select
+from penstock.sql.plan import SparkPlan
+from penstock.sql.planner import plan_query
+from tests.pipeline_pure.test_edges import create_spark_query
+from tests.pipeline_pure.world import Pipe
+
+COUNT = "SELECT COUNT(*) AS n FROM probes"
+
+
+class Runner:
+    """Answers how often it was asked, or fails as it is told."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.failure: Exception | None = None
+
+    def run(self, *_: Any) -> pa.Table:
+        self.asked += 1
+        if self.failure is not None:
+            raise self.failure
+        return pa.table({"n": [self.asked]})
+
+
+def until(holds: Callable[[], bool], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to hold"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def runner(pipe: Pipe) -> Runner:
+    found = Runner()
+    pipe.db.spark_queries._runner = lambda: found  # type: ignore[assignment,return-value]
+    pipe.probes()
+    return found
+
+
+def test_a_failure_of_the_round_itself_does_not_end_it(
+    pipe: Pipe, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = pipe.db.spark_queries
+    broken: list[int] = []
+
+    def due() -> list[int]:
+        broken.append(1)
+        raise KeyError("probes")
+
+    monkeypatch.setattr(queries, "_due", due)
+    until(lambda: len(broken) > 1)
+    monkeypatch.undo()
+    create_spark_query(pipe, "counted", COUNT)
+    pipe.engine.drain()
+    assert pipe.db.invoke("counted").table.num_rows == 1
+
+
+def test_nothing_of_a_dropped_query_is_kept(pipe: Pipe, runner: Runner) -> None:
+    queries = pipe.db.spark_queries
+    runner.failure = error("engine_failed", detail="no")
+    create_spark_query(pipe, "counted", COUNT)
+    pipe.engine.drain()
+    until(lambda: bool(queries._errors))
+    pipe.db.execute("DROP QUERY counted")
+    pipe.engine.drain()
+    until(lambda: not (queries._errors or queries._inputs or queries._answers))
+
+
+def test_each_reader_of_a_failed_query_gets_an_error_of_its_own(pipe: Pipe, runner: Runner) -> None:
+    runner.failure = error("engine_failed", detail="the disk is gone", hint="look at it")
+    create_spark_query(pipe, "counted", COUNT)
+    pipe.engine.drain()
+    caught = []
+    for _ in range(2):
+        with pytest.raises(PenstockError, match="the disk is gone") as found:
+            pipe.db.invoke("counted")
+        caught.append(found.value)
+    assert caught[0] is not caught[1]
+    assert (caught[0].condition, caught[0].hint) == ("engine_failed", "look at it")
+
+
+def test_a_subscriber_hears_at_once_that_its_query_was_dropped(pipe: Pipe, runner: Runner) -> None:
+    create_spark_query(pipe, "counted", COUNT)
+    pipe.engine.drain()
+    subscription = pipe.db.subscribe("counted")
+    assert subscription.next(5.0) is not None
+    pipe.db.execute("DROP QUERY counted")
+    pipe.engine.drain()
+    began = time.monotonic()
+    with pytest.raises(PenstockError) as caught:
+        subscription.next(5.0)
+    assert caught.value.condition == "query_not_found"
+    assert time.monotonic() - began < 2
+
+
+def test_a_subscriber_waits_for_the_first_answer_no_longer_than_it_said(pipe: Pipe, runner: Runner) -> None:
+    pipe.db.spark_queries.stop()
+    create_spark_query(pipe, "counted", COUNT)
+    pipe.engine.drain()
+    subscription = pipe.db.subscribe("counted")
+    began = time.monotonic()
+    assert subscription.next(0.1) is None
+    assert time.monotonic() - began < 2
+
+
+def test_a_standing_question_about_cycles_is_asked_again_after_each_cycle(pipe: Pipe, runner: Runner) -> None:
+    pipe.engine.drain()
+    sql = "SELECT COUNT(*) AS n FROM penstock.cycles"
+    from penstock.catalog.catalog import NewQuery
+    from penstock.queries.system import SYSTEM_TABLES
+    from penstock.sql.plan import plan_to_json
+
+    plan = plan_query(parse_select(sql), pipe.db.catalog.state, True, SYSTEM_TABLES)
+    pipe.db.catalog.create_queries([NewQuery("cycles", sql, plan_to_json(plan), ())])
+    pipe.engine.drain()
+    until(lambda: runner.asked > 0)
+    asked = runner.asked
+    pipe.push(1.0)
+    pipe.engine.drain()
+    until(lambda: runner.asked > asked)
+
+
+def test_a_question_about_a_table_that_no_cycle_knows_yet_is_told_to_wait(pipe: Pipe, runner: Runner) -> None:
+    plan = plan_query(parse_select(COUNT), pipe.db.catalog.state, standing=False)
+    assert isinstance(plan, SparkPlan)
+    with pytest.raises(PenstockError) as caught:
+        pipe.db.spark_queries.run(plan, None)
+    assert caught.value.condition == "not_ready"
+
+
+def test_what_a_run_stands_for_does_not_change_under_it(pipe: Pipe, runner: Runner) -> None:
+    pipe.push(1.0)
+    pipe.push(2.0)
+    pipe.engine.drain()
+    table = pipe.db.catalog.state.tables["probes"].id
+    plan = plan_query(parse_select(COUNT), pipe.db.catalog.state, standing=False)
+    assert isinstance(plan, SparkPlan)
+    with pipe.db.standing.locked() as store:
+        moment = moment_of(plan, store, None)
+    pipe.db.catalog.retain(table, 1)
+    pipe.engine.drain()
+    assert moment.state.retention(table) == 0
+    pipe.db.execute("DROP TABLE probes")
+    pipe.engine.drain()
+    assert moment.state.position < pipe.db.standing.store.state.position
+    assert moment.state.tables["probes"].id == table
+    assert moment.state.rows(table).count == 2
