@@ -28,6 +28,7 @@ from penstock.pipeline.tasks import BLOCK_ROWS
 from penstock.sql.plan import SelectPlan, SparkPlan, plan_from_json
 
 NEVER = -(2**62)
+MASKS_KEPT = 256
 Blocks = dict[int, BitMap]
 
 
@@ -103,6 +104,10 @@ class AnswerStore:
     def _follow_definitions(self, before: int, record: CommitRecord) -> None:
         for query_id in [q for q in self.answers if q not in self.state.queries_by_id]:
             del self.answers[query_id]
+        for table_id in [t for t in self.newest if t not in self.state.tables_by_id]:
+            del self.newest[table_id], self.heard[table_id], self.rows[table_id]
+        if any(t not in self.state.tables_by_id for t, _ in self._masks):
+            self._masks.clear()
         for query_id in [q for q in self.spark_plans if q not in self.state.queries_by_id]:
             del self.spark_plans[query_id]
         for query_id, definition in self.state.queries_by_id.items():
@@ -178,6 +183,8 @@ class AnswerStore:
         versions = self.state.rows(table_id)
         if known is None or len(known) < versions.count:
             known = evaluate_static(predicate, versions.versions())
+            if len(self._masks) >= max(MASKS_KEPT, 2 * len(self.answers)):
+                self._masks.clear()  # questions that are asked once leave one each; those that stay make theirs again
             self._masks[(table_id, predicate)] = known
         return known
 

@@ -133,6 +133,7 @@ class SparkQueries:
             except Exception:  # one bad round must not be the last
                 _log.exception("while looking for queries to evaluate")
                 self._stopping.wait(1.0)
+                continue
             spent = time.monotonic() - began
             if spent > 0.01:
                 self._stopping.wait(spent * (1 / self._settings.spark_query_budget - 1))

@@ -289,7 +289,10 @@ class StandingQueries:
         """Wait a little for a query that is still filling its window; then say how far it is."""
         if not self.is_ready(name, timeout_s):
             with self._lock:
-                answer = self.store.answers[self.store.state.queries[name].id]
+                definition = self.store.state.queries.get(name)
+                answer = self.store.answers.get(definition.id) if definition is not None else None
+            if answer is None:
+                raise error("query_not_found", query=name, hint="it was dropped")
             raise error(
                 "not_ready",
                 detail=f'query "{name}" is FILLING its window: {answer.progress:.0%} of its history read',
