@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import warnings
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-defined]
@@ -27,6 +29,8 @@ from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
 from penstock.types import TIMESTAMP, Field
 
 _numbers = itertools.count(1)
+# What a call raises when Spark's JVM is not there any more.
+_LOST = (Py4JNetworkError, ConnectionError, EOFError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,12 @@ class SparkRunner:
             result = self._spark.sql(text).limit(self._max_rows + 1).toArrow()
         except PySparkException as failure:
             raise translate(failure) from failure
+        except _LOST as lost:
+            raise error("not_ready", detail="Spark is being restarted", hint="ask again in a moment") from lost
         finally:
-            for view in views.values():
-                self._spark.catalog.dropTempView(view)
+            with contextlib.suppress(*_LOST):  # with its JVM the views are gone, too
+                for view in views.values():
+                    self._spark.catalog.dropTempView(view)
         if result.num_rows > self._max_rows:
             raise error(
                 "over_budget",

@@ -1,0 +1,59 @@
+"""What a caller hears when Spark dies under a statement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from penstock.errors import PenstockError
+from penstock.pipeline.spark_sql import SparkRunner
+from penstock.queries.moments import moment_of
+from penstock.sql.parse import parse_select
+from penstock.sql.plan import SparkPlan
+from penstock.sql.planner import plan_query
+from tests.pipeline_pure.world import Pipe
+
+
+class Gone:
+    """A Spark session whose JVM died: reading still looks possible, everything after fails, tidying up too."""
+
+    def __init__(self, failure: Exception) -> None:
+        self._failure = failure
+        self.dropped = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "sparkContext":
+            return type("Context", (), {"defaultParallelism": 2})
+        return self
+
+    def format(self, *_: Any) -> Gone:
+        return self
+
+    option = load = format
+
+    def createOrReplaceTempView(self, _: str) -> None:
+        pass
+
+    def sql(self, _: str) -> None:
+        raise self._failure
+
+    def dropTempView(self, _: str) -> None:
+        self.dropped += 1
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize("failure", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111)])
+def test_a_spark_that_died_is_told_as_not_ready_and_not_as_a_trace(pipe: Pipe, failure: Exception) -> None:
+    pipe.probes()
+    pipe.engine.drain()
+    plan = plan_query(parse_select("SELECT COUNT(*) AS n FROM probes"), pipe.db.catalog.state, standing=False)
+    assert isinstance(plan, SparkPlan)
+    with pipe.db.standing.locked() as store:
+        moment = moment_of(plan, store, None)
+    gone = Gone(failure)
+    with pytest.raises(PenstockError) as caught:
+        SparkRunner(gone, pipe.db.folder, 10).run(plan, moment, {})  # type: ignore[arg-type]
+    assert caught.value.condition == "not_ready"
+    assert gone.dropped == 1
