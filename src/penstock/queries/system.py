@@ -309,10 +309,24 @@ class SystemTables:
             return result
         start_us = definition.start_us if definition.start_us is not None else result.now_us
         begin = min(w.resolve(result.now_us, start_us)[0] for w in spans)
-        known_from = observed_from(definition, state)
-        if known_from is None or known_from <= begin:
-            return result
-        return replace(result, complete_from_us=known_from)
+        known_from = max(
+            [t for t in (observed_from(definition, state), self._kept_from(definition)) if t is not None], default=begin
+        )
+        return replace(result, complete_from_us=known_from) if known_from > begin else result
+
+    def _kept_from(self, definition: QueryDefinition) -> int | None:
+        """Since when nothing that the query reads has been thrown away; None where nothing ever was."""
+        kept: list[int] = []
+        with self._database.standing.locked() as store:
+            for table_id, _ in streams_of(definition, store.state):
+                table = store.state.tables_by_id.get(table_id)
+                if table is None or table.options.retention_us is None or not store.state.retention(table_id):
+                    continue
+                # A row goes when it is older than this at the table's own NOW, whatever the query's NOW is.
+                now_us = store.now_of(table, None)
+                if now_us is not None:
+                    kept.append(now_us - table.options.retention_us)
+        return max(kept, default=None)
 
 
 def observed_from(definition: QueryDefinition, state: CatalogState) -> int | None:
