@@ -267,7 +267,8 @@ class Database:
             return Health(False, "the server is starting" if not self._stopped.is_set() else "the server is stopping")
         if not self.engine.running:
             return Health(False, f"the pipeline is being restarted: {self.engine.failure}")
-        return Health(True, "ready", {"cycle": self.standing.store.cycle, "restarts": self.engine.restarts})
+        facts = {"cycle": self.standing.store.cycle, "restarts": self.engine.restarts, **self.system.failures()}
+        return Health(True, "ready", facts)
 
     def status(self) -> dict[str, Any]:
         return self.system.status()

@@ -117,6 +117,10 @@ class SparkQueries:
         known = self._answers.get(query_id)
         return known.seconds if known is not None else None
 
+    def failure(self, query_id: int) -> PenstockError | None:
+        """What the last evaluation failed with."""
+        return self._errors.get(query_id)
+
     def invoke(self, query_id: int, name: str, limit: int | None) -> Result:
         found = self.answer(query_id, name)
         table = found.table if limit is None else found.table.slice(0, limit)

@@ -232,12 +232,14 @@ class SystemTables:
             for definition in sorted(database.catalog.state.queries.values(), key=lambda q: q.name):
                 plan = plan_from_json(definition.plan)
                 answer = store.answers.get(definition.id)
+                failure = database.spark_queries.failure(definition.id)
+                message = answer.error if answer is not None else failure.message if failure is not None else None
                 state, progress = "RUNNING", 1.0
                 if definition.paused:
                     state = "PAUSED"
                 elif isinstance(plan, SelectPlan) and answer is None:
                     state, progress = "STARTING", 0.0
-                elif answer is not None and answer.error is not None:
+                elif message is not None:
                     state = "FAILED"
                 elif answer is not None and answer.filling is not None:
                     state, progress = "FILLING", answer.progress
@@ -254,11 +256,20 @@ class SystemTables:
                         "reason": None if isinstance(plan, SelectPlan) else plan.reason,
                         "window": str(plan.window) if isinstance(plan, SelectPlan) else None,
                         "matched": answer.matched if answer is not None else None,
-                        "error": answer.error if answer is not None else None,
+                        "error": message,
                         "seconds": database.spark_queries.seconds(definition.id),
                     }
                 )
         return out
+
+    def failures(self) -> dict[str, Any]:
+        """For health: how many queries of the shared pass fail, and which files are damaged."""
+        with self._database.standing.locked() as store:
+            failed = [a for a in store.answers.values() if a.error is not None]
+        if not failed:
+            return {}
+        damage = sorted({a.error for a in failed if a.error and a.error_condition == "corrupt_segment"})
+        return {"failed_queries": len(failed), "damage": damage}
 
     def status(self) -> dict[str, Any]:
         """Cycles, rates and lag in numbers."""
