@@ -222,7 +222,7 @@ class Story:
     def shared(self, cycle: int) -> list[str]:
         """Queries of the shared pass that a kept cycle knows and that are still there to be asked."""
         alive = self.world.live_queries(2**62)
-        return [n for n in self.line.windows[cycle] if n in alive and self.is_shared(n)]
+        return [n for n in alive if n in self.line.answering[cycle] and self.is_shared(n)]
 
     def check_cycle(self, spark: SparkSession, cycle: int, names: Sequence[str]) -> int:
         """One Spark job: the answers of all queries as of a cycle beside the same questions over the log's prefix."""

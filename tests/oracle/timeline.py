@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from penstock.pipeline.offset import Offset
@@ -21,18 +21,22 @@ class Timeline:
         self.world = world or World()
         self.offsets: dict[int, Offset] = {}
         self.windows: dict[int, dict[str, WindowSpec]] = {}
+        self.answering: dict[int, set[str]] = {}
+        self.resting: set[str] = set()
         self.journal = 0
 
-    def note(self, cycle: int, end: Offset, unsettled: set[str]) -> Mapping[str, WindowSpec]:
-        """Take in a cycle. A changed window holds as soon as its history is read; `unsettled` still read theirs."""
+    def note(self, cycle: int, end: Offset, filling: AbstractSet[str], paused: AbstractSet[str] = frozenset()) -> None:
+        """Take in a cycle. A changed window holds as soon as its history is read; before its first history is
+        read, and while it is paused, a query answers nothing."""
         before = self.windows.get(cycle - 1, {})
         now: dict[str, WindowSpec] = {}
         for name in self.world.live_queries(end.journal):
             window = self.world.definition(name, end.journal)[0].window
             assert window is not None
-            now[name] = before[name] if name in unsettled and name in before else window
+            now[name] = before[name] if name in filling | paused and name in before else window
+        self.resting = {n for n in now if n in paused or (n in filling and (n not in before or n in self.resting))}
         self.offsets[cycle], self.windows[cycle], self.journal = end, now, max(self.journal, end.journal)
-        return now
+        self.answering[cycle] = now.keys() - self.resting
 
     def question(self, name: str, cycle: int) -> tuple[Query, int | None]:
         """The query as it stood, with its START."""

@@ -64,6 +64,11 @@ class Answer:
         return self.filling is None or self.filled_before
 
     @property
+    def answers(self) -> bool:
+        """Whether an invocation gets an answer."""
+        return self.ready and not self.paused and self.error is None
+
+    @property
     def settled(self) -> bool:
         """Whether everything that its plan asks of the log up to the last cycle has been read."""
         return self.filling is None and not self.paused

@@ -20,7 +20,7 @@ NowKey = tuple[int, Expr | None]
 
 @dataclass(frozen=True, slots=True)
 class CycleMark:
-    """One committed cycle: its end, NOW of each valid-time stream that a query reads, windows that took effect."""
+    """One committed cycle: its end, NOW of each valid-time stream that a query reads, windows of queries that answer."""
 
     cycle: int
     end: Offset

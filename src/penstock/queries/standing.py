@@ -108,7 +108,8 @@ class StandingQueries:
             nows: dict[NowKey, int | None] = {}
             windows: dict[int, Window] = {}
             for query_id, answer in self.store.answers.items():
-                windows[query_id] = answer.window
+                if answer.answers:
+                    windows[query_id] = answer.window
                 table = self.store.state.tables_by_id[answer.plan.table_id]
                 key = (table.id, answer.plan.static_predicate)
                 if table.options.time == "valid" and key not in nows:
@@ -197,7 +198,7 @@ class StandingQueries:
             table = self.store.state.tables_by_id[answer.plan.table_id]
             window = mark.windows.get(definition.id)
             if window is None:
-                raise error("cycle_gone", cycle=as_of, oldest=f"{self._came(definition.id)}, when the query came")
+                raise error("cycle_gone", cycle=as_of, oldest=f"{self._answers_from(definition.id)}, for this query")
             floor, head = self.store.state.retention(table.id), mark.end.data.get(table.id, 0)
             instant = Instant(floor, head, self._now_at(mark, answer), answer.start_us, window)
             return Held(
@@ -222,14 +223,10 @@ class StandingQueries:
         base = _copy(answer.base) if counts and answer.settled else None
         return Matches(_copy(answer.matches), base, self.store.passing(answer.plan.table_id, predicate))
 
-    def _came(self, query_id: int) -> int:
-        """The first kept cycle that knows a query."""
-        last = self.feed.last()
-        assert last is not None
-        cycle = last.cycle
-        while cycle > self.feed.oldest() and query_id in self.feed.mark(cycle - 1).windows:
-            cycle -= 1
-        return cycle
+    def _answers_from(self, query_id: int) -> int | str:
+        """The oldest kept cycle that has an answer of a query."""
+        found = (c for c in range(self.feed.oldest(), self.store.cycle + 1) if query_id in self.feed.mark(c).windows)
+        return next(found, "still to come")
 
     def fetcher(self, held: Held) -> Fetcher:
         return Fetcher(self.folder.log, held.table, held.static)
@@ -250,12 +247,18 @@ class StandingQueries:
         table = fetcher.rows(held.plan, positions[:limit], held.values)
         return Result(table, cycle=held.cycle, now_us=held.instant.now_us)
 
+    def next_answer(self, query_id: int, after: int) -> int | None:
+        """The first kept cycle after one that has an answer: those in which the query rested have none."""
+        last = self.feed.last()
+        cycles = range(max(after + 1, self.feed.oldest()), last.cycle + 1 if last is not None else 0)
+        return next((c for c in cycles if query_id in self.feed.mark(c).windows), None)
+
     def is_resting(self, name: str) -> bool:
         """Whether a query answers nothing for now: it is paused, or reads again what it missed."""
         with self._lock:
             definition = self.store.state.queries.get(name)
             answer = self.store.answers.get(definition.id) if definition is not None else None
-            return answer is not None and answer.error is None and (answer.paused or not answer.ready)
+            return answer is not None and answer.error is None and not answer.answers
 
     def check_failed(self, name: str) -> None:
         """Raise what a FAILED query failed with."""

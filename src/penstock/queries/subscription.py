@@ -135,17 +135,18 @@ class SelectSubscription(Waiting):
 
     def _after(self, before: Held) -> Held | None:
         """The answer one cycle on; None where the query rests after all."""
-        with self._standing.locked():
+        with self._standing.locked() as store:
+            if before.query_id not in store.answers:
+                raise error("query_not_found", query=self._name)
             self._standing.check_failed(self._name)
             if self._standing.is_resting(self._name):
                 return None
-            # While it rested, cycles may have gone; all that they brought comes with the first one kept.
-            cycle = max(before.cycle + 1, self._feed.oldest()) if self._rested else before.cycle + 1
+            if not self._rested:
+                self._feed.mark(before.cycle + 1)  # a reader that is too slow is told so
+            # While it rested there were no answers; all that came meanwhile comes with the first one.
+            cycle = self._standing.next_answer(before.query_id, before.cycle)
             self._rested = False
-            held = self._standing.held(self._name, cycle)
-        if held.query_id != before.query_id:
-            raise error("query_not_found", query=self._name, hint="another query has its name now")
-        return held
+            return self._standing.held(self._name, cycle)
 
     def _event(self, held: Held, fetcher: Fetcher, entered: np.ndarray, left: np.ndarray) -> Event:
         rows = fetcher.rows(held.plan, entered, held.values)
