@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import PenstockError
 from penstock.queries.database import Database
@@ -120,6 +123,7 @@ class Story:
             if isinstance(command, Push):
                 self.db.push(command.table.name, command.readings)
             elif isinstance(command, Cycle):
+                self.db.wait_for_own_writes()
                 self.look()
             elif not isinstance(command, Advance) and getattr(command, "name", None) not in self.left_out:
                 try:
@@ -224,16 +228,16 @@ class Story:
         alive = self.world.live_queries(2**62)
         return [n for n in alive if n in self.line.answering[cycle] and self.is_shared(n)]
 
-    def check_cycle(self, spark: SparkSession, cycle: int, names: Sequence[str]) -> int:
+    def check_cycle(self, spark: SparkSession, cycle: int, folder: Path) -> int:
         """One Spark job: the answers of all queries as of a cycle beside the same questions over the log's prefix."""
-        offset = self.line.offsets[cycle]
+        offset, names = self.line.offsets[cycle], self.shared(cycle)
         expected = []
         for name in names:
             query, start = self.line.question(name, cycle)
             head = offset.data.get(self.world.table_id(query.table.name), 0)
             expected.append(query_sql(name, query, head, offset.now_us, start))
         found = {name: self.db.standing.invoke(name, cycle).table for name in names}
-        wrong = disagreement(spark, expected, found, {n: self.line.question(n, cycle)[0] for n in names})
+        wrong = disagreement(spark, expected, found, {n: self.line.question(n, cycle)[0] for n in names}, folder)
         assert not wrong, f"cycle {cycle}: {wrong}"
         return sum(table.num_rows for table in found.values())
 
@@ -276,22 +280,33 @@ def _same(expected: compare.Answer, found: compare.Answer, what: str) -> None:
     assert wrong is None, f"{what}: {wrong}"
 
 
-def show_log(spark: SparkSession, story: Story, table: str) -> None:
+def show_log(spark: SparkSession, story: Story, table: str, folder: Path) -> None:
     """The log with static values beside it, as a view that `query_sql` reads."""
-    rows = story.world.flat_table(table, story.log_of(table))
-    spark.createDataFrame(rows).createOrReplaceTempView(view_name(table))
+    show(spark, view_name(table), story.world.flat_table(table, story.log_of(table)), folder)
+
+
+def show(spark: SparkSession, view: str, rows: pa.Table, folder: Path) -> None:
+    """A table as a view. By way of a file, which Spark reads a column at a time, and with its schema told: it would
+    run a job to find out."""
+    path = folder / f"{view}.parquet"
+    pq.write_table(rows, path)
+    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
+    spark.read.schema(schema).parquet(str(path)).createOrReplaceTempView(view)
 
 
 def disagreement(
-    spark: SparkSession, expected: Sequence[str], found: Mapping[str, pa.Table], queries: Mapping[str, Query]
+    spark: SparkSession,
+    expected: Sequence[str],
+    found: Mapping[str, pa.Table],
+    queries: Mapping[str, Query],
+    folder: Path,
 ) -> list[Any]:
     """Rows that only one side has, with how many more the answer has of each. One job for all queries."""
     sides: list[DataFrame] = [spark.sql("\nUNION ALL\n".join(f"SELECT *, -1 AS n FROM ({sql})" for sql in expected))]
     for name, table in found.items():
         if table.num_rows:
             view = f"found_{name}"
-            columns = table.rename_columns([f"c{i}" for i in range(table.num_columns)])
-            spark.createDataFrame(columns).createOrReplaceTempView(view)
+            show(spark, view, table.rename_columns([f"c{i}" for i in range(table.num_columns)]), folder)
             sides.append(spark.sql(f"SELECT *, 1 AS n FROM ({answer_sql(name, queries[name], view)})"))
     whole = sides[0]
     for side in sides[1:]:

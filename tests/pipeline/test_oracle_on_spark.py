@@ -9,6 +9,7 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +38,9 @@ def alone(database: Database) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_query_of_a_story_equals_the_oracle_at_committed_offsets(database: Database, seed: int) -> None:
+def test_every_query_of_a_story_equals_the_oracle_at_committed_offsets(
+    database: Database, seed: int, tmp_path: Path
+) -> None:
     spark = database.engine.spark
     assert spark is not None
     story = Story(database)
@@ -46,10 +49,10 @@ def test_every_query_of_a_story_equals_the_oracle_at_committed_offsets(database:
         story.tell(on_wall_clock(script, f"o{seed}_", database.clock.now_us()))
         story.settle()
         for table in story.tables:
-            show_log(spark, story, table)
+            show_log(spark, story, table, tmp_path)
         cycles = [c for c in story.line.offsets if story.shared(c)]
         for cycle in cycles if SOAK else [*random.Random(seed).sample(cycles[:-1], SAMPLED - 1), cycles[-1]]:
-            story.check_cycle(spark, cycle, story.shared(cycle))
+            story.check_cycle(spark, cycle, tmp_path)
         for cycle in cycles:
             story.check_cycle_by_hand(cycle)
         story.check_stamped()
@@ -65,7 +68,9 @@ def test_every_query_of_a_story_equals_the_oracle_at_committed_offsets(database:
 ROWS, BATCHES, QUERIES, SENSORS = 200_000, 20, 50, 40
 
 
-def test_two_hundred_thousand_rows_and_fifty_queries_are_checked_by_one_spark_job(database: Database) -> None:
+def test_two_hundred_thousand_rows_and_fifty_queries_are_checked_by_one_spark_job(
+    database: Database, tmp_path: Path
+) -> None:
     """Half of the queries are there before the first reading, half come while readings do."""
     spark = database.engine.spark
     assert spark is not None
@@ -88,10 +93,10 @@ def test_two_hundred_thousand_rows_and_fifty_queries_are_checked_by_one_spark_jo
             story.register(asked[QUERIES // 2 :])
         time.sleep(0.05)
     story.settle()
-    show_log(spark, story, table.name)
+    show_log(spark, story, table.name, tmp_path)
     cycles = [c for c in story.line.offsets if story.shared(c)]
     for cycle in cycles if SOAK else cycles[-1:]:
-        compared = story.check_cycle(spark, cycle, story.shared(cycle))
+        compared = story.check_cycle(spark, cycle, tmp_path)
     assert len(story.shared(cycles[-1])) > QUERIES * 0.8 and compared > ROWS
     story.close()
 
