@@ -193,6 +193,13 @@ class AnswerStore:
             self._masks[(table_id, predicate)] = known
         return known
 
+    def heard_sids(self, table_id: int, predicate: Expr | None) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """Which sensors have had a reading whose static version passes."""
+        vids = np.flatnonzero(self.newest.get(table_id, np.empty(0, np.int64)) > NEVER)
+        if predicate is not None:
+            vids = vids[self.passing(table_id, predicate)[vids]]
+        return np.unique(self.state.rows(table_id).sids[vids])
+
     def is_idle(self, table: Table, static_predicate: Expr | None) -> bool:
         """Whether no sensor of a stream has been heard for the table's idle time, as of the cycle's NOW."""
         heard = self.heard.get(table.id)

@@ -35,15 +35,18 @@ class TimedPositions:
 
 
 class Fetcher:
-    """Reads one table's log for answers. Holds nothing."""
+    """Reads one table's log for one answer, from one listing: compacted files are found again by position."""
 
     def __init__(self, log: Path, table: Table, static: StaticRows) -> None:
         self._log = log
         self._table = table
         self._static = static
+        self._segments: list[Segment] | None = None
 
     def segments(self) -> list[Segment]:
-        return list_segments(self._log, self._table.id)
+        if self._segments is None:
+            self._segments = list_segments(self._log, self._table.id)
+        return self._segments
 
     def times(
         self, blocks: Blocks | None, end: int, low: int = -FOREVER, high: int = FOREVER, first: int = 0

@@ -216,12 +216,13 @@ class StandingQueries:
     def _matches(self, answer: Answer, window: Window) -> Matches:
         """A copy of a query's bitmaps, with whatever a window of rows counts."""
         predicate = answer.plan.static_predicate
+        heard = self.store.heard_sids(answer.plan.table_id, predicate) if isinstance(window, RowsWindow) else None
         if predicate is None:
-            return Matches(_copy(answer.matches))
+            return Matches(_copy(answer.matches), heard=heard)
         counts = isinstance(window, RowsWindow) and isinstance(answer.plan.window, RowsWindow)
         # Workers name the counted rows only while the definition counts rows, and of the past by filling.
         base = _copy(answer.base) if counts and answer.settled else None
-        return Matches(_copy(answer.matches), base, self.store.passing(answer.plan.table_id, predicate))
+        return Matches(_copy(answer.matches), base, self.store.passing(answer.plan.table_id, predicate), heard)
 
     def _answers_from(self, query_id: int) -> int | str:
         """The oldest kept cycle that has an answer of a query."""

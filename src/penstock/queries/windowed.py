@@ -24,6 +24,7 @@ class Matches:
     matches: Blocks
     base: Blocks | None = None
     passing: np.ndarray | None = None
+    heard: np.ndarray | None = None  # sensors with a reading that counts: until all are found, one reads on
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,7 @@ class Instant:
 def rows_inside(matches: Matches, at: Instant, fetcher: Fetcher, static: StaticRows) -> TimedPositions:
     """All matches inside the window, in log order."""
     if isinstance(at.window, RowsWindow):
-        counted = counted_rows(matches, at, fetcher)
-        return matching(matches, counted.take(newest(counted, at.window, static)), at)
+        return matching(matches, newest_counted(matches, at, at.window, fetcher, static), at)
     span = at.range()
     if span is None:
         return fetcher.times({}, 0)
@@ -101,12 +101,48 @@ def matching(matches: Matches, rows: TimedPositions, at: Instant) -> TimedPositi
     return rows.take(np.flatnonzero(np.isin(rows.positions, named, assume_unique=True)))
 
 
+def _counted_in(first: int, end: int, matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:
+    return counted_rows(matches, replace(at, floor=max(at.floor, first), head=min(at.head, end)), fetcher)
+
+
 def counted_rows(matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:
     """The rows that a window of rows counts, in log order."""
     rows = fetcher.times(matches.base, at.head, first=at.floor)
     if matches.base is not None or matches.passing is None:
         return rows
     return rows.take(np.flatnonzero(matches.passing[rows.vids]))
+
+
+def newest_counted(
+    matches: Matches, at: Instant, window: RowsWindow, fetcher: Fetcher, static: StaticRows
+) -> TimedPositions:
+    """The newest of the counted rows, in log order, from as little of the log as will do.
+
+    Files are read from the newest time backwards, ever more of them at once, until no older file can hold a row
+    that belongs.
+    """
+    files = sorted(fetcher.segments(), key=lambda s: -s.max_ts)
+    files = [f for f in files if f.first < at.head and f.end > at.floor]
+    kept = fetcher.times({}, 0)
+    read, step = 0, 4
+    while read < len(files):
+        taken = [_counted_in(f.first, f.end, matches, at, fetcher) for f in files[read : read + step]]
+        read, step = read + step, step * 2
+        together = _union([kept, *taken])
+        kept = together.take(newest(together, window, static))
+        if read < len(files) and files[read].max_ts < _oldest_that_stays(kept, window, matches, static):
+            break
+    return kept
+
+
+def _oldest_that_stays(rows: TimedPositions, window: RowsWindow, matches: Matches, static: StaticRows) -> int:
+    """Rows before this time cannot be among the newest; NEVER while some group still has room."""
+    if not window.per_sensor:
+        return int(rows.times.min()) if len(rows.times) == window.count else NEVER
+    sids, counts = np.unique(static.sids[rows.vids], return_counts=True)
+    if matches.heard is None or len(sids) < len(matches.heard) or counts.min(initial=window.count) < window.count:
+        return NEVER
+    return int(rows.times.min()) if len(rows.times) else NEVER
 
 
 def newest(rows: TimedPositions, window: RowsWindow, static: StaticRows) -> np.ndarray:
