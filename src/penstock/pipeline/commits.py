@@ -18,6 +18,7 @@ import pyarrow as pa
 from penstock.errors import error
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset, offset_from_json
+from penstock.streams.sealing import check_seal, sealed
 from penstock.streams.storing import CrashPoint, no_crash, store
 
 RESULT_SCHEMA = pa.schema(
@@ -134,10 +135,13 @@ class CommitStore:
             "info": record.info,
         }
         table = record.results.cast(RESULT_SCHEMA).replace_schema_metadata({"penstock": orjson.dumps(header)})
+        batches = table.combine_chunks().to_batches()
+        schema = sealed(table.schema, batches)
 
         def write(path: Path) -> None:
-            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-                writer.write_table(table)
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
 
         step = "snapshot" if name.startswith("snapshot") else "commit"
         store(self._folder.tmp, self._folder.commits / name, write, self.crash_point, step)
@@ -146,7 +150,9 @@ class CommitStore:
 def _read_record(path: Path) -> CommitRecord:
     try:
         with pa.OSFile(str(path), "rb") as source:
-            table = pa.ipc.open_file(source).read_all()
+            reader = pa.ipc.open_file(source)
+            check_seal(path, source, reader.schema)
+            table = reader.read_all()
         header = orjson.loads(table.schema.metadata[b"penstock"])
     except (OSError, pa.ArrowInvalid, KeyError, TypeError) as failure:
         raise error("corrupt_segment", segment=path.name, detail=str(failure)) from failure

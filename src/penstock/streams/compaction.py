@@ -21,6 +21,7 @@ from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import error
 from penstock.streams.layout import Segment, segment_name
 from penstock.streams.log import StreamLog
+from penstock.streams.sealing import sealed_schema
 from penstock.streams.segments import Slice, cover, file_schema, list_files, open_rows, read_slice
 from penstock.streams.storing import CrashPoint, no_crash, store
 
@@ -75,7 +76,12 @@ def merge(run: Sequence[Segment], temporary: Path, crash_point: CrashPoint = no_
 
     def write(path: Path) -> None:
         with pq.ParquetWriter(
-            path, schema, compression="lz4", use_dictionary=words or False, write_statistics=[TIME_COLUMN]
+            path,
+            sealed_schema(schema),
+            compression="lz4",
+            use_dictionary=words or False,
+            write_statistics=[TIME_COLUMN],
+            write_page_checksum=True,
         ) as writer:
             for group in _row_groups(run, schema):
                 writer.write_table(group, row_group_size=ROW_GROUP_ROWS)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.catalog.model import TIME_COLUMN
 from penstock.streams.layout import Segment, segment_name
+from penstock.streams.sealing import sealed
 from penstock.streams.storing import CrashPoint, make_folder, store
 
 KEYS = b"penstock.keys"
@@ -35,7 +36,7 @@ def write_hot(folder: Path, temporary: Path, first: int, queued: Sequence[Queued
         # Many small batches in a file cost every reader more than one copy costs here.
         batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
     low, high = _times(batches)
-    schema = batches[0].schema.with_metadata(_keys(queued, first))
+    schema = sealed(batches[0].schema.with_metadata(_keys(queued, first)), batches)
     target = folder / segment_name(first, first + rows, low, high, "arrow")
 
     def write(path: Path) -> None:

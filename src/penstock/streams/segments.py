@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN
 from penstock.errors import PenstockError, error
 from penstock.streams.layout import Format, Segment, parse_segment
+from penstock.streams.sealing import check_schema, check_seal
 
 __all__ = [
     "Segment",
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 _LIST_TRIES = 4
+# What reading a damaged file can end in: its names and lengths are read before any checksum.
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +194,7 @@ def open_rows(path: Path, format: Format) -> int:
             return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError) as problem:
+    except _UNREADABLE as problem:
         raise _corrupt(path, problem) from problem
 
 
@@ -204,7 +207,7 @@ def file_schema(path: Path, format: Format) -> pa.Schema:
             return pa.ipc.open_file(source).schema.remove_metadata()
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError) as problem:
+    except _UNREADABLE as problem:
         raise _corrupt(path, problem) from problem
 
 
@@ -219,13 +222,14 @@ def _read_parts(
             yield from _read_parquet(slice, names, min_ts, max_ts)
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError) as problem:
+    except _UNREADABLE as problem:
         raise _corrupt(slice.path, problem) from problem
 
 
 def _read_arrow(slice: Slice, names: list[str] | None) -> pa.Table:
     source = pa.memory_map(str(slice.path))
     reader = pa.ipc.open_file(source)
+    check_seal(slice.path, source, reader.schema)
     schema = reader.schema.remove_metadata()
     if names is not None:
         picked = [i for i, name in enumerate(schema.names) if name in names]
@@ -253,7 +257,8 @@ def _read_arrow(slice: Slice, names: list[str] | None) -> pa.Table:
 def _read_parquet(
     slice: Slice, names: list[str] | None, min_ts: int | None, max_ts: int | None
 ) -> Iterator[tuple[int, pa.Table]]:
-    with pq.ParquetFile(slice.path, memory_map=True) as file:
+    with pq.ParquetFile(slice.path, memory_map=True, page_checksum_verification=True) as file:
+        check_schema(file.schema_arrow)
         present = file.schema_arrow.names
         picked = None if names is None else [name for name in present if name in names]
         metadata = file.metadata

@@ -1,0 +1,71 @@
+"""A flipped bit anywhere in a file of the log is an error that names the file, never another reading."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.streams.compaction import merge
+from penstock.streams.hot import write_hot
+from penstock.streams.segments import Segment, Slice, read_slice
+from penstock.streams.storing import no_crash
+
+ROWS = 500
+
+
+class Append:
+    key = receipt = None
+    at_us = 0
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+
+
+def segment(folder: Path, first: int) -> Segment:
+    chance = np.random.default_rng(first)
+    batch = pa.record_batch(
+        {
+            "_vid": pa.array(chance.integers(0, 9, ROWS), pa.int32()),
+            "ts": pa.array(np.arange(ROWS) + first, pa.timestamp("us", tz="UTC")),
+            "ppm": pa.array(chance.random(ROWS)),
+            "label": pa.array([None if i % 5 == 0 else f"word {i % 7}" for i in range(ROWS)]),
+        }
+    )
+    return write_hot(folder, folder.parent / "tmp", first, [Append(batch)], no_crash)
+
+
+def make(folder: Path, format: str) -> Segment:
+    (folder / "1").mkdir()
+    parts = [segment(folder / "1", 0), segment(folder / "1", ROWS)]
+    return parts[0] if format == "arrow" else merge(parts, folder / "tmp")
+
+
+def read(found: Segment) -> pa.Table:
+    rows = read_slice(Slice(found.path, found.format, found.first, 0, found.end - found.first))
+    # A copy: what is mapped from the file would change with it.
+    return pa.Table.from_pylist(rows.to_pylist(), rows.schema)
+
+
+@pytest.mark.parametrize("format", ["arrow", "parquet"])
+def test_every_flipped_bit_of_a_file_is_noticed_or_harmless(tmp_path: Path, format: str) -> None:
+    found = make(tmp_path, format)
+    whole, rows = found.path.read_bytes(), read(found)
+    chance = random.Random(1)
+    noticed = 0
+    for _ in range(500):
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        found.path.write_bytes(damaged)
+        try:
+            assert read(found).equals(rows), "another reading came back"
+        except PenstockError as problem:
+            assert problem.condition == "corrupt_segment" and found.path.name in problem.message
+            noticed += 1
+    assert noticed > 250
+    found.path.write_bytes(whole)
+    assert read(found).equals(rows)
