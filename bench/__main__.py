@@ -17,9 +17,10 @@ def main() -> None:
     )
     parser.add_argument("--memory-minutes", type=float, default=10.0, help="length of the memory run; 0 leaves it out")
     parser.add_argument("--only", default="", help="parts of a benchmark, separated by commas")
+    parser.add_argument("--rates", default="1000,10000,60000", help="rates of the latency part, in rows/s")
     options = parser.parse_args()
     for name in options.names or list(BENCHES):
-        BENCHES[name](options.seconds, options.memory_minutes, options.only).run()
+        BENCHES[name](options.seconds, options.memory_minutes, options.only, options.rates).run()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from bench.report import Report
 from bench.server import MemoryWatch, Server
 
 SENSORS = 1_000
-RATES = (1_000, 10_000, 60_000)
 QUERIES = (1, 100)
 TABLE = (
     "CREATE TABLE readings (sensor_id INT PRIMARY KEY, site TEXT,"
@@ -52,7 +51,8 @@ def add_queries(server: Server, have: int, want: int) -> None:
 class Foundations:
     """The measures of the foundations, in one run on one machine."""
 
-    def __init__(self, seconds: float, memory_minutes: float, only: str) -> None:
+    def __init__(self, seconds: float, memory_minutes: float, only: str, rates: str) -> None:
+        self.rates = [int(r) for r in rates.split(",")]
         self.seconds = seconds
         self.memory_minutes = memory_minutes
         self.only = set(filter(None, only.split(",")))
@@ -99,7 +99,7 @@ class Foundations:
             with Server() as server:
                 set_up(server, queries)
                 warm_up(server)
-                for rate in RATES:
+                for rate in self.rates:
                     self.report.say(f"{rate} rows/s with {queries} standing queries, {self.seconds:.0f} s")
                     found, cpu, memory = self.hold(server, rate, seed=rate // 1000)
                     name = f"{rate // 1000}k" if queries == 1 else f"{rate // 1000}k_{queries}_queries"
