@@ -50,6 +50,7 @@ CONDITIONS = _table(
     ("query_loop", "42P19", 400, 'query "{query}" would read itself through {path}'),
     ("unique_violation", "23505", 409, 'table "{table}" has a row with {key} already'),
     ("not_null_violation", "23502", 400, 'column "{column}" of "{table}" cannot be NULL'),
+    ("cardinality_violation", "21000", 400, "{detail}"),
     ("over_budget", "53400", 429, "{detail}"),
     # readings
     ("sensor_not_found", "P0002", 404, 'table "{table}" has no sensor with {key}'),

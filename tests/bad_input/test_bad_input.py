@@ -48,7 +48,6 @@ def nothing_is_lost(server: Asked) -> Iterator[None]:
 
 STATEMENTS: list[tuple[str, str, int, str]] = [
     ("a typo", "SELCT 1", "syntax_error", 400),
-    ("nothing", "", "syntax_error", 400),
     ("half a statement", "SELECT id FROM", "syntax_error", 400),
     ("an open quote", "SELECT 'abc FROM probes", "syntax_error", 400),
     ("an unknown column", "SELECT ppmm FROM probes", "column_not_found", 400),
@@ -57,18 +56,19 @@ STATEMENTS: list[tuple[str, str, int, str]] = [
     ("a text beside a number", "SELECT n FROM probes WHERE ppm > 'hot'", "type_mismatch", 400),
     ("a truth beside a number", "SELECT ppm + TRUE FROM probes", "type_mismatch", 400),
     ("a column that is not grouped", "SELECT id, COUNT(*) FROM probes", "grouping_error", 400),
-    ("an unknown type", "CREATE TABLE t (id INT PRIMARY KEY, r STREAM (x NONSENSE))", "syntax_error", 400),
+    ("an unknown type", "CREATE TABLE t (id INT PRIMARY KEY, r STREAM (x NONSENSE))", "type_mismatch", 400),
     ("an unknown option", "CREATE TABLE t (id INT PRIMARY KEY) WITH (colour = 'red')", "invalid_option", 400),
     ("a text for a number", "INSERT INTO probes VALUES ('one', 'attic', NULL)", "type_mismatch", 400),
     ("a number that is too large", "INSERT INTO probes VALUES (3000000000, 'attic', NULL)", "type_mismatch", 400),
     ("a key that is taken", "INSERT INTO probes VALUES (1, 'attic', NULL)", "unique_violation", 409),
-    ("too few values", "INSERT INTO probes VALUES (9)", "syntax_error", 400),
+    ("too many values", "INSERT INTO probes VALUES (9, 'attic', NULL, 5)", "syntax_error", 400),
     ("a name that is taken", "CREATE QUERY alarm AS SELECT ppm FROM probes", "already_exists", 409),
     ("a table that is used", "DROP TABLE probes", "dependents_exist", 409),
     ("a query that is not there", "DROP QUERY alrm", "query_not_found", 404),
     ("an unknown unit", "SELECT ppm FROM probes BEGIN (NOW - 10 PARSECS) END (NOW)", "invalid_duration", 400),
     ("a window that ends first", "SELECT n FROM probes BEGIN (NOW) END (NOW - 5 SECONDS)", "invalid_window", 400),
-    ("a number without end", f"SELECT {'9' * 400} FROM probes", "type_mismatch", 400),
+    ("a number without end", f"SELECT {'9' * 400} FROM probes", "syntax_error", 400),
+    ("a number of a thousand digits", f"SELECT {'9' * 5000} FROM probes", "syntax_error", 400),
     ("ten thousand parentheses", f"SELECT {'(' * 10_000}1{')' * 10_000} FROM probes", "syntax_error", 400),
     ("a megabyte of sums", f"SELECT n FROM probes WHERE n = {'1+' * 500_000}1", "syntax_error", 400),
     ("a megabyte of nonsense", "@" * 1_000_000, "syntax_error", 400),
@@ -94,13 +94,16 @@ def test_a_megabyte_of_values_is_only_long(server: Asked) -> None:
 
 
 def test_what_only_spark_can_judge_is_refused_in_our_words(server: Asked) -> None:
-    for text in (
-        "SELECT a.n FROM probes a WHERE a.n = (SELECT b.n FROM probes b)",
-        "SELECT n FROM probes UNION ALL SELECT id, room FROM probes",
-    ):
-        answer = server.sql(text)
-        assert 400 <= answer.status_code < 500, answer.text
-        refused(answer, answer.json()["error"]["condition"], answer.status_code)
+    many = "SELECT a.n FROM probes a WHERE a.n = (SELECT b.n FROM probes b)"
+    assert "more than one row" in refused(server.sql(many), "cardinality_violation", 400)["message"]
+    refused(server.sql(f"CREATE QUERY many AS {many}"), "cardinality_violation", 400)
+    answer = server.sql("SELECT n FROM probes UNION ALL SELECT id, room FROM probes")
+    refused(answer, answer.json()["error"]["condition"], 400)
+
+
+def test_nothing_is_asked_and_nothing_is_answered(server: Asked) -> None:
+    for text in ("", ";;", "-- only a remark"):
+        assert server.sql(text).json()["rows"] == []
 
 
 PARAMETERS: list[tuple[str, Any, str]] = [
@@ -108,7 +111,7 @@ PARAMETERS: list[tuple[str, Any, str]] = [
     ("too many", [1, 2], "invalid_parameter"),
     ("of the wrong type", ["hot"], "type_mismatch"),
     ("by name where places are asked for", {"n": 1}, "invalid_parameter"),
-    ("nested", [[1, {"a": 2}]], "type_mismatch"),
+    ("nested", [[1, {"a": 2}]], "invalid_parameter"),
 ]
 
 
@@ -137,22 +140,24 @@ def test_a_body_that_is_no_statement(server: Asked, body: bytes, media_type: str
 
 # -- readings
 
+GOOD = {"id": 1, "ppm": 1.0, "n": 1, "ts": at(1)}
 READINGS: list[tuple[str, Any, str]] = [
     ("no sensor", {"ppm": 1.0, "n": 1, "ts": at(1)}, "missing_field"),
-    ("another's sensor", {"id": 99, "ppm": 1.0, "ts": at(1)}, "sensor_not_found"),
-    ("an extra field", {"id": 1, "ppm": 1.0, "humidity": 3, "ts": at(1)}, "unknown_field"),
-    ("a text for a number", {"id": 1, "ppm": "hot", "ts": at(1)}, "invalid_value"),
-    ("a number with a fraction for INT", {"id": 1, "n": 1.5, "ts": at(1)}, "invalid_value"),
-    ("a number too large for INT", {"id": 1, "n": 2**40, "ts": at(1)}, "invalid_value"),
-    ("a number too large for anything", {"id": 1, "n": 10**40, "ts": at(1)}, "invalid_value"),
-    ("an array for a number", {"id": 1, "ppm": [1.0], "ts": at(1)}, "invalid_value"),
-    ("an object for a key", {"id": {"a": 1}, "ppm": 1.0, "ts": at(1)}, "invalid_value"),
-    ("no time", {"id": 1, "ppm": 1.0}, "missing_field"),
-    ("no time at all in it", {"id": 1, "ppm": 1.0, "ts": "yesterday"}, "invalid_value"),
-    ("a time in the past", {"id": 1, "ppm": 1.0, "ts": at(-60)}, "out_of_order"),
-    ("a time before what is kept", {"id": 1, "ppm": 1.0, "ts": at(-3 * 86_400)}, "before_retention"),
-    ("a time far ahead", {"id": 1, "ppm": 1.0, "ts": at(86_400)}, "too_far_ahead"),
-    ("a time without end", {"id": 1, "ppm": 1.0, "ts": "9" * 30}, "invalid_value"),
+    ("a missing field", {"id": 1, "ppm": 1.0, "ts": at(1)}, "missing_field"),
+    ("no time", {"id": 1, "ppm": 1.0, "n": 1}, "missing_field"),
+    ("another's sensor", GOOD | {"id": 99}, "sensor_not_found"),
+    ("an extra field", GOOD | {"humidity": 3}, "unknown_field"),
+    ("a text for a number", GOOD | {"ppm": "hot"}, "invalid_value"),
+    ("a number with a fraction for INT", GOOD | {"n": 1.5}, "invalid_value"),
+    ("a number too large for INT", GOOD | {"n": 2**40}, "invalid_value"),
+    ("a number too large for BIGINT", GOOD | {"n": 2**64 - 1}, "invalid_value"),
+    ("an array for a number", GOOD | {"ppm": [1.0]}, "invalid_value"),
+    ("an object for a key", GOOD | {"id": {"a": 1}}, "invalid_value"),
+    ("a word for a time", GOOD | {"ts": "yesterday"}, "invalid_value"),
+    ("a time without end", GOOD | {"ts": "9" * 30}, "invalid_value"),
+    ("a time in the past", GOOD | {"ts": at(-60)}, "out_of_order"),
+    ("a time before what is kept", GOOD | {"ts": at(-3 * 86_400)}, "before_retention"),
+    ("a time far ahead", GOOD | {"ts": at(86_400)}, "too_far_ahead"),
 ]
 
 
@@ -169,8 +174,8 @@ def test_a_bad_reading_is_refused_and_its_neighbours_are_taken(server: Asked, re
     assert told["message"]
 
 
-def test_missing_values_are_null(server: Asked) -> None:
-    server.accept({"id": 1, "ts": at(2)}, {"id": 1, "ppm": None, "n": None, "ts": at(2)})
+def test_null_is_a_value(server: Asked) -> None:
+    server.accept({"id": 1, "ppm": None, "n": None, "ts": at(2)})
 
 
 def test_an_empty_push_is_nothing(server: Asked) -> None:
@@ -207,6 +212,7 @@ READING_BODIES: list[tuple[str, bytes, str, str, int]] = [
     ("not Arrow", b"nonsense" * 100, ARROW, "invalid_body", 400),
     ("half an Arrow stream", arrow(id=list(range(5000)))[:2000], ARROW, "invalid_body", 400),
     ("an unknown type", b"<reading/>", "application/xml", "unsupported_media_type", 415),
+    ("a number larger than any", b'[{"id": 1, "ppm": 1.0, "n": ' + b"9" * 400 + b"}]", JSON, "invalid_body", 400),
     ("nested a thousand deep", b"[" * 5000 + b"]" * 5000, JSON, "invalid_body", 400),
 ]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-defined]
@@ -65,7 +65,7 @@ class SparkRunner:
                 views[relation.name] = view
             text = plan.sql.format(now=f"TIMESTAMP '{format_timestamp(moment.now_us)}'", **views)
             result = self._spark.sql(text).limit(self._max_rows + 1).toArrow()
-        except PySparkException as failure:
+        except (PySparkException, Py4JJavaError) as failure:
             raise translate(failure) from failure
         except _LOST as lost:
             raise error("not_ready", detail="Spark is being restarted", hint="ask again in a moment") from lost
@@ -156,7 +156,7 @@ def _spark_function(function: Function) -> Callable[..., object]:
         return arrow_udf(call, function.returns.to_spark(), ArrowUDFType.SCALAR)  # type: ignore[no-any-return]
 
 
-def translate(failure: PySparkException) -> PenstockError:
+def translate(failure: PySparkException | Py4JJavaError) -> PenstockError:
     """Spark's exception as one of ours: the first line of what it says, the rest as the cause."""
     text = str(failure)
     ours = re.search(r"penstock\.errors\.PenstockError: ([^\n]*)", text)
@@ -165,6 +165,13 @@ def translate(failure: PySparkException) -> PenstockError:
         message = ours.group(1).strip()
         found = {"function": "function_failed", "segment": "corrupt_segment"}.get(message.split(" ", 1)[0])
         return PenstockError(found or "engine_failed", message)
+    if "[SCALAR_SUBQUERY_TOO_MANY_ROWS]" in text:
+        detail = "a subquery that stands for one value gives more than one row"
+        return error("cardinality_violation", detail=detail, hint="add an aggregate or LIMIT 1 to it")
+    if isinstance(failure, Py4JJavaError):
+        # What failed inside a job comes as a Java trace whose last cause says it.
+        causes = re.findall(r"^Caused by: [\w.$]+: (.*)$", text, re.MULTILINE)
+        text = causes[-1] if causes else "Spark could not run the statement"
     first = next((line for line in text.splitlines() if line.strip()), "Spark could not run the statement")
     first = re.sub(r"^\[[A-Z_.]+\]\s*", "", first)
     first = re.sub(r"\s*SQLSTATE: \w+.*$", "", first)

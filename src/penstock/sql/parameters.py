@@ -18,10 +18,12 @@ class Parameters:
 
     def __init__(self, values: Sequence[Any] | Mapping[str, Any] | None = None) -> None:
         self._values = values
+        self.keys: set[str] = set()
         self.used: list[tuple[Span, str]] = []
 
     def bind(self, key: str, span: Span) -> exp.Expr:
         node = literal(self._value(key))
+        self.keys.add(key)
         self.used.append((span, node.sql(dialect="postgres")))
         return node
 
@@ -52,6 +54,15 @@ class Parameters:
                 out.append(text[at : where.start] + value)
                 at = where.end
         return "".join(out) + text[at : span.end]
+
+
+def refuse_unused(values: Sequence[Any] | Mapping[str, Any] | None, keys: set[str]) -> None:
+    """A value that no parameter takes is a mistake in counting; of a mapping one may give more than is asked for."""
+    if values is None or isinstance(values, Mapping):
+        return
+    unused = [str(n) for n in range(1, len(values) + 1) if str(n) not in keys]
+    if unused:
+        raise error("invalid_parameter", detail=f"{len(values)} values given, but nothing asks for ${unused[0]}")
 
 
 def literal(value: Any) -> exp.Expr:

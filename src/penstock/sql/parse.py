@@ -14,7 +14,7 @@ from penstock.errors import PenstockError, error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import Penstock, PenstockParser
 from penstock.sql.grammar import changes, definitions, questions
-from penstock.sql.parameters import Parameters
+from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, point, span_of_token
 from penstock.sql.statements import Select, Source, Statement, Transaction
 
@@ -30,8 +30,12 @@ KEYWORDS = (
 def parse_script(text: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Statement]:
     """The statements of a script, in order. `params` gives `$1` (a sequence) or `:name` (a mapping) their values."""
     statements = []
+    asked_for: set[str] = set()
     for tokens in _chunks(text):
-        statements.append(_statement(text, tokens, Parameters(params)))
+        parameters = Parameters(params)
+        statements.append(_statement(text, tokens, parameters))
+        asked_for |= parameters.keys
+    refuse_unused(params, asked_for)
     return statements
 
 

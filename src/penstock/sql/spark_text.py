@@ -86,8 +86,19 @@ def translate(root: exp.Expr) -> exp.Expr:
             if node is root:
                 root = new
             else:
-                node.replace(new)
+                _put(new, node)
     return root
+
+
+def _put(new: exp.Expr, node: exp.Expr) -> None:
+    """Replace a node. sqlglot's own way goes through all neighbours in a list, which a long IN cannot afford."""
+    parent, key, index = node.parent, node.arg_key, node.index
+    siblings = parent.args.get(key) if parent is not None and key is not None else None
+    if isinstance(siblings, list) and index is not None and siblings[index] is node:
+        siblings[index] = new
+        new.parent, new.arg_key, new.index = parent, key, index
+    else:
+        node.replace(new)
 
 
 def _translated(node: exp.Expr) -> exp.Expr:

@@ -5,6 +5,7 @@ Two types exist only here: NULL's own, and DURATION, which is BIGINT microsecond
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -53,15 +54,22 @@ def constant(value: Any, type_: Type, like: exp.Expr | None = None, *, loose: bo
 
 def number(text: str) -> tuple[Any, Type]:
     """Value and type of a number as written."""
-    if re.fullmatch(r"[0-9_]+", text):
+    if re.fullmatch(r"[0-9_]{1,40}", text):
         value = int(text)
         if value < 2**31:
             return value, INT
         return (value, BIGINT) if value < 2**63 else (float(value), DOUBLE)
     try:
-        return float(text), DOUBLE
+        double = float(text)
     except ValueError:
-        raise error("syntax_error", detail=f'"{text}" is not a number') from None
+        raise error("syntax_error", detail=f'"{_shortened(text)}" is not a number') from None
+    if math.isinf(double):
+        raise error("syntax_error", detail=f"{_shortened(text)} is too large for any type")
+    return double, DOUBLE
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:40]}..."
 
 
 def show(type_: Type) -> str:

@@ -57,8 +57,9 @@ class Coercion:
         target: Type | None = type_of(firm[0]) if firm else None
         for node in firm[1:]:
             target = self.common_type(target or NULL, type_of(node), at, doing)
+        settled = {id(node) for node in firm}
         for node in nodes:
-            if any(node is other for other in firm):
+            if id(node) in settled:
                 continue
             if target is None or target == NULL:
                 target = type_of(node)
