@@ -110,7 +110,9 @@ def test_the_api_page_lists_every_call_and_no_other() -> None:
 
 
 def test_every_command_in_an_example_exists() -> None:
-    known = set(re.findall(r"^## penstock ([\w-]+)", (ROOT / "docs" / "reference" / "cli.md").read_text(), re.MULTILINE))
+    known = set(
+        re.findall(r"^## penstock ([\w-]+)", (ROOT / "docs" / "reference" / "cli.md").read_text(), re.MULTILINE)
+    )
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)) | {".venv/.ready"}
     for block in all_blocks("sh"):
         for line in block.text.replace("\\\n", " ").splitlines():
