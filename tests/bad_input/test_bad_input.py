@@ -20,11 +20,24 @@ from tests.bad_input.asking import Asked, refused
 from tests.support.server_process import server_process
 
 JSON, CSV, ARROW = "application/json", "text/csv", "application/vnd.apache.arrow.stream"
-BEGAN_US = time.time_ns() // 1000
+
+
+class Clock:
+    """Times relative to the server's first reading, which comes long after the cases below are listed."""
+
+    began_us = 0
+
+
+class At(float):
+    """So many seconds after it."""
 
 
 def at(seconds: float = 0.0) -> str:
-    return format_timestamp(BEGAN_US + round(seconds * SECOND))
+    return format_timestamp(Clock.began_us + round(seconds * SECOND))
+
+
+def timed(reading: dict[str, Any]) -> dict[str, Any]:
+    return {name: at(value) if isinstance(value, At) else value for name, value in reading.items()}
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
         process.start()
         asked = Asked(process)
         asked.prepare()
+        Clock.began_us = time.time_ns() // 1000
         asked.accept({"id": 1, "ppm": 40.0, "n": 1, "ts": at()}, {"id": 2, "ppm": 7.5, "n": 2, "ts": at()})
         yield asked
         assert process.stop() == 0
@@ -140,11 +154,10 @@ def test_a_body_that_is_no_statement(server: Asked, body: bytes, media_type: str
 
 # -- readings
 
-GOOD = {"id": 1, "ppm": 1.0, "n": 1, "ts": at(1)}
+GOOD = {"id": 1, "ppm": 1.0, "n": 1, "ts": At(1)}
 READINGS: list[tuple[str, Any, str]] = [
-    ("no sensor", {"ppm": 1.0, "n": 1, "ts": at(1)}, "missing_field"),
-    ("a missing field", {"id": 1, "ppm": 1.0, "ts": at(1)}, "missing_field"),
-    ("no time", {"id": 1, "ppm": 1.0, "n": 1}, "missing_field"),
+    ("no sensor", {"ppm": 1.0, "n": 1, "ts": At(1)}, "missing_field"),
+    ("a missing field", {"id": 1, "ppm": 1.0, "ts": At(1)}, "missing_field"),
     ("another's sensor", GOOD | {"id": 99}, "sensor_not_found"),
     ("an extra field", GOOD | {"humidity": 3}, "unknown_field"),
     ("a text for a number", GOOD | {"ppm": "hot"}, "invalid_value"),
@@ -155,16 +168,16 @@ READINGS: list[tuple[str, Any, str]] = [
     ("an object for a key", GOOD | {"id": {"a": 1}}, "invalid_value"),
     ("a word for a time", GOOD | {"ts": "yesterday"}, "invalid_value"),
     ("a time without end", GOOD | {"ts": "9" * 30}, "invalid_value"),
-    ("a time in the past", GOOD | {"ts": at(-60)}, "out_of_order"),
-    ("a time before what is kept", GOOD | {"ts": at(-3 * 86_400)}, "before_retention"),
-    ("a time far ahead", GOOD | {"ts": at(86_400)}, "too_far_ahead"),
+    ("a time in the past", GOOD | {"ts": At(-60)}, "out_of_order"),
+    ("a time before what is kept", GOOD | {"ts": At(-3 * 86_400)}, "before_retention"),
+    ("a time far ahead", GOOD | {"ts": At(86_400)}, "too_far_ahead"),
 ]
 
 
 @pytest.mark.parametrize(("reading", "condition"), [r[1:] for r in READINGS], ids=[r[0] for r in READINGS])
 def test_a_bad_reading_is_refused_and_its_neighbours_are_taken(server: Asked, reading: Any, condition: str) -> None:
     good = {"id": 2, "ppm": 50.0, "n": 3, "ts": at(1)}
-    answer = server.push([good, reading, good])
+    answer = server.push([good, timed(reading), good])
     assert answer.status_code == 200, answer.text
     receipt = answer.json()
     assert receipt["accepted"] == 2
@@ -172,6 +185,12 @@ def test_a_bad_reading_is_refused_and_its_neighbours_are_taken(server: Asked, re
     (told,) = receipt["refused"]
     assert (told["index"], told["condition"]) == (1, condition), told
     assert told["message"]
+
+
+def test_a_reading_without_a_time_is_of_now(server: Asked) -> None:
+    """Of a sensor of its own, because nothing older is taken after it."""
+    assert server.sql("INSERT INTO probes VALUES (3, 'attic', NULL)").status_code == 200
+    server.accept({"id": 3, "ppm": 1.0, "n": 1})
 
 
 def test_null_is_a_value(server: Asked) -> None:

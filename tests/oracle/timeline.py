@@ -51,12 +51,14 @@ class Timeline:
     def expected(self, name: str, cycle: int) -> Answer:
         return project(self.question(name, cycle)[0], self.inside(name, cycle))
 
-    def entered(self, name: str, cycle: int, since: int | None = None) -> Answer:
+    def entered(self, name: str, cycle: int, since: int | None = None, passed: bool = True) -> Answer:
         """What a plain subscriber is owed for a cycle: what is inside now and was not, and what has come and gone."""
         since = cycle - 1 if since is None else since
         query, _ = self.question(name, cycle)
         was = {row["_pos"] for row in self.inside(name, since)}
-        rows = {row["_pos"]: row for row in [*self.inside(name, cycle), *self._came_and_went(name, since, cycle)]}
+        rows = {row["_pos"]: row for row in self.inside(name, cycle)}
+        if passed:
+            rows |= {row["_pos"]: row for row in self._came_and_went(name, since, cycle)}
         return project(query, [row for position, row in rows.items() if position not in was])
 
     def _came_and_went(self, name: str, since: int, cycle: int) -> list[dict[str, Any]]:

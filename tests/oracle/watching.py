@@ -214,20 +214,24 @@ class WatchingRig(Rig):
             before, oldest = follower.seen, self.db.standing.feed.oldest()
             event = self._next(follower)
             seen = follower.subscription.cycle
-            owed: Answer = Counter()
+            least: Answer = Counter()
+            most: Answer = Counter()
             if not follower.seen and seen:
-                owed.update(self.line.expected(name, seen))
+                least = most = self.line.expected(name, seen)
             elif not follower.changes:
                 # What it missed while its query rested comes with the first cycle that has an answer.
                 for cycle in range(max(before + 1, oldest), seen + 1):
                     if name in self.line.answering[cycle]:
-                        owed.update(self.line.entered(name, cycle, before))
+                        # Of a rest longer than cycles are kept, what came and went in it may be forgotten.
+                        least.update(self.line.entered(name, cycle, before, passed=before >= oldest))
+                        most.update(self.line.entered(name, cycle, before))
                         before = cycle
             told = compare.rows_of(event.table) if event is not None else Counter()
             what = f"{name} from cycle {follower.seen} to {seen}"
             moved, follower.seen = seen > follower.seen, seen
             if not follower.changes:
-                self._same(owed, told, f"subscriber to {what}")
+                self._same(told | least, told, f"subscriber to {what}, who missed something")
+                self._same(told & most, told, f"subscriber to {what}, who got too much")
             else:
                 replay(follower.held, told)
                 if moved:
