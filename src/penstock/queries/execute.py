@@ -167,6 +167,8 @@ class Executor:
     def _select(self, statement: st.Select) -> Result:
         name = invocation_of(statement, self._db.catalog.state)
         if name is not None:
+            # Whoever types this expects what was acknowledged before; GET /v1/queries/NAME/rows does not wait.
+            self._db.wait_for_own_writes()
             return self._db.invoke(name)
         plan = self._plan(statement, standing=False)
         self._db.wait_for_own_writes()
