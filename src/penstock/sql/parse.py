@@ -27,6 +27,11 @@ KEYWORDS = (
 ).split()
 
 
+# Reading SQL holds the interpreter's lock, a second for every half megabyte: nobody may hold the server up for long.
+SCRIPT_MAX_CHARS = 4_000_000
+STATEMENT_MAX_TOKENS = 500_000
+
+
 def parse_script(text: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Statement]:
     """The statements of a script, in order. `params` gives `$1` (a sequence) or `:name` (a mapping) their values."""
     statements = []
@@ -48,6 +53,8 @@ def parse_select(text: str) -> Select:
 
 
 def _chunks(text: str) -> list[list[Token]]:
+    if len(text) > SCRIPT_MAX_CHARS:
+        raise error("body_too_large", limit=SCRIPT_MAX_CHARS, hint="send the script in parts")
     try:
         tokens = Penstock().tokenize(text)
     except TokenError as failure:
@@ -58,6 +65,10 @@ def _chunks(text: str) -> list[list[Token]]:
             chunks.append([])
         else:
             chunks[-1].append(token)
+    for chunk in chunks:
+        if len(chunk) > STATEMENT_MAX_TOKENS:
+            long = f"a statement has at most {STATEMENT_MAX_TOKENS} words and signs; this one has {len(chunk)}"
+            raise point(error("syntax_error", detail=long, hint="send it in parts"), text, span_of_token(chunk[0]))
     return [chunk for chunk in chunks if chunk]
 
 
