@@ -49,6 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
         Clock.began_us = time.time_ns() // 1000
         asked.accept({"id": 1, "ppm": 40.0, "n": 1, "ts": at()}, {"id": 2, "ppm": 7.5, "n": 2, "ts": at()})
         yield asked
+        asked.http.close()
         assert process.stop() == 0
 
 

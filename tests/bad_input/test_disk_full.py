@@ -78,12 +78,14 @@ def test_a_full_disk_refuses_readings_until_there_is_room(server: ServerProcess,
     asked.check_intact()
     assert asked.sql("INSERT INTO keepers VALUES ('roof', 'Ada')").status_code == 200
 
+    asked.http.close()
     assert server.stop() == 0
     server.start()
     again = Asked(server)
     again.rows = asked.rows
     again.check_intact()
     assert again.sql("SELECT keeper FROM keepers").json()["rows"] == [["Ada"]]
+    again.http.close()
 
 
 def fill(path: Path) -> None:
