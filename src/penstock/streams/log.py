@@ -8,82 +8,34 @@ Called by `Ingest`; `still` is called by the catalog around every journal entry.
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from penstock.catalog.model import ARRIVAL_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
+from penstock.catalog.model import Table
 from penstock.clock import Clock
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.settings import Settings
+from penstock.streams.dropping import DROP_AFTER_S, DroppedFolders
 from penstock.streams.hot import write_hot
-from penstock.streams.layout import ASIDE, CORRUPT, LOG, TEMPORARY
-from penstock.streams.segments import list_files, open_rows
+from penstock.streams.layout import CORRUPT, LOG, TEMPORARY
+from penstock.streams.queued import Append, LogMoved, Seen, TableLog
+from penstock.streams.recovery import open_table
+from penstock.streams.segments import list_files
+from penstock.streams.stamping import log_schema, stamp
 from penstock.streams.storing import CrashPoint, FolderNotSynced, as_storage_error, make_folder, no_crash, sweep
-from penstock.types import TIMESTAMP
+
+__all__ = ["LogMoved", "Seen", "StreamLog", "log_schema"]
 
 logger = logging.getLogger(__name__)
 
 WAIT_FOR_ROOM_S = 10.0
-COMMIT_AT_BYTES = 8 << 20  # this much is worth a segment at once; waiting for more would only use memory
-INTERVAL_MAX_S = 2.0
-DROP_AFTER_S = 60.0
-
-
-def log_schema(table: Table) -> pa.Schema:
-    """The columns of a sensor table's log: `_vid`, `ts`, `_at` (valid time only), the stream's fields."""
-    fields = [
-        pa.field(VERSION_COLUMN.name, VERSION_COLUMN.type.to_arrow()),
-        pa.field(TIME_COLUMN, TIMESTAMP.to_arrow()),
-    ]
-    if table.options.time == "valid":
-        fields.append(pa.field(ARRIVAL_COLUMN.name, ARRIVAL_COLUMN.type.to_arrow()))
-    stream_fields = table.stream.fields if table.stream is not None else ()
-    return pa.schema([*fields, *(pa.field(f.name, f.type.to_arrow()) for f in stream_fields)])
-
-
-class LogMoved(Exception):
-    """What the caller had looked at before its append is no longer so: look again, then append again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a caller relied on: the number of journal pauses so far, and of failed commits of the table."""
-
-    stills: int
-    failures: int
-
-
-@dataclass(slots=True)
-class Append:
-    """One queued batch. `receipt` goes to disk with `key`, in the same file as the rows."""
-
-    batch: pa.RecordBatch
-    future: Future[int]
-    key: str | None
-    receipt: dict[str, Any] | None
-    at_us: int
-
-
-@dataclass(slots=True)
-class _TableLog:
-    head: int = 0
-    last_ts: int = -(2**62)
-    files: int = 0
-    failures: int = 0
-    committed_at_s: float = 0.0
-    pending: list[Append] = field(default_factory=list)
-    pending_bytes: int = 0
-    broken: PenstockError | None = None
 
 
 class StreamLog:
@@ -115,7 +67,7 @@ class StreamLog:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._tables: dict[int, _TableLog] = {}
+        self._tables: dict[int, TableLog] = {}
         self._bytes = 0
         self._writing = False
         self._idle = False
@@ -123,12 +75,14 @@ class StreamLog:
         self._depth = 0
         self._stills = 0
         self._closing = False
-        self._dropped: dict[int, float] = {}
+        self._dropped = DroppedFolders(self.folder, self.temporary)
         make_folder(self.folder)
         sweep(self.temporary)
         for entry in self.folder.iterdir():
             if entry.is_dir() and entry.name.isdigit():
-                self._tables[int(entry.name)] = self._open_table(int(entry.name))
+                opened, moved = open_table(entry, self.data_folder / CORRUPT / entry.name)
+                self._tables[int(entry.name)] = opened
+                self.corrupt_segments += moved
         self._thread = threading.Thread(target=self._run, name="penstock-log", daemon=True)
         self._thread.start()
 
@@ -152,7 +106,7 @@ class StreamLog:
         future: Future[int] = Future()
         with self._lock:
             self._wait_for_room(batch.nbytes)
-            log = self._tables.setdefault(table.id, _TableLog())
+            log = self._tables.setdefault(table.id, TableLog())
             if seen is not None and seen != Seen(self._stills, log.failures):
                 raise LogMoved
             if log.broken is not None:
@@ -161,13 +115,13 @@ class StreamLog:
                 future.set_result(log.head)
                 return future
             now = self.clock.now_us()
-            stamp = max(now, log.last_ts) if table.options.time == "transaction" else now
-            stamped = _stamp(table, batch, stamp)
-            log.last_ts = max(log.last_ts, stamp) if table.options.time == "transaction" else log.last_ts
-            log.pending.append(Append(stamped, future, idempotency_key, receipt, now))
-            log.pending_bytes += stamped.nbytes
+            given = now
+            if table.options.time == "transaction":
+                given = log.last_ts = max(now, log.last_ts)
+            stamped = stamp(table, batch, given)
+            log.add(Append(stamped, future, idempotency_key, receipt, now))
             self._bytes += stamped.nbytes
-            if self._idle or log.pending_bytes >= COMMIT_AT_BYTES:
+            if self._idle or log.is_large:
                 self._work.notify()
         return future
 
@@ -229,9 +183,6 @@ class StreamLog:
         firsts = [segment.first for segment in list_files(self.folder / str(table_id))]
         return min(firsts, default=self.head(table_id))
 
-    def log_schema(self, table: Table) -> pa.Schema:
-        return log_schema(table)
-
     def queued_bytes(self) -> int:
         with self._lock:
             return self._bytes
@@ -254,7 +205,7 @@ class StreamLog:
         """Forget a table. Its folder goes after a while, so that readers that named its files can finish."""
         with self._lock:
             log = self._tables.pop(table_id, None)
-            self._dropped[table_id] = time.monotonic()
+            self._dropped.add(table_id)
             lost = log.pending if log is not None else []
             self._bytes -= log.pending_bytes if log is not None else 0
             self._room.notify_all()
@@ -263,18 +214,7 @@ class StreamLog:
 
     def remove_dropped(self, after_s: float = DROP_AFTER_S) -> None:
         """Remove the folders of tables that were dropped long enough ago."""
-        with self._lock:
-            due = [t for t, since in self._dropped.items() if time.monotonic() - since >= after_s]
-        for table_id in due:
-            folder = self.folder / str(table_id)
-            if folder.is_dir():
-                # Renamed first: a listing sees the whole table or none of it.
-                self.temporary.mkdir(exist_ok=True)
-                aside = self.temporary / f"{ASIDE}dropped-{table_id}"
-                folder.rename(aside)
-                shutil.rmtree(aside, ignore_errors=True)
-            with self._lock:
-                self._dropped.pop(table_id, None)
+        self._dropped.remove(after_s)
 
     # -- inside
 
@@ -298,13 +238,6 @@ class StreamLog:
         if self._closing:
             raise error("not_ready", detail="the log is closed")
 
-    def _interval_s(self, log: _TableLog) -> float:
-        """How long a table's segment waits after the last one: longer as files pile up faster than they merge."""
-        base = self.settings.group_commit_ms / 1000
-        most = self.settings.files_max_per_table
-        excess = (log.files - most / 2) / (most / 2)
-        return base if excess <= 0 else min(INTERVAL_MAX_S, base * 2 ** (10 * min(excess, 1.0)))
-
     def _run(self) -> None:
         while True:
             with self._lock:
@@ -326,19 +259,10 @@ class StreamLog:
                 return None
             now = time.monotonic()
             at_once = self._holder is not None or self._closing
-            due_at = {
-                t: now
-                if at_once or log.pending_bytes >= COMMIT_AT_BYTES
-                else log.committed_at_s + self._interval_s(log)
-                for t, log in waiting.items()
-            }
+            due_at = {t: now if at_once or log.is_large else log.due_at_s(self.settings) for t, log in waiting.items()}
             due = [t for t, at in due_at.items() if at <= now]
             if due:
-                taken = {}
-                for table_id in due:
-                    log = self._tables[table_id]
-                    taken[table_id], log.pending, log.pending_bytes = log.pending, [], 0
-                return taken
+                return {table_id: self._tables[table_id].take() for table_id in due}
             self._idle = not waiting
             self._work.wait(min(due_at.values()) - now if due_at else None)
             self._idle = False
@@ -372,14 +296,13 @@ class StreamLog:
         except Exception as problem:
             self._fail(log, appends[done:], problem)
 
-    def _fail(self, log: _TableLog | None, failed: list[Append], problem: Exception) -> None:
+    def _fail(self, log: TableLog | None, failed: list[Append], problem: Exception) -> None:
         told = as_storage_error(problem)
         logger.warning("a segment could not be written: %s", problem)
         with self._lock:
             if log is not None:
                 # Rows queued behind were checked against rows that are not there now: they go too.
-                failed = [*failed, *log.pending]
-                log.pending, log.pending_bytes = [], 0
+                failed = [*failed, *log.take()]
                 log.failures += 1
                 log.committed_at_s = time.monotonic()
                 if isinstance(problem, FolderNotSynced):
@@ -388,37 +311,3 @@ class StreamLog:
             self._room.notify_all()
         for append in failed:
             append.future.set_exception(told)
-
-    def _open_table(self, table_id: int) -> _TableLog:
-        """Heads and newest time from the names; a newest segment that cannot be opened is moved away."""
-        while True:
-            # Not a cover: a file missing in the middle must stop its readers, not the server.
-            files = list_files(self.folder / str(table_id))
-            if not files:
-                return _TableLog()
-            newest = max(files, key=lambda segment: (segment.end, segment.rows))
-            try:
-                rows = open_rows(newest.path, newest.format)
-                if rows != newest.rows:
-                    raise error("corrupt_segment", segment=newest.path.name, detail=f"it holds {rows} rows")
-            except PenstockError as problem:
-                self.corrupt_segments += 1
-                shelf = self.data_folder / CORRUPT / str(table_id)
-                make_folder(shelf)
-                newest.path.rename(shelf / newest.path.name)
-                logger.warning("moved to %s: %s", shelf, problem)
-                continue
-            return _TableLog(newest.end, max(segment.max_ts for segment in files), len(files))
-
-
-def _stamp(table: Table, batch: pa.RecordBatch, stamp_us: int) -> pa.RecordBatch:
-    schema = log_schema(table)
-    given = TIME_COLUMN if table.options.time == "transaction" else ARRIVAL_COLUMN.name
-    arrays = []
-    for column in schema:
-        if column.name == given:
-            values = np.full(batch.num_rows, stamp_us, dtype=np.int64)
-            arrays.append(pa.Array.from_buffers(column.type, batch.num_rows, [None, pa.py_buffer(values)]))
-        else:
-            arrays.append(batch.column(column.name))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
