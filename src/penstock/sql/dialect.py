@@ -21,6 +21,7 @@ from penstock.errors import PenstockError, error
 from penstock.sql.cursor import Cursor
 from penstock.sql.durations import LONG_UNITS, UNITS, duration_us
 from penstock.sql.generator import PenstockGenerator
+from penstock.sql.hints import read_hint
 from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Edge, WindowJoin, WindowJoins
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import Span, mark, point, span_of
@@ -324,6 +325,9 @@ class PenstockParser(Cursor):
 
     # -- windows between streams
 
+    def _parse_hint(self) -> exp.Hint | None:
+        return read_hint(self.sql, self._prev) if self._match(TokenType.HINT) else None
+
     def _parse_window_or_join(self) -> tuple[str, Any]:
         directed = self._curr.text.upper() == "DWINDOW"
         if not directed and self._next.token_type not in (TokenType.EQ, TokenType.L_PAREN):
@@ -369,7 +373,7 @@ class Penstock(Postgres):
     class Tokenizer(Postgres.Tokenizer):
         # sqlglot would swallow these statements whole, as text for somebody else.
         COMMANDS: ClassVar[set[TokenType]] = set()
-        KEYWORDS = {**Postgres.Tokenizer.KEYWORDS, "DWINDOW": TokenType.WINDOW}
+        KEYWORDS = {**Postgres.Tokenizer.KEYWORDS, "DWINDOW": TokenType.WINDOW, "/*+": TokenType.HINT}
 
     Parser: type[PostgresParser] = PenstockParser
     Generator: type[PostgresGenerator] = PenstockGenerator

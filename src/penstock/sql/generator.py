@@ -20,6 +20,7 @@ def _edge(node: exp.Expr) -> str:
 
 
 class PenstockGenerator(PostgresGenerator):
+    QUERY_HINTS = True
     TRANSFORMS = {
         **PostgresGenerator.TRANSFORMS,
         Duration: lambda self, node: self._duration(node),

@@ -55,3 +55,16 @@ class Const(exp.Expression, exp.Condition):
     @property
     def value(self) -> Any:
         return self.meta["value"]
+
+
+_BETWEEN_STREAMS = "between_streams"
+
+
+def between_streams(node: exp.Expr) -> exp.Expr:
+    """Mark a condition that WINDOW made: a plan of the join has it as a bound, only Spark's text needs it."""
+    node.meta[_BETWEEN_STREAMS] = True
+    return node
+
+
+def is_between_streams(node: exp.Expr) -> bool:
+    return bool(node._meta and node.meta.get(_BETWEEN_STREAMS))

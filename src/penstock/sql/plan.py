@@ -1,6 +1,7 @@
 """Plans: what the pipeline runs. Plain data, stored in the journal as JSON, printed by EXPLAIN.
 
-A `SelectPlan` runs in the shared pass; a `SparkPlan` is whatever no kernel covers and runs as Spark SQL.
+A `SelectPlan` runs in the shared pass, a `JoinPlan` in the join step beside it; a `SparkPlan` is whatever no kernel
+covers and runs as Spark SQL.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from penstock.operators import expr as expressions
 from penstock.operators import windows
 from penstock.operators.expr import Expr
-from penstock.operators.windows import Window
+from penstock.operators.windows import TimeWindow, Window
 from penstock.types import Type, parse_type
 
 
@@ -37,6 +38,40 @@ class SelectPlan:
     window: Window
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """One stream of a join: an alias of FROM, what its rows must satisfy alone, and what they are looked up by.
+
+    Predicates and keys name plain columns of this stream. All inputs have as many keys: equal in number and type,
+    pairwise equal in every combination; none where no equality spans all inputs.
+    """
+
+    alias: str
+    table_id: int
+    window: TimeWindow
+    static_predicate: Expr | None = None
+    stream_predicate: Expr | None = None
+    keys: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """Combinations of rows, one per input, inside each other's windows.
+
+    `bounds[i][j]` is how much later (microseconds) input j's row may be than input i's, tightened over all paths; None:
+    any. `conditions` and `outputs` name columns as alias.column. `algorithm` is what a hint asks for.
+    `missing` says what becomes of a row of the first input without a partner once its window has passed: nothing
+    (inner), an answer with NULLs (left), or that is the only answer (anti); then there are two inputs.
+    """
+
+    inputs: tuple[JoinInput, ...]
+    bounds: tuple[tuple[int | None, ...], ...]
+    conditions: tuple[Expr, ...]
+    outputs: tuple[Output, ...]
+    algorithm: str | None = None
+    missing: Literal["inner", "left", "anti"] = "inner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +106,7 @@ class SparkPlan:
     inlined: tuple[str, ...] = ()
 
 
-Plan = SelectPlan | SparkPlan
+Plan = SelectPlan | JoinPlan | SparkPlan
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
@@ -79,10 +114,30 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         return {
             "kind": "select",
             "table": plan.table_id,
-            "outputs": [[o.name, str(o.type), expressions.to_json(o.expr)] for o in plan.outputs],
+            "outputs": [_output_json(o) for o in plan.outputs],
             "window": windows.to_json(plan.window),
             "static": _expr_json(plan.static_predicate),
             "stream": _expr_json(plan.stream_predicate),
+        }
+    if isinstance(plan, JoinPlan):
+        return {
+            "kind": "join",
+            "inputs": [
+                {
+                    "alias": i.alias,
+                    "table": i.table_id,
+                    "window": windows.to_json(i.window),
+                    "static": _expr_json(i.static_predicate),
+                    "stream": _expr_json(i.stream_predicate),
+                    "keys": [expressions.to_json(k) for k in i.keys],
+                }
+                for i in plan.inputs
+            ],
+            "bounds": [list(row) for row in plan.bounds],
+            "conditions": [expressions.to_json(c) for c in plan.conditions],
+            "outputs": [_output_json(o) for o in plan.outputs],
+            "algorithm": plan.algorithm,
+            "missing": plan.missing,
         }
     return {
         "kind": "spark",
@@ -109,10 +164,19 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
     if data["kind"] == "select":
         return SelectPlan(
             table_id=data["table"],
-            outputs=tuple(Output(n, parse_type(t), expressions.from_json(e)) for n, t, e in data["outputs"]),
+            outputs=_outputs_of(data["outputs"]),
             window=windows.from_json(data["window"]),
             static_predicate=_expr_of(data["static"]),
             stream_predicate=_expr_of(data["stream"]),
+        )
+    if data["kind"] == "join":
+        return JoinPlan(
+            inputs=tuple(_input_of(i) for i in data["inputs"]),
+            bounds=tuple(tuple(row) for row in data["bounds"]),
+            conditions=tuple(expressions.from_json(c) for c in data["conditions"]),
+            outputs=_outputs_of(data["outputs"]),
+            algorithm=data["algorithm"],
+            missing=data["missing"],
         )
     return SparkPlan(
         sql=data["sql"],
@@ -132,6 +196,27 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
         functions=tuple(data.get("functions", ())),
         inlined=tuple(data.get("inlined", ())),
     )
+
+
+def _input_of(data: dict[str, Any]) -> JoinInput:
+    window = windows.from_json(data["window"])
+    assert isinstance(window, TimeWindow)
+    return JoinInput(
+        alias=data["alias"],
+        table_id=data["table"],
+        window=window,
+        static_predicate=_expr_of(data["static"]),
+        stream_predicate=_expr_of(data["stream"]),
+        keys=tuple(expressions.from_json(k) for k in data["keys"]),
+    )
+
+
+def _output_json(output: Output) -> list[Any]:
+    return [output.name, str(output.type), expressions.to_json(output.expr)]
+
+
+def _outputs_of(data: list[list[Any]]) -> tuple[Output, ...]:
+    return tuple(Output(name, parse_type(type_), expressions.from_json(e)) for name, type_, e in data)
 
 
 def _expr_json(expr: Expr | None) -> dict[str, Any] | None:

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 
 from penstock.errors import error
 from penstock.operators.expr import Expr, UserCall, is_static, walk
 from penstock.operators.windows import EVERYTHING
-from penstock.sql.binding.context import Collected
+from penstock.sql.binding.context import Bound, Collected, SelectContext
 from penstock.sql.binding.query import QueryBinder, SystemTables
+from penstock.sql.join_planner import is_window_join, join_plan
 from penstock.sql.lower import NotCovered, lower
-from penstock.sql.plan import Output, Plan, SelectPlan, SparkPlan
-from penstock.sql.relations import all_of, conjuncts, place_relations, settle
+from penstock.sql.plan import JoinPlan, Output, Plan, SelectPlan, SparkPlan
+from penstock.sql.positions import point, span_of
+from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
 from penstock.sql.retarget import retarget_window
 from penstock.sql.scope import State, fold
 from penstock.sql.spark_text import spark_sql
 from penstock.sql.statements import Select
-from penstock.types import Field
 
 __all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of", "retarget_window"]
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A bound question: the tree with names and types resolved, and the columns it answers."""
-
-    query: exp.Query
-    fields: tuple[Field, ...]
-    collected: Collected
 
 
 def bind_query(select: Select, state: State, standing: bool, system_tables: SystemTables | None = None) -> Bound:
@@ -51,15 +41,22 @@ def plan_query(
     standing: bool,
     system_tables: SystemTables | None = None,
     shared: bool = True,
+    joins: bool = False,
 ) -> Plan:
-    """The plan of a SELECT. With `shared` false it is Spark SQL even where the shared pass could run it."""
+    """The plan of a SELECT. With `shared` false it is Spark SQL even where the shared pass could run it.
+
+    `joins`: whether window joins of standing queries have a step of their own, instead of Spark SQL.
+    """
     bound = bind_query(select, state, standing, system_tables)
     reason = "asked once, so it runs as Spark SQL"
     if shared:
+        joined = joins and standing
         try:
-            return _select_plan(bound)
+            return join_plan(bound) if joined and is_window_join(bound) else _select_plan(bound)
         except NotCovered as failure:
             reason = str(failure)
+        if joined:
+            _refuse_hint(bound.collected.contexts[0], reason)
     relations = place_relations(bound.collected)
     return SparkPlan(
         sql=spark_sql(bound.query),
@@ -92,11 +89,7 @@ def _select_plan(bound: Bound) -> SelectPlan:
         raise NotCovered(f'"{source.name}" has no stream, so the question runs as Spark SQL')
     if not source.needs_stream:
         raise NotCovered("only static columns are asked for, so no sensor is opened and it runs as Spark SQL")
-    for key, words in _CLAUSES:
-        if query.args.get(key):
-            raise NotCovered(f"{words} runs as Spark SQL")
-    if contexts[0].aggregated:
-        raise NotCovered("an aggregate runs as Spark SQL")
+    refuse_clauses(contexts[0])
     outputs = tuple(
         Output(field.name, field.type, lower(item.this))
         for field, item in zip(bound.fields, query.expressions, strict=True)
@@ -111,15 +104,11 @@ def _select_plan(bound: Bound) -> SelectPlan:
     )
 
 
-_CLAUSES = (
-    ("group", "GROUP BY"),
-    ("having", "HAVING"),
-    ("distinct", "DISTINCT"),
-    ("order", "ORDER BY"),
-    ("limit", "LIMIT"),
-    ("offset", "OFFSET"),
-    ("windows", "a window function"),
-)
+def _refuse_hint(context: SelectContext, reason: str) -> None:
+    """A hint for a join that Spark runs would be ignored silently."""
+    if context.algorithm is not None:
+        failure = error("not_supported", feature=f"JOIN({context.algorithm.name}) here", hint=reason)
+        raise point(failure, context.text, span_of(context.algorithm))
 
 
 def functions_of(plan: Plan) -> tuple[str, ...]:
@@ -127,7 +116,11 @@ def functions_of(plan: Plan) -> tuple[str, ...]:
     if isinstance(plan, SparkPlan):
         return plan.functions
     expressions: list[Expr | None] = [o.expr for o in plan.outputs]
-    expressions += [plan.static_predicate, plan.stream_predicate]
+    if isinstance(plan, JoinPlan):
+        expressions += plan.conditions
+        expressions += [e for i in plan.inputs for e in (i.static_predicate, i.stream_predicate, *i.keys)]
+    else:
+        expressions += [plan.static_predicate, plan.stream_predicate]
     calls = {node.function for e in expressions if e is not None for node in walk(e) if isinstance(node, UserCall)}
     return tuple(sorted(calls))
 
@@ -136,6 +129,8 @@ def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...]
     """The tables, queries and functions a plan depends on, by name."""
     if isinstance(plan, SelectPlan):
         return (state.tables_by_id[plan.table_id].name,), (), functions_of(plan)
+    if isinstance(plan, JoinPlan):
+        return tuple(sorted({state.tables_by_id[i.table_id].name for i in plan.inputs})), (), functions_of(plan)
     tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
     queries = {r.table for r in plan.relations if r.kind == "query"} | set(plan.inlined)
     return tuple(sorted(tables)), tuple(sorted(queries)), functions_of(plan)

@@ -68,12 +68,32 @@ def conjuncts(where: exp.Expr | None) -> list[exp.Expr]:
     return [where]
 
 
+_CLAUSES = (
+    ("group", "GROUP BY"),
+    ("having", "HAVING"),
+    ("distinct", "DISTINCT"),
+    ("order", "ORDER BY"),
+    ("limit", "LIMIT"),
+    ("offset", "OFFSET"),
+    ("windows", "a window function"),
+)
+
+
+def refuse_clauses(context: SelectContext) -> None:
+    """NotCovered for a clause that no plan but Spark SQL has."""
+    for key, words in _CLAUSES:
+        if context.select.args.get(key):
+            raise NotCovered(f"{words} runs as Spark SQL")
+    if context.aggregated:
+        raise NotCovered("an aggregate runs as Spark SQL")
+
+
 def static_conditions(context: SelectContext, source: Source) -> list[tuple[exp.Expr, Expr]]:
-    """The conditions of WHERE that static columns of one source decide alone."""
-    if source.kind != "sensors" or source.nullable:
+    """The conditions that static columns of one source decide alone, before anything is joined."""
+    if source.kind != "sensors":
         return []
     found = []
-    for condition in conjuncts(context.select.args.get("where")):
+    for condition in _before_joining(context, source):
         columns = list(condition.find_all(exp.Column))
         if not columns or any(column.meta.get("source") is not source for column in columns):
             continue
@@ -84,6 +104,17 @@ def static_conditions(context: SelectContext, source: Source) -> list[tuple[exp.
         if is_static(lowered):
             found.append((condition, lowered))
     return found
+
+
+def _before_joining(context: SelectContext, source: Source) -> list[exp.Expr]:
+    """Where conditions on one source may stand: its own LEFT JOIN, or anywhere if no join can leave it empty."""
+    joins = context.select.args.get("joins") or []
+    if source.nullable:
+        own = [join for join in joins if join.this is source.node and (join.args.get("side") or "").upper() == "LEFT"]
+        return [condition for join in own for condition in conjuncts(join.args.get("on"))]
+    inner = [join for join in joins if not join.args.get("side")]
+    on = [condition for join in inner for condition in conjuncts(join.args.get("on"))]
+    return [*on, *conjuncts(context.select.args.get("where"))]
 
 
 def all_of(conditions: list[Expr]) -> Expr | None:

@@ -98,6 +98,8 @@ class Scope:
     merged: dict[str, Source] = field(default_factory=dict)
     # Names of bound expressions: window_start of TUMBLE, and output names where HAVING or ORDER BY may use them.
     named: dict[str, exp.Expr] = field(default_factory=dict)
+    # Bare names that mean the whole combination of a W-join, although each of its streams has such a column.
+    combination: dict[str, exp.Expr] = field(default_factory=dict)
 
     def find(self, parts: list[str]) -> tuple[Source, SourceColumn, list[str]] | None:
         """Resolve a name, here first and then further out. Raises ambiguous_column."""

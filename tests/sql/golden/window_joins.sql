@@ -35,7 +35,7 @@ SELECT a.ppm FROM sensors a, loops b DWINDOW(a,b) = 30 SECONDS WHERE a.ppm = b.s
 --|   text: SELECT `a`.`ppm` AS `ppm` FROM {r0} AS `a`, {r1} AS `b` WHERE `a`.`ppm` = `b`.`speed` AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) >= CAST(0 AS BIGINT) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) <= CAST(30000000 AS BIGINT)
 
 SELECT a.ppm FROM sensors a, sensors b, loops c, loops d WINDOW(a,b) = 30 SECONDS AND WINDOW(c,d) = 1 MINUTE;
---| ERROR 42P20 invalid_window: no window connects "c", "d" with "a"
+--| ERROR 42P20 invalid_window: no window connects "c" and "d" with "a"
 --|   1 | SELECT a.ppm FROM sensors a, sensors b, loops c, loops d WINDOW(a,b) = 30 SECONDS AND WINDOW(c,d) = 1 MINUTE;
 --|     |                                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 --| hint: add WINDOW(a, c) = d, or bound the query with BEGIN .. END
@@ -47,9 +47,10 @@ SELECT a.ppm FROM sensors a, loops b WINDOW(a,x) = 30 SECONDS;
 --| hint: the streams of FROM are a, b
 
 SELECT a.ppm FROM sensors a, loops b DWINDOW(a,b) = 30 SECONDS AND WINDOW(b,a) BETWEEN 1 MINUTE AND 2 MINUTES;
---| ERROR 42P20 invalid_window: no combination of times can satisfy all these windows
+--| ERROR 42P20 invalid_window: no times can satisfy the windows between "b" and "a"
 --|   1 | SELECT a.ppm FROM sensors a, loops b DWINDOW(a,b) = 30 SECONDS AND WINDOW(b,a) BETWEEN 1 MINUTE AND 2 MINUTES;
---|     |                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+--|     |                                                                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+--| hint: taken together they miss each other by 1m
 
 SELECT a.ppm FROM sensors a, loops b WINDOW(a,b) BETWEEN 5 SECONDS AND 1 SECOND;
 --| ERROR 42P20 invalid_window: the window is empty: its low end lies past the high

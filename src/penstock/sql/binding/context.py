@@ -7,11 +7,24 @@ from typing import Literal
 
 from sqlglot import exp
 
+from penstock.operators.joins.bounds import Bounds
 from penstock.sql.scope import Scope, Source
 from penstock.sql.windowing import Windows
+from penstock.types import Field
 
 # Where a SELECT stands: alone, in FROM, in IN or EXISTS, or as a value.
 Role = Literal["top", "derived", "in", "exists", "scalar"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowGraph:
+    """The windows between streams that one SELECT states. `bounds` numbers the streams as they stand here.
+
+    In EXISTS the streams of the SELECT around it that a clause names come first.
+    """
+
+    streams: tuple[Source, ...]
+    bounds: Bounds
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +40,9 @@ class SelectContext:
     start_us: int | None = None
     inlined: bool = False
     aggregated: bool = False
+    graph: WindowGraph | None = None
+    # What a hint asks for, as it was written.
+    algorithm: exp.Expr | None = None
     in_from: list[SelectContext] = field(default_factory=list)
 
     @property
@@ -51,3 +67,12 @@ class Collected:
     queries: set[str] = field(default_factory=set)
     reading: tuple[str, ...] = ()
     names: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound question: the tree with names and types resolved, and the columns it answers."""
+
+    query: exp.Query
+    fields: tuple[Field, ...]
+    collected: Collected

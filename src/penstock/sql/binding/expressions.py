@@ -12,6 +12,7 @@ from penstock.sql import values
 from penstock.sql.binding.arithmetic import Arithmetic
 from penstock.sql.binding.calls import Calls
 from penstock.sql.binding.coercion import Bound, words_of
+from penstock.sql.binding.missing import windows_passed
 from penstock.sql.dialect import sql_of
 from penstock.sql.nodes import Const, Duration
 from penstock.sql.positions import span_of
@@ -61,6 +62,8 @@ class ExpressionBinder(Arithmetic, Calls):
 
     def _name(self, node: exp.Expr, parts: list[Any], scope: Scope) -> Bound:
         path = [fold(part) for part in parts]
+        if len(path) == 1 and path[0] in scope.combination:
+            return _standing_at(scope.combination[path[0]].copy(), node)
         try:
             found = scope.find(path)
         except PenstockError as failure:
@@ -81,9 +84,7 @@ class ExpressionBinder(Arithmetic, Calls):
         bound = exp.Column(
             this=exp.Identifier(this=column.name, quoted=True), table=exp.Identifier(this=source.alias, quoted=True)
         )
-        where = span_of(node)
-        if where is not None:
-            bound.meta.update(start=where.start, end=where.end - 1)
+        _standing_at(bound, node)
         bound.meta["source"] = source
         bound.meta["origin"] = column.origin
         typed(bound, column.type)
@@ -154,7 +155,12 @@ class ExpressionBinder(Arithmetic, Calls):
         return bound
 
     def _not(self, node: exp.Not, scope: Scope) -> Bound:
-        return typed(exp.Not(this=self.predicate(node.this, scope, "NOT")), BOOLEAN)
+        bound = self.predicate(node.this, scope, "NOT")
+        negated = typed(exp.Not(this=bound), BOOLEAN)
+        passed = windows_passed(bound)
+        for condition in passed:
+            negated = typed(exp.And(this=negated, expression=condition), BOOLEAN)
+        return typed(exp.Paren(this=negated), BOOLEAN) if passed else negated
 
     def _comparison(self, node: exp.Binary, scope: Scope) -> Bound:
         if isinstance(node.expression, exp.Any | exp.All):
@@ -258,6 +264,15 @@ class ExpressionBinder(Arithmetic, Calls):
         index = self.coerce(self.bind(node.expressions[0], scope), INT)
         # sqlglot shifted the index to count from 0, as Spark's [] does.
         return typed(exp.Bracket(this=value, expressions=[index]), type_of(value).element or NULL)
+
+
+def _standing_at(bound: Bound, node: exp.Expr) -> Bound:
+    """What a name means, with carets at the name."""
+    where = span_of(node)
+    if where is not None:
+        for column in bound.find_all(exp.Column):
+            column.meta.update(start=where.start, end=where.end - 1)
+    return bound
 
 
 _METHODS: dict[type, Callable[..., Bound]] = {

@@ -15,7 +15,8 @@ from penstock.sql.binding.grouping import check_grouping
 from penstock.sql.binding.names import output_name, unique
 from penstock.sql.binding.sources import SourceBinder
 from penstock.sql.binding.tumble import bind_tumble
-from penstock.sql.binding.window_joins import window_join_conditions
+from penstock.sql.binding.window_joins import bind_window_joins
+from penstock.sql.hints import take_algorithm
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope, Source, SourceColumn, State, fold
 from penstock.sql.values import external, type_of, typed
@@ -164,11 +165,13 @@ class QueryBinder:
         if parent is not None and role == "derived":
             parent.in_from.append(context)
         self._refuse(select)
+        context.algorithm = take_algorithm(context)
         self._context, self._ctes = context, ctes
         self.sources.bind_from(select, context, ctes)
         self._context, self._ctes = context, ctes
+        windows_between = bind_window_joins(context, self.standing)
         bind_tumble(select, context.scope, self.expressions)
-        self._where(select, context)
+        self._where(select, context, windows_between)
         originals, items = self._items(select, context.scope)
         names = unique([output_name(o) if isinstance(o, exp.Expr) else o for o in originals])
         self._group(select, context, names, items)
@@ -201,7 +204,7 @@ class QueryBinder:
             if found:
                 self.fail(found if isinstance(found, exp.Expr) else select, error("not_supported", feature=feature))
 
-    def _where(self, select: exp.Select, context: SelectContext) -> None:
+    def _where(self, select: exp.Select, context: SelectContext, windows_between: list[exp.Expr]) -> None:
         where = select.args.get("where")
         conditions = [self.expressions.predicate(where.this, context.scope, "WHERE")] if where is not None else []
         for node in conditions:
@@ -211,7 +214,7 @@ class QueryBinder:
                         "grouping_error", detail="WHERE comes before grouping", hint="put aggregates into HAVING"
                     )
                     self.fail(part, failure)
-        conditions += window_join_conditions(select, context, self.text)
+        conditions += windows_between
         if conditions:
             whole = conditions[0]
             for condition in conditions[1:]:
@@ -276,7 +279,8 @@ class QueryBinder:
             if isinstance(node, exp.Literal) and node.is_int:
                 chosen: exp.Expr = self._ordinal(node, items)
                 return chosen.copy()
-            if isinstance(node, exp.Column) and len(node.parts) == 1 and fold(node.this) in names:
+            plain = isinstance(node, exp.Column) and len(node.parts) == 1
+            if plain and fold(node.this) in names and fold(node.this) not in context.scope.combination:
                 try:
                     found = context.scope.find([fold(node.this)])
                 except PenstockError as failure:

@@ -1,0 +1,83 @@
+"""A window join as people read it: its streams, how far apart they may be, and what is tested."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from penstock.operators.joins.bounds import Bounds, Pair, close, form
+from penstock.sql.notation import show, show_conditions, show_outputs, show_window
+from penstock.sql.plan import JoinInput, JoinPlan
+from penstock.sql.relations import all_of
+from penstock.sql.scope import State
+from penstock.types import format_duration
+
+
+def join_lines(plan: JoinPlan, state: State) -> list[str]:
+    """How a join runs, one fact a line."""
+    shape = form(_without_derived(plan))
+    lines = [f"window join of {len(plan.inputs)} streams, {shape}, in the cycle beside the shared pass"]
+    for each in plan.inputs:
+        lines += _input_lines(each, state)
+    pairs = combinations(range(len(plan.inputs)), 2)
+    lines.append("  times: " + "; ".join(_distance(plan, i, j) for i, j in pairs))
+    conditions = all_of(list(plan.conditions))
+    lines.append("  conditions: " + ("none" if conditions is None else show(conditions)))
+    if plan.missing != "inner":
+        lines.append(f"  {_without_partner(plan)}")
+    chosen = "chosen by cost at run time" if plan.algorithm is None else f"{plan.algorithm}, as the hint asks"
+    return [*lines, f"  algorithm: {chosen}", f"  output: {show_outputs(plan.outputs)}"]
+
+
+def _input_lines(each: JoinInput, state: State) -> list[str]:
+    keys = ", ".join(show(key) for key in each.keys)
+    return [
+        f'  {each.alias}: stream of "{state.tables_by_id[each.table_id].name}"',
+        f"    window: {show_window(each.window)}",
+        *(f"    {line}" for line in show_conditions(each.static_predicate, each.stream_predicate)),
+        f"    key: {keys or 'none'}",
+    ]
+
+
+def _without_partner(plan: JoinPlan) -> str:
+    kept, partner = (each.alias for each in plan.inputs)
+    latest = plan.bounds[0][1] or 0
+    moved = f" {'-' if latest < 0 else '+'} {format_duration(abs(latest))}" if latest else ""
+    what = f"without a partner: NULL for {partner}" if plan.missing == "left" else f"answers: {kept} without a partner"
+    return f"{what}, once NOW > {kept}.ts{moved}"
+
+
+def _distance(plan: JoinPlan, i: int, j: int) -> str:
+    """What the bounds say about two streams, in words."""
+    a, b = plan.inputs[i].alias, plan.inputs[j].alias
+    high, back = plan.bounds[i][j], plan.bounds[j][i]
+    if high is None or back is None:
+        return f"{a} and {b} any time apart"
+    low = -back
+    if low == -high:
+        return f"{a} and {b} at most {format_duration(high)} apart" if high else f"{a} and {b} at the same time"
+    if low >= 0:
+        return f"{b} {_between(low, high)} after {a}"
+    if high <= 0:
+        return f"{b} {_between(-high, -low)} before {a}"
+    return f"{b} from {format_duration(-low)} before to {format_duration(high)} after {a}"
+
+
+def _between(near: int, far: int) -> str:
+    if near == far:
+        return f"exactly {format_duration(far)}"
+    return f"{format_duration(near)} to {format_duration(far)}" if near else f"at most {format_duration(far)}"
+
+
+def _without_derived(plan: JoinPlan) -> Bounds:
+    """The bounds with only those pairs that do not follow from the others: the form that was meant."""
+    size = len(plan.inputs)
+    pairs: list[Pair] = []
+    for i, j in combinations(range(size), 2):
+        back = plan.bounds[j][i]
+        pairs.append((i, j, None if back is None else -back, plan.bounds[i][j]))
+    pairs = [pair for pair in pairs if pair[2:] != (None, None)]
+    for pair in reversed(pairs):
+        others = [other for other in pairs if other != pair]
+        if close(size, others).upper == plan.bounds:
+            pairs = others
+    return close(size, pairs)

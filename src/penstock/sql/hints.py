@@ -1,0 +1,61 @@
+"""`SELECT /*+ JOIN(hash) */`: a hint chooses the algorithm of a window join. It never changes an answer."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token
+
+from penstock.errors import error, suggest
+from penstock.sql.binding.context import SelectContext
+from penstock.sql.positions import Span, point, span_of, span_of_token
+
+ALGORITHMS = (
+    "sorted_runs",
+    "scan",
+    "nested_loop",
+    "hash",
+    "backward",
+    "forward",
+    "forward_hash",
+    "gca",
+    "lca",
+    "extended",
+)
+NEED_KEY = frozenset({"hash", "forward_hash"})
+
+_JOIN = re.compile(r"\s*JOIN\s*\(\s*(\w+)\s*\)\s*", re.IGNORECASE)
+
+
+def read_hint(text: str, token: Token) -> exp.Hint:
+    """The hint that a token `/*+ ... */` holds. A hint nobody understands is an error, not a comment."""
+    found = _JOIN.fullmatch(token.text[3:-2])
+    if found is None:
+        failure = error("syntax_error", detail="the hint is not understood", hint="write /*+ JOIN(algorithm) */")
+        raise point(failure, text, span_of_token(token))
+    name = found.group(1).lower()
+    start = token.start + 3 + found.start(1)
+    if name not in ALGORITHMS:
+        known = "there are " + ", ".join(ALGORITHMS)
+        near = suggest(name, ALGORITHMS)
+        hint = known if near is None else f"{near} {known}"
+        failure = error("syntax_error", detail=f'there is no join algorithm "{name}"', hint=hint)
+        raise point(failure, text, Span(start, start + len(name)))
+    algorithm = exp.Var(this=name)
+    algorithm.update_positions(line=token.line, col=token.col, start=start, end=start + len(name) - 1)
+    return exp.Hint(expressions=[exp.Anonymous(this="JOIN", expressions=[algorithm])])
+
+
+def take_algorithm(context: SelectContext) -> exp.Expr | None:
+    """The algorithm that the SELECT's hint names, taken out of the tree: Spark has other hints."""
+    hint = context.select.args.get("hint")
+    if hint is None:
+        return None
+    context.select.set("hint", None)
+    algorithm: exp.Expr = hint.expressions[0].expressions[0]
+    if context.role != "top" and not context.inlined:
+        advice = "put it behind the first SELECT"
+        failure = error("not_supported", feature="a hint inside a subquery", hint=advice)
+        raise point(failure, context.text, span_of(algorithm))
+    return algorithm

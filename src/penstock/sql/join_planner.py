@@ -1,0 +1,225 @@
+"""A bound question with windows between its streams -> JoinPlan.
+
+Raises `NotCovered` with plain words for what the join step does not do; such a question runs as Spark SQL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from sqlglot import exp
+
+from penstock.errors import error
+from penstock.operators.expr import Call, Column, Expr, UserCall, is_static
+from penstock.operators.joins.bounds import MOST_STREAMS
+from penstock.operators.windows import TimeWindow
+from penstock.sql.binding.context import Bound, SelectContext, WindowGraph
+from penstock.sql.hints import NEED_KEY
+from penstock.sql.join_keys import Equality, Side, equal_classes, in_class, usable
+from penstock.sql.lower import NotCovered, lower
+from penstock.sql.nodes import is_between_streams
+from penstock.sql.plan import JoinInput, JoinPlan, Output
+from penstock.sql.positions import point, span_of
+from penstock.sql.relations import all_of, conjuncts, refuse_clauses
+from penstock.sql.scope import Source
+from penstock.types import BOOLEAN
+
+Missing = Literal["inner", "left", "anti"]
+
+
+def is_window_join(bound: Bound) -> bool:
+    return any(context.graph is not None for context in bound.collected.contexts)
+
+
+def join_plan(bound: Bound) -> JoinPlan:
+    """The question as one join step, or NotCovered with the reason."""
+    question = _question(bound)
+    inputs, conditions = _split(question)
+    top = bound.collected.contexts[0]
+    plan = JoinPlan(
+        inputs=tuple(inputs),
+        bounds=question.graph.bounds.upper,
+        conditions=tuple(conditions),
+        outputs=tuple(
+            Output(f.name, f.type, _qualified(item.this))
+            for f, item in zip(bound.fields, bound.query.expressions, strict=True)
+        ),
+        algorithm=None if top.algorithm is None else top.algorithm.name,
+        missing=question.missing,
+    )
+    _check_hint(plan, top)
+    return plan
+
+
+# -- what is asked
+
+
+@dataclass(slots=True)
+class _Question:
+    """The conditions by whom they concern: `own` rows of the first stream alone, `shared` whole combinations."""
+
+    graph: WindowGraph
+    missing: Missing
+    shared: list[exp.Expr]
+    own: list[exp.Expr] = field(default_factory=list)
+
+
+def _question(bound: Bound) -> _Question:
+    query, contexts = bound.query, bound.collected.contexts
+    if isinstance(query, exp.SetOperation):
+        raise NotCovered(f"{type(query).__name__.upper()} runs as Spark SQL")
+    if not isinstance(query, exp.Select):
+        raise NotCovered("a question in parentheses runs as Spark SQL")
+    top = contexts[0]
+    refuse_clauses(top)
+    where = _conditions(query.args.get("where"))
+    if len(contexts) == 1:
+        found = _of_from(top, where)
+    elif len(contexts) == 2 and contexts[1].role == "exists":
+        found = _of_not_exists(top, contexts[1], where)
+    else:
+        raise NotCovered("a subquery beside a window join runs as Spark SQL")
+    for source in found.graph.streams:
+        _refuse_source(source)
+    if len(found.graph.streams) > MOST_STREAMS:
+        raise NotCovered(f"a window join of more than {MOST_STREAMS} streams runs as Spark SQL")
+    return found
+
+
+def _of_from(top: SelectContext, where: list[exp.Expr]) -> _Question:
+    for source in top.sources:
+        _refuse_source(source)
+    assert top.graph is not None
+    on = [c for join in top.select.args.get("joins") or [] for c in _conditions(join.args.get("on"))]
+    if not any(source.nullable for source in top.sources):
+        return _Question(top.graph, "inner", [*on, *where])
+    if any(_sources_in(condition) - {top.graph.streams[0]} for condition in where):
+        raise NotCovered("a condition of WHERE on the right side of a LEFT JOIN runs as Spark SQL")
+    return _Question(top.graph, "left", on, where)
+
+
+def _of_not_exists(top: SelectContext, inner: SelectContext, where: list[exp.Expr]) -> _Question:
+    for source in (*top.sources, *inner.sources):
+        _refuse_source(source)
+    if inner.graph is None or top.graph is not None or len(top.sources) != 1 or len(inner.sources) != 1:
+        raise NotCovered("EXISTS beside other joins runs as Spark SQL")
+    refuse_clauses(inner)
+    if top.sources[0].alias == inner.sources[0].alias:
+        raise NotCovered("two streams of the same name run as Spark SQL")
+    negated = [c for c in where if isinstance(c, exp.Not) and _is_exists(c.this, inner)]
+    if len(negated) != 1:
+        raise NotCovered("EXISTS other than AND NOT EXISTS runs as Spark SQL")
+    own = [condition for condition in where if condition is not negated[0]]
+    return _Question(inner.graph, "anti", _conditions(inner.select.args.get("where")), own)
+
+
+def _is_exists(node: exp.Expr, inner: SelectContext) -> bool:
+    found = node.unnest() if isinstance(node, exp.Paren) else node
+    return isinstance(found, exp.Exists) and found.this is inner.select
+
+
+def _refuse_source(source: Source) -> None:
+    if source.kind == "query" or (source.kind == "derived" and source.name):
+        raise NotCovered("a window join with another query runs as Spark SQL")
+    if source.kind == "derived":
+        raise NotCovered("a subquery beside a window join runs as Spark SQL")
+    if source.kind != "sensors":
+        raise NotCovered(f'a window join with "{source.name}", which has no stream, runs as Spark SQL')
+    if not isinstance(source.window, TimeWindow):
+        raise NotCovered("a window join of the newest rows runs as Spark SQL")
+    if "." in source.alias:
+        raise NotCovered("a window join of a stream with a dot in its name runs as Spark SQL")
+
+
+def _conditions(clause: exp.Expr | None) -> list[exp.Expr]:
+    """What AND connects, without what the windows already say."""
+    return [condition for condition in conjuncts(clause) if not is_between_streams(condition)]
+
+
+# -- who decides what
+
+
+def _split(question: _Question) -> tuple[list[JoinInput], list[Expr]]:
+    """Conditions to the inputs that decide them alone, equalities to keys, and the rest to whole combinations."""
+    streams = list(question.graph.streams)
+    alone: list[list[Expr]] = [[] for _ in streams]
+    alone[0] += [lower(condition) for condition in question.own]
+    together: list[exp.Expr] = []
+    for condition in question.shared:
+        places = [streams.index(source) for source in _sources_in(condition)]
+        # A row of the first stream that fails here has no partner; where that is an answer it has to stay.
+        if len(places) == 1 and (question.missing == "inner" or places[0] > 0):
+            alone[places[0]].append(lower(condition))
+        else:
+            together.append(condition)
+    equalities = [_equality(condition, streams) for condition in together]
+    classes = equal_classes([e for e in equalities if e is not None], len(streams))
+    rest = [
+        _qualified(condition)
+        for condition, equality in zip(together, equalities, strict=True)
+        if equality is None or not in_class(equality, classes)
+    ]
+    for one in classes:
+        for place, members in enumerate(one):
+            repeated = [Call("eq", (members[0], member), BOOLEAN) for member in members[1:]]
+            if place == 0 and question.missing != "inner":
+                rest += [_with_alias(equal, streams[0].alias) for equal in repeated]
+            else:
+                alone[place] += repeated
+    keys = [tuple(one[place][0] for one in classes) for place in range(len(streams))]
+    return [_input(s, alone[place], keys[place]) for place, s in enumerate(streams)], rest
+
+
+def _input(source: Source, conditions: list[Expr], keys: tuple[Expr, ...]) -> JoinInput:
+    assert source.table is not None and isinstance(source.window, TimeWindow)
+    return JoinInput(
+        alias=source.alias,
+        table_id=source.table.id,
+        window=source.window,
+        static_predicate=all_of([c for c in conditions if is_static(c)]),
+        stream_predicate=all_of([c for c in conditions if not is_static(c)]),
+        keys=keys,
+    )
+
+
+def _equality(condition: exp.Expr, streams: list[Source]) -> Equality | None:
+    """The condition as an equality between two streams, where it is one."""
+    if not isinstance(condition, exp.EQ):
+        return None
+    owners = [_sources_in(side) for side in (condition.this, condition.expression)]
+    if any(len(owner) != 1 for owner in owners):
+        return None
+    left, right = (
+        Side(streams.index(next(iter(owner))), lower(side))
+        for owner, side in zip(owners, (condition.this, condition.expression), strict=True)
+    )
+    return (left, right) if usable((left, right)) else None
+
+
+def _sources_in(node: exp.Expr) -> set[Source]:
+    return {column.meta["source"] for column in node.find_all(exp.Column)}
+
+
+def _qualified(node: exp.Expr) -> Expr:
+    """The expression over whole combinations: every column as alias.column."""
+    renamed = node.copy()
+    for column in renamed.find_all(exp.Column):
+        column.set("this", exp.Identifier(this=f"{column.meta['source'].alias}.{column.name}", quoted=True))
+    return lower(renamed)
+
+
+def _with_alias(expr: Expr, alias: str) -> Expr:
+    match expr:
+        case Column(name):
+            return replace(expr, name=f"{alias}.{name}")
+        case Call(_, arguments) | UserCall(_, arguments):
+            return replace(expr, arguments=tuple(_with_alias(a, alias) for a in arguments))
+    return expr
+
+
+def _check_hint(plan: JoinPlan, top: SelectContext) -> None:
+    if plan.algorithm in NEED_KEY and not plan.inputs[0].keys:
+        hint = "no equality connects all streams; add one such as a.k = b.k, or leave the choice to Penstock"
+        failure = error("not_supported", feature=f"JOIN({plan.algorithm}) without a common key", hint=hint)
+        raise point(failure, top.text, span_of(top.algorithm) if top.algorithm is not None else None)
