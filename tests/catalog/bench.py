@@ -74,6 +74,7 @@ def everything(state: CatalogState) -> dict[str, Any]:
         "rows": {t: state.rows(t).versions().to_pylist() for t in state.tables_by_id},
         "live": {t: state.rows(t).current().to_pylist() for t in state.tables_by_id},
         "observed": {t: {s: list(o) for s, o in state.observations(t).items()} for t in state.tables_by_id},
+        "ended": {t: sorted(state.ended(t)) for t in state.tables_by_id},
         "retained": {t: state.retention(t) for t in state.tables_by_id},
         "heads": {t: [a.tolist() for a in state.journal_positions(t)] for t in state.tables_by_id},
     }

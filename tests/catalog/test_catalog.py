@@ -273,6 +273,24 @@ def test_other_sensors_are_observed_while_they_are_open(bench: CatalogBench) -> 
     assert bench.state.position == 5
 
 
+def test_a_sensor_that_ended_is_known_as_such_until_it_is_reached_in_another_way(bench: CatalogBench) -> None:
+    table = bench.make_sensors(connector="tcp")
+    bench.catalog.insert_rows("sensors", [(i, "gate", f"address {i}") for i in range(5)])
+    bench.catalog.observe(table.id, [0, 1, 2, 3, 4], [])
+    bench.catalog.observe(table.id, [], [0, 1, 2, 3], [0, 1, 2, 3])
+    assert bench.state.ended(table.id) == {0, 1, 2, 3}
+    bench.catalog.update_rows("sensors", {0: (0, "pier", "address 0"), 1: (1, "gate", "elsewhere")})
+    bench.catalog.delete_rows("sensors", [2])
+    bench.reopen()
+    assert bench.state.ended(table.id) == {0, 3}
+    bench.catalog.observe(table.id, [3], [])
+    assert bench.state.ended(table.id) == {0}
+    bench.catalog.add_column("sensors", Field("unit", TEXT), to_stream=False)
+    assert bench.state.ended(table.id) == {0}
+    bench.catalog.add_column("sensors", Field("quality", INT), to_stream=True)
+    assert bench.state.ended(table.id) == set()
+
+
 def test_retention_only_moves_forward_and_only_for_tables_that_are_there(bench: CatalogBench) -> None:
     table = bench.make_sensors()
     for position in (10, 5, 10):

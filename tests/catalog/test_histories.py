@@ -150,6 +150,7 @@ CHANGES: list[Callable[[CatalogBench, st.DataObject], None]] = [
     lambda bench, draw: bench.catalog.create_stream_type(StreamType(draw.draw(NAMES), (Field("ppm", DOUBLE),))),
     lambda bench, draw: bench.catalog.create_function(Function(draw.draw(NAMES), (), DOUBLE, "return 1.0")),
     lambda bench, draw: bench.catalog.observe(draw.draw(st.integers(1, 3)), draw.draw(SIDS), draw.draw(SIDS)),
+    lambda bench, draw: bench.catalog.observe(draw.draw(st.integers(1, 3)), [], [], draw.draw(SIDS)),
     lambda bench, draw: bench.catalog.retain(draw.draw(st.integers(1, 3)), draw.draw(st.integers(0, 9))),
 ]
 STEPS = [*CHANGES, log_readings, fill_the_disk, lambda bench, draw: bench.reopen()]

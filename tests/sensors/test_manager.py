@@ -97,6 +97,23 @@ def test_many_openings_make_few_entries() -> None:
         assert len(world.observed) <= 40
 
 
+def test_a_sensor_that_ended_in_a_former_life_is_shown_as_ended_and_not_opened_again() -> None:
+    with World((sensor_table(1, Finite), addresses(3)), ended_before=(0, 2)) as world:
+        assert {s.sid: s.state for s in world.manager.states(1)} == {0: "ended", 2: "ended"}
+        world.manager.demand("q", 1, {0, 1})
+        wait_until(lambda: world.closed() == [1])
+        assert world.opened() == [1] and world.ended_sids == {0, 1, 2} and not world.of(0)
+        assert {s.sid: (s.state, s.holders) for s in world.manager.states(1)} == {
+            0: ("ended", 1),
+            1: ("ended", 1),
+            2: ("ended", 0),
+        }
+        assert world.manager.open_count() == 0
+        world.addresses[1][0] = "another file"
+        world.manager.refresh()
+        wait_until(lambda: len(world.of(0)) == 3)
+
+
 def test_a_sensor_that_ended_stays_ended_whoever_asks_again() -> None:
     with World((sensor_table(1, Finite), addresses(1))) as world:
         world.manager.demand("q", 1, {0})

@@ -107,6 +107,25 @@ def test_a_recording_arrives_whole_and_a_restart_does_not_bring_it_again(tmp_pat
     server.close()
 
 
+def test_a_sensor_that_ended_stays_ended_across_a_restart(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    rows = [(1, str(NAB / "speed_t4013.csv")), (2, str(NAB / "occupancy_t4013.csv"))]
+    table = server.create("r", "replay", {"speed": "max"}, rows)
+    server.manager.demand("q", table.id, {0})
+    wait_until(lambda: server.catalog.state.ended(table.id) == {0})
+    server.close()
+    server = Server(tmp_path)
+    assert [(s.sid, s.state) for s in server.manager.states(table.id)] == [(0, "ended")]
+    journal = server.catalog.state.position
+    server.manager.demand("q", table.id, {0})
+    time.sleep(0.1)
+    assert server.catalog.state.position == journal, "nothing was opened"
+    server.catalog.update_rows("r", {0: (1, rows[1][1])})
+    server.manager.refresh()
+    wait_until(lambda: server.catalog.state.position > journal + 2 and server.catalog.state.ended(table.id) == {0})
+    server.close()
+
+
 def test_after_a_kill_nobody_claims_to_have_listened_in_between(tmp_path: Path) -> None:
     server = Server(tmp_path)
     table = server.create("s", "simulator", {"rate": "20"}, [(i, f"s{i}") for i in range(3)])

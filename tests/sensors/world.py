@@ -69,6 +69,7 @@ class World:
         limits: ManagerLimits = FAST,
         newest_us: tuple[int, ...] = (),
         left_open: tuple[int, ...] = (),
+        ended_before: tuple[int, ...] = (),
     ) -> None:
         self.tables_by_id = {t.id: t for t, _ in tables}
         self.addresses = {t.id: dict(addresses) for t, addresses in tables}
@@ -78,6 +79,7 @@ class World:
         self.events: list[tuple[str, Any]] = []
         self.refuse: Callable[[], BaseException | None] = lambda: None
         self.left_open = left_open
+        self.ended_sids = set(ended_before)
         self.newest_us = newest_us
         self.manager = StreamManager(lambda: self, self, self.observe, clock or WallClock(), limits=limits)
 
@@ -109,12 +111,17 @@ class World:
     def sensors(self, table: str) -> dict[str, np.ndarray]:
         return {"newest": np.array(self.newest_us, dtype=np.int64)}
 
-    def observe(self, table_id: int, opened: list[int], closed: list[int]) -> None:
+    def observe(self, table_id: int, opened: list[int], closed: list[int], ended: list[int]) -> None:
+        assert set(ended) <= set(closed)
         self.observed.append((table_id, opened, closed))
+        self.ended_sids = (self.ended_sids - set(opened)) | set(ended)
         self.events.append(("observe", (table_id, sorted(opened), sorted(closed))))
 
     def observations(self, table_id: int) -> dict[int, list[tuple[int, int | None]]]:
         return {sid: [(1, None)] for sid in self.left_open} if table_id == 1 else {}
+
+    def ended(self, table_id: int) -> set[int]:
+        return self.ended_sids if table_id == 1 else set()
 
     def opened(self, table_id: int = 1) -> list[int]:
         return sorted(sid for t, sids, _ in self.observed if t == table_id for sid in sids)

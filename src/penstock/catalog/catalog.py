@@ -275,11 +275,16 @@ class Catalog:
                 self._write("delete_rows", {"table": found.id, "sids": gone})
             return len(gone)
 
-    def observe(self, table_id: int, opened: Sequence[int], closed: Sequence[int]) -> None:
-        """Sensors were opened or closed: from then on, or up to then, an answer is complete."""
+    def observe(self, table_id: int, opened: Sequence[int], closed: Sequence[int], ended: Sequence[int] = ()) -> None:
+        """Sensors were opened or closed: from then on, or up to then, an answer is complete.
+
+        `ended` names those of the closed ones that said END.
+        """
         with self._lock:
-            if table_id in self.state.tables_by_id and (opened or closed):
-                body = {"table": table_id, "opened": [int(s) for s in opened], "closed": [int(s) for s in closed]}
+            if table_id in self.state.tables_by_id and (opened or closed or ended):
+                body: dict[str, Any] = {"table": table_id}
+                for what, sids in (("opened", opened), ("closed", closed), ("ended", ended)):
+                    body[what] = [int(s) for s in sids]
                 self._write("observe", body)
 
     def retain(self, table_id: int, position: int) -> None:

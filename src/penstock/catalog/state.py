@@ -57,6 +57,7 @@ class CatalogState:
         self._definitions = _Definitions()
         self._rows: dict[int, StaticRows] = {}
         self._observed: dict[int, Observations] = {}
+        self._ended: dict[int, frozenset[int]] = {}
         self._retained: dict[int, int] = {}
         self._heads: dict[int, HeadHistory] = {}
         self._last_heads: dict[int, int] = {}
@@ -101,7 +102,7 @@ class CatalogState:
     def frozen(self) -> CatalogState:
         """The definitions and floors as they are now, for a reader that outlasts the next entry. Not to be applied to."""
         still = copy.copy(self)
-        still._rows, still._retained = dict(self._rows), dict(self._retained)
+        still._rows, still._retained, still._ended = dict(self._rows), dict(self._retained), dict(self._ended)
         return still
 
     # -- what is defined
@@ -151,6 +152,10 @@ class CatalogState:
         """Per sid: (opened at, closed at or None). Sensors of pushed tables are observed from their INSERT on."""
         return self._observed.get(table_id, {})
 
+    def ended(self, table_id: int) -> frozenset[int]:
+        """Sids that said END: nothing comes of them any more, unless they are reached in another way."""
+        return self._ended.get(table_id, frozenset())
+
     def journal_positions(self, table_id: int) -> tuple[Int64s, Int64s]:
         """Log heads, ascending, and for each the last entry that was written before the log grew past it.
 
@@ -178,6 +183,9 @@ class CatalogState:
 
     def _put_table(self, draft: _Definitions, entry: Entry) -> None:
         table = table_from_json(entry.body)
+        before = draft.tables_by_id.get(table.id)
+        if before is not None and before.stream != table.stream:
+            self._ended.pop(table.id, None)
         draft.tables[table.name] = draft.tables_by_id[table.id] = table
         self.next_table_id = max(self.next_table_id, table.id + 1)
         if table.id in self._rows:
@@ -195,11 +203,16 @@ class CatalogState:
             self._open(table_id, rows.sids[vids.start : vids.stop].tolist(), entry.at_us)
 
     def _update_rows(self, draft: _Definitions, entry: Entry) -> None:
-        self._rows[entry.body["table"]].update(entry.body["rows"], entry.pos)
+        table_id, rows = entry.body["table"], self._rows[entry.body["table"]]
+        ended = self.ended(table_id)
+        moved = [s for s, values in entry.body["rows"] if s in ended and rows.current_values(s)[-1] != values[-1]]
+        self._begin_anew(table_id, moved)
+        rows.update(entry.body["rows"], entry.pos)
 
     def _delete_rows(self, draft: _Definitions, entry: Entry) -> None:
         self._rows[entry.body["table"]].delete(entry.body["sids"], entry.pos)
         self._close(entry.body["table"], entry.body["sids"], entry.at_us)
+        self._begin_anew(entry.body["table"], entry.body["sids"])
 
     def _create_function(self, draft: _Definitions, entry: Entry) -> None:
         found = function_from_json(entry.body)
@@ -222,7 +235,7 @@ class CatalogState:
                 table = draft.tables.pop(name)
                 del draft.tables_by_id[table.id]
                 del self._rows[table.id], self._heads[table.id]
-                for known in (self._observed, self._retained, self._steps):
+                for known in (self._observed, self._ended, self._retained, self._steps):
                     known.pop(table.id, None)
             elif kind == "stream_type":
                 del draft.stream_types[name]
@@ -234,8 +247,19 @@ class CatalogState:
 
     def _observe(self, draft: _Definitions, entry: Entry) -> None:
         if entry.body["table"] in draft.tables_by_id:
-            self._open(entry.body["table"], entry.body["opened"], entry.at_us)
-            self._close(entry.body["table"], entry.body["closed"], entry.at_us)
+            table_id = entry.body["table"]
+            self._open(table_id, entry.body["opened"], entry.at_us)
+            self._close(table_id, entry.body["closed"], entry.at_us)
+            self._begin_anew(table_id, entry.body["opened"])
+            # Entries of older versions do not know it.
+            ended = [sid for sid in entry.body.get("ended", ()) if self._rows[table_id].is_live(sid)]
+            if ended:
+                self._ended[table_id] = self.ended(table_id).union(ended)
+
+    def _begin_anew(self, table_id: int, sids: Iterable[int]) -> None:
+        ended = self.ended(table_id)
+        if not ended.isdisjoint(sids):
+            self._ended[table_id] = ended.difference(sids)
 
     def _open(self, table_id: int, sids: Iterable[int], at_us: int) -> None:
         observed = self._observed.setdefault(table_id, {})

@@ -201,10 +201,14 @@ class AnswerStore:
         return np.unique(self.state.rows(table_id).sids[vids])
 
     def is_idle(self, table: Table, static_predicate: Expr | None) -> bool:
-        """Whether no sensor of a stream has been heard for the table's idle time, as of the cycle's NOW."""
+        """Whether every sensor of a stream has ended, or was not heard for the idle time before the cycle's NOW."""
         heard = self.heard.get(table.id)
         if heard is None or self.offset is None:
             return False
+        ended = self.state.ended(table.id)
+        if ended:
+            sids = self.state.rows(table.id).sids[: len(heard)]
+            heard = np.where(np.isin(sids, list(ended)), NEVER, heard[: len(sids)])
         if static_predicate is not None:
             mask = self.passing(table.id, static_predicate)
             heard = heard[: len(mask)][mask[: len(heard)]]

@@ -39,8 +39,8 @@ class Observer:
         self._thread = threading.Thread(target=self._run, name="penstock-observer", daemon=True)
         self._thread.start()
 
-    def _observe(self, table_id: int, opened: list[int], closed: list[int]) -> None:
-        self._catalog.observe(table_id, opened, closed)
+    def _observe(self, table_id: int, opened: list[int], closed: list[int], ended: list[int]) -> None:
+        self._catalog.observe(table_id, opened, closed, ended)
 
     def follow(self) -> None:
         """Definitions changed, or a query finished: look again, soon."""

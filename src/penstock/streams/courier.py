@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from penstock.catalog.model import Table
 from penstock.streams.outbox import Outbox, ReadingSink, will_pass
@@ -19,9 +20,10 @@ _RETRY_S = 1.0
 _GATHER_S = 0.05  # an entry is a sync: thousands of sensors that open one by one share a few
 _REST_S = 0.005  # lets the readings of many sensors gather into one push
 
-Event = tuple[int, int, bool]  # table id, sid, is open
-# observe(table id, sids opened, sids closed)
-Observe = Callable[[int, list[int], list[int]], None]
+What = Literal["opened", "closed", "ended"]
+Event = tuple[int, int, What]  # table id, sid, what happened
+# observe(table id, sids opened, sids closed, those of the closed that ended)
+Observe = Callable[[int, list[int], list[int], list[int]], None]
 
 
 class Courier:
@@ -42,7 +44,7 @@ class Courier:
         self._woken = threading.Event()
         self._lock = threading.Lock()
         self._outboxes: dict[int, Outbox] = {}
-        self._noted: list[Event] = []  # (table id, sid, is open) in the order of events
+        self._noted: list[Event] = []  # in the order of events
         self._busy = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-courier", daemon=True)
@@ -60,10 +62,10 @@ class Courier:
     def wake(self) -> None:
         self._woken.set()
 
-    def note(self, table_id: int, sid: int, is_open: bool) -> None:
+    def note(self, table_id: int, sid: int, what: What) -> None:
         """A sensor was opened or closed; readings added before a closing are sent before it is journalled."""
         with self._lock:
-            self._noted.append((table_id, sid, is_open))
+            self._noted.append((table_id, sid, what))
         self._woken.set()
 
     def drain(self, timeout_s: float) -> bool:
@@ -115,7 +117,7 @@ class Courier:
 
     def _journal_openings(self, noted: list[Event]) -> list[Event]:
         """Journal openings, and closings that a later opening of the same sensor overtakes; the rest remains."""
-        last_opening = {(table_id, sid): at for at, (table_id, sid, is_open) in enumerate(noted) if is_open}
+        last_opening = {event[:2]: at for at, event in enumerate(noted) if event[2] == "opened"}
         first = [event for at, event in enumerate(noted) if at <= last_opening.get(event[:2], -1)]
         rest = [event for at, event in enumerate(noted) if at > last_opening.get(event[:2], -1)]
         return self._journal(first, set()) + rest
@@ -133,16 +135,19 @@ class Courier:
             later: list[Event] = []
             opened: dict[int, list[int]] = {}
             closed: dict[int, list[int]] = {}
+            ended: dict[int, list[int]] = {}
             for event in todo:
-                table_id, sid, is_open = event
+                table_id, sid, what = event
                 if (table_id, sid) in seen:
                     later.append(event)
                     continue
                 seen.add((table_id, sid))
-                (opened if is_open else closed).setdefault(table_id, []).append(sid)
+                (opened if what == "opened" else closed).setdefault(table_id, []).append(sid)
+                if what == "ended":
+                    ended.setdefault(table_id, []).append(sid)
             for table_id in sorted({*opened, *closed}):
                 try:
-                    self._observe(table_id, opened.get(table_id, []), closed.get(table_id, []))
+                    self._observe(table_id, opened.get(table_id, []), closed.get(table_id, []), ended.get(table_id, []))
                 except Exception as cause:
                     if will_pass(cause):
                         raise

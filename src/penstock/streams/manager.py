@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,6 +54,8 @@ class CatalogView(Protocol):
     def rows(self, table_id: int) -> LiveRows: ...
 
     def observations(self, table_id: int) -> Mapping[int, Sequence[tuple[int, int | None]]]: ...
+
+    def ended(self, table_id: int) -> Collection[int]: ...
 
 
 class _TableDemand:
@@ -174,15 +176,20 @@ class StreamManager:
         self._poller.schedule_many(gone)
 
     def states(self, table_id: int) -> list[SensorState]:
-        """Every sensor of the table that was ever wanted since the server started, as it is now, by sid."""
+        """Every sensor that was wanted since the server started, or has ended before, as it is now, by sid."""
+        state = self._state()
+        table = state.tables_by_id.get(table_id)
         now_us = self._clock.now_us()
         with self._lock:
-            demand = self._tables.get(table_id)
-            if demand is None:
-                return []
-            sensors = sorted(demand.sensors.values(), key=lambda s: s.sid)
+            demand = self._tables.get(table_id) or _TableDemand()
+            sensors = dict(demand.sensors)
             counts = demand.counts.copy()
-        return [each.snapshot(now_us, int(counts[each.sid])) for each in sensors]
+        silent = [sid for sid in (state.ended(table_id) if table is not None else ()) if sid not in sensors]
+        if table is not None and silent:
+            for sid, address in _addresses(state, table_id, np.array(silent, dtype=np.int32)).items():
+                sensors[sid] = _ended(table, sid, address)
+        shown = sorted(sensors.values(), key=lambda s: s.sid)
+        return [each.snapshot(now_us, int(counts[each.sid]) if each.sid < len(counts) else 0) for each in shown]
 
     def open_count(self, table_id: int | None = None) -> int:
         """Sensors that are wanted and have not ended."""
@@ -220,7 +227,7 @@ class StreamManager:
             if _opens(table):
                 for sid, spans in state.observations(table.id).items():
                     if spans and spans[-1][1] is None:
-                        self._courier.note(table.id, sid, False)
+                        self._courier.note(table.id, sid, "closed")
 
     def _newest_us(self, table: Table, sid: int) -> int | None:
         """The newest time that the log holds of a sensor."""
@@ -239,6 +246,7 @@ class StreamManager:
         state = self._state()
         table = state.tables_by_id.get(table_id)
         live = _addresses(state, table_id, sids) if table is not None and _opens(table) else {}
+        ended = state.ended(table_id) if live else ()
         changed: list[OpenedSensor] = []
         with self._lock:
             demand = self._tables.get(table_id)
@@ -247,6 +255,8 @@ class StreamManager:
             for sid in sids.tolist():
                 address = live.get(sid)
                 if table is not None and address is not None and demand.wanted(sid):
+                    if sid in ended and sid not in demand.sensors:
+                        demand.sensors[sid] = _ended(table, sid, address)
                     if _want(demand.sensors, table, sid, address):
                         changed.append(demand.sensors[sid])
                 elif sid in demand.sensors and demand.sensors[sid].wanted:
@@ -269,6 +279,13 @@ def _want(sensors: dict[int, OpenedSensor], table: Table, sid: int, address: str
     if each.shown == "closed":
         each.shown = "opening"
     return True
+
+
+def _ended(table: Table, sid: int, address: str) -> OpenedSensor:
+    """A sensor that said END when another server ran: it is not asked again, as it would not be here."""
+    opened = OpenedSensor(table, sid, address)
+    opened.shown = "ended"
+    return opened
 
 
 def _way(table: Table) -> object:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from penstock.catalog.model import Table
 from penstock.clock import SECOND, Clock
@@ -124,7 +125,7 @@ class Stepper:
         if not opened.observed:
             # The courier asks for the next step once the opening is journalled.
             opened.observed = True
-            self._courier.note(opened.table.id, opened.sid, True)
+            self._courier.note(opened.table.id, opened.sid, "opened")
             return None
         return 0.0
 
@@ -163,17 +164,17 @@ class Stepper:
             self._courier.wake()
 
     def _end(self, opened: OpenedSensor) -> None:
-        self._shut(opened)
+        self._shut(opened, "ended")
         opened.shown = "ended"
 
-    def _shut(self, opened: OpenedSensor) -> None:
+    def _shut(self, opened: OpenedSensor, how: Literal["closed", "ended"] = "closed") -> None:
         """Close the sensor if it is open, and journal that nobody observes it any more."""
         try:
             self._close_sensor(opened)
         finally:
             if opened.observed:
                 opened.observed = False
-                self._courier.note(opened.table.id, opened.sid, False)
+                self._courier.note(opened.table.id, opened.sid, how)
 
     def _close_sensor(self, opened: OpenedSensor) -> None:
         sensor, opened.sensor = opened.sensor, None
