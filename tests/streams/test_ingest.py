@@ -470,3 +470,22 @@ def test_a_dropped_table_leaves_no_sidecars(make: Make, tmp_path: Path) -> None:
     assert (tmp_path / "streams" / "3").exists()
     bench.ingest.forget(3)
     assert not (tmp_path / "streams" / "3").exists()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_clock_that_steps_back_makes_nothing_late_and_no_repeat_new(make: Make, restarts: bool) -> None:
+    """Rows are stored at the table's newest time meanwhile, and that is the time that repeats are judged by."""
+    bench = make(time="transaction", deduplicate=Deduplicate(("seq",), 10 * SECOND))
+    assert bench.push([{"sensor_id": 1, "ppm": 1.0, "seq": 1}]).accepted == 1
+    accepted = []
+    for back_s in (3600, 3000, 20):
+        bench.clock.set(NOW - back_s * SECOND)
+        if restarts:
+            bench.restart()
+        accepted.append(bench.push([{"sensor_id": 2, "ppm": 1.0, "seq": 7}]).accepted)
+    bench.clock.set(NOW + 11 * SECOND)
+    accepted.append(bench.push([{"sensor_id": 2, "ppm": 1.0, "seq": 7}]).accepted)
+    assert accepted == [1, 0, 0, 1]
+    assert [ts - NOW for (ts,) in bench.stored("ts")] == [0, 0, 11 * SECOND]
+    assert bench.ingest.counters("probes")["late"] == 0
+    assert bench.ingest.sensors("probes")["newest"][:2].tolist() == [NOW, NOW + 11 * SECOND]

@@ -76,6 +76,9 @@ class SensorOrder:
         if count:
             self._grow(int(sids.max()) + 1)
         options = table.options
+        if options.time == "transaction":
+            # As the log stamps them: a clock that stepped back gives no time before the table's newest.
+            now = max(now, int(self.latest[0]))
         stored = np.full(count, NO_TIME, dtype=np.int64) if times is None else times.copy()
         verdict = Verdict(
             sids,
