@@ -21,7 +21,7 @@ from penstock.streams.ingest import Ingest
 from penstock.streams.layout import Segment
 from penstock.streams.log import StreamLog
 from penstock.streams.retention import retention_position
-from penstock.streams.segments import list_files, list_segments, log_heads, read_slice, slices
+from penstock.streams.segments import list_files, list_segments, list_what_is_there, log_heads, read_slice, slices
 from penstock.types import DOUBLE, INT, TEXT, Field
 from tests.streams.doubles import StateDouble, make_table
 from tests.streams.test_ingest import NOW, Bench
@@ -228,3 +228,20 @@ def test_the_housekeeper_keeps_the_count_of_files_bounded_under_a_stream_of_smal
     assert most <= 60
     assert keeper.compactor.merges >= 2
     assert floors[3] > 0
+
+
+def test_around_a_missing_file_merging_and_retention_go_on(tmp_path: Path) -> None:
+    log = log_of(tmp_path, 20, compact_after_segments=4)
+    list_segments(log.folder, 3)[7].path.unlink()
+    compactor = Compactor(log, carry_nothing, grace_s=0.0)
+    while compactor.compact(3):
+        pass
+    assert [(s.first, s.end) for s in list_what_is_there(log.folder, 3)] == [(0, 14), (16, 40)]
+    assert len(list_files(log.folder / "3")) == 2
+    table = make_table(time="transaction", retention_us=10)
+    log.append(TABLE, batch(1.0)).result(5)
+    position = retention_position(table, log, ManualClock(1_000_000), lambda _: 1_000)
+    assert position == 40
+    assert compactor.remove(3, 40) == 2
+    assert [(s.first, s.end) for s in list_segments(log.folder, 3)] == [(40, 41)], "and with it the damage is gone"
+    log.close()

@@ -18,7 +18,7 @@ from penstock.clock import ManualClock
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.streams.log import LogMoved, StreamLog, log_schema
-from penstock.streams.segments import list_segments, log_heads, read_slice, slices
+from penstock.streams.segments import list_segments, list_what_is_there, log_heads, read_slice, slices
 from tests.streams.doubles import make_table
 
 TABLE = make_table(time="transaction")
@@ -193,6 +193,28 @@ def test_a_newest_segment_that_cannot_be_opened_is_moved_away_and_counted(
     assert again.append(TABLE, batch(3.0)).result(5) == 2
     again.close()
     assert stored(tmp_path, 3) == [1.0, 3.0]
+
+
+def test_positions_that_somebody_has_named_are_never_given_again(
+    log: StreamLog, tmp_path: Path, clock: ManualClock
+) -> None:
+    for value in (1.0, 2.0, 3.0):
+        log.append(TABLE, batch(value)).result(5)
+        clock.advance(10)
+    log.close()
+    for segment in list_segments(tmp_path / "log", 3)[1:]:
+        segment.path.write_bytes(b"no")
+    clock.set(1)
+    again = StreamLog(tmp_path, Settings(), clock)
+    again.reserve({3: 3, 4: 7})
+    again.reserve({3: 2})
+    assert again.heads() == {3: 3, 4: 7}
+    assert again.append(TABLE, batch(4.0)).result(5) == 4
+    again.close()
+    with pytest.raises(PenstockError, match="0000000000000001"):
+        stored(tmp_path, 3)
+    last = list_what_is_there(tmp_path / "log", 3)[-1]
+    assert (last.first, last.min_ts) == (3, 1_020), "nor does time begin again where the lost rows had been"
 
 
 def test_a_damaged_segment_in_the_middle_stops_its_readers_not_the_log(

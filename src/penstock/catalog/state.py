@@ -156,6 +156,10 @@ class CatalogState:
         """Sids that said END: nothing comes of them any more, unless they are reached in another way."""
         return self._ended.get(table_id, frozenset())
 
+    def heads(self) -> dict[int, int]:
+        """How far each table's log had come at the last entry."""
+        return {t: head for t, head in self._last_heads.items() if t in self.tables_by_id}
+
     def journal_positions(self, table_id: int) -> tuple[Int64s, Int64s]:
         """Log heads, ascending, and for each the last entry that was written before the log grew past it.
 

@@ -47,6 +47,10 @@ class Planner:
         heads = {table: found[-1].end for table, found in segments.items() if found and table not in dropped}
         # Positions count from 1 without gaps, so the list is its own index.
         ahead = self._entries[start.journal :]
+        for entry in ahead:
+            # Rows that an entry has seen were on disk: if they are lost, the entry must not wait for them for ever.
+            for table, head in entry.heads.items():
+                heads[table] = max(heads.get(table, 0), head)
         cut = consistent_cut(start, heads, ahead, self._limits)
         now_us = self._now(start, segments)
         idle = cut == (start.data, start.journal) and not start.fill

@@ -16,7 +16,7 @@ from penstock.catalog.journal import Entry
 from penstock.catalog.model import QueryDefinition
 from penstock.clock import Clock, WallClock
 from penstock.errors import PenstockError, error, suggest
-from penstock.pipeline.commits import CommitRecord
+from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.spark_sql import SparkRunner
@@ -62,6 +62,11 @@ class Database:
             progress("opening the log")
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
             self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
+            committed = read_newest_end(self.folder)
+            self.log.reserve(self.catalog.state.heads())
+            if committed is not None:
+                known = self.catalog.state.tables_by_id
+                self.log.reserve({t: head for t, head in committed.data.items() if t in known})
             for dropped in set(self.log.table_ids()) - self.catalog.state.tables_by_id.keys():
                 self.log.drop(dropped)  # dropped in a former life that ended before its files went
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings)

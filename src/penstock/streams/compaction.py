@@ -22,7 +22,16 @@ from penstock.errors import error
 from penstock.streams.layout import Segment, segment_name
 from penstock.streams.log import StreamLog
 from penstock.streams.sealing import sealed_schema
-from penstock.streams.segments import Slice, cover, file_schema, list_files, open_rows, read_slice
+from penstock.streams.segments import (
+    Slice,
+    contiguous,
+    cover_around_gaps,
+    file_schema,
+    list_files,
+    list_what_is_there,
+    open_rows,
+    read_slice,
+)
 from penstock.streams.storing import CrashPoint, no_crash, store
 
 GRACE_S = 1.0  # longer than a cycle is planned ahead; replaced files count towards the bound meanwhile
@@ -137,8 +146,11 @@ class Compactor:
 
     def compact(self, table_id: int) -> bool:
         """Do the most pressing merge of a table, if any; remove what is due. True if there may be more to do."""
-        segments, _ = cover(list_files(self._log.folder / str(table_id)))
-        run = choose_run(segments, self._log.settings.compact_after_segments, self._log.settings.files_max_per_table)
+        settings = self._log.settings
+        # Around a file that is missing, neighbours on each side are merged as ever.
+        pieces = contiguous(list_what_is_there(self._log.folder, table_id))
+        runs = (choose_run(p, settings.compact_after_segments, settings.files_max_per_table) for p in pieces)
+        run = next((run for run in runs if len(run) > 1), [])
         if len(run) > 1:
             merge(run, self._log.temporary, self._crash_point)
             self.merges += 1
@@ -152,8 +164,8 @@ class Compactor:
         The newest file stays whatever the floor says: its name is the table's head.
         """
         files = list_files(self._log.folder / str(table_id))
-        chosen, gap = cover(files)
-        if gap is not None or not chosen:
+        chosen = cover_around_gaps(files)
+        if not chosen:
             return 0
         wanted = {s.path for s in chosen if s.end > floor} | {chosen[-1].path}
         unwanted = sorted((s for s in files if s.path not in wanted), key=lambda s: s.first)

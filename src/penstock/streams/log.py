@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -157,6 +157,19 @@ class StreamLog:
                     self._holder = None
                     self._stills += 1
                     self._room.notify_all()
+
+    def reserve(self, heads: Mapping[int, int]) -> None:
+        """Never give positions below these: a commit record or a journal entry has named them.
+
+        They are beyond the end of the log only where its newest files were lost. What they held is missing then, and
+        whoever needs it is told so; given again, they would make other readings out of it.
+        """
+        with self._lock:
+            for table_id, head in heads.items():
+                log = self._tables.setdefault(table_id, TableLog())
+                if head > log.head:
+                    logger.error("the newest %d readings of table %d are missing", head - log.head, table_id)
+                    log.head = head
 
     def close(self) -> None:
         """Write everything queued and stop. A later append raises not_ready."""

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from penstock.errors import PenstockError, error
-from penstock.streams.queued import TableLog
+from penstock.streams.queued import LONG_AGO, TableLog
 from penstock.streams.segments import list_files, open_rows
 from penstock.streams.storing import make_folder
 
@@ -16,14 +16,16 @@ logger = logging.getLogger(__name__)
 def open_table(folder: Path, shelf: Path) -> tuple[TableLog, int]:
     """Head and newest time of a table from its file names, and how many of its newest files were moved to `shelf`.
 
-    Those are the ones that cannot be opened: nothing comes after them, so the log goes on before them.
+    Those are the ones that cannot be opened: nothing comes after them, so the log goes on before them, unless somebody
+    has named their positions already (`StreamLog.reserve`). Times go on after theirs.
     """
     moved = 0
+    last_ts = LONG_AGO
     while True:
         # Not a cover: a file missing in the middle must stop its readers, not the server.
         files = list_files(folder)
         if not files:
-            return TableLog(), moved
+            return TableLog(last_ts=last_ts), moved
         newest = max(files, key=lambda segment: (segment.end, segment.rows))
         try:
             rows = open_rows(newest.path, newest.format)
@@ -31,8 +33,9 @@ def open_table(folder: Path, shelf: Path) -> tuple[TableLog, int]:
                 raise error("corrupt_segment", segment=newest.path.name, detail=f"it holds {rows} rows")
         except PenstockError as problem:
             moved += 1
+            last_ts = max(last_ts, newest.max_ts)
             make_folder(shelf)
             newest.path.rename(shelf / newest.path.name)
             logger.warning("moved to %s: %s", shelf, problem)
             continue
-        return TableLog(newest.end, max(segment.max_ts for segment in files), len(files)), moved
+        return TableLog(newest.end, max(last_ts, *(segment.max_ts for segment in files)), len(files)), moved

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.streams.log import StreamLog
-from penstock.streams.segments import list_segments
+from penstock.streams.segments import list_what_is_there
 
 Protect = Callable[[int], int]
 
@@ -26,7 +26,8 @@ def retention_position(table: Table, log: StreamLog, clock: Clock, protect: Prot
     keep_us = table.options.retention_us
     if keep_us is None:
         return None
-    segments = list_segments(log.folder, table.id)
+    # A file that is missing must not keep the others for ever.
+    segments = list_what_is_there(log.folder, table.id)
     if not segments:
         return None
     now = clock.now_us() if table.options.time == "transaction" else max(s.max_ts for s in segments)

@@ -26,7 +26,9 @@ from penstock.streams.sealing import check_schema, check_seal
 __all__ = [
     "Segment",
     "Slice",
+    "contiguous",
     "cover",
+    "cover_around_gaps",
     "file_schema",
     "list_files",
     "list_readable",
@@ -85,15 +87,30 @@ def cover(files: Sequence[Segment]) -> tuple[list[Segment], int | None]:
     return chosen, None
 
 
-def list_what_is_there(log_folder: Path, table_id: int) -> list[Segment]:
-    """Like `list_segments`, but going on after a gap: for whoever can do without the rows that are lost."""
-    files = list_files(log_folder / str(table_id))
+def cover_around_gaps(files: Sequence[Segment]) -> list[Segment]:
+    """`cover`, going on after each gap."""
     found: list[Segment] = []
     while files:
         chosen, gap = cover(files)
         found.extend(chosen)
         files = [] if gap is None else [segment for segment in files if segment.first > gap]
     return found
+
+
+def contiguous(segments: Sequence[Segment]) -> list[list[Segment]]:
+    """A cover cut at its gaps."""
+    pieces: list[list[Segment]] = []
+    for segment in segments:
+        if pieces and pieces[-1][-1].end == segment.first:
+            pieces[-1].append(segment)
+        else:
+            pieces.append([segment])
+    return pieces
+
+
+def list_what_is_there(log_folder: Path, table_id: int) -> list[Segment]:
+    """Like `list_segments`, but going on after a gap: for whoever can do without the rows that are lost."""
+    return cover_around_gaps(list_files(log_folder / str(table_id)))
 
 
 def list_segments(log_folder: Path, table_id: int) -> list[Segment]:
