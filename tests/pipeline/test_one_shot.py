@@ -109,6 +109,37 @@ QUESTIONS: list[tuple[str, str, Rows]] = [
         "SELECT n FROM probes WHERE ppm > 15 BEGIN (LAST 1 ROWS PER SENSOR) ORDER BY n",
         [(3,), (4,)],
     ),
+    (
+        "a window join, with the times of its combinations",
+        "SELECT a.n, b.n AS m, EXTRACT(SECOND FROM ts) AS latest, EXTRACT(SECOND FROM ts_min) AS earliest "
+        "FROM probes a, probes b WINDOW(a, b) BETWEEN -2 SECONDS AND 1 SECOND WHERE a.id = 2 AND b.ppm > 15 "
+        "ORDER BY a.n, b.n",
+        [(1, 1, 1.0, 1.0), (1, 2, 2.0, 1.0), (4, 2, 4.0, 2.0), (4, 3, 4.0, 3.0), (4, 4, 4.0, 4.0)],
+    ),
+    (
+        "a LEFT JOIN within a window, for rows whose window has passed",
+        "SELECT a.n, b.n AS m FROM probes a LEFT JOIN probes b ON b.id = a.id AND b.n > a.n DWINDOW(a, b) = 3 SECONDS "
+        "ORDER BY a.n",
+        [(0, 3), (1, 4), (2, 5)],
+    ),
+    (
+        "a LEFT JOIN within a window that finds nothing",
+        "SELECT a.n, b.n AS m FROM probes a LEFT JOIN probes b ON b.id = a.id AND b.n > a.n DWINDOW(a, b) = 1 SECOND "
+        "ORDER BY a.n",
+        [(0, None), (1, None), (2, None), (3, None)],
+    ),
+    (
+        "NOT EXISTS within a window, once it has passed",
+        "SELECT p.n FROM probes p WHERE NOT EXISTS (SELECT 1 FROM probes q WHERE q.site = p.site AND q.ts > p.ts "
+        "AND p.n < 100 DWINDOW(p, q) = 1500 MS) ORDER BY p.n",
+        [(1,), (2,)],
+    ),
+    (
+        "EXISTS within a window",
+        "SELECT p.n FROM probes p WHERE EXISTS (SELECT 1 FROM probes q WHERE q.site = p.site AND q.ts > p.ts "
+        "DWINDOW(p, q) = 1500 MS) ORDER BY p.n",
+        [(0,), (3,)],
+    ),
     ("static columns alone", "SELECT id FROM probes WHERE site = 'south'", [(3,)]),
 ]
 

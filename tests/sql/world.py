@@ -16,7 +16,7 @@ from penstock.sql.definitions import (
 )
 from penstock.sql.explain import explain, show
 from penstock.sql.parse import parse_script
-from penstock.sql.plan import Plan, SelectPlan, SparkPlan, plan_to_json
+from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, plan_to_json
 from penstock.sql.planner import invocation_of, plan_query, reads_of
 from penstock.types import Field, parse_type
 
@@ -60,7 +60,14 @@ class World:
 
     def select(self, sql: str, standing: bool = False) -> SelectPlan:
         plan = self.plan(sql, standing)
-        assert isinstance(plan, SelectPlan), plan.reason
+        assert isinstance(plan, SelectPlan), explain(plan, self)
+        return plan
+
+    def join(self, sql: str) -> JoinPlan:
+        (statement,) = parse_script(sql)
+        assert isinstance(statement, st.Select)
+        plan = plan_query(statement, self, True, SYSTEM, joins=True)
+        assert isinstance(plan, JoinPlan), explain(plan, self)
         return plan
 
     def spark(self, sql: str, standing: bool = False) -> SparkPlan:

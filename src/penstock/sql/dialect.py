@@ -373,6 +373,7 @@ class Penstock(Postgres):
     class Tokenizer(Postgres.Tokenizer):
         # sqlglot would swallow these statements whole, as text for somebody else.
         COMMANDS: ClassVar[set[TokenType]] = set()
+        TOKENS_PRECEDING_HINT = {TokenType.SELECT}
         KEYWORDS = {**Postgres.Tokenizer.KEYWORDS, "DWINDOW": TokenType.WINDOW, "/*+": TokenType.HINT}
 
     Parser: type[PostgresParser] = PenstockParser

@@ -109,7 +109,7 @@ def _of_not_exists(top: SelectContext, inner: SelectContext, where: list[exp.Exp
         raise NotCovered("two streams of the same name run as Spark SQL")
     negated = [c for c in where if isinstance(c, exp.Not) and _is_exists(c.this, inner)]
     if len(negated) != 1:
-        raise NotCovered("EXISTS other than AND NOT EXISTS runs as Spark SQL")
+        raise NotCovered("EXISTS within a window runs as Spark SQL unless it is NOT EXISTS and AND connects it")
     own = [condition for condition in where if condition is not negated[0]]
     return _Question(inner.graph, "anti", _conditions(inner.select.args.get("where")), own)
 

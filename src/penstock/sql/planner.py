@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.errors import error
 from penstock.operators.expr import Expr, UserCall, is_static, walk
 from penstock.operators.windows import EVERYTHING
-from penstock.sql.binding.context import Bound, Collected, SelectContext
+from penstock.sql.binding.context import Bound, Collected
 from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.join_planner import is_window_join, join_plan
 from penstock.sql.lower import NotCovered, lower
@@ -52,11 +52,16 @@ def plan_query(
     if shared:
         joined = joins and standing
         try:
-            return join_plan(bound) if joined and is_window_join(bound) else _select_plan(bound)
+            if joined and is_window_join(bound):
+                return join_plan(bound)
+            plan = _select_plan(bound)
+            if joined:
+                _refuse_hint(bound, "one stream is read as it comes; there is no join")
+            return plan
         except NotCovered as failure:
             reason = str(failure)
         if joined:
-            _refuse_hint(bound.collected.contexts[0], reason)
+            _refuse_hint(bound, reason)
     relations = place_relations(bound.collected)
     return SparkPlan(
         sql=spark_sql(bound.query),
@@ -104,11 +109,12 @@ def _select_plan(bound: Bound) -> SelectPlan:
     )
 
 
-def _refuse_hint(context: SelectContext, reason: str) -> None:
-    """A hint for a join that Spark runs would be ignored silently."""
-    if context.algorithm is not None:
-        failure = error("not_supported", feature=f"JOIN({context.algorithm.name}) here", hint=reason)
-        raise point(failure, context.text, span_of(context.algorithm))
+def _refuse_hint(bound: Bound, reason: str) -> None:
+    """A hint that nobody follows is an error."""
+    for context in bound.collected.contexts:
+        if context.algorithm is not None and not context.inlined:
+            failure = error("not_supported", feature=f"JOIN({context.algorithm.name}) here", hint=reason)
+            raise point(failure, context.text, span_of(context.algorithm))
 
 
 def functions_of(plan: Plan) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ SELECT a.ppm FROM sensors a, sensors b, loops c, loops d WINDOW(a,b) = 30 SECOND
 --| ERROR 42P20 invalid_window: no window connects "c" and "d" with "a"
 --|   1 | SELECT a.ppm FROM sensors a, sensors b, loops c, loops d WINDOW(a,b) = 30 SECONDS AND WINDOW(c,d) = 1 MINUTE;
 --|     |                                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
---| hint: add WINDOW(a, c) = d, or bound the query with BEGIN .. END
+--| hint: add WINDOW(a, c) = d, or bound the query with BEGIN (NOW - d) END (NOW)
 
 SELECT a.ppm FROM sensors a, loops b WINDOW(a,x) = 30 SECONDS;
 --| ERROR 42P01 table_not_found: there is no table "x"
@@ -47,7 +47,7 @@ SELECT a.ppm FROM sensors a, loops b WINDOW(a,x) = 30 SECONDS;
 --| hint: the streams of FROM are a, b
 
 SELECT a.ppm FROM sensors a, loops b DWINDOW(a,b) = 30 SECONDS AND WINDOW(b,a) BETWEEN 1 MINUTE AND 2 MINUTES;
---| ERROR 42P20 invalid_window: no times can satisfy the windows between "b" and "a"
+--| ERROR 42P20 invalid_window: no times can satisfy the windows between "a" and "b"
 --|   1 | SELECT a.ppm FROM sensors a, loops b DWINDOW(a,b) = 30 SECONDS AND WINDOW(b,a) BETWEEN 1 MINUTE AND 2 MINUTES;
 --|     |                                                                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 --| hint: taken together they miss each other by 1m

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from sqlglot import exp
 
 from penstock.errors import error
@@ -45,13 +47,19 @@ def _check(node: exp.Expr, keys: list[exp.Expr], scope: Scope, text: str) -> Non
         inner = inner.this
     if is_aggregate(inner) and not isinstance(node.parent, exp.Window):
         return
+    for name, meaning in scope.combination.items():
+        if node == meaning:
+            _refuse(name, node, text)
     if isinstance(node, exp.Column):
         source = node.meta.get("source")
         if source is not None and source in scope.sources:
-            name = f"{node.table}.{node.name}"
-            hint = f"add {name} to GROUP BY, or take MAX({name})"
-            failure = error("grouping_error", detail=f"{name} is neither grouped nor aggregated", hint=hint)
-            raise point(failure, text, span_of(node))
+            _refuse(f"{node.table}.{node.name}", node, text)
         return
     for child in node.iter_expressions():
         _check(child, keys, scope, text)
+
+
+def _refuse(name: str, node: exp.Expr, text: str) -> NoReturn:
+    hint = f"add {name} to GROUP BY, or take MAX({name})"
+    failure = error("grouping_error", detail=f"{name} is neither grouped nor aggregated", hint=hint)
+    raise point(failure, text, span_of(node))

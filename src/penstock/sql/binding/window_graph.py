@@ -78,7 +78,7 @@ def _contradiction(
     cycle = [streams[i] for i in failure.streams]
     steps = {frozenset(step) for step in zip(cycle, cycle[1:] + cycle[:1], strict=True)}
     clause = [c for a, b, c in pairs if frozenset((a, b)) in steps][-1]
-    detail = f"no times can satisfy the windows between {_listed(cycle)}"
+    detail = f"no times can satisfy the windows between {_listed([streams[i] for i in sorted(failure.streams)])}"
     hint = f"taken together they miss each other by {format_duration(failure.excess)}"
     return _at(clause, context, error("invalid_window", detail=detail, hint=hint))
 
@@ -96,7 +96,7 @@ def _check_connected(
     first, loose = streams[0].alias, [s for group in groups[1:] for s in group]
     detail = f'no window connects {_listed(loose)} with "{first}"'
     hint = f"add WINDOW({first}, {loose[0].alias}) = d"
-    hint += "" if waits else ", or bound the query with BEGIN .. END"
+    hint += "" if waits else ", or bound the query with BEGIN (NOW - d) END (NOW)"
     clauses = pairs[0][2].parent
     assert clauses is not None
     raise point(error("invalid_window", detail=detail, hint=hint), context.text, span_of(clauses))
@@ -106,7 +106,7 @@ def _is_bounded(window: Window, standing: bool) -> bool:
     """Whether a window of BEGIN .. END stays small: a landmark of a standing query grows for ever."""
     if isinstance(window, RowsWindow) or window.slides:
         return True
-    if window.begin.anchor != "constant" or window.begin.offset_us <= -FOREVER:
+    if window.begin.anchor == "constant" and window.begin.offset_us <= -FOREVER:
         return False
     return window.ends or not standing
 
