@@ -24,7 +24,8 @@ from penstock.operators.windows import FOREVER
 from penstock.pipeline.definitions import Definitions, definitions_since
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.sql.plan import SelectPlan, plan_from_json
-from penstock.streams.segments import Slice, list_segments, read_slice, slices
+from penstock.streams.segments import Slice, read_slice, slices
+from penstock.streams.whole import list_whole
 from penstock.types import BIGINT, Field
 
 JOURNAL_COLUMN = Field("_journal", BIGINT)
@@ -82,7 +83,7 @@ class HistoryReader(DataSourceReader):
         request = self._request
         if request.kind in ("static", "ordinary"):
             return [HistoryTask(())]
-        segments = list_segments(Path(request.folder) / "log", request.table_id)
+        segments = list_whole(Path(request.folder) / "log", request.table_id, request.first, request.end)
         found = slices(segments, request.first, request.end, request.low_us, request.high_us)
         return _spread(found, request.parallelism) or [HistoryTask(())]
 

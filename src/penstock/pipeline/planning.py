@@ -15,6 +15,7 @@ from penstock.operators.windows import RowsWindow
 from penstock.pipeline.offset import Offset
 from penstock.sql.plan import SelectPlan, plan_from_json
 from penstock.streams.segments import Segment
+from penstock.streams.whole import first_reached
 
 SegmentsOf = Callable[[int], Sequence[Segment]]
 FloorOf = Callable[[int], int]
@@ -166,7 +167,4 @@ class FirstNeeded:
             return floor
         # NOW never steps back and stood at START when the query came, so nothing older can ever be inside.
         begin, _ = plan.window.resolve(start_us, start_us)
-        for segment in self._segments_of(plan.table_id):
-            if segment.max_ts >= begin:
-                return max(floor, segment.first)
-        return 2**62
+        return first_reached(self._segments_of(plan.table_id), begin, floor)

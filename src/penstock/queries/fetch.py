@@ -20,6 +20,7 @@ from penstock.pipeline.tasks import BLOCK_ROWS
 from penstock.queries.answers import Blocks
 from penstock.sql.plan import SelectPlan
 from penstock.streams.segments import Segment, Slice, list_segments, read_slice
+from penstock.streams.whole import lost_position, missing_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,21 @@ class Fetcher:
             self._segments = list_segments(self._log, self._table.id)
         return self._segments
 
+    def require(self, blocks: Blocks | None, first: int, end: int) -> None:
+        """Raise corrupt_segment where a position in [first, end) that `blocks` names (None: any) is in no file."""
+        segments = self.segments()
+        begins, ends = (segments[0].first, segments[-1].end) if segments else (end, end)
+        for low, high in ((first, min(begins, end)), (max(ends, first), end)):  # a listing has no gaps inside
+            if len(offsets_in(blocks, low, high, 0)):
+                lost = lost_position(self._log, self._table.id, segments, low, high)
+                if lost is not None and len(offsets_in(blocks, lost, high, 0)):
+                    raise missing_file(self._table.id, lost)
+
     def times(
         self, blocks: Blocks | None, end: int, low: int = -FOREVER, high: int = FOREVER, first: int = 0
     ) -> TimedPositions:
         """Positions in [first, end) that `blocks` names (None: all) whose ts is in [low, high]."""
+        self.require(blocks, first, end)
         found = []
         for segment in self.segments():
             if segment.max_ts < low or segment.min_ts > high or segment.first >= end or segment.end <= first:

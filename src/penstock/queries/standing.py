@@ -28,6 +28,7 @@ from penstock.queries.windowed import Instant, Matches, rows_inside
 from penstock.settings import Settings
 from penstock.sql.plan import SelectPlan
 from penstock.streams.segments import Segment, list_readable
+from penstock.streams.whole import first_reached
 
 _log = logging.getLogger("penstock.queries")
 SNAPSHOT_EVERY = 200
@@ -141,8 +142,7 @@ class StandingQueries:
                 if low is not None:
                     if answer.plan.table_id not in segments:
                         segments[answer.plan.table_id] = list_readable(self.folder.log, answer.plan.table_id)
-                    reached = (s.first for s in segments[answer.plan.table_id] if s.max_ts >= low)
-                    position = max(floor, next(reached, floor))
+                    position = first_reached(segments[answer.plan.table_id], low, floor)
                 if position > 0:
                     keep_from[query_id] = position
             self.store.trim(keep_from)

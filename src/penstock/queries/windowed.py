@@ -121,6 +121,7 @@ def newest_counted(
     Files are read from the newest time backwards, ever more of them at once, until no older file can hold a row
     that belongs.
     """
+    fetcher.require(matches.base, at.floor, at.head)
     files = sorted(fetcher.segments(), key=lambda s: -s.max_ts)
     files = [f for f in files if f.first < at.head and f.end > at.floor]
     kept = fetcher.times({}, 0)
