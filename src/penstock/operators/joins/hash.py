@@ -1,0 +1,19 @@
+"""HW-join: a new tuple looks back through hash tables on the key instead of whole buffers.
+
+The tuples of a bucket form a chain in the order of time, so a probe stops at the period's edge. Tuples in buckets that nobody
+probes need no cleaning of their own: a chain ends at the first tuple that its stream has dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.operators.joins.bounds import Bounds
+from penstock.operators.joins.conditions import Conditions
+from penstock.operators.joins.family import evaluate_backward
+from penstock.operators.joins.sides import Counters, Int64s, Side
+
+
+def run(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
+    """All combinations with a fresh row, by hash chains. Every side has a key."""
+    return evaluate_backward(sides, bounds, conditions, counters, chained=True)
