@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from penstock.clock import SECOND, ManualClock, parse_timestamp
 from penstock.errors import PenstockError
+from penstock.sensors import recording
 from penstock.sensors.base import Answer, Sensor
 from penstock.sensors.registry import create_sensor
 from penstock.types import BIGINT, DOUBLE, TEXT, Field
@@ -112,6 +114,42 @@ def test_a_replay_resumes_after_what_the_log_holds(tmp_path: Path) -> None:
     sensor.init()
     reading = sensor.read()
     assert reading.batch is not None and reading.batch.column(0).to_pylist() == ["151"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_rows_of_one_time_come_together_so_that_a_resumed_replay_misses_none(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever piece was the last that the log took, the rows after its newest time are the rest.
+
+    pieces of 4:  1 1 2 2 | 2 2 2 2 | 2 3 3 3 | 3 4 4 5
+    """
+    monkeypatch.setattr(recording, "_BATCH_ROWS", 4)
+    times = [1, 1, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5]
+    values = [float(i) for i in range(len(times))]
+    file = tmp_path / f"r.{kind}"
+    if kind == "csv":
+        file.write_text("ts,value\n" + "".join(f"{t},{v}\n" for t, v in zip(times, values, strict=True)))
+    else:
+        parquet.write_table(pa.table({"ts": pa.array(times, pa.timestamp("s")), "value": values}), file)
+
+    def pieces(stored: int | None) -> list[list[float]]:
+        sensor = create_sensor("replay", str(file), VALUE, {"speed": "max"}, ManualClock())
+        assert isinstance(sensor, Sensor)
+        if stored is not None:
+            sensor.resume(stored * SECOND)
+        sensor.init()
+        found = []
+        while (reading := sensor.read()).answer is not Answer.END:
+            assert reading.batch is not None
+            found.append([float(v) for v in reading.batch.column(0).to_pylist()])
+        return found
+
+    whole = pieces(None)
+    assert list(chain(*whole)) == values and len(whole) > 2
+    for count in range(1, len(whole)):
+        newest = max(times[int(v)] for v in chain(*whole[:count]))
+        assert list(chain(*whole[:count], *pieces(newest))) == values
 
 
 def test_times_can_be_those_of_the_replay(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from penstock.sensors.options import flag, one_of
 from penstock.sensors.recording import UNITS_US, Recording, parse_address, read_times
 from penstock.types import Field
 
+# A recording of one moment must not fill the memory; only beyond this can a crash part rows of one time.
+_ONE_TIME_MOST_ROWS = 65_536
 _TIME_NAMES = ("ts", "time", "timestamp", "datetime", "date")
 
 
@@ -57,6 +59,9 @@ OPTIONS = (
 )
 
 
+Times = NDArray[np.int64]
+
+
 class Replay(Sensor):
     """One recording, as if its sensor were there."""
 
@@ -69,7 +74,8 @@ class Replay(Sensor):
         self._columns: list[str] = []
         self._time_column: str | None = None
         self._batch: pa.RecordBatch | None = None
-        self._times: NDArray[np.int64] | None = None
+        self._times: Times | None = None
+        self._ahead: tuple[pa.RecordBatch, Times | None] | None = None  # read already, not replayed yet
         self._cursor = 0
         self._stored_us: int | None = None
         self._first_us: int | None = None  # time of the file's first row
@@ -123,7 +129,34 @@ class Replay(Sensor):
         self._rows_in_loop = 0
 
     def _next_batch(self) -> pa.RecordBatch | None:
-        """The next rows with a time that can be read; None at the end."""
+        """The next rows, up to the last of their time; None at the end.
+
+        What one read gives is logged whole or not at all. As no other read has rows of its newest time, a replay that
+        resumes after the newest logged time misses nothing and repeats nothing.
+        """
+        found, self._ahead = self._ahead or self._next_rows(), None
+        if found is None:
+            return None
+        batch, times = found
+        while times is not None and len(times) < _ONE_TIME_MOST_ROWS:
+            self._ahead = self._next_rows()
+            if self._ahead is None:
+                break
+            more, later = self._ahead
+            assert later is not None
+            newer = np.flatnonzero(later > times.max())
+            count = int(newer[0]) if len(newer) else len(later)
+            if count:
+                batch = pa.Table.from_batches([batch, more.slice(0, count)]).combine_chunks().to_batches()[0]
+                times = np.concatenate([times, later[:count]])
+            self._ahead = (more.slice(count), later[count:]) if count < len(later) else None
+            if self._ahead is not None:
+                break
+        self._times = times
+        return batch
+
+    def _next_rows(self) -> tuple[pa.RecordBatch, Times | None] | None:
+        """The next rows with a time that can be read, with their times; None at the end."""
         assert self._recording is not None
         while True:
             skipped = self._recording.skipped
@@ -135,16 +168,15 @@ class Replay(Sensor):
                 self._shift_us = self._last_us + max(self._step_us, 1) - (self._first_us or 0)
                 self._start()
                 continue
-            batch = self._take_times(batch)
+            batch, times = self._take_times(batch)
             if batch.num_rows:
-                return pa.RecordBatch.from_arrays(
-                    [batch.column(c) for c in self._columns], list(map(str, range(len(self._columns))))
-                )
+                names = list(map(str, range(len(self._columns))))
+                return pa.RecordBatch.from_arrays([batch.column(c) for c in self._columns], names), times
 
-    def _take_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _take_times(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Times | None]:
         if self._time_column is None:
             self._rows_in_loop += batch.num_rows
-            return batch
+            return batch, None
         times, good = read_times(batch.column(self._time_column), self.options["unit"])
         if not good.all():
             self._bad += int((~good).sum())
@@ -160,10 +192,9 @@ class Replay(Sensor):
             batch, times = batch.filter(pa.array(new)), times[new]
         if self._origin is None and len(times):
             self._origin = (int(times[0]), self.clock.now_us())
-        self._times = times
-        return batch
+        return batch, times
 
-    def _note_end(self, times: NDArray[np.int64]) -> None:
+    def _note_end(self, times: Times) -> None:
         """Keep in mind how the recording ends so far, for the times of the next loop."""
         steps = np.diff(times)
         if (steps > 0).any():
