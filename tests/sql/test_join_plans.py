@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.operators.windows import Bound, TimeWindow
 from penstock.sql.explain import explain, show, stages
-from penstock.sql.hints import ALGORITHMS
+from penstock.sql.hints import algorithms
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import JoinPlan, SparkPlan, plan_from_json, plan_to_json
 from penstock.sql.planner import functions_of, plan_query, reads_of, retarget_window
@@ -387,7 +387,7 @@ def test_other_outer_joins_within_a_window_are_refused(world: World, joined: str
 # -- hints
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", algorithms())
 def test_a_hint_names_the_algorithm(world: World, algorithm: str) -> None:
     sql = f"SELECT /*+ JOIN({algorithm.upper()}) */ a.ppm FROM sensors a, loops b WINDOW = '1m' WHERE a.ppm = b.speed"
     assert world.join(sql).algorithm == algorithm
@@ -410,8 +410,24 @@ def test_a_hint_names_the_algorithm(world: World, algorithm: str) -> None:
             "there are sorted_runs, scan, nested",
         ),
         ("BROADCAST(a)", "a.ppm FROM sensors a", "/*+ BROADCAST(a) */", "write /*+ JOIN(algorithm) */"),
-        ("JOIN(hash)", "a.ppm FROM sensors a, loops b WINDOW = '1m'", "hash", "no equality connects all streams"),
-        ("JOIN(forward_hash)", "a.ppm FROM sensors a, loops b WINDOW = '1m'", "forward_hash", "no equality connects"),
+        (
+            "JOIN(hash)",
+            "a.ppm FROM sensors a, loops b WINDOW = '1m'",
+            "hash",
+            "hash needs an equality between all streams",
+        ),
+        (
+            "JOIN(forward_hash)",
+            "a.ppm FROM sensors a, loops b WINDOW = '1m'",
+            "forward_hash",
+            "forward_hash needs an equality",
+        ),
+        (
+            "JOIN(forward)",
+            "a.ppm FROM sensors a, loops b, loops c WINDOW(a,b) = '1m' AND WINDOW(b,c) = '1m'",
+            "forward",
+            "these windows are a path",
+        ),
         ("JOIN(hash)", "a.ppm FROM sensors a", "hash", "there is no join"),
         ("JOIN(gca)", "COUNT(*) FROM sensors a, loops b WINDOW = '1m'", "gca", "an aggregate runs as Spark SQL"),
     ],

@@ -8,22 +8,12 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from penstock.errors import error, suggest
+from penstock.operators.joins.bounds import Bounds
 from penstock.sql.binding.context import SelectContext
 from penstock.sql.positions import Span, point, span_of, span_of_token
 
-ALGORITHMS = (
-    "sorted_runs",
-    "scan",
-    "nested_loop",
-    "hash",
-    "backward",
-    "forward",
-    "forward_hash",
-    "gca",
-    "lca",
-    "extended",
-)
-NEED_KEY = frozenset({"hash", "forward_hash"})
+# The default of joins with a common key, and of those without. The others are the papers'.
+OURS = ("sorted_runs", "scan")
 
 _JOIN = re.compile(r"\s*JOIN\s*\(\s*(\w+)\s*\)\s*", re.IGNORECASE)
 
@@ -36,15 +26,30 @@ def read_hint(text: str, token: Token) -> exp.Hint:
         raise point(failure, text, span_of_token(token))
     name = found.group(1).lower()
     start = token.start + 3 + found.start(1)
-    if name not in ALGORITHMS:
-        known = "there are " + ", ".join(ALGORITHMS)
-        near = suggest(name, ALGORITHMS)
+    if name not in algorithms():
+        known = "there are " + ", ".join(algorithms())
+        near = suggest(name, algorithms())
         hint = known if near is None else f"{near} {known}"
         failure = error("syntax_error", detail=f'there is no join algorithm "{name}"', hint=hint)
         raise point(failure, text, Span(start, start + len(name)))
     algorithm = exp.Var(this=name)
     algorithm.update_positions(line=token.line, col=token.col, start=start, end=start + len(name) - 1)
     return exp.Hint(expressions=[exp.Anonymous(this="JOIN", expressions=[algorithm])])
+
+
+def algorithms() -> tuple[str, ...]:
+    """What a hint may name."""
+    # Loads compiled code, which reading SQL without hints does not need.
+    from penstock.operators.joins.registry import ALGORITHMS
+
+    return (*OURS, *ALGORITHMS)
+
+
+def refusal(algorithm: str, bounds: Bounds, keyed: bool) -> str | None:
+    """Why an algorithm cannot run a join with these windows, with or without a common key; None where it can."""
+    from penstock.operators.joins.registry import ALGORITHMS
+
+    return None if algorithm in OURS else ALGORITHMS[algorithm].refusal(bounds, keyed)
 
 
 def take_algorithm(context: SelectContext) -> exp.Expr | None:

@@ -15,7 +15,7 @@ from penstock.operators.expr import Call, Column, Expr, UserCall, is_static
 from penstock.operators.joins.bounds import MOST_STREAMS
 from penstock.operators.windows import TimeWindow
 from penstock.sql.binding.context import Bound, SelectContext, WindowGraph
-from penstock.sql.hints import NEED_KEY
+from penstock.sql.hints import refusal
 from penstock.sql.join_keys import Equality, Side, equal_classes, in_class, usable
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import is_between_streams
@@ -48,7 +48,7 @@ def join_plan(bound: Bound) -> JoinPlan:
         algorithm=None if top.algorithm is None else top.algorithm.name,
         missing=question.missing,
     )
-    _check_hint(plan, top)
+    _check_hint(plan, question.graph, top)
     return plan
 
 
@@ -218,8 +218,10 @@ def _with_alias(expr: Expr, alias: str) -> Expr:
     return expr
 
 
-def _check_hint(plan: JoinPlan, top: SelectContext) -> None:
-    if plan.algorithm in NEED_KEY and not plan.inputs[0].keys:
-        hint = "no equality connects all streams; add one such as a.k = b.k, or leave the choice to Penstock"
-        failure = error("not_supported", feature=f"JOIN({plan.algorithm}) without a common key", hint=hint)
-        raise point(failure, top.text, span_of(top.algorithm) if top.algorithm is not None else None)
+def _check_hint(plan: JoinPlan, graph: WindowGraph, top: SelectContext) -> None:
+    if plan.algorithm is None or top.algorithm is None:
+        return
+    reason = refusal(plan.algorithm, graph.bounds, bool(plan.inputs[0].keys))
+    if reason is not None:
+        failure = error("not_supported", feature=f"JOIN({plan.algorithm}) for this join", hint=reason)
+        raise point(failure, top.text, span_of(top.algorithm))
