@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.clock import SECOND
+from penstock.queries import first_readings
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 HOUR = 3600 * SECOND
@@ -41,3 +44,60 @@ def test_a_window_that_reaches_back_before_retention_says_what_is_kept(pipe: Pip
     assert found.now_us is not None
     assert found.complete_from_us == found.now_us - 600 * SECOND
     assert found.table.column("value").to_pylist() == [2.0]
+
+
+def valid(pipe: Pipe, *times: int, sensor: int = 1) -> None:
+    pipe.clock.advance(1000)
+    pipe.db.push("probes", [{"id": sensor, "value": 1.0, "ts": t} for t in times])
+    pipe.engine.drain()
+
+
+def test_the_sensors_own_time_is_complete_from_the_first_reading_on_whatever_the_wall_clock_says(pipe: Pipe) -> None:
+    """Readings of long ago, pushed today:   first of 1     first of 2      NOW = newest
+
+    ----------------------------------------|--------------|---------------|----> ts
+    """
+    pipe.probes("WITH (time = 'valid')")
+    pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    pipe.db.execute("CREATE QUERY north AS SELECT value FROM probes WHERE id = 1 BEGIN (NOW - 1 HOUR) END (NOW)")
+    past = BEGAN_US - 1000 * HOUR
+    pipe.engine.drain()
+    assert pipe.db.invoke("seen").complete_from_us is None  # nothing is known of their time
+    valid(pipe, past, past + 60 * SECOND)
+    assert pipe.db.invoke("seen").complete_from_us == past
+    valid(pipe, past + 90 * SECOND, sensor=2)
+    assert pipe.db.invoke("seen").complete_from_us == past + 90 * SECOND
+    assert pipe.db.invoke("north").complete_from_us == past
+    valid(pipe, past + 90 * SECOND + HOUR)
+    assert pipe.db.invoke("seen").complete_from_us is None
+
+
+def test_a_sensor_that_was_opened_again_is_complete_from_its_first_reading_since(pipe: Pipe) -> None:
+    pipe.probes("WITH (time = 'valid')")
+    pipe.db.execute("CREATE QUERY north AS SELECT value FROM probes WHERE id = 1 BEGIN (NOW - 1 HOUR) END (NOW)")
+    valid(pipe, BEGAN_US)
+    assert pipe.db.invoke("north").complete_from_us == BEGAN_US
+    table = pipe.db.catalog.state.tables["probes"].id
+    pipe.db.catalog.observe(table, [], [0])
+    pipe.clock.advance(10 * SECOND)
+    pipe.db.catalog.observe(table, [0], [])
+    assert pipe.db.invoke("north").complete_from_us is None
+    pipe.clock.advance(60 * SECOND)
+    valid(pipe, BEGAN_US + 30 * SECOND, BEGAN_US + 40 * SECOND)
+    assert pipe.db.invoke("north").complete_from_us == BEGAN_US + 30 * SECOND
+    pipe.restart()
+    assert pipe.db.invoke("north").complete_from_us == BEGAN_US + 30 * SECOND
+
+
+def test_the_search_for_first_readings_goes_on_where_it_stopped(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_readings, "ROWS_A_LOOK", 2)
+    pipe.probes("WITH (time = 'valid')")
+    table = pipe.db.catalog.state.tables["probes"].id
+    for number in range(5):
+        valid(pipe, BEGAN_US + number, sensor=1)
+    valid(pipe, BEGAN_US + 7, sensor=2)
+    found = first_readings.FirstReadings(pipe.db.folder.log)
+    sids = pipe.db.catalog.state.rows(table).sids
+    looks = [found.latest(table, {0: BEGAN_US, 1: BEGAN_US}, sids) for _ in range(3)]
+    assert looks == [BEGAN_US, BEGAN_US, BEGAN_US + 7]
+    assert found.latest(table, {0: BEGAN_US + 2500}, sids) == BEGAN_US + 2

@@ -119,7 +119,7 @@ def test_a_standing_question_about_cycles_is_asked_again_after_each_cycle(pipe: 
     pipe.engine.drain()
     sql = "SELECT COUNT(*) AS n FROM penstock.cycles"
     from penstock.catalog.catalog import NewQuery
-    from penstock.queries.system import SYSTEM_TABLES
+    from penstock.queries.system_columns import SYSTEM_TABLES
     from penstock.sql.plan import plan_to_json
 
     plan = plan_query(parse_select(sql), pipe.db.catalog.state, True, SYSTEM_TABLES)

@@ -21,7 +21,7 @@ KEYWORDS = (
     "SHOW QUERIES", "SHOW TABLES", "START", "STREAM", "SUBSCRIBE", "SUM", "THEN", "TUMBLE", "UPDATE", "USING",
     "VALUES", "WHEN", "WHERE", "WINDOW", "WITH", "WITH CHANGES",
 )  # fmt: skip
-SYSTEM_TABLES = ("penstock.cycles", "penstock.queries", "penstock.sensors", "penstock.streams")
+SYSTEM_TABLES = ("penstock.cycles", "penstock.fields", "penstock.queries", "penstock.sensors", "penstock.streams")
 _WORD = re.compile(r"[\w.\\]+\Z")
 
 

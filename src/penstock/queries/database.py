@@ -13,23 +13,28 @@ import pyarrow as pa
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.journal import Entry
-from penstock.catalog.model import QueryDefinition
+from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import Clock, WallClock
-from penstock.errors import PenstockError, error, suggest
+from penstock.errors import error, suggest
 from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.spark_sql import SparkRunner
 from penstock.queries.backup import back_up
+from penstock.queries.completeness import Completeness
+from penstock.queries.costs import Costs
+from penstock.queries.describing import describe_queries, describe_table
 from penstock.queries.execute import Executor
 from penstock.queries.observing import Observer
 from penstock.queries.results import Health, Result
+from penstock.queries.sampling import Sampler
 from penstock.queries.spark_queries import SparkQueries, SparkSubscription
 from penstock.queries.standing import StandingQueries
+from penstock.queries.status import failures, status
 from penstock.queries.subscription import SelectSubscription, Subscription
 from penstock.queries.system import SystemTables
 from penstock.settings import Settings
-from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.sql.plan import SparkPlan, plan_from_json
 from penstock.streams.housekeeping import Housekeeper
 from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
@@ -50,13 +55,12 @@ class Database:
         self.folder = DataFolder(Path(settings.data).absolute())
         self._ready = False
         self._stopped = threading.Event()
-        self.started_at = 0.0
 
     # -- life
 
     def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
         """Open the folder and start the pipeline; ready when the first cycle is through."""
-        began = time.monotonic()
+        self._began_s = time.monotonic()
         self.lock = FolderLock(self.folder)
         try:
             progress("opening the log")
@@ -76,7 +80,12 @@ class Database:
             progress("reading the committed cycles")
             self.standing.load()
             self.system = SystemTables(self)
-            self.spark_queries = SparkQueries(self.runner, self.standing, self.settings, self.system.for_plan)
+            self.costs = Costs()
+            self.completeness = Completeness(self.standing)
+            self.sampler = Sampler(self.log, self.ingest, self.sensor_tables)
+            self.spark_queries = SparkQueries(
+                self.runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
+            )
             self.observer = Observer(
                 self.catalog, self.ingest, self.clock, self.settings, lambda: self.standing.finished
             )
@@ -94,6 +103,7 @@ class Database:
         self.catalog.listeners.append(self._definition_changed)
         self.observer.follow()
         self.spark_queries.start()
+        self.sampler.start()
         self.housekeeper = Housekeeper(
             self.log,
             self.ingest,
@@ -104,7 +114,6 @@ class Database:
             self.standing.protected,
         )
         self._ready = True
-        self.started_at = time.monotonic() - began
 
     def _wait_for_first_cycle(self, began_at: int) -> None:
         deadline = time.monotonic() + 120
@@ -123,6 +132,7 @@ class Database:
         self._ready = False
         for part, end in (
             ("housekeeper", "close"),
+            ("sampler", "close"),
             ("observer", "close"),
             ("spark_queries", "stop"),
             ("ingest", "close"),
@@ -144,7 +154,10 @@ class Database:
     def _committed(self, record: CommitRecord) -> None:
         finished = self.standing.finished
         self.standing.take(record)
-        self.system.note_cycle(record)
+        with self.standing.locked() as store:
+            sharing = [q for q, answer in store.answers.items() if not answer.paused]
+            known = store.state.queries_by_id.keys()
+        self.costs.note_cycle(record, sharing, known)
         if self.standing.finished != finished:
             self.observer.follow()
 
@@ -152,6 +165,7 @@ class Database:
         for table_id in self._known_tables - self.catalog.state.tables_by_id.keys():
             self.log.drop(table_id)
             self.ingest.forget(table_id)
+            self.completeness.forget(table_id)
         self._known_tables = set(self.catalog.state.tables_by_id)
         self.observer.follow()
 
@@ -226,39 +240,43 @@ class Database:
         """The answer of a standing query for its window as of the last cycle, or as of an older one."""
         definition = self.definition(name)
         self._wait_for_query(definition)
-        if isinstance(plan_from_json(definition.plan), SelectPlan):
+        plan = plan_from_json(definition.plan)
+        if not isinstance(plan, SparkPlan):
             result = self.standing.invoke(name, as_of, limit)
         else:
             if as_of is not None:
                 raise error("not_supported", feature="as_of on a query outside the shared pass")
             result = self.spark_queries.invoke(definition.id, name, limit)
-        return self.system.with_completeness(result, definition)
+        return self.completeness.say(result, plan, definition.start_us, self.catalog.state)
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
         """Push of a query's results, from the current answer on or from a kept cycle on."""
         definition = self.definition(name)
         self._wait_for_query(definition)
-        if isinstance(plan_from_json(definition.plan), SelectPlan):
+        if not isinstance(plan_from_json(definition.plan), SparkPlan):
             return SelectSubscription(self.standing, name, from_cycle, changes)
         return SparkSubscription(self.spark_queries, self.standing, definition.id, name, changes)
 
     # -- about itself
 
     def queries(self) -> list[dict[str, Any]]:
-        return self.system.queries()
+        return describe_queries(self)
 
     def query(self, name: str) -> dict[str, Any]:
         self.definition(name)
-        return next(q for q in self.system.queries() if q["name"] == name)
+        return next(q for q in self.queries() if q["name"] == name)
 
     def tables(self) -> list[dict[str, Any]]:
-        return self.system.tables()
+        return [describe_table(t) for t in sorted(self.catalog.state.tables.values(), key=lambda t: t.name)]
 
     def table(self, name: str) -> dict[str, Any]:
-        self.catalog_table(name)
-        return next(t for t in self.system.tables() if t["name"] == name)
+        return describe_table(self.catalog_table(name))
 
-    def catalog_table(self, name: str) -> Any:
+    def sensor_tables(self) -> list[Table]:
+        """Those with a stream, by name."""
+        return sorted((t for t in self.catalog.state.tables.values() if t.stream is not None), key=lambda t: t.name)
+
+    def catalog_table(self, name: str) -> Table:
         found = self.catalog.state.tables.get(name)
         if found is None:
             raise error("table_not_found", table=name, hint=suggest(name, self.catalog.state.tables))
@@ -272,16 +290,15 @@ class Database:
             return Health(False, "the server is starting" if not self._stopped.is_set() else "the server is stopping")
         if not self.engine.running:
             return Health(False, f"the pipeline is being restarted: {self.engine.failure}")
-        facts = {"cycle": self.standing.store.cycle, "restarts": self.engine.restarts, **self.system.failures()}
+        facts = {"cycle": self.standing.store.cycle, "restarts": self.engine.restarts, **failures(self)}
         return Health(True, "ready", facts)
 
     def status(self) -> dict[str, Any]:
-        return self.system.status()
+        return status(self)
+
+    def uptime_s(self) -> float:
+        return time.monotonic() - self._began_s
 
     def backup(self, target: Path) -> None:
         """Write a data folder that another server can open, while everything goes on."""
         back_up(self, target)
-
-
-def describe_failure(failure: BaseException) -> str:
-    return failure.message if isinstance(failure, PenstockError) else str(failure)

@@ -13,7 +13,7 @@ from penstock.operators.evaluate import evaluate, evaluate_mask
 from penstock.operators.functions import check_function
 from penstock.queries.moments import now_of_plan
 from penstock.queries.results import Result
-from penstock.queries.system import SYSTEM_TABLES
+from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sensors.registry import validate_connector
 from penstock.settings import SETTINGS
 from penstock.sql import statements as st
@@ -174,7 +174,9 @@ class Executor:
         self._db.wait_for_own_writes()
         assert isinstance(plan, SparkPlan)
         found = self._db.spark_queries.run(plan, None)
-        return Result(found.table, cycle=found.cycle, now_us=found.now_us, notices=self._unobserved(plan, found.table))
+        notices = self._unobserved(plan, found.table)
+        result = Result(found.table, cycle=found.cycle, now_us=found.now_us, notices=notices)
+        return self._db.completeness.say(result, plan, None, self._db.catalog.state)
 
     def _unobserved(self, plan: SparkPlan, table: pa.Table) -> tuple[str, ...]:
         """A hint when an empty answer only means that nobody has looked yet."""
@@ -273,10 +275,8 @@ class Executor:
                 self._db.catalog_table(statement.table)
                 found = found.filter(pa.compute.equal(found.column("table_name"), statement.table))
             return Result(found)
-        if what == "cycles":
-            return Result(self._db.system.table("penstock.cycles"))
-        if what == "streams":
-            return Result(self._db.system.table("penstock.streams"))
+        if what in ("cycles", "streams"):
+            return Result(self._db.system.table(f"penstock.{what}"))
         if what == "stream types":
             rows = [
                 {"name": s.name, "connector": s.connector, "fields": ", ".join(f"{f.name} {f.type}" for f in s.fields)}

@@ -6,12 +6,11 @@ import threading
 from collections.abc import Callable
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
 from penstock.operators.expr import Expr
 from penstock.settings import Settings
-from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.sql.plan import JoinPlan, Plan, SelectPlan, plan_from_json
 from penstock.streams.ingest import Ingest
 from penstock.streams.initial_scan import surviving
 from penstock.streams.manager import StreamManager
@@ -61,7 +60,7 @@ class Observer:
             for definition in list(state.queries.values()):
                 if definition.paused or definition.id in finished:
                     continue
-                for number, (table_id, predicate) in enumerate(streams_of(definition, state)):
+                for number, (table_id, predicate) in enumerate(streams_of(plan_from_json(definition.plan), state)):
                     table = state.tables_by_id.get(table_id)
                     if table is None or table.stream is None or table.stream.connector is None:
                         continue
@@ -83,11 +82,12 @@ class Observer:
         self.manager.close()
 
 
-def streams_of(definition: QueryDefinition, state: CatalogState) -> list[tuple[int, Expr | None]]:
-    """Each stream a query reads, with the static predicate that chooses its sensors."""
-    plan = plan_from_json(definition.plan)
+def streams_of(plan: Plan, state: CatalogState) -> list[tuple[int, Expr | None]]:
+    """Each stream a plan reads, with the static predicate that chooses its sensors."""
     if isinstance(plan, SelectPlan):
         return [(plan.table_id, plan.static_predicate)]
+    if isinstance(plan, JoinPlan):
+        return [(i.table_id, i.static_predicate) for i in plan.inputs]
     return [
         (state.tables[r.table].id, r.static_predicate)
         for r in plan.relations

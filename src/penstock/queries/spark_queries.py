@@ -49,11 +49,13 @@ class SparkQueries:
         standing: StandingQueries,
         settings: Settings,
         system: Callable[[SparkPlan], dict[str, pa.Table]],
+        spent: Callable[[int, float, pa.Table], None],
     ) -> None:
         self._runner = runner
         self._standing = standing
         self._settings = settings
         self._system = system
+        self._spent = spent
         self._answers: dict[int, Evaluated] = {}
         self._errors: dict[int, PenstockError] = {}
         self._inputs: dict[int, tuple[object, ...]] = {}
@@ -178,8 +180,10 @@ class SparkQueries:
             # Definition and moment of one cycle: the answer's stamp stands for both.
             moment, cycle = moment_of(plan, store, definition.start_us), store.cycle
         try:
-            self._answers[query_id] = self._run_at(plan, moment, cycle)
+            found = self._run_at(plan, moment, cycle)
+            self._answers[query_id] = found
             self._errors.pop(query_id, None)
+            self._spent(query_id, found.seconds, found.table)
         except PenstockError as failure:
             known, self._errors[query_id] = self._errors.get(query_id), failure
             self._inputs.pop(query_id, None)

@@ -1,0 +1,85 @@
+"""complete_from: since when an answer holds everything, where that is later than its window's beginning.
+
+Two things cut an answer short: retention threw readings away, and a sensor was opened only then. On a
+transaction-time table a sensor is complete from its opening on. On a valid-time table the wall clock of the opening
+says nothing about the data: there a sensor is complete from its first reading after the opening on, and one that
+has sent nothing since says nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.catalog.model import Table
+from penstock.catalog.state import CatalogState
+from penstock.operators.expr import Expr
+from penstock.operators.windows import FOREVER, TimeWindow, Window
+from penstock.queries.first_readings import FirstReadings
+from penstock.queries.observing import streams_of
+from penstock.queries.results import Result
+from penstock.queries.standing import StandingQueries
+from penstock.sql.plan import JoinPlan, Plan, SelectPlan
+from penstock.streams.initial_scan import surviving
+
+
+class Completeness:
+    """Works out complete_from for answers as they leave."""
+
+    def __init__(self, standing: StandingQueries) -> None:
+        self._standing = standing
+        self._first_readings = FirstReadings(standing.folder.log)
+
+    def say(self, result: Result, plan: Plan, start_us: int | None, state: CatalogState) -> Result:
+        """The result with complete_from, where that lies inside the window."""
+        spans = [w for w in _windows(plan) if isinstance(w, TimeWindow)]
+        if not spans or result.now_us is None:
+            return result
+        start = start_us if start_us is not None else result.now_us
+        begin = min(w.resolve(result.now_us, start)[0] for w in spans)
+        if begin <= -FOREVER:
+            return result  # all that is kept was asked for, and that is what there is
+        known = [self._kept_from(plan), *(self._observed_from(t, p, state) for t, p in _streams(plan, state))]
+        latest = max((t for t in known if t is not None), default=begin)
+        return replace(result, complete_from_us=latest) if latest > begin else result
+
+    def forget(self, table_id: int) -> None:
+        """The table was dropped."""
+        self._first_readings.forget(table_id)
+
+    def _kept_from(self, plan: Plan) -> int | None:
+        """Since when nothing that the plan reads has been thrown away; None where nothing ever was."""
+        kept: list[int] = []
+        with self._standing.locked() as store:
+            for table, _ in _streams(plan, store.state):
+                if table.options.retention_us is None or not store.state.retention(table.id):
+                    continue
+                # A row goes when it is older than this at the table's own NOW, whatever the query's NOW is.
+                now_us = store.now_of(table, None)
+                if now_us is not None:
+                    kept.append(now_us - table.options.retention_us)
+        return max(kept, default=None)
+
+    def _observed_from(self, table: Table, predicate: Expr | None, state: CatalogState) -> int | None:
+        """Since when every sensor that passes has been observed without a break, in the table's own time."""
+        seen = state.observations(table.id)
+        opened: dict[int, int] = {}
+        for sid in surviving(predicate, state.rows(table.id)).tolist():
+            spans = seen.get(sid)
+            if spans and spans[-1][1] is None:
+                opened[sid] = spans[-1][0]
+        if table.options.time == "transaction":
+            return max(opened.values(), default=None)
+        return self._first_readings.latest(table.id, opened, state.rows(table.id).sids)
+
+
+def _streams(plan: Plan, state: CatalogState) -> list[tuple[Table, Expr | None]]:
+    found = streams_of(plan, state)
+    return [(state.tables_by_id[table_id], p) for table_id, p in found if table_id in state.tables_by_id]
+
+
+def _windows(plan: Plan) -> list[Window]:
+    if isinstance(plan, SelectPlan):
+        return [plan.window]
+    if isinstance(plan, JoinPlan):
+        return [i.window for i in plan.inputs]
+    return [r.window for r in plan.relations if r.window is not None]

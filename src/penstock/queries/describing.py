@@ -1,0 +1,83 @@
+"""Tables and standing queries as the API and SHOW describe them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.catalog.model import QueryDefinition, Table
+from penstock.queries.answers import Answer
+from penstock.sql.plan import Plan, SelectPlan, SparkPlan, plan_from_json
+from penstock.types import format_duration
+
+if TYPE_CHECKING:
+    from penstock.queries.database import Database
+
+
+def describe_table(table: Table) -> dict[str, Any]:
+    """Columns, key, stream and options."""
+    stream, options = table.stream, table.options
+    return {
+        "name": table.name,
+        "columns": [{"name": c.name, "type": str(c.type)} for c in table.flat_columns()],
+        "key": list(table.key),
+        "stream": None
+        if stream is None
+        else {
+            "name": stream.name,
+            "type": stream.stream_type,
+            "connector": stream.connector,
+            "fields": [{"name": f.name, "type": str(f.type)} for f in stream.fields],
+        },
+        "options": {
+            "time": options.time,
+            "out_of_order": options.out_of_order,
+            "retention": format_duration(options.retention_us) if options.retention_us else None,
+            "idle": format_duration(options.idle_us),
+            "max_ahead": format_duration(options.max_ahead_us),
+            "always_on": options.always_on,
+        },
+    }
+
+
+def describe_queries(database: Database) -> list[dict[str, Any]]:
+    """All standing queries by name: what they are, how they are doing, what they cost."""
+    with database.standing.locked() as store:
+        return [
+            _describe_query(database, definition, store.answers.get(definition.id))
+            for definition in sorted(database.catalog.state.queries.values(), key=lambda q: q.name)
+        ]
+
+
+def _describe_query(database: Database, definition: QueryDefinition, answer: Answer | None) -> dict[str, Any]:
+    plan = plan_from_json(definition.plan)
+    failure = database.spark_queries.failure(definition.id)
+    message = answer.error if answer is not None else failure.message if failure is not None else None
+    state, progress = _state(database, definition, plan, answer, message)
+    return {
+        "name": definition.name,
+        "id": definition.id,
+        "sql": definition.sql,
+        "state": state,
+        "progress": round(progress, 4),
+        "runs": "Spark SQL" if isinstance(plan, SparkPlan) else "shared pass",
+        "reason": plan.reason if isinstance(plan, SparkPlan) else None,
+        "window": str(plan.window) if isinstance(plan, SelectPlan) else None,
+        "matched": answer.matched if answer is not None else None,
+        "error": message,
+        "seconds": database.spark_queries.seconds(definition.id),
+        **database.costs.of(definition.id),
+    }
+
+
+def _state(
+    database: Database, definition: QueryDefinition, plan: Plan, answer: Answer | None, message: str | None
+) -> tuple[str, float]:
+    if definition.paused:
+        return "PAUSED", 1.0
+    if not isinstance(plan, SparkPlan) and answer is None:
+        return "STARTING", 0.0
+    if message is not None:
+        return "FAILED", 1.0
+    if answer is not None and answer.filling is not None:
+        return "FILLING", answer.progress
+    return "FINISHED" if definition.id in database.standing.finished else "RUNNING", 1.0

@@ -1,0 +1,108 @@
+"""The columns of the tables penstock.*, each with the sentence that the reference shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, TEXT, TIMESTAMP, Field, Type
+
+
+@dataclass(frozen=True, slots=True)
+class SystemColumn:
+    """One column and what it holds."""
+
+    name: str
+    type: Type
+    sentence: str
+
+
+_TABLE = SystemColumn("table_name", TEXT, "the sensor table")
+_REFUSED = SystemColumn("refused", BIGINT, "readings that were refused")
+_LATE = SystemColumn(
+    "late", BIGINT, "readings older than the table's newest, but in order for their own sensor: stored"
+)
+_CLAMPED = SystemColumn("clamped", BIGINT, "readings whose time was moved up to their sensor's newest")
+_DEDUPLICATED = SystemColumn("deduplicated", BIGINT, "readings that were dropped as repeats")
+_RATE = SystemColumn("rows_per_s", DOUBLE, "readings stored per second, over about the last minute")
+
+SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
+    "penstock.sensors": (
+        _TABLE,
+        SystemColumn("sensor", TEXT, "its key; values of a key of several columns are separated by commas"),
+        SystemColumn("address", TEXT, "what its row holds in the stream column"),
+        SystemColumn(
+            "state", TEXT, "opening, open, idle, backing off, hung, ended, closed; pushed: it sends by itself"
+        ),
+        SystemColumn("readings", BIGINT, "readings that were stored"),
+        _RATE,
+        _REFUSED,
+        _LATE,
+        _CLAMPED,
+        _DEDUPLICATED,
+        SystemColumn("errors", BIGINT, "how often it could not be opened or read, and readings nobody understood"),
+        SystemColumn("last_error", TEXT, "the last of these"),
+        SystemColumn("last_reading", TIMESTAMP, "the newest time among its readings, also from before the start"),
+    ),
+    "penstock.queries": (
+        SystemColumn("name", TEXT, "the standing query"),
+        SystemColumn("state", TEXT, "STARTING, FILLING, RUNNING, PAUSED, FINISHED, FAILED"),
+        SystemColumn("runs", TEXT, "shared pass, or Spark SQL"),
+        SystemColumn("window", TEXT, "its BEGIN and END, in the shared pass"),
+        SystemColumn("matched", BIGINT, "rows that entered its answer since registration, in the shared pass"),
+        SystemColumn("progress", DOUBLE, "how much of its history has been read, 0 to 1"),
+        SystemColumn("seconds", DOUBLE, "what the last evaluation took, outside the shared pass"),
+        SystemColumn("evaluations", BIGINT, "cycles that it took part in; outside the shared pass, evaluations"),
+        SystemColumn(
+            "ms", DOUBLE, "what they took; a cycle's time is split evenly among the queries of the shared pass"
+        ),
+        SystemColumn("rows", BIGINT, "rows that they gave"),
+        SystemColumn("bytes", BIGINT, "what these rows took: in commit records, or in memory outside the shared pass"),
+        SystemColumn("error", TEXT, "why it fails"),
+        SystemColumn("sql", TEXT, "its text"),
+    ),
+    "penstock.cycles": (
+        SystemColumn("cycle", BIGINT, "its number"),
+        SystemColumn("now", TIMESTAMP, "the NOW that was fixed when it was planned"),
+        SystemColumn("rows", BIGINT, "new readings that it read"),
+        SystemColumn("matched", BIGINT, "rows that entered answers, summed over all queries"),
+        SystemColumn("ms", DOUBLE, "how long its Spark job took"),
+        SystemColumn("bytes", BIGINT, "what its results take in the commit record"),
+        SystemColumn("queries", BIGINT, "queries that took part"),
+        SystemColumn("journal", BIGINT, "the last definition that it knew"),
+        SystemColumn("filling", BIGINT, "queries that were reading history"),
+    ),
+    "penstock.streams": (
+        _TABLE,
+        SystemColumn("sensors", BIGINT, "rows of the table: sensors, not readings"),
+        SystemColumn("open", BIGINT, "sensors that are open"),
+        SystemColumn("rows", BIGINT, "readings that were ever stored"),
+        SystemColumn("files", BIGINT, "files of its log"),
+        SystemColumn("accepted", BIGINT, "readings that were stored"),
+        _RATE,
+        _REFUSED,
+        _LATE,
+        _CLAMPED,
+        _DEDUPLICATED,
+        SystemColumn("newest", TIMESTAMP, "the newest time among its readings"),
+        SystemColumn("valid_time", BOOLEAN, "whether times are the sensors' own"),
+    ),
+    "penstock.fields": (
+        _TABLE,
+        SystemColumn("field", TEXT, "a field of its readings"),
+        SystemColumn("type", TEXT, "its type"),
+        SystemColumn("sampled", BIGINT, "readings in the sample"),
+        SystemColumn("nulls", BIGINT, "how many of them are NULL"),
+        SystemColumn("least", DOUBLE, "the least value of the sample; this and the rest for numbers and booleans only"),
+        SystemColumn("mean", DOUBLE, "its mean"),
+        SystemColumn("stddev", DOUBLE, "its standard deviation"),
+        SystemColumn("p05", DOUBLE, "a twentieth of the values are below"),
+        SystemColumn("p50", DOUBLE, "half of the values are below"),
+        SystemColumn("p95", DOUBLE, "a twentieth of the values are above"),
+        SystemColumn("p99", DOUBLE, "a hundredth of the values are above"),
+        SystemColumn("most", DOUBLE, "the greatest value of the sample"),
+    ),
+}
+
+SYSTEM_TABLES: dict[str, tuple[Field, ...]] = {
+    name: tuple(Field(column.name, column.type) for column in columns) for name, columns in SYSTEM_COLUMNS.items()
+}
