@@ -215,6 +215,19 @@ def test_added_columns_and_fields_have_names_of_their_own(bench: CatalogBench) -
     refused("table_not_found", bench.catalog.add_column, "sensor", Field("a", INT), to_stream=False)
 
 
+def test_no_added_column_takes_the_name_of_another(bench: CatalogBench) -> None:
+    table = bench.make_sensors()
+    before = table.flat_columns()
+    with pytest.raises(PenstockError) as caught:
+        bench.catalog.add_column("sensors", Field("ppm", INT), to_stream=False)
+    assert caught.value.condition == "already_exists" and "readings of sensors" in (caught.value.hint or "")
+    assert bench.state.tables["sensors"].flat_columns() == before
+    bench.catalog.add_column("sensors", Field("location", TEXT), to_stream=True)
+    names = [c.name for c in bench.state.tables["sensors"].flat_columns()]
+    assert "reading.location" in names and set(names) > {c.name for c in before}
+    refused("already_exists", bench.catalog.add_column, "sensors", Field("reading.location", INT), to_stream=False)
+
+
 def test_keys_are_unique_and_never_null(bench: CatalogBench) -> None:
     bench.make_sensors()
     insert, update = bench.catalog.insert_rows, bench.catalog.update_rows

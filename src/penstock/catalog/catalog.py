@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.catalog.checks import check_keys, check_shape, duplicate, plain_rows
+from penstock.catalog.checks import check_added, check_keys, check_shape, duplicate, plain_rows
 from penstock.catalog.dependents import users_by_name, with_users
 from penstock.catalog.encoding import (
     function_to_json,
@@ -118,6 +118,7 @@ class Catalog:
                 if column.name in taken:
                     raise error("already_exists", kind="column", name=column.name)
                 changed = replace(found, columns=(*found.columns, column))
+            check_added(found, changed, column)
             self._write("alter_table", table_to_json(changed))
             return changed
 

@@ -28,6 +28,23 @@ def check_shape(columns: tuple[Field, ...], key: tuple[str, ...], stream: Stream
         raise error("invalid_definition", detail="a sensor table with static columns needs a PRIMARY KEY")
 
 
+def check_added(before: Table, after: Table, column: Field) -> None:
+    """That every column is still called as before: standing queries know them by those names.
+
+    A static column with the name of a stream's field would take that name from it.
+    """
+    known = {(c.origin, c.source): c.name for c in before.flat_columns()}
+    names = [c.name for c in after.flat_columns()]
+    renamed = any(known.get((c.origin, c.source), c.name) != c.name for c in after.flat_columns())
+    if renamed or len(set(names)) < len(names):
+        raise error(
+            "already_exists",
+            kind="field",
+            name=column.name,
+            hint=f'"{column.name}" means a field of the readings of {before.name} already; choose another name',
+        )
+
+
 def plain_rows(table: Table, rows: Sequence[Sequence[Any]]) -> list[Row]:
     """Rows in the journal's form: one value per column, then the address, which is NULL in an ordinary table."""
     fields = [*table.columns] if table.stream is None else [*table.columns, Field(table.stream.name, TEXT)]
