@@ -115,6 +115,51 @@ def test_a_subscriber_waits_for_the_first_answer_no_longer_than_it_said(pipe: Pi
     assert time.monotonic() - began < 2
 
 
+def ask_again(pipe: Pipe, runner: Runner) -> int:
+    """Another reading, and the evaluation that it makes due; the cycle that it stands for."""
+    asked, query = runner.asked, pipe.db.definition("counted").id
+    pipe.push(1.0)
+    pipe.engine.drain()
+    until(lambda: runner.asked > asked and pipe.db.spark_queries.kept(query)[-1].table["n"][0].as_py() == runner.asked)
+    return pipe.db.spark_queries.kept(query)[-1].cycle
+
+
+def test_a_subscriber_that_comes_back_gets_what_it_missed(pipe: Pipe, runner: Runner) -> None:
+    create_spark_query(pipe, "counted", COUNT)
+    cycles = [ask_again(pipe, runner) for _ in range(3)]
+    subscription = pipe.db.subscribe("counted", from_cycle=cycles[0] + 1)
+    events = [subscription.next(5.0), subscription.next(5.0)]
+    assert [e.cycle for e in events if e is not None] == cycles[1:]
+    assert subscription.next(0.0) is None
+    changes = pipe.db.subscribe("counted", from_cycle=cycles[2], changes=True).next(5.0)
+    assert changes is not None and changes.table.column("op").to_pylist() == ["-", "+"]
+
+
+def test_a_subscriber_from_a_cycle_to_come_waits_for_it_and_gets_nothing_before(pipe: Pipe, runner: Runner) -> None:
+    create_spark_query(pipe, "counted", COUNT)
+    now = ask_again(pipe, runner)
+    subscription = pipe.db.subscribe("counted", from_cycle=now + 3)
+    ask_again(pipe, runner)
+    assert subscription.next(0.0) is None
+    last = now
+    while last < now + 3:
+        last = ask_again(pipe, runner)
+    event = subscription.next(5.0)
+    assert event is not None and event.cycle >= now + 3
+
+
+def test_a_subscriber_from_a_cycle_whose_answer_is_gone_is_told_so(
+    pipe: Pipe, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.queries.spark_queries.KEPT_EVALUATIONS", 2)
+    create_spark_query(pipe, "counted", COUNT)
+    cycles = [ask_again(pipe, runner) for _ in range(4)]
+    assert [e.cycle for e in pipe.db.spark_queries.kept(pipe.db.definition("counted").id)] == cycles[2:]
+    with pytest.raises(PenstockError) as caught:
+        pipe.db.subscribe("counted", from_cycle=cycles[1])
+    assert caught.value.condition == "cycle_gone" and str(cycles[2]) in caught.value.message
+
+
 def test_a_standing_question_about_cycles_is_asked_again_after_each_cycle(pipe: Pipe, runner: Runner) -> None:
     pipe.engine.drain()
     sql = "SELECT COUNT(*) AS n FROM penstock.cycles"

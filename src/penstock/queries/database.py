@@ -28,7 +28,8 @@ from penstock.queries.execute import Executor
 from penstock.queries.observing import Observer
 from penstock.queries.results import Health, Result
 from penstock.queries.sampling import Sampler
-from penstock.queries.spark_queries import SparkQueries, SparkSubscription
+from penstock.queries.spark_queries import SparkQueries
+from penstock.queries.spark_subscription import SparkSubscription
 from penstock.queries.standing import StandingQueries
 from penstock.queries.status import failures, status
 from penstock.queries.subscription import SelectSubscription, Subscription
@@ -255,7 +256,7 @@ class Database:
         self._wait_for_query(definition)
         if not isinstance(plan_from_json(definition.plan), SparkPlan):
             return SelectSubscription(self.standing, name, from_cycle, changes)
-        return SparkSubscription(self.spark_queries, self.standing, definition.id, name, changes)
+        return SparkSubscription(self.spark_queries, self.standing, definition.id, name, from_cycle, changes)
 
     # -- about itself
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,15 +17,16 @@ import pyarrow as pa
 from penstock.errors import PenstockError, error
 from penstock.pipeline.spark_sql import Moment, SparkRunner
 from penstock.queries.moments import moment_of
-from penstock.queries.results import Event, Result
+from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
-from penstock.queries.subscription import Waiting, with_operation
 from penstock.settings import Settings
 from penstock.sql.plan import SparkPlan
 
 _log = logging.getLogger("penstock.queries")
 FIRST_ANSWER_S = 60.0
 STALENESS_MAX_S = 60.0
+KEPT_EVALUATIONS = 64
+KEPT_ROWS = 50_000
 RunPlan = Callable[[SparkPlan, int | None], "Evaluated"]
 
 
@@ -57,6 +57,7 @@ class SparkQueries:
         self._system = system
         self._spent = spent
         self._answers: dict[int, Evaluated] = {}
+        self._kept: dict[int, tuple[Evaluated, ...]] = {}  # the newest last, so that subscribers can come back
         self._errors: dict[int, PenstockError] = {}
         self._inputs: dict[int, tuple[object, ...]] = {}
         self._stopping = threading.Event()
@@ -115,6 +116,10 @@ class SparkQueries:
             raise PenstockError(failure.condition, failure.message, hint=failure.hint)
         return self._answers.get(query_id)
 
+    def kept(self, query_id: int) -> tuple[Evaluated, ...]:
+        """The last evaluations, oldest first: a bounded number of bounded size."""
+        return self._kept.get(query_id, ())
+
     def seconds(self, query_id: int) -> float | None:
         known = self._answers.get(query_id)
         return known.seconds if known is not None else None
@@ -167,7 +172,7 @@ class SparkQueries:
                 if self._inputs.get(query_id) != marks:
                     self._inputs[query_id] = marks
                     due.append(query_id)
-            for known in (self._answers, self._errors, self._inputs):
+            for known in (self._answers, self._kept, self._errors, self._inputs):
                 for gone in [q for q in known if q not in store.spark_plans]:
                     known.pop(gone, None)
         return due
@@ -182,6 +187,7 @@ class SparkQueries:
         try:
             found = self._run_at(plan, moment, cycle)
             self._answers[query_id] = found
+            self._kept[query_id] = _bounded((*self.kept(query_id), found))
             self._errors.pop(query_id, None)
             self._spent(query_id, found.seconds, found.table)
         except PenstockError as failure:
@@ -200,66 +206,11 @@ class SparkQueries:
         self._standing.feed.wake()
 
 
-class SparkSubscription(Waiting):
-    """A subscriber to such a query: rows that are new since the last evaluation it saw, or net changes."""
-
-    def __init__(
-        self, queries: SparkQueries, standing: StandingQueries, query_id: int, name: str, changes: bool
-    ) -> None:
-        super().__init__(standing.feed)
-        self._queries = queries
-        self._id = query_id
-        self._name = name
-        self._changes = changes
-        self._seen: Evaluated | None = None
-
-    def next(self, timeout_s: float) -> Event | None:
-        if self._is_closed():
-            return None
-        before = self._seen
-        if before is None:
-            self._seen = self._queries.answer_within(self._id, self._name, timeout_s)
-            if self._seen is None:
-                return None
-            rows = self._seen.table
-            return Event(self._seen.cycle, self._seen.now_us, with_operation(rows, "+") if self._changes else rows)
-        deadline = time.monotonic() + timeout_s
-        while self._feed.wait(lambda: self._is_closed() or self._fresh(), max(0.0, deadline - time.monotonic())):
-            event = None if self._is_closed() else self._step()
-            if event is not None or self._is_closed():
-                return event
-        return None
-
-    def _fresh(self) -> bool:
-        found = self._queries.answer_within(self._id, self._name, 0.0)
-        return found is not None and found is not self._seen
-
-    def _step(self) -> Event | None:
-        before, found = self._seen, self._queries.answer(self._id, self._name)
-        assert before is not None
-        self._seen = found
-        entered, left = _difference(before.table, found.table)
-        if self._changes:
-            entered = pa.concat_tables([with_operation(left, "-"), with_operation(entered, "+")])
-        return Event(found.cycle, found.now_us, entered) if entered.num_rows else None
-
-
-def _difference(old: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """(rows only in new, rows only in old), as multisets."""
-    olds, news = [_key(r) for r in old.to_pylist()], [_key(r) for r in new.to_pylist()]
-    extra_new, extra_old = Counter(news) - Counter(olds), Counter(olds) - Counter(news)
-    return _pick(new, news, extra_new), _pick(old, olds, extra_old)
-
-
-def _key(row: dict[str, object]) -> str:
-    return repr(sorted(row.items()))
-
-
-def _pick(table: pa.Table, keys: list[str], wanted: Counter[str]) -> pa.Table:
-    left = Counter(wanted)
-    chosen = []
-    for index, key in enumerate(keys):
-        if left[key] > 0:
-            left[key] -= 1
-            chosen.append(index)
-    return table.take(pa.array(chosen, pa.int64()))
+def _bounded(evaluations: tuple[Evaluated, ...]) -> tuple[Evaluated, ...]:
+    """The newest of them that fit, at least one."""
+    rows = 0
+    for count, evaluated in enumerate(reversed(evaluations)):
+        rows += evaluated.table.num_rows
+        if count and (count == KEPT_EVALUATIONS or rows > KEPT_ROWS):
+            return evaluations[-count:]
+    return evaluations
