@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from penstock.catalog.model import POSITION_COLUMN, SENSOR_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
+from penstock.errors import PenstockError, error
 from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
 from penstock.operators.expr import columns_of, from_json
 from penstock.operators.windows import FOREVER
@@ -43,6 +44,7 @@ class HistoryRequest:
 
     folder: str
     kind: str  # stream, static, ordinary, query
+    table: str
     table_id: int
     journal: int
     columns: tuple[str, ...]
@@ -83,7 +85,10 @@ class HistoryReader(DataSourceReader):
         request = self._request
         if request.kind in ("static", "ordinary"):
             return [HistoryTask(())]
-        segments = list_whole(Path(request.folder) / "log", request.table_id, request.first, request.end)
+        log = Path(request.folder) / "log"
+        if request.end and not (log / str(request.table_id)).is_dir():
+            raise _dropped(request)
+        segments = list_whole(log, request.table_id, request.first, request.end)
         found = slices(segments, request.first, request.end, request.low_us, request.high_us)
         return _spread(found, request.parallelism) or [HistoryTask(())]
 
@@ -91,13 +96,25 @@ class HistoryReader(DataSourceReader):
         assert isinstance(partition, HistoryTask)
         request = self._request
         definitions = definitions_since(request.folder, request.journal)
-        table = definitions.state.tables_by_id[request.table_id]
+        table = definitions.state.tables_by_id.get(request.table_id)
+        if table is None:
+            raise _dropped(request)
         if request.kind in ("static", "ordinary"):
             yield from _static_rows(request, definitions).to_batches(BATCH_ROWS)
             return
         for piece in partition.slices:
-            rows = read_readings(request, table, definitions, piece)
+            try:
+                rows = read_readings(request, table, definitions, piece)
+            except PenstockError as problem:
+                if piece.path.parent.is_dir():
+                    raise
+                # The definitions here are older than the drop; the files are gone all the same.
+                raise _dropped(request) from problem
             yield from rows.to_batches(BATCH_ROWS)
+
+
+def _dropped(request: HistoryRequest) -> PenstockError:
+    return error("table_not_found", table=request.table)
 
 
 def _spread(found: list[Slice], parallelism: int) -> list[HistoryTask]:

@@ -117,6 +117,7 @@ class SparkRunner:
         request = HistoryRequest(
             folder=str(self._folder.root),
             kind=relation.kind,
+            table=table.name,
             table_id=table.id,
             journal=offset.journal,
             columns=tuple(c.name for c in used),
@@ -163,6 +164,8 @@ def translate(failure: PySparkException | Py4JJavaError) -> PenstockError:
     if ours:
         # A worker raised it: Spark hands over the text of the trace, and in it the message.
         message = ours.group(1).strip()
+        if message.startswith("there is no table"):
+            return PenstockError("table_not_found", message, hint="it was dropped while the question was answered")
         found = {"function": "function_failed", "segment": "corrupt_segment"}.get(message.split(" ", 1)[0])
         return PenstockError(found or "engine_failed", message)
     if "[SCALAR_SUBQUERY_TOO_MANY_ROWS]" in text:
