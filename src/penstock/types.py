@@ -81,10 +81,11 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A name and a type: a column of a table, a field of a stream or of a STRUCT."""
+    """A name and a type: a column of a table, a field of a stream or of a STRUCT. `required` is NOT NULL."""
 
     name: str
     type: Type
+    required: bool = False
 
 
 INT = Type("INT")

@@ -272,6 +272,21 @@ def test_pushed_sensors_are_observed_from_their_insert_until_their_delete(bench:
     assert bench.state.observations(1) == {0: [(1_000, 1_005)], 1: [(1_000, None)]}
 
 
+def test_a_column_that_is_not_null_is_so_in_every_row(bench: CatalogBench) -> None:
+    columns = (Field("id", INT), Field("place", TEXT, required=True), Field("note", TEXT))
+    bench.catalog.create_table("rooms", columns, ("id",), None, TableOptions())
+    bench.catalog.insert_rows("rooms", [(1, "hall", None)])
+    assert '"place" of "rooms"' in refused(
+        "not_null_violation", bench.catalog.insert_rows, "rooms", [(2, "attic", None), (3, None, None)]
+    )
+    refused("not_null_violation", bench.catalog.update_rows, "rooms", {0: (1, None, "empty")})
+    bench.reopen()
+    refused("not_null_violation", bench.catalog.insert_rows, "rooms", [(2, None, None)])
+    assert bench.state.tables["rooms"].columns == columns
+    assert bench.catalog.insert_rows("rooms", [(2, "attic", None)]) == 1
+    refused("not_supported", bench.catalog.add_column, "rooms", Field("a", INT, required=True), to_stream=False)
+
+
 def test_other_sensors_are_observed_while_they_are_open(bench: CatalogBench) -> None:
     table = bench.make_sensors(connector="tcp")
     bench.catalog.insert_rows("sensors", [(1, "gate", "a"), (2, "pier", "b")])

@@ -489,3 +489,19 @@ def test_a_clock_that_steps_back_makes_nothing_late_and_no_repeat_new(make: Make
     assert [ts - NOW for (ts,) in bench.stored("ts")] == [0, 0, 11 * SECOND]
     assert bench.ingest.counters("probes")["late"] == 0
     assert bench.ingest.sensors("probes")["newest"][:2].tolist() == [NOW, NOW + 11 * SECOND]
+
+
+def test_a_reading_without_a_value_where_one_must_be_is_refused_and_counted(make: Make) -> None:
+    bench = make(fields=(Field("ppm", DOUBLE, required=True), Field("seq", INT)))
+    good = {"sensor_id": 1, "ppm": 1.0, "seq": None}
+    receipt = bench.push([good, {**good, "ppm": None}, {**good, "ppm": "high"}, good])
+    assert refusals(receipt) == [(1, "not_null_violation"), (2, "invalid_value")]
+    assert receipt.refused[0].message == 'column "ppm" of "probes" cannot be NULL'
+    ids, seqs = pa.array([1, 2, 1], pa.int32()), pa.array([1, 2, 3], pa.int32())
+    sent = pa.table({"sensor_id": ids, "ppm": pa.array([None, 2.0, None]), "seq": seqs})
+    assert refusals(bench.push(sent)) == [(0, "not_null_violation"), (2, "not_null_violation")]
+    columns = [pa.array([None, 4.0]), pa.array([1, 2], pa.int32())]
+    resolved = bench.ingest.push_resolved(bench.table, np.array([0, 1], np.int32), None, columns).result(5)
+    assert refusals(resolved) == [(0, "not_null_violation")]
+    assert bench.stored("ppm") == [(1.0,), (1.0,), (2.0,), (4.0,)]
+    assert bench.ingest.counters("probes")["refused"] == {"not_null_violation": 4, "invalid_value": 1}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.catalog.checks import check_added, check_keys, check_shape, duplicate, plain_rows
+from penstock.catalog.checks import check_added, check_keys, check_required, check_shape, duplicate, plain_rows
 from penstock.catalog.dependents import users_by_name, with_users
 from penstock.catalog.encoding import (
     function_to_json,
@@ -100,6 +100,8 @@ class Catalog:
 
     def add_column(self, table: str, column: Field, to_stream: bool) -> Table:
         """A static column, or a field of the stream; older rows and readings have NULL there."""
+        if column.required:
+            raise error("not_supported", feature="NOT NULL on an added column", hint="older rows have NULL there")
         with self._lock:
             found = self._table(table)
             if to_stream:
@@ -240,6 +242,7 @@ class Catalog:
             static = self.state.rows(found.id)
             body = plain_rows(found, rows)
             check_keys(found, body)
+            check_required(found, body)
             for row in body:
                 if static.has_key(row):
                     raise duplicate(found, row)
@@ -255,6 +258,7 @@ class Catalog:
             live = {int(sid): values for sid, values in changes.items() if static.is_live(int(sid))}
             body = plain_rows(found, list(live.values()))
             check_keys(found, body)
+            check_required(found, body)
             for row in body:
                 taken = static.vid_of(static.key_of(row)) if found.key else None
                 if taken is not None and int(static.sids[taken]) not in live:

@@ -72,6 +72,14 @@ def _misfit(table: Table, fields: Sequence[Field], row: Sequence[Any]) -> Pensto
     raise AssertionError("a row that does not fit has a value that does not")
 
 
+def check_required(table: Table, rows: Sequence[Row]) -> None:
+    """No NULL in a column that was declared NOT NULL."""
+    required = [(place, column.name) for place, column in enumerate(table.columns) if column.required]
+    for place, name in required:
+        if any(row[place] is None for row in rows):
+            raise error("not_null_violation", column=name, table=table.name)
+
+
 def check_keys(table: Table, rows: Sequence[Row]) -> None:
     """No NULL in a key, no key twice among these rows."""
     if not table.key:

@@ -17,11 +17,11 @@ from penstock.types import Field, parse_type
 
 
 def fields_to_json(fields: tuple[Field, ...]) -> list[list[str]]:
-    return [[f.name, str(f.type)] for f in fields]
+    return [[f.name, str(f.type), *(["NOT NULL"] if f.required else [])] for f in fields]
 
 
 def fields_from_json(data: list[list[str]]) -> tuple[Field, ...]:
-    return tuple(Field(name, parse_type(type_)) for name, type_ in data)
+    return tuple(Field(name, parse_type(type_), "NOT NULL" in more) for name, type_, *more in data)
 
 
 def stream_type_to_json(found: StreamType) -> dict[str, Any]:

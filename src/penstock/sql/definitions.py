@@ -45,7 +45,7 @@ def bind_create_table(statement: CreateTable, state: State) -> TableDefinition:
     stream = _stream(statement, streams[0], state) if streams else None
     deduplicate = _deduplicate(statement, static, stream)
     options = table_options(statement, stream is not None, deduplicate)
-    columns = tuple(Field(c.name, c.type) for c in static if c.type is not None)
+    columns = tuple(Field(c.name, c.type, c.not_null) for c in static if c.type is not None)
     return TableDefinition(statement.name, columns, key, stream, options)
 
 

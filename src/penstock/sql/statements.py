@@ -242,7 +242,7 @@ def tree(value: Any, label: str = "", depth: int = 0) -> str:
             return head + "(" + ", ".join(tree(item) for item in value) + ")"
         return head + str(value)
     if isinstance(value, Field):
-        return f"{head}{value.name} {value.type}"
+        return f"{head}{value.name} {value.type}" + (" NOT NULL" if value.required else "")
     if isinstance(value, Option | Assignment):
         return f"{head}{value.name} = {tree(value.value)}"
     lines = [head + type(value).__name__]

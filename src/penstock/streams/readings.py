@@ -1,7 +1,7 @@
 """A push as it was sent, made into columns: names sorted out, values converted, bad readings set aside.
 
 Names: the table's key columns, the stream's fields (bare, or as `stream.field`), and `ts`. Per reading, the first
-of these decides: unknown_field, missing_field, invalid_value. A field must be there, if only as null: a
+of these decides: unknown_field, missing_field, invalid_value, not_null_violation. A field must be there, if only as null: a
 missing one stored as NULL would hide a sender's mistake. `ts` may be missing or null (see `rules`).
 A table gives times itself under transaction time, so a `ts` sent to it is refused rather than thrown away.
 """
@@ -98,6 +98,7 @@ def read_resolved(table: Table, count: int, times: Times | None, columns: Sequen
         else pa.nulls(count, wanted.type.to_arrow())
         for i, wanted in enumerate(names.fields)
     ]
+    _refuse_nulls(names, fields, bad)
     given = times if table.options.time == "valid" else None
     return Readings(count, [], None if given is None else np.ascontiguousarray(given, dtype=np.int64), fields, bad)
 
@@ -124,6 +125,7 @@ def _from_arrow(names: _Names, data: pa.Table) -> Readings:
             raise _time_given(names.table)
         times = times_of(column_from_arrow(TIMESTAMP, sent, _reporter(bad, TIME_COLUMN)))
     keys = len(names.keys)
+    _refuse_nulls(names, columns[keys:], bad)
     return Readings(data.num_rows, columns[:keys], times, columns[keys:], bad)
 
 
@@ -140,6 +142,7 @@ def _from_rows(names: _Names, rows: Sequence[Mapping[str, Any]]) -> Readings:
     if names.time_slot in values:
         times = times_of(column_from_values(TIMESTAMP, values[names.time_slot], _reporter(bad, TIME_COLUMN)))
     keys = len(names.keys)
+    _refuse_nulls(names, columns[keys:], bad)
     return Readings(len(rows), columns[:keys], times, columns[keys:], bad)
 
 
@@ -196,6 +199,15 @@ def _reporter(bad: dict[int, Refusal], name: str) -> Report:
         bad.setdefault(index, _refusal(index, error("invalid_value", field=name, detail=sentence)))
 
     return report
+
+
+def _refuse_nulls(names: _Names, fields: Sequence[pa.Array], bad: dict[int, Refusal]) -> None:
+    """Set readings aside that have no value where the stream's definition says NOT NULL."""
+    for wanted, column in zip(names.fields, fields, strict=True):
+        if wanted.required and column.null_count:
+            problem = error("not_null_violation", column=wanted.name, table=names.table.name)
+            for index in np.flatnonzero(np.asarray(column.is_null())).tolist():
+                bad.setdefault(index, _refusal(index, problem))
 
 
 def _refusal(index: int, problem: PenstockError) -> Refusal:

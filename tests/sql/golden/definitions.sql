@@ -30,6 +30,13 @@ CREATE TABLE rooms (name VARCHAR(40) NOT NULL, built TIMESTAMP WITH TIME ZONE, s
 --| flat columns: name TEXT, built TIMESTAMP, size DECIMAL(8, 2), tags ARRAY<TEXT>, at STRUCT<x: DOUBLE, y: DOUBLE>
 --| TableOptions(time='transaction', out_of_order='refuse', retention_us=None, idle_us=60000000, max_ahead_us=60000000, always_on=False, deduplicate=None)
 
+CREATE STREAM TYPE counter AS (count BIGINT NOT NULL, note TEXT NULL);
+--| CreateStreamType
+--|   name: counter
+--|   fields:
+--|     count BIGINT NOT NULL
+--|     note TEXT
+
 ALTER TABLE sensors ADD COLUMN owner TEXT;
 --| flat columns: sensor_id INT, location TEXT, lat DOUBLE, lon DOUBLE, owner TEXT, gas_id INT, gas_name TEXT, ppm DOUBLE, ts TIMESTAMP
 
@@ -133,6 +140,12 @@ ALTER TABLE sensors ALTER COLUMN lat TYPE INT;
 --|   1 | ALTER TABLE sensors ALTER COLUMN lat TYPE INT;
 --|     |                     ^^^^^
 --| hint: ALTER TABLE can ADD COLUMN; a column's type never changes
+
+ALTER TABLE sensors ADD COLUMN x INT NOT NULL;
+--| ERROR 0A000 not_supported: NOT NULL on an added column is not supported
+--|   1 | ALTER TABLE sensors ADD COLUMN x INT NOT NULL;
+--|     |                                      ^^^
+--| hint: rows and readings that are there already have NULL there
 
 ALTER TABLE sensors ADD COLUMN readin.x INT;
 --| ERROR 42703 column_not_found: table "sensors" has no column "readin"

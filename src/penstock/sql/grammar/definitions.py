@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import error
 from penstock.sql.dialect import PenstockParser
-from penstock.sql.grammar.types import type_name, typed_name
+from penstock.sql.grammar.types import stream_field, type_name, typed_name
 from penstock.sql.positions import Span, span_of_token
 from penstock.sql.statements import (
     AddColumn,
@@ -28,7 +28,7 @@ def create_stream_type(parser: PenstockParser) -> CreateStreamType:
     if_not_exists = parser.take("IF", "NOT", "EXISTS")
     name, at = parser.name("the name of the stream type")
     parser.take("AS")
-    fields = parser.listed(lambda: typed_name(parser))
+    fields = parser.listed(lambda: stream_field(parser))
     connector: str | None = None
     options: tuple[Option, ...] = ()
     while not parser.at_end():
@@ -95,7 +95,7 @@ def _column(parser: PenstockParser) -> ColumnDefinition:
     name, at = parser.name("a column's name")
     if parser.take("STREAM"):
         if parser.peek("("):
-            return ColumnDefinition(name, stream_fields=parser.listed(lambda: typed_name(parser)), at=at)
+            return ColumnDefinition(name, stream_fields=parser.listed(lambda: stream_field(parser)), at=at)
         type_, type_at = parser.name("a stream type or a list of fields")
         return ColumnDefinition(name, stream_type=type_, at=at, type_at=type_at)
     found, type_at = type_name(parser)
@@ -183,6 +183,10 @@ def alter_table(parser: PenstockParser) -> AddColumn:
         stream = name
         name, _ = parser.name("a field's name")
     found, _ = type_name(parser)
+    if parser.peek("NOT", "NULL"):
+        hint = "rows and readings that are there already have NULL there"
+        raise parser.fail(error("not_supported", feature="NOT NULL on an added column", hint=hint))
+    parser.take("NULL")
     return AddColumn(table, Field(name, found), stream, if_not_exists, name_at=at)
 
 

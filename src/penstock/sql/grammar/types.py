@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from penstock.errors import PenstockError
 from penstock.sql.dialect import PenstockParser
@@ -61,7 +62,16 @@ def _through(parser: PenstockParser, opening: str, closing: str) -> None:
 
 
 def typed_name(parser: PenstockParser) -> Field:
-    """`name type`, e.g. a field of a stream."""
+    """`name type`, e.g. a parameter of a function."""
     name, _ = parser.name("a name")
     found, _ = type_name(parser)
     return Field(name, found)
+
+
+def stream_field(parser: PenstockParser) -> Field:
+    """`name type [NOT NULL]`."""
+    field = typed_name(parser)
+    required = parser.take("NOT", "NULL")
+    if not required:
+        parser.take("NULL")
+    return replace(field, required=required)
