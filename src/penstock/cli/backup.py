@@ -12,6 +12,7 @@ import typer
 
 from penstock.cli.connecting import Token, Url, connected, progress, reported
 from penstock.errors import error
+from penstock.streams.storing import sync_file, sync_folder
 
 # Belongs to the process that ran there, not to the data.
 LEFT_BEHIND = frozenset({"lock", "tmp"})
@@ -54,7 +55,7 @@ def copy_backup(source: Path, data: Path) -> None:
         if data.exists():
             data.rmdir()
         aside.rename(data)
-        _sync(data.absolute().parent)
+        sync_folder(data.absolute().parent)
     except OSError as problem:
         raise error("invalid_parameter", detail=f"cannot restore to {data}: {problem}") from None
     finally:
@@ -70,12 +71,4 @@ def _left_behind(top: Path) -> Callable[[str, list[str]], set[str]]:
 
 def _copy_synced(source: str, target: str) -> None:
     shutil.copy2(source, target)
-    _sync(Path(target))
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_file(Path(target))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import orjson
 import typer
@@ -27,6 +27,11 @@ class Format(StrEnum):
     table = "table"
     json = "json"
     csv = "csv"
+
+
+AskedFormat = Annotated[
+    Format | None, typer.Option("--format", "-f", help="Default: table on a terminal, csv otherwise.")
+]
 
 
 def choose_format(asked: Format | None) -> Format:

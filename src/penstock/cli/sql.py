@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.connecting import Token, Url, connected
-from penstock.cli.printing import Format, choose_format
+from penstock.cli.printing import AskedFormat, choose_format
 from penstock.cli.running import run_script
 from penstock.errors import error
 
@@ -17,9 +17,7 @@ from penstock.errors import error
 def sql(
     files: Annotated[list[Path] | None, typer.Argument(help="Files with statements; - is stdin.")] = None,
     command: Annotated[list[str] | None, typer.Option("-c", "--command", help="Statements to run; repeatable.")] = None,
-    format: Annotated[
-        Format | None, typer.Option("--format", "-f", help="Default: table on a terminal, csv otherwise.")
-    ] = None,
+    format: AskedFormat = None,
     url: Url = "",
     token: Token = "",
 ) -> None:

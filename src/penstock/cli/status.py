@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
 import typer
@@ -12,13 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.connecting import Token, Url, connected
-from penstock.cli.printing import Format, choose_format, print_csv, show
+from penstock.cli.printing import AskedFormat, Format, choose_format, print_csv, show
 
 
 def status(
-    format: Annotated[
-        Format | None, typer.Option("--format", "-f", help="Default: table on a terminal, csv otherwise.")
-    ] = None,
+    format: AskedFormat = None,
     url: Url = "",
     token: Token = "",
 ) -> None:

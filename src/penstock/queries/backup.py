@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from penstock.queries.database import Database
 
 _WHOLE = ("format_version", "folder_id")
-_TREES = ("commits", "log", "results", "streams")
 
 
 def back_up(database: Database, target: Path) -> None:
@@ -59,19 +58,3 @@ def _link_or_copy(source: Path, target: Path) -> None:
         except OSError:
             pass
     shutil.copy2(source, target)
-
-
-def restore(source: Path, data: Path) -> None:
-    """Make `data` a copy of a backup. The folder must not be there yet."""
-    if not (source / "format_version").exists():
-        raise error(
-            "not_found", detail=f'"{source}" is not a backup', hint="name the folder that `penstock backup` wrote"
-        )
-    if data.exists() and any(data.iterdir()):
-        raise error("already_exists", kind="folder", name=str(data), hint="restore into a folder that is not there yet")
-    data.mkdir(parents=True, exist_ok=True)
-    for name in _WHOLE:
-        shutil.copy2(source / name, data / name)
-    for name in (*_TREES, "journal"):
-        if (source / name).exists():
-            shutil.copytree(source / name, data / name, dirs_exist_ok=True)

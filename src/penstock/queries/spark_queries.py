@@ -27,7 +27,6 @@ FIRST_ANSWER_S = 60.0
 STALENESS_MAX_S = 60.0
 KEPT_EVALUATIONS = 64
 KEPT_ROWS = 50_000
-RunPlan = Callable[[SparkPlan, int | None], "Evaluated"]
 
 
 @dataclass(frozen=True, slots=True)
