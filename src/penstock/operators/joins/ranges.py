@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.operators.joins import conditions as c
 from penstock.operators.joins.conditions import divide_integers, wrap
@@ -17,6 +18,7 @@ from penstock.operators.joins.program import DEEPEST, Program
 from penstock.operators.joins.sides import Bools, Float64s, Int64s
 from penstock.operators.kernel import kernel
 
+Bytes = npt.NDArray[np.uint8]
 CHUNK = 1024
 LOAD, CONSTANT, ADD, SUB, MUL, DIV, NEG, ABS = c.LOAD, c.CONSTANT, c.ADD, c.SUB, c.MUL, c.DIV, c.NEG, c.ABS
 SQRT, SQUARE, MIN, MAX, LT, LE, EQ, NE = c.SQRT, c.SQUARE, c.MIN, c.MAX, c.LT, c.LE, c.EQ, c.NE
@@ -68,27 +70,38 @@ def _match(
     code: Int64s, constants: Float64s, outer: Float64s, columns: Float64s, usable: Bools, lows: Int64s, highs: Int64s
 ) -> tuple[Int64s, Int64s]:
     stack = np.empty((DEEPEST, CHUNK))
-    known = np.empty(CHUNK, np.bool_)
+    # One byte per candidate, looked at eight at a time: most candidates fail.
+    eights = np.zeros(CHUNK // 8, np.uint64)
+    true = eights.view(np.uint8)
     combinations, rows = np.empty(CHUNK, np.int64), np.empty(CHUNK, np.int64)
     count = 0
     for k in range(len(lows)):
         for begin in range(lows[k], highs[k], CHUNK):
             size = min(CHUNK, highs[k] - begin)
+            eights[: (size + 7) // 8] = 0
             for i in range(size):
-                known[i] = True
+                true[i] = 1
             if len(usable):
                 for i in range(size):
-                    known[i] = usable[begin + i]
-            _run(code, constants, outer, k, columns, begin, size, stack, known)
+                    true[i] = usable[begin + i]
+            _run(code, constants, outer, k, columns, begin, size, stack, true)
+            _keep(true, stack[0], size)
             if count + size > len(rows):
                 combinations, rows = _grown(combinations, count), _grown(rows, count)
-            before = count
-            for i in range(size):
-                # Written always and kept only where it holds: no branch that the machine would guess wrong.
-                rows[count] = begin + i
-                count += int(known[i] & (stack[0, i] != 0.0))
-            combinations[before:count] = k
+            for eight in range((size + 7) // 8):
+                if eights[eight]:
+                    for i in range(8 * eight, 8 * eight + 8):
+                        if true[i]:
+                            combinations[count] = k
+                            rows[count] = begin + i
+                            count += 1
     return combinations[:count], rows[:count]
+
+
+@kernel
+def _keep(true: Bytes, x: Float64s, size: int) -> None:
+    for i in range(size):
+        true[i] &= x[i] != 0.0
 
 
 @kernel
@@ -108,30 +121,43 @@ def _run(
     begin: int,
     size: int,
     stack: Float64s,
-    known: Bools,
+    true: Bytes,
 ) -> None:
     top = -1
     for line in range(len(code)):
         op = code[line, 0]
         if op == LOAD:
             top += 1
-            stack[top, :size] = columns[code[line, 2], begin : begin + size]
+            _copy(stack[top], columns[code[line, 2], begin : begin + size])
         elif op == OUTER:
             top += 1
-            stack[top, :size] = outer[code[line, 1], combination]
+            _fill(stack[top], size, outer[code[line, 1], combination])
         elif op == CONSTANT:
             top += 1
-            stack[top, :size] = constants[code[line, 1]]
+            _fill(stack[top], size, constants[code[line, 1]])
         elif op in (NEG, ABS, SQRT, SQUARE, INT_NEG, INT_ABS, NOT):
             _one(op, stack[top], size)
         else:
             top -= 1
             if op in (DIV, INT_DIV):
                 for i in range(size):
-                    known[i] &= stack[top + 1, i] != 0.0
+                    true[i] &= stack[top + 1, i] != 0.0
                     if stack[top + 1, i] == 0.0:
                         stack[top + 1, i] = 1.0
             _two(op, stack[top], stack[top + 1], size)
+
+
+@kernel
+def _copy(x: Float64s, values: Float64s) -> None:
+    # Loops over plain indices become vector instructions; assignments between slices do not.
+    for i in range(len(values)):
+        x[i] = values[i]
+
+
+@kernel
+def _fill(x: Float64s, size: int, value: float) -> None:
+    for i in range(size):
+        x[i] = value
 
 
 @kernel
