@@ -34,6 +34,7 @@ SETTINGS = (
         "cycle_interval_ms", 100, "Least time between the beginnings of two cycles; less costs more processor time."
     ),
     Setting("fill_max_rows", 1_000_000, "Most old rows that one cycle reads for queries that fill their window."),
+    Setting("join_memory_mb", 1024, "Most shared memory for the buffers of joins; beyond it the log is read again."),
     Setting("group_commit_ms", 5, "How long a reading may wait for others before the log is synced."),
     Setting("queue_max_bytes", 256 << 20, "Most bytes of readings that wait to be written before senders wait."),
     Setting("body_max_bytes", 64 << 20, "Largest body of a push or a statement."),
@@ -61,6 +62,7 @@ class Settings:
     cycle_max_rows: int = 600_000
     cycle_interval_ms: int = 100
     fill_max_rows: int = 1_000_000
+    join_memory_mb: int = 1024
     group_commit_ms: int = 5
     queue_max_bytes: int = 256 << 20
     body_max_bytes: int = 64 << 20

@@ -68,13 +68,30 @@ class RowsWindow:
         return f"BEGIN (LAST {self.count} ROWS{' PER SENSOR' if self.per_sensor else ''})"
 
 
+@dataclass(frozen=True, slots=True)
+class JoinWindows:
+    """The time windows of a join's inputs, in the order of FROM; mostly all the same."""
+
+    by_input: tuple[TimeWindow, ...]
+
+    @property
+    def uniform(self) -> bool:
+        return len(set(self.by_input)) == 1
+
+    def __str__(self) -> str:
+        return str(self.by_input[0]) if self.uniform else "; ".join(map(str, self.by_input))
+
+
 Window = TimeWindow | RowsWindow
+AnyWindow = TimeWindow | RowsWindow | JoinWindows
 
 EVERYTHING = TimeWindow(Bound("constant", -FOREVER), Bound("constant", FOREVER))
 FROM_REGISTRATION = TimeWindow(Bound("start"), Bound("now"))
 
 
-def to_json(window: Window) -> dict[str, Any]:
+def to_json(window: AnyWindow) -> dict[str, Any]:
+    if isinstance(window, JoinWindows):
+        return {"by_input": [to_json(w) for w in window.by_input]}
     if isinstance(window, RowsWindow):
         return {"rows": window.count, "per_sensor": window.per_sensor}
     return {
@@ -87,3 +104,10 @@ def from_json(data: dict[str, Any]) -> Window:
     if "rows" in data:
         return RowsWindow(data["rows"], data["per_sensor"])
     return TimeWindow(Bound(*data["begin"]), Bound(*data["end"]))
+
+
+def any_from_json(data: dict[str, Any]) -> AnyWindow:
+    if "by_input" not in data:
+        return from_json(data)
+    windows = [from_json(w) for w in data["by_input"]]
+    return JoinWindows(tuple(w for w in windows if isinstance(w, TimeWindow)))

@@ -65,6 +65,12 @@ class CommitStore:
     def oldest_cycle(self) -> int | None:
         return self._cycles[0] if self._cycles else None
 
+    @property
+    def oldest_snapshot(self) -> int | None:
+        """The oldest snapshot, if everything before it has been forgotten."""
+        covers = self._snapshots and (not self._cycles or self._cycles[0] > self._snapshots[0])
+        return self._snapshots[0] if covers else None
+
     def cycles(self) -> list[int]:
         return list(self._cycles)
 

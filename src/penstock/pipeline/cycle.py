@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,11 @@ from penstock.operators.predicates import PredicateIndex
 from penstock.operators.windows import RowsWindow
 from penstock.pipeline.commits import RESULT_SCHEMA
 from penstock.pipeline.definitions import Definitions, definitions_at
+from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.joins.task import JoinTask
+from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
-from penstock.pipeline.tasks import BLOCK_ROWS, CycleTask, Unit
+from penstock.pipeline.tasks import CycleTask, Unit
 from penstock.sql.plan import SelectPlan, plan_from_json
 from penstock.streams.segments import read_slice
 
@@ -44,10 +48,19 @@ def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
         definitions = definitions_at(task.folder, task.journal)
         for unit in task.units:
             rows.extend(_run_unit(unit, definitions))
+    if task.joins:
+        rows.extend(_run_joins(task, definitions_at(task.folder, task.journal)))
     _settle_memory()
     columns = zip(*rows, strict=True) if rows else ([] for _ in RESULT_SCHEMA)
     arrays = [pa.array(list(c), f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)]
     yield pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
+
+
+def _run_joins(task: CycleTask, definitions: Definitions) -> Iterator[ResultRow]:
+    joins = JoinTask(DataFolder(Path(task.folder)), definitions, task.join_memory_bytes)
+    for unit in task.joins:
+        yield from joins.run(unit)
+    joins.finish(owns_cleaning=task.cycle is not None)
 
 
 _tasks_run = 0

@@ -12,6 +12,8 @@ from pathlib import Path
 from penstock.errors import error
 
 FORMAT_VERSION = 1
+# Containers often have 64 MB: then the folder's own disk, through the page cache, does better.
+SHARED_MEMORY_MIN_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,11 @@ class DataFolder:
     def tmp(self) -> Path:
         return self.root / "tmp"
 
+    @property
+    def buffers(self) -> Path:
+        """Soft state of this host: a link into shared memory where there is enough of it."""
+        return self.tmp / "buffers"
+
     def read_id(self) -> str:
         return (self.root / "folder_id").read_text().strip()
 
@@ -70,8 +77,12 @@ class FolderLock:
         self._check_format(root)
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
+        self._shared = _shared_memory(folder.read_id())
         shutil.rmtree(folder.tmp, ignore_errors=True)
         folder.tmp.mkdir()
+        if self._shared is not None:
+            shutil.rmtree(self._shared, ignore_errors=True)
+            folder.buffers.symlink_to(self._shared)
 
     def _check_format(self, root: Path) -> None:
         mark = root / "format_version"
@@ -83,5 +94,18 @@ class FolderLock:
             raise error("folder_too_new", found=found, known=FORMAT_VERSION, hint="install a newer Penstock")
 
     def release(self) -> None:
+        if self._shared is not None:
+            shutil.rmtree(self._shared, ignore_errors=True)
         fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
+
+
+def _shared_memory(folder_id: str) -> Path | None:
+    """A folder's place in shared memory. On a cluster the same link leads into each host's own."""
+    root = Path("/dev/shm")
+    try:
+        space = os.statvfs(root)
+    except OSError:
+        return None
+    enough = space.f_frsize * space.f_blocks >= SHARED_MEMORY_MIN_BYTES and os.access(root, os.W_OK)
+    return root / f"penstock-{folder_id}" if enough else None

@@ -10,7 +10,8 @@ from typing import Any
 class Offset:
     """A consistent cut through the log and the journal, with the NOW that holds for it.
 
-    `fill` says for each query that still reads history: [next position, position where live data took over].
+    `fill` says for each query that still reads history: [next position, position where live data took over];
+    `join_fill` says it for joins, by table.
     """
 
     folder: str
@@ -18,15 +19,23 @@ class Offset:
     journal: int = 0
     now_us: int = 0
     fill: dict[int, tuple[int, int]] = field(default_factory=dict)
+    join_fill: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+
+    @property
+    def filling(self) -> set[int]:
+        """The queries that still read history."""
+        return {*self.fill, *self.join_fill}
 
     def to_json(self) -> dict[str, Any]:
         # Spark compares offsets as text, so the order of keys is part of the value.
+        joins = {str(q): {str(t): list(v) for t, v in sorted(f.items())} for q, f in sorted(self.join_fill.items())}
         return {
             "folder": self.folder,
             "data": {str(k): v for k, v in sorted(self.data.items())},
             "journal": self.journal,
             "now": self.now_us,
             "fill": {str(k): list(v) for k, v in sorted(self.fill.items())},
+            **({"joins": joins} if joins else {}),
         }
 
 
@@ -37,4 +46,7 @@ def offset_from_json(data: dict[str, Any]) -> Offset:
         journal=int(data["journal"]),
         now_us=int(data["now"]),
         fill={int(k): (int(v[0]), int(v[1])) for k, v in data["fill"].items()},
+        join_fill={
+            int(q): {int(t): (int(v[0]), int(v[1])) for t, v in f.items()} for q, f in data.get("joins", {}).items()
+        },
     )

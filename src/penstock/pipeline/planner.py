@@ -53,7 +53,7 @@ class Planner:
                 heads[table] = max(heads.get(table, 0), head)
         cut = consistent_cut(start, heads, ahead, self._limits)
         now_us = self._now(start, segments)
-        idle = cut == (start.data, start.journal) and not start.fill
+        idle = cut == (start.data, start.journal) and not start.filling
         if idle and not self._fresh and not self._is_due(start, now_us):
             return start
         if self._fresh:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from penstock.catalog.journal import Entry
 from penstock.catalog.state import CatalogState
-from penstock.operators.windows import RowsWindow
+from penstock.operators.windows import RowsWindow, Window
+from penstock.pipeline.joins.units import advance_fills, remaining_fills
 from penstock.pipeline.offset import Offset
-from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.sql.plan import JoinPlan, SelectPlan, plan_from_json
 from penstock.streams.segments import Segment
 from penstock.streams.whole import first_reached
 
@@ -73,16 +74,34 @@ def plan_cycle(
     data, journal = cut
     data = {table: position for table, position in data.items() if table in state.tables_by_id}
     fill = _advance_fills(_left_to_fill(start, state), state, limits.fill_max_rows)
+    join_fill = advance_fills(remaining_fills(start, state), limits.fill_max_rows)
     for query_id, definition in state.queries_by_id.items():
         if definition.paused or state.query_positions[query_id][1] <= start.journal:
             continue
         plan = plan_from_json(definition.plan)
         if isinstance(plan, SelectPlan):
             target = start.data.get(plan.table_id, 0)
-            first = min(first_needed(plan, definition.start_us), target)
+            first = min(first_needed(plan.table_id, plan.window, definition.start_us), target)
             if first < target:
                 fill[query_id] = (first, target)
-    return Offset(start.folder, data, journal, max(now_us, start.now_us), fill)
+        elif isinstance(plan, JoinPlan):
+            history = _history_of(plan, start, definition.start_us, first_needed)
+            if any(first < target for first, target in history.values()):
+                join_fill[query_id] = history
+    return Offset(start.folder, data, journal, max(now_us, start.now_us), fill, join_fill)
+
+
+def _history_of(
+    plan: JoinPlan, start: Offset, start_us: int | None, first_needed: FirstNeeded
+) -> dict[int, tuple[int, int]]:
+    """Which part of each table's log a join's windows reach."""
+    history: dict[int, tuple[int, int]] = {}
+    for source in plan.inputs:
+        target = start.data.get(source.table_id, 0)
+        first = min(first_needed(source.table_id, source.window, start_us), target)
+        known = history.get(source.table_id, (first, target))
+        history[source.table_id] = (min(first, known[0]), target)
+    return history
 
 
 def _filling(start: Offset, state: CatalogState) -> set[int]:
@@ -161,10 +180,10 @@ class FirstNeeded:
         self._segments_of = segments_of
         self._floor_of = floor_of
 
-    def __call__(self, plan: SelectPlan, start_us: int | None) -> int:
-        floor = self._floor_of(plan.table_id)
-        if isinstance(plan.window, RowsWindow) or start_us is None:
+    def __call__(self, table_id: int, window: Window, start_us: int | None) -> int:
+        floor = self._floor_of(table_id)
+        if isinstance(window, RowsWindow) or start_us is None:
             return floor
         # NOW never steps back and stood at START when the query came, so nothing older can ever be inside.
-        begin, _ = plan.window.resolve(start_us, start_us)
-        return first_reached(self._segments_of(plan.table_id), begin, floor)
+        begin, _ = window.resolve(start_us, start_us)
+        return first_reached(self._segments_of(table_id), begin, floor)

@@ -73,7 +73,8 @@ class CycleReader(DataSourceStreamReader):
 
         first, last = offset_from_json(start), offset_from_json(end)
         state = self._planner().state_at(last.journal)
-        return cycle_tasks(self._folder.log, first, last, state, int(self._options["parallelism"]))
+        parallelism, memory = int(self._options["parallelism"]), int(self._options["join_memory_mb"]) << 20
+        return cycle_tasks(self._folder.log, first, last, state, parallelism, memory)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.pipeline.cycle import run_task

@@ -9,12 +9,12 @@ from typing import Literal
 from pyspark.sql.datasource import InputPartition
 
 from penstock.catalog.state import CatalogState
+from penstock.pipeline.joins.units import JoinUnit, join_units
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.planning import FillPiece, fill_pieces
+from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.streams.segments import Slice, list_readable, slices
 
-# Answers are bitmaps of 32-bit offsets inside blocks of this many positions; no unit crosses a block's edge.
-BLOCK_ROWS = 1 << 30
 # Below this a second task costs more than it saves.
 TASK_MIN_ROWS = 30_000
 
@@ -39,12 +39,16 @@ class CycleTask(InputPartition):
     journal: int
     units: tuple[Unit, ...]
     cycle: tuple[dict[str, object], dict[str, object]] | None = field(default=None)
+    joins: tuple[JoinUnit, ...] = ()
+    join_memory_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
         super().__init__(None)
 
 
-def cycle_tasks(log: Path, start: Offset, end: Offset, state: CatalogState, parallelism: int) -> list[CycleTask]:
+def cycle_tasks(
+    log: Path, start: Offset, end: Offset, state: CatalogState, parallelism: int, join_memory_bytes: int = 1 << 30
+) -> list[CycleTask]:
     """The tasks of the cycle (start, end): at least one, so that the cycle commits even without rows."""
     fresh = [(t, start.data.get(t, 0), e) for t, e in sorted(end.data.items()) if e > start.data.get(t, 0)]
     pieces = fill_pieces(start, end, state)
@@ -55,7 +59,18 @@ def cycle_tasks(log: Path, start: Offset, end: Offset, state: CatalogState, para
     root = str(log.parent)
     tasks = [CycleTask(root, end.journal, group) for group in _pack(units, size)] or [CycleTask(root, end.journal, ())]
     tasks[0].cycle = (start.to_json(), end.to_json())
+    _add_joins(tasks, join_units(log, start, end, state, parallelism), parallelism, join_memory_bytes)
     return tasks
+
+
+def _add_joins(tasks: list[CycleTask], units: list[JoinUnit], parallelism: int, memory_bytes: int) -> None:
+    """Parts of joins go to different tasks where there is enough to do for several."""
+    for unit in units:
+        at = unit.part % parallelism if unit.spreads else 0
+        while len(tasks) <= at:
+            tasks.append(CycleTask(tasks[0].folder, tasks[0].journal, ()))
+        tasks[at].joins += (unit,)
+        tasks[at].join_memory_bytes = memory_bytes // parallelism
 
 
 def _fill_unit(log: Path, piece: FillPiece, first: int, end: int) -> Unit:

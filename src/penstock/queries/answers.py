@@ -1,4 +1,4 @@
-"""Answers of the shared pass: commit records folded into bitmaps of log positions per query.
+"""Answers of the kernels: commit records folded into bitmaps of log positions, for joins into lists of results.
 
 A fold is a pure function of the journal and the records, so a restart, `as_of` and a test get the same answers.
 Nothing here evaluates a predicate on a reading: workers did.
@@ -6,6 +6,7 @@ Nothing here evaluates a predicate on a reading: workers did.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,30 +20,37 @@ from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
 from penstock.operators.evaluate import evaluate_static
 from penstock.operators.expr import Expr
-from penstock.operators.windows import TimeWindow, Window
-from penstock.operators.windows import from_json as window_from_json
+from penstock.operators.windows import AnyWindow, JoinWindows, TimeWindow
+from penstock.operators.windows import any_from_json as window_from_json
 from penstock.operators.windows import to_json as window_to_json
 from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
+from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.joins.results import from_bytes, read_results
+from penstock.pipeline.joins.units import LIVE
 from penstock.pipeline.offset import Offset
-from penstock.pipeline.tasks import BLOCK_ROWS
-from penstock.sql.plan import SelectPlan, SparkPlan, plan_from_json
+from penstock.pipeline.positions import BLOCK_ROWS
+from penstock.queries.join_results import JoinResults, results_from_json, results_to_json
+from penstock.queries.partners import Blocks, Partners
+from penstock.sql.plan import JoinPlan, SelectPlan, SparkPlan, plan_from_json, stream_uses, window_of
 
 NEVER = -(2**62)
 MASKS_KEPT = 256
-Blocks = dict[int, BitMap]
 
 
 @dataclass(slots=True)
 class Answer:
     """One query's matches. `window` is what invocations see; a changed one waits in `pending` for its history."""
 
-    plan: SelectPlan
+    plan: SelectPlan | JoinPlan
     start_us: int | None
-    window: Window
-    pending: Window | None = None
+    window: AnyWindow
+    pending: AnyWindow | None = None
     matches: Blocks = field(default_factory=dict)
     base: Blocks = field(default_factory=dict)
     values: list[pa.Table] = field(default_factory=list)
+    partners: Partners = field(default_factory=Partners)
+    results: JoinResults | None = None
+    coming: JoinResults | None = None  # of a join that reads its history: they take over once it is done
     filling: tuple[int, int] | None = None
     filled_before: bool = False
     fill_first: int = 0
@@ -77,8 +85,9 @@ class Answer:
 class AnswerStore:
     """All answers as of one committed cycle, with the definitions and the newest times that go with it."""
 
-    def __init__(self, reader: JournalReader) -> None:
+    def __init__(self, reader: JournalReader, folder: DataFolder) -> None:
         self._reader = reader
+        self._folder = folder
         self.state = CatalogState()
         self.answers: dict[int, Answer] = {}
         self.spark_plans: dict[int, SparkPlan] = {}  # of the queries outside the shared pass
@@ -95,13 +104,15 @@ class AnswerStore:
         before = self.state.position
         self.state.apply_many(self._reader.read(upto=record.end.journal))
         self._follow_definitions(before, record)
-        self._take_results(record.results, record.end.now_us)
+        self._take_results(record)
         if record.info.get("snapshot"):
             self._restore(record.info["snapshot"])
         for query_id, answer in self.answers.items():
-            answer.filling = record.end.fill.get(query_id)
+            answer.filling = _filling(record.end, query_id)
             if answer.filling is None and not answer.paused:
                 answer.filled_before = True
+                if answer.coming is not None:
+                    answer.results, answer.coming = answer.coming, None
                 if answer.pending is not None:
                     answer.window, answer.pending = answer.pending, None
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
@@ -119,25 +130,29 @@ class AnswerStore:
             if self.state.query_positions[query_id][1] <= before:
                 continue
             plan = plan_from_json(definition.plan)
-            if not isinstance(plan, SelectPlan):
+            if isinstance(plan, SparkPlan):
                 self.spark_plans[query_id] = plan
                 continue
             known = self.answers.get(query_id)
             if known is None:
-                known = Answer(plan, definition.start_us, plan.window)
+                known = Answer(plan, definition.start_us, window_of(plan))
                 self.answers[query_id] = known
             else:
-                known.pending = plan.window if plan.window != known.window else None
+                known.pending = window_of(plan) if window_of(plan) != known.window else None
+            if isinstance(plan, JoinPlan):
+                known.coming = JoinResults(self.state.query_positions[query_id][1])
+                known.results = known.results or JoinResults(0)
             if (known.paused and not definition.paused) or known.error is not None:
                 known.filled_before = False  # what came in between, or failed, is read now, as history
             known.paused = definition.paused
             known.plan, known.error = plan, None
-            known.fill_first = record.end.fill.get(query_id, (0, 0))[0]
+            known.fill_first = (_filling(record.end, query_id) or (0, 0))[0]
 
-    def _take_results(self, results: pa.Table, now_us: int) -> None:
-        for query_id, kind, rows, position, payload in zip(*(c.to_pylist() for c in results.columns), strict=True):
+    def _take_results(self, record: CommitRecord) -> None:
+        columns = (c.to_pylist() for c in record.results.columns)
+        for query_id, kind, rows, position, payload in zip(*columns, strict=True):
             if kind == "newest":
-                self._take_newest(query_id, rows, payload, now_us)
+                self._take_newest(query_id, rows, payload, record.end.now_us)
                 continue
             if kind == "heard":
                 vids, times = np.split(np.frombuffer(payload, np.int64), 2)
@@ -151,6 +166,12 @@ class AnswerStore:
                 _merge(answer.matches, position, payload)
             elif kind == "base":
                 _merge(answer.base, position, payload)
+            elif kind == "partnered":
+                answer.partners.add(record.cycle, position, BitMap.deserialize(payload))
+            elif kind in ("join", "join_file"):
+                file = payload.decode() if kind == "join_file" else None
+                table = from_bytes(payload) if file is None else read_results(self._folder, file)
+                _take_join(answer, table, file, position)
             elif kind == "values":
                 answer.values.append(pa.ipc.open_stream(payload).read_all())
             elif kind == "error":
@@ -215,8 +236,28 @@ class AnswerStore:
         return self.offset.now_us - int(heard.max(initial=NEVER)) > table.options.idle_us
 
     def query_now(self, answer: Answer) -> int | None:
-        table = self.state.tables_by_id[answer.plan.table_id]
-        return self.now_of(table, answer.plan.static_predicate)
+        return self.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(answer.plan)])
+
+    def now_of_streams(self, streams: Sequence[tuple[int, Expr | None]]) -> int | None:
+        """NOW of a query: the smallest over its streams; those that are idle do not hold it back."""
+        uses = [(self.state.tables_by_id[table_id], predicate) for table_id, predicate in streams]
+        nows = [self.now_of(*u) for u in uses]
+        known = [n for n in nows if n is not None]
+        if len(known) < len(nows):
+            return None
+        if len(known) == 1:
+            return known[0]
+        awake = [n for n, u in zip(known, uses, strict=True) if not self.is_idle(*u)]
+        return min(awake) if awake else max(known)
+
+    def trim_joins(self, keep_from: dict[int, int], oldest_cycle: int) -> None:
+        """Forget results before a time, per query, and what tells older cycles apart."""
+        for query_id, low in keep_from.items():
+            answer = self.answers.get(query_id)
+            if answer is not None and answer.results is not None:
+                answer.results = answer.results.without_before(low)
+        for answer in self.answers.values():
+            answer.partners.forget(oldest_cycle)
 
     def trim(self, keep_from: dict[int, int]) -> None:
         """Forget matches below a position, per query: no window can reach them again."""
@@ -233,7 +274,11 @@ class AnswerStore:
         rows: list[tuple[int, str, int, int, bytes]] = []
         details: dict[str, Any] = {}
         for query_id, answer in self.answers.items():
-            for kind, blocks in (("match", answer.matches), ("base", answer.base)):
+            for kind, blocks in (
+                ("match", answer.matches),
+                ("base", answer.base),
+                ("partnered", answer.partners.blocks),
+            ):
                 rows += [(query_id, kind, 0, block, found.serialize()) for block, found in blocks.items()]
             for table in answer.values:
                 sink = pa.BufferOutputStream()
@@ -248,6 +293,8 @@ class AnswerStore:
                 "error": answer.error,
                 "error_condition": answer.error_condition,
                 "paused": answer.paused,
+                "results": results_to_json(answer.results),
+                "coming": results_to_json(answer.coming),
             }
         for table_id, newest in self.newest.items():
             vids = np.flatnonzero(newest > NEVER)
@@ -266,11 +313,31 @@ class AnswerStore:
             if kept is None:
                 continue
             window = window_from_json(kept["window"])
-            answer.pending = answer.plan.window if window != answer.plan.window else None
+            answer.pending = window_of(answer.plan) if window != window_of(answer.plan) else None
+            if isinstance(answer.plan, JoinPlan):
+                answer.results = results_from_json(kept["results"], self._folder)
+                answer.coming = results_from_json(kept["coming"], self._folder)
             answer.window = window
             answer.matched, answer.fill_first = kept["matched"], kept["fill_first"]
             answer.filled_before, answer.error = kept["filled_before"], kept["error"]
             answer.paused, answer.error_condition = kept["paused"], kept["error_condition"]
+
+
+def _filling(end: Offset, query_id: int) -> tuple[int, int] | None:
+    """How far a query has read its history, and how far it has to; in rows, over all its tables."""
+    by_table = end.join_fill.get(query_id)
+    if by_table is None:
+        return end.fill.get(query_id)
+    return sum(first for first, _ in by_table.values()), sum(target for _, target in by_table.values())
+
+
+def _take_join(answer: Answer, table: pa.Table, file: str | None, generation: int) -> None:
+    """Live results belong to whoever answers now and to whoever will; those of history to the latter alone."""
+    answer.matched += table.num_rows
+    if answer.results is not None and generation == LIVE:
+        answer.results = answer.results.with_results(table, file)
+    if answer.coming is not None and generation in (LIVE, answer.coming.generation):
+        answer.coming = answer.coming.with_results(table, file)
 
 
 def _grown(known: np.ndarray[Any, np.dtype[np.int64]] | None, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -280,8 +347,10 @@ def _grown(known: np.ndarray[Any, np.dtype[np.int64]] | None, size: int) -> np.n
     return np.concatenate([known, np.full(max(0, size - len(known)), NEVER)])
 
 
-def is_finished(window: Window, now_us: int | None) -> bool:
-    """Whether a window that closes for good has closed."""
+def is_finished(window: AnyWindow, now_us: int | None) -> bool:
+    """Whether a window that closes for good has closed; one of a join's is enough."""
+    if isinstance(window, JoinWindows):
+        return any(is_finished(w, now_us) for w in window.by_input)
     return isinstance(window, TimeWindow) and window.ends and now_us is not None and now_us > window.end.offset_us
 
 
@@ -303,8 +372,11 @@ def _cut_below(blocks: Blocks, position: int) -> None:
                 del blocks[block]
 
 
-def window_low(window: Window, now_us: int | None, start_us: int | None) -> int | None:
+def window_low(window: AnyWindow, now_us: int | None, start_us: int | None) -> int | None:
     """Where a time window begins; None where nothing bounds it yet."""
+    if isinstance(window, JoinWindows):
+        lows = [window_low(w, now_us, start_us) for w in window.by_input]
+        return None if None in lows else min(low for low in lows if low is not None)
     if not isinstance(window, TimeWindow) or now_us is None:
         return None
     return window.begin.resolve(now_us, start_us if start_us is not None else NEVER)

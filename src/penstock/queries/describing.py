@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.queries.answers import Answer
-from penstock.sql.plan import Plan, SelectPlan, SparkPlan, plan_from_json
+from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json, window_of
 from penstock.types import format_duration
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
+
+_RUNS = {SelectPlan: "shared pass", JoinPlan: "window join", SparkPlan: "Spark SQL"}
 
 
 def describe_table(table: Table) -> dict[str, Any]:
@@ -59,9 +61,9 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "sql": definition.sql,
         "state": state,
         "progress": round(progress, 4),
-        "runs": "Spark SQL" if isinstance(plan, SparkPlan) else "shared pass",
+        "runs": _RUNS[type(plan)],
         "reason": plan.reason if isinstance(plan, SparkPlan) else None,
-        "window": str(plan.window) if isinstance(plan, SelectPlan) else None,
+        "window": str(window_of(plan)) if not isinstance(plan, SparkPlan) else None,
         "matched": answer.matched if answer is not None else None,
         "error": message,
         "seconds": database.spark_queries.seconds(definition.id),

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from penstock.catalog.model import Table
 from penstock.clock import SECOND
-from penstock.operators.windows import FOREVER, TimeWindow, Window
+from penstock.operators.windows import FOREVER, JoinWindows, TimeWindow, Window
 from penstock.queries.answers import NEVER, AnswerStore
 from penstock.queries.moments import stream_of
+from penstock.sql.plan import stream_uses
 
 
 def next_edge(store: AnswerStore, moved: bool) -> int:
@@ -44,7 +45,9 @@ def next_edge(store: AnswerStore, moved: bool) -> int:
 def _windows(store: AnswerStore) -> Iterator[tuple[Table, Window | None, int | None]]:
     """Every window over a stream that a running query looks through."""
     for answer in store.answers.values():
-        yield store.state.tables_by_id[answer.plan.table_id], answer.window, answer.start_us
+        windows = answer.window.by_input if isinstance(answer.window, JoinWindows) else (answer.window,)
+        for use, window in zip(stream_uses(answer.plan), windows, strict=True):
+            yield store.state.tables_by_id[use.table_id], window, answer.start_us
     for query_id, plan in store.spark_plans.items():
         for relation in plan.relations:
             found = stream_of(relation, store)

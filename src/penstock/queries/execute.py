@@ -21,7 +21,7 @@ from penstock.sql.changes import bind_delete, bind_insert, bind_update
 from penstock.sql.definitions import bind_add_column, bind_create_function, bind_create_stream_type, bind_create_table
 from penstock.sql.explain import explain
 from penstock.sql.parse import parse_script, parse_select
-from penstock.sql.plan import Plan, SelectPlan, SparkPlan, plan_from_json, plan_to_json
+from penstock.sql.plan import Plan, SparkPlan, plan_from_json, plan_to_json, stream_uses
 from penstock.sql.planner import invocation_of, plan_query, reads_of
 from penstock.sql.retarget import retarget_window
 
@@ -162,7 +162,7 @@ class Executor:
     # -- questions
 
     def _plan(self, select: st.Select, standing: bool) -> Plan:
-        return plan_query(select, self._db.catalog.state, standing, SYSTEM_TABLES, shared=standing)
+        return plan_query(select, self._db.catalog.state, standing, SYSTEM_TABLES, shared=standing, joins=True)
 
     def _select(self, statement: st.Select) -> Result:
         name = invocation_of(statement, self._db.catalog.state)
@@ -211,9 +211,9 @@ class Executor:
         state = self._db.catalog.state
         with self._db.standing.locked() as store:
             streams = (
-                [state.tables_by_id[plan.table_id]]
-                if isinstance(plan, SelectPlan)
-                else [state.tables[r.table] for r in plan.relations if r.kind == "stream"]
+                [state.tables[r.table] for r in plan.relations if r.kind == "stream"]
+                if isinstance(plan, SparkPlan)
+                else [state.tables_by_id[u.table_id] for u in stream_uses(plan)]
             )
             if all(t.options.time == "transaction" for t in streams):
                 offset = store.offset
@@ -321,7 +321,7 @@ class Executor:
             return rows_of(rows, ("column", "type", "kind"))
         if query is not None:
             plan = plan_from_json(query.plan)
-            outputs = [(o.name, o.type) for o in plan.outputs] if isinstance(plan, SelectPlan) else list(plan.outputs)
+            outputs = list(plan.outputs) if isinstance(plan, SparkPlan) else [(o.name, o.type) for o in plan.outputs]
             return rows_of(
                 [{"column": n, "type": str(t), "kind": "output"} for n, t in outputs], ("column", "type", "kind")
             )

@@ -7,15 +7,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock.errors import error
 from penstock.operators.expr import Expr
-from penstock.operators.windows import Window
+from penstock.operators.windows import AnyWindow
 from penstock.pipeline.offset import Offset
 
 _log = logging.getLogger("penstock.queries")
 NowKey = tuple[int, Expr | None]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinMark:
+    """A join at one cycle: which results are its answer's, how many there were, and its NOW."""
+
+    generation: int
+    count: int
+    now_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +34,8 @@ class CycleMark:
     cycle: int
     end: Offset
     nows: dict[NowKey, int | None]
-    windows: dict[int, Window]
+    windows: dict[int, AnyWindow]
+    joins: dict[int, JoinMark] = field(default_factory=dict)
 
 
 class Feed:
@@ -98,7 +108,7 @@ class Feed:
         with self._changed:
             return self._marks[0].cycle if self._marks else 0
 
-    def windows(self) -> list[dict[int, Window]]:
+    def windows(self) -> list[dict[int, AnyWindow]]:
         """The windows of all kept cycles, without repeats."""
         with self._changed:
             return list({id(mark.windows): mark.windows for mark in self._marks}.values())

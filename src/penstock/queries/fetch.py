@@ -15,9 +15,9 @@ from penstock.catalog.rows import StaticRows
 from penstock.operators.evaluate import evaluate
 from penstock.operators.expr import Column, UserCall, columns_of, walk
 from penstock.operators.windows import FOREVER
+from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
-from penstock.pipeline.tasks import BLOCK_ROWS
-from penstock.queries.answers import Blocks
+from penstock.queries.partners import Blocks
 from penstock.sql.plan import SelectPlan
 from penstock.streams.segments import Segment, Slice, list_segments, read_slice
 from penstock.streams.whole import lost_position, missing_file
@@ -83,6 +83,20 @@ class Fetcher:
     def rows(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> pa.Table:
         """The plan's outputs for these positions (ascending), in log order."""
         return pa.concat_tables([answer_schema(plan).empty_table(), *self._pieces(plan, positions, values)])
+
+    def columns(self, wanted: set[str], positions: np.ndarray) -> dict[str, pa.Array]:
+        """Columns of these positions (ascending), by flat name."""
+        parts: list[dict[str, pa.Array]] = []
+        for segment in self.segments():
+            low, high = np.searchsorted(positions, [segment.first, segment.end])
+            if low < high:
+                rows = self._read(segment, positions[low:high] - segment.first, sorted(wanted))
+                vids = rows.column(VERSION_COLUMN.name).to_numpy()
+                parts.append(flat_columns(self._table, wanted, rows, vids, self._static))
+        if len(parts) == 1:
+            return parts[0]
+        types = {c.name: c.type.to_arrow() for c in self._table.flat_columns()}
+        return {n: pa.concat_arrays([p[n] for p in parts]) if parts else pa.nulls(0, types[n]) for n in wanted}
 
     def _pieces(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> Iterator[pa.Table]:
         wanted = set().union(*(columns_of(o.expr) for o in plan.outputs))

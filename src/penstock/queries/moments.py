@@ -9,7 +9,7 @@ from penstock.operators.expr import Expr
 from penstock.operators.windows import FOREVER, TimeWindow
 from penstock.pipeline.spark_sql import Moment
 from penstock.queries.answers import NEVER, AnswerStore
-from penstock.sql.plan import Plan, Relation, SelectPlan, SparkPlan, plan_from_json
+from penstock.sql.plan import Plan, Relation, SelectPlan, SparkPlan, plan_from_json, stream_uses
 
 
 def moment_of(plan: SparkPlan, store: AnswerStore, start_us: int | None) -> Moment:
@@ -40,17 +40,12 @@ def moment_of(plan: SparkPlan, store: AnswerStore, start_us: int | None) -> Mome
 def now_of_plan(plan: Plan, store: AnswerStore) -> int | None:
     """NOW of a query: the smallest over its streams; the cycle's where it reads no stream."""
     assert store.offset is not None
-    if isinstance(plan, SelectPlan):
-        return store.now_of(store.state.tables_by_id[plan.table_id], plan.static_predicate)
+    if not isinstance(plan, SparkPlan):
+        return store.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(plan)])
     streams = [s for r in plan.relations if (s := stream_of(r, store)) is not None]
     if not streams:
         return store.offset.now_us
-    nows = [store.now_of(*s) for s in streams]
-    known = [n for n in nows if n is not None]
-    if len(known) < len(nows):
-        return None
-    awake = [n for n, s in zip(known, streams, strict=True) if not store.is_idle(*s)]
-    return min(awake) if awake else max(known)
+    return store.now_of_streams([(table.id, predicate) for table, predicate in streams])
 
 
 def stream_of(relation: Relation, store: AnswerStore) -> tuple[Table, Expr | None] | None:

@@ -10,7 +10,7 @@ from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
 from penstock.operators.expr import Expr
 from penstock.settings import Settings
-from penstock.sql.plan import JoinPlan, Plan, SelectPlan, plan_from_json
+from penstock.sql.plan import Plan, SparkPlan, plan_from_json, stream_uses
 from penstock.streams.ingest import Ingest
 from penstock.streams.initial_scan import surviving
 from penstock.streams.manager import StreamManager
@@ -84,10 +84,8 @@ class Observer:
 
 def streams_of(plan: Plan, state: CatalogState) -> list[tuple[int, Expr | None]]:
     """Each stream a plan reads, with the static predicate that chooses its sensors."""
-    if isinstance(plan, SelectPlan):
-        return [(plan.table_id, plan.static_predicate)]
-    if isinstance(plan, JoinPlan):
-        return [(i.table_id, i.static_predicate) for i in plan.inputs]
+    if not isinstance(plan, SparkPlan):
+        return [(u.table_id, u.static_predicate) for u in stream_uses(plan)]
     return [
         (state.tables[r.table].id, r.static_predicate)
         for r in plan.relations

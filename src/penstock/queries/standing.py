@@ -1,4 +1,4 @@
-"""The standing queries of the shared pass: take in commits, answer invocations."""
+"""The standing queries that kernels run: take in commits, answer invocations."""
 
 from __future__ import annotations
 
@@ -6,27 +6,24 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.catalog.journal import JournalReader
-from penstock.catalog.model import Table
-from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError, error, suggest
-from penstock.operators.windows import RowsWindow, TimeWindow, Window
+from penstock.operators.windows import AnyWindow, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.pipeline.commits import CommitRecord, CommitStore
 from penstock.pipeline.folder import DataFolder
 from penstock.queries.answers import Answer, AnswerStore, is_finished, window_low
 from penstock.queries.edges import next_edge
-from penstock.queries.feed import CycleMark, Feed, NowKey
-from penstock.queries.fetch import Fetcher
+from penstock.queries.feed import CycleMark, Feed, JoinMark, NowKey
+from penstock.queries.held import Held, SelectHeld
+from penstock.queries.join_held import InputTable, JoinHeld
+from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
-from penstock.queries.windowed import Instant, Matches, rows_inside
+from penstock.queries.windowed import Instant, Matches
 from penstock.settings import Settings
-from penstock.sql.plan import SelectPlan
+from penstock.sql.plan import JoinPlan, SelectPlan, stream_uses
 from penstock.streams.segments import Segment, list_readable
 from penstock.streams.whole import first_reached
 
@@ -40,23 +37,8 @@ _MENDING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """One query's answer as of a committed cycle, safe to read without the lock."""
-
-    cycle: int
-    query_id: int
-    name: str
-    plan: SelectPlan
-    table: Table
-    static: StaticRows
-    matches: Matches
-    values: list[pa.Table]
-    instant: Instant
-
-
 class StandingQueries:
-    """Answers of all select-project queries. Fed by the engine's commits; read by everybody."""
+    """Answers of all select-project queries and window joins. Fed by the engine's commits; read by everybody."""
 
     def __init__(self, folder: DataFolder, commits: CommitStore, settings: Settings) -> None:
         self.folder = folder
@@ -64,7 +46,8 @@ class StandingQueries:
         self.settings = settings
         self.feed = Feed(settings.cycles_keep)
         self._lock = threading.RLock()
-        self.store = AnswerStore(JournalReader(folder.root))
+        self.store = AnswerStore(JournalReader(folder.root), folder)
+        self.result_files = ResultFiles(folder)
         self.finished: frozenset[int] = frozenset()
         self._torn = False  # whether the store has part of a cycle
 
@@ -75,13 +58,14 @@ class StandingQueries:
             self._fold(snapshot)
         for cycle in cycles:
             self._fold(self.commits.read(cycle))
+        self.result_files.remove_orphans()
 
     def take(self, record: CommitRecord) -> None:
         """A cycle was committed: fold it in and let everybody know."""
         with self._lock:
             if self._torn or record.cycle != self.store.cycle + 1:
                 # An earlier cycle was committed but not folded to its end; the records know everything.
-                self.store = AnswerStore(JournalReader(self.folder.root))
+                self.store = AnswerStore(JournalReader(self.folder.root), self.folder)
                 self.feed.clear()
                 self.load()
             else:
@@ -97,20 +81,30 @@ class StandingQueries:
             self._trim()
         if record.cycle % SNAPSHOT_EVERY == 0:
             with self._lock:
+                self.result_files.compact(self.store)
                 snapshot = self.store.to_snapshot()
             self.commits.write_snapshot(snapshot)
             self.commits.prune(self.settings.cycles_keep)
+            self.result_files.remove_dropped(self.store, self.commits.oldest_snapshot)
         self._write_next_edge(record)
 
     def _fold(self, record: CommitRecord) -> None:
         with self._lock:
             self._torn = True
             self.store.apply(record)
+            self.result_files.note(self.store)
+            joins: dict[int, JoinMark] = {}
             nows: dict[NowKey, int | None] = {}
-            windows: dict[int, Window] = {}
+            windows: dict[int, AnyWindow] = {}
             for query_id, answer in self.store.answers.items():
                 if answer.answers:
                     windows[query_id] = answer.window
+                if isinstance(answer.plan, JoinPlan):
+                    assert answer.results is not None
+                    joins[query_id] = JoinMark(
+                        answer.results.generation, answer.results.count, self.store.query_now(answer)
+                    )
+                    continue
                 table = self.store.state.tables_by_id[answer.plan.table_id]
                 key = (table.id, answer.plan.static_predicate)
                 if table.options.time == "valid" and key not in nows:
@@ -118,10 +112,10 @@ class StandingQueries:
             self.finished = frozenset(
                 q
                 for q, a in self.store.answers.items()
-                if isinstance(a.window, TimeWindow) and a.window.ends and is_finished(a.window, self.store.query_now(a))
+                if ends(a.window) and is_finished(a.window, self.store.query_now(a))
             )
             # Under the lock: whoever sees a query in the store finds it in the newest mark.
-            self.feed.append(CycleMark(record.cycle, record.end, nows, windows))
+            self.feed.append(CycleMark(record.cycle, record.end, nows, windows, joins))
             self._torn = False
 
     def _trim(self) -> None:
@@ -130,6 +124,7 @@ class StandingQueries:
             oldest = self.feed.mark(self.feed.oldest())
             kept = self.feed.windows()
             keep_from: dict[int, int] = {}
+            times: dict[int, int] = {}
             segments: dict[int, list[Segment]] = {}
             for query_id, answer in self.store.answers.items():
                 if answer.pending is not None or answer.filling is not None:
@@ -137,6 +132,10 @@ class StandingQueries:
                 now_us = self._now_at(oldest, answer)
                 windows = {w[query_id] for w in kept if query_id in w}
                 low = earliest(window_low(w, now_us, answer.start_us) for w in windows)
+                if isinstance(answer.plan, JoinPlan):
+                    if low is not None:
+                        times[query_id] = low
+                    continue
                 floor = self.store.state.retention(answer.plan.table_id)
                 position = floor
                 if low is not None:
@@ -146,8 +145,12 @@ class StandingQueries:
                 if position > 0:
                     keep_from[query_id] = position
             self.store.trim(keep_from)
+            self.store.trim_joins(times, oldest.cycle)
 
     def _now_at(self, mark: CycleMark, answer: Answer) -> int | None:
+        if isinstance(answer.plan, JoinPlan):
+            known = [q for q, a in self.store.answers.items() if a is answer]
+            return mark.joins[known[0]].now_us if known and known[0] in mark.joins else None
         table = self.store.state.tables_by_id[answer.plan.table_id]
         if table.options.time == "transaction":
             return mark.end.now_us
@@ -168,8 +171,11 @@ class StandingQueries:
             position = offset.data.get(table_id, 0)
             for query_id, (first, _) in offset.fill.items():
                 answer = self.store.answers.get(query_id)
-                if answer is not None and answer.plan.table_id == table_id:
+                if answer is not None and stream_uses(answer.plan)[0].table_id == table_id:
                     position = min(position, first)
+            for by_table in offset.join_fill.values():
+                if table_id in by_table:
+                    position = min(position, by_table[table_id][0])
             return position
 
     def retained(self, table_id: int) -> int:
@@ -195,58 +201,85 @@ class StandingQueries:
             last = self.feed.last()
             assert last is not None
             mark = last if as_of is None else self.feed.mark(as_of)
-            table = self.store.state.tables_by_id[answer.plan.table_id]
             window = mark.windows.get(definition.id)
             if window is None:
                 raise error("cycle_gone", cycle=as_of, oldest=f"{self._answers_from(definition.id)}, for this query")
+            if isinstance(answer.plan, JoinPlan):
+                assert isinstance(window, JoinWindows)
+                return self._held_join(definition.id, answer, answer.plan, mark, window)
+            assert not isinstance(window, JoinWindows)
+            table = self.store.state.tables_by_id[answer.plan.table_id]
             floor, head = self.store.state.retention(table.id), mark.end.data.get(table.id, 0)
-            instant = Instant(floor, head, self._now_at(mark, answer), answer.start_us, window)
-            return Held(
+            return SelectHeld(
                 cycle=mark.cycle,
                 query_id=definition.id,
-                name=name,
                 plan=answer.plan,
                 table=table,
                 static=self.store.state.rows(table.id),
-                matches=self._matches(answer, window),
+                matches=self._matches(answer, answer.plan, window),
                 values=list(answer.values),
-                instant=instant,
+                instant=Instant(floor, head, self._now_at(mark, answer), answer.start_us, window),
+                log=self.folder.log,
             )
 
-    def _matches(self, answer: Answer, window: Window) -> Matches:
+    def _held_join(
+        self, query_id: int, answer: Answer, plan: JoinPlan, mark: CycleMark, windows: JoinWindows
+    ) -> JoinHeld:
+        state, at = self.store.state, mark.joins[query_id]
+        assert answer.results is not None
+        if at.generation != answer.results.generation:
+            raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
+        inputs = tuple(
+            InputTable(
+                state.tables_by_id[i.table_id],
+                state.rows(i.table_id),
+                state.retention(i.table_id),
+                mark.end.data.get(i.table_id, 0),
+            )
+            for i in plan.inputs
+        )
+        return JoinHeld(
+            cycle=mark.cycle,
+            query_id=query_id,
+            plan=plan,
+            inputs=inputs,
+            results=answer.results,
+            count=at.count,
+            alone=answer.partners.without(answer.matches, mark.cycle) if plan.missing != "inner" else {},
+            windows=windows,
+            now_us=at.now_us,
+            start_us=answer.start_us,
+            log=self.folder.log,
+        )
+
+    def _matches(self, answer: Answer, plan: SelectPlan, window: Window) -> Matches:
         """A copy of a query's bitmaps, with whatever a window of rows counts."""
-        predicate = answer.plan.static_predicate
-        heard = self.store.heard_sids(answer.plan.table_id, predicate) if isinstance(window, RowsWindow) else None
+        predicate = plan.static_predicate
+        heard = self.store.heard_sids(plan.table_id, predicate) if isinstance(window, RowsWindow) else None
         if predicate is None:
             return Matches(_copy(answer.matches), heard=heard)
-        counts = isinstance(window, RowsWindow) and isinstance(answer.plan.window, RowsWindow)
+        counts = isinstance(window, RowsWindow) and isinstance(plan.window, RowsWindow)
         # Workers name the counted rows only while the definition counts rows, and of the past by filling.
         base = _copy(answer.base) if counts and answer.settled else None
-        return Matches(_copy(answer.matches), base, self.store.passing(answer.plan.table_id, predicate), heard)
+        return Matches(_copy(answer.matches), base, self.store.passing(plan.table_id, predicate), heard)
 
     def _answers_from(self, query_id: int) -> int | str:
         """The oldest kept cycle that has an answer of a query."""
         found = (c for c in range(self.feed.oldest(), self.store.cycle + 1) if query_id in self.feed.mark(c).windows)
         return next(found, "still to come")
 
-    def fetcher(self, held: Held) -> Fetcher:
-        return Fetcher(self.folder.log, held.table, held.static)
-
     def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
         """The answer for the window as of the last cycle (or an older, kept one)."""
         self.wait_ready(name)
         held = self.held(name, as_of)
-        fetcher = self.fetcher(held)
-        inside = rows_inside(held.matches, held.instant, fetcher, held.static)
-        positions = inside.positions
-        if limit is None and len(positions) > self.settings.result_max_rows:
+        ids = held.inside()
+        if limit is None and len(ids) > self.settings.result_max_rows:
             raise error(
                 "over_budget",
-                detail=f"the answer has {len(positions)} rows, more than {self.settings.result_max_rows}",
+                detail=f"the answer has {len(ids)} rows, more than {self.settings.result_max_rows}",
                 hint="ask for fewer with a limit or a narrower window, or raise result_max_rows",
             )
-        table = fetcher.rows(held.plan, positions[:limit], held.values)
-        return Result(table, cycle=held.cycle, now_us=held.instant.now_us)
+        return Result(held.rows(ids[:limit]), cycle=held.cycle, now_us=held.now_us)
 
     def next_answer(self, query_id: int, after: int) -> int | None:
         """The first kept cycle after one that has an answer: those in which the query rested have none."""
@@ -310,9 +343,12 @@ def earliest(lows: Iterable[int | None]) -> int | None:
     return None if None in known else min((low for low in known if low is not None), default=None)
 
 
+def ends(window: AnyWindow) -> bool:
+    """Whether a window closes for good."""
+    if isinstance(window, JoinWindows):
+        return any(w.ends for w in window.by_input)
+    return isinstance(window, TimeWindow) and window.ends
+
+
 def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:
     return {block: BitMap(found) for block, found in blocks.items()}
-
-
-def positions_of(held: Held, fetcher: Fetcher) -> np.ndarray:
-    return rows_inside(held.matches, held.instant, fetcher, held.static).positions

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from penstock.errors import error
 from penstock.queries.feed import Feed
-from penstock.queries.fetch import Fetcher
+from penstock.queries.held import Held, Ids
 from penstock.queries.results import Event
-from penstock.queries.standing import Held, StandingQueries, positions_of
-from penstock.queries.windowed import rows_entered
+from penstock.queries.standing import StandingQueries
 
 
 class Subscription(Protocol):
@@ -63,7 +62,7 @@ class SelectSubscription(Waiting):
         self._name = name
         self._changes = changes
         self._before: Held | None = None
-        self._positions = np.empty(0, np.int64)  # what was inside; kept for changes only
+        self._inside: Ids = np.empty(0, np.int64)  # kept for changes only
         self._from_cycle = from_cycle
         self._rested = False
         last = standing.feed.last()
@@ -74,7 +73,7 @@ class SelectSubscription(Waiting):
         """The cycle before must be known, so that what came in can be told from what was there."""
         held = self._standing.held(self._name, cycle - 1)
         if self._changes:
-            self._positions = positions_of(held, self._standing.fetcher(held))
+            self._inside = held.inside()
         self._before = held
 
     @property
@@ -111,10 +110,9 @@ class SelectSubscription(Waiting):
         if not self._standing.is_ready(self._name, timeout_s):
             return None
         held = self._standing.held(self._name)
-        fetcher = self._standing.fetcher(held)
-        positions = positions_of(held, fetcher)
-        self._before, self._positions = held, positions if self._changes else self._positions
-        return self._event(held, fetcher, positions, np.empty(0, np.int64))
+        inside = held.inside()
+        self._before, self._inside = held, inside if self._changes else self._inside
+        return self._event(held, inside, None)
 
     def _step(self) -> Event | None:
         """What one more cycle brought; None where it brought nothing."""
@@ -123,15 +121,13 @@ class SelectSubscription(Waiting):
         held = self._after(before)
         if held is None:
             return None
-        fetcher = self._standing.fetcher(held)
         self._before = held
-        left = np.empty(0, np.int64)
+        left: pa.Table | None = None
         if self._changes:
-            old, self._positions = self._positions, positions_of(held, fetcher)
-            entered, left = np.setdiff1d(self._positions, old), np.setdiff1d(old, self._positions)
+            self._inside, entered, left = held.changed(before, self._inside)
         else:
-            entered = rows_entered(held.matches, before.instant, held.instant, fetcher, held.static).positions
-        return self._event(held, fetcher, entered, left) if len(entered) or len(left) else None
+            entered = held.entered(before)
+        return self._event(held, entered, left) if len(entered) or (left is not None and left.num_rows) else None
 
     def _after(self, before: Held) -> Held | None:
         """The answer one cycle on; None where the query rests after all."""
@@ -148,24 +144,13 @@ class SelectSubscription(Waiting):
             self._rested = False
             return self._standing.held(self._name, cycle)
 
-    def _event(self, held: Held, fetcher: Fetcher, entered: np.ndarray, left: np.ndarray) -> Event:
-        rows = fetcher.rows(held.plan, entered, held.values)
+    def _event(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:
+        rows = held.rows(entered)
         if self._changes:
             rows = with_operation(rows, "+")
-            if len(left):
-                rows = pa.concat_tables([with_operation(self._rows_gone(held, fetcher, left), "-"), rows])
-        return Event(held.cycle, held.instant.now_us, rows)
-
-    def _rows_gone(self, held: Held, fetcher: Fetcher, left: np.ndarray) -> pa.Table:
-        rows = fetcher.rows(held.plan, left, held.values)
-        if rows.num_rows < len(left):
-            raise error(
-                "cycle_gone",
-                cycle=held.cycle,
-                oldest=f"{self._standing.store.cycle}, because retention has taken rows that left in it",
-                hint="subscribe again: that begins with the current answer",
-            )
-        return rows
+            if left is not None and left.num_rows:
+                rows = pa.concat_tables([with_operation(left, "-"), rows])
+        return Event(held.cycle, held.now_us, rows)
 
 
 def with_operation(rows: pa.Table, operation: str) -> pa.Table:

@@ -9,8 +9,9 @@ import numpy as np
 
 from penstock.catalog.rows import StaticRows
 from penstock.operators.windows import RowsWindow, TimeWindow, Window
-from penstock.queries.answers import NEVER, Blocks
+from penstock.queries.answers import NEVER
 from penstock.queries.fetch import Fetcher, TimedPositions, offsets_in
+from penstock.queries.partners import Blocks
 
 
 @dataclass(frozen=True, slots=True)

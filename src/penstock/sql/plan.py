@@ -12,7 +12,7 @@ from typing import Any, Literal
 from penstock.operators import expr as expressions
 from penstock.operators import windows
 from penstock.operators.expr import Expr
-from penstock.operators.windows import TimeWindow, Window
+from penstock.operators.windows import AnyWindow, JoinWindows, TimeWindow, Window
 from penstock.types import Type, parse_type
 
 
@@ -72,6 +72,26 @@ class JoinPlan:
     outputs: tuple[Output, ...]
     algorithm: str | None = None
     missing: Literal["inner", "left", "anti"] = "inner"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamUse:
+    """One stream that a kernel's plan reads: whose readings, of which sensors, through which window."""
+
+    table_id: int
+    static_predicate: Expr | None
+    window: Window
+
+
+def stream_uses(plan: SelectPlan | JoinPlan) -> tuple[StreamUse, ...]:
+    if isinstance(plan, SelectPlan):
+        return (StreamUse(plan.table_id, plan.static_predicate, plan.window),)
+    return tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in plan.inputs)
+
+
+def window_of(plan: SelectPlan | JoinPlan) -> AnyWindow:
+    """What ALTER QUERY changes."""
+    return plan.window if isinstance(plan, SelectPlan) else JoinWindows(tuple(i.window for i in plan.inputs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,169 @@
+"""One step of a window join: every combination below the new heads that has a tuple beyond the old ones, once.
+
+A combination is made in the turn of its last stream, in the order of FROM, that brings a new tuple: streams before it
+may contribute anything, streams after it old tuples only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from penstock.operators.evaluate import Functions, evaluate_mask
+from penstock.operators.expr import Expr, columns_of
+from penstock.operators.joins.combinations import Combinations, blocks, concat
+from penstock.operators.joins.keys import Ints
+from penstock.operators.joins.probe import expand, probe, ranges
+from penstock.operators.joins.runs import Run
+
+# How many combinations are in the making at a time: enough to be fast, few enough to stay in the cache.
+BLOCK = 1 << 16
+# How many pairs are looked at together where no key narrows them down.
+PAIRS = 1 << 20
+
+
+class Rows(Protocol):
+    """One stream's rows of this part."""
+
+    @property
+    def fresh(self) -> Run:
+        """New ones, to be joined with the others'."""
+        ...
+
+    @property
+    def starts(self) -> Run:
+        """Those of the new ones that begin a combination in this part."""
+        ...
+
+    def old(self, low: int, high: int) -> Sequence[Run]:
+        """Runs that hold every old row with a time in [low, high]."""
+        ...
+
+    def weight(self) -> float:
+        """About how many rows per microsecond of window to expect as partners."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """What is joined: aliases in the order of FROM, how far apart their times may be, what must hold."""
+
+    aliases: tuple[str, ...]
+    bounds: tuple[tuple[int, ...], ...]
+    conditions: tuple[Expr, ...] = ()
+
+
+def join_step(join: Join, rows: Sequence[Rows], functions: Functions | None = None) -> Iterator[Combinations]:
+    """The step's combinations, in blocks."""
+    for last in range(len(rows)):
+        starts = rows[last].starts
+        if len(starts) == 0:
+            continue
+        turn = _Turn(join, rows, last, functions or {})
+        whole = Combinations.of(last, join.aliases[last], starts)
+        for block in blocks(whole, BLOCK):
+            yield from turn.grow(block, (last,))
+
+
+class _Turn:
+    """The combinations whose last new tuple is of one stream."""
+
+    def __init__(self, join: Join, rows: Sequence[Rows], last: int, functions: Functions) -> None:
+        self._join = join
+        self._rows = rows
+        self._last = last
+        self._functions = functions
+        names = {f"{alias}.": i for i, alias in enumerate(join.aliases)}
+        self._needs = [
+            (condition, {names[column.partition(".")[0] + "."] for column in columns_of(condition)})
+            for condition in join.conditions
+        ]
+
+    def grow(self, made: Combinations, bound: tuple[int, ...]) -> Iterator[Combinations]:
+        """Add the missing streams, one after the other, the one with the fewest partners first."""
+        if len(made) == 0:
+            return
+        if len(bound) == len(self._rows):
+            yield made
+            return
+        stream = self._next(bound)
+        low, high = self._period(made, bound, stream)
+        waiting: list[Combinations] = []
+        held = 0
+        for run in self._runs(stream, int(low.min()), int(high.max())):
+            for found in self._partners(made, stream, run, low, high):
+                found = self._refine(found, bound, stream)
+                if len(found) == 0:
+                    continue
+                waiting.append(found)
+                held += len(found)
+                if held >= BLOCK:
+                    yield from self._go_on(waiting, (*bound, stream))
+                    waiting, held = [], 0
+        if waiting:
+            yield from self._go_on(waiting, (*bound, stream))
+
+    def _go_on(self, waiting: list[Combinations], bound: tuple[int, ...]) -> Iterator[Combinations]:
+        for block in blocks(concat(waiting), BLOCK):
+            yield from self.grow(block, bound)
+
+    def _next(self, bound: tuple[int, ...]) -> int:
+        left = [s for s in range(len(self._rows)) if s not in bound]
+        return min(left, key=lambda s: (self._expected(s, bound), s))
+
+    def _expected(self, stream: int, bound: tuple[int, ...]) -> float:
+        upper = self._join.bounds
+        width = min(upper[b][stream] + upper[stream][b] for b in bound)
+        return width * self._rows[stream].weight()
+
+    def _period(self, made: Combinations, bound: tuple[int, ...], stream: int) -> tuple[Ints, Ints]:
+        """Where the next stream's time must lie, for each combination."""
+        upper = self._join.bounds
+        low = made.ts[bound[0]] - upper[stream][bound[0]]
+        high = made.ts[bound[0]] + upper[bound[0]][stream]
+        for b in bound[1:]:
+            low = np.maximum(low, made.ts[b] - upper[stream][b])
+            high = np.minimum(high, made.ts[b] + upper[b][stream])
+        return low, high
+
+    def _runs(self, stream: int, low: int, high: int) -> Iterator[Run]:
+        yield from self._rows[stream].old(low, high)
+        if stream < self._last:
+            yield self._rows[stream].fresh
+
+    def _partners(self, made: Combinations, stream: int, run: Run, low: Ints, high: Ints) -> Iterator[Combinations]:
+        alias = self._join.aliases[stream]
+        if len(run) == 0:
+            return
+        if run.keyed:
+            left, right = probe(run, made.key, low, high)
+            if len(left):
+                yield made.with_rows(stream, alias, run, left, right)
+            return
+        begin, end = ranges(run, low, high)
+        # Without a key every row in a period is a partner: no more of them at a time than memory likes.
+        edges = np.cumsum(end - begin)
+        first = 0
+        while first < len(made):
+            before = edges[first - 1] if first else 0
+            last = max(first + 1, int(np.searchsorted(edges, before + PAIRS, side="right")))
+            left, right = expand(begin[first:last], end[first:last])
+            if len(left):
+                yield made.with_rows(stream, alias, run, left + first, right)
+            first = last
+
+    def _refine(self, found: Combinations, bound: tuple[int, ...], stream: int) -> Combinations:
+        """Keep what satisfies the conditions that can be decided now and could not before."""
+        known = {*bound, stream}
+        due = [c for c, needs in self._needs if stream in needs and needs <= known]
+        for condition in due:
+            columns = found.evaluable(self._join.aliases)
+            mask = evaluate_mask(condition, columns, len(found), self._functions)
+            if not mask.all():
+                found = found.take(np.flatnonzero(mask))
+            if len(found) == 0:
+                break
+        return found

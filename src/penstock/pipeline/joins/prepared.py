@@ -1,0 +1,117 @@
+"""A join plan made ready to run: what each stream's rows must carry, and under which name their buffers are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import orjson
+
+from penstock.catalog.model import TIME_COLUMN, Function
+from penstock.operators.expr import Call, Column, Expr, UserCall, columns_of, to_json, walk
+from penstock.operators.joins.keys import is_exact
+from penstock.operators.joins.step import Join
+from penstock.sql.plan import JoinInput, JoinPlan, Output
+from penstock.types import BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What buffers hold of one input: which rows, under which keys, with which columns. Equal ones share buffers."""
+
+    table_id: int
+    static_predicate: Expr | None
+    stream_predicate: Expr | None
+    keys: tuple[Expr, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def reads(self) -> set[str]:
+        """The columns to read from the log."""
+        wanted = set(self.columns)
+        for expr in (self.stream_predicate, *self.keys):
+            wanted |= columns_of(expr) if expr is not None else set()
+        return wanted
+
+    def signature(self, functions: Mapping[str, Function]) -> str:
+        """A name that no other meaning has."""
+        called = {
+            node.function
+            for e in (self.stream_predicate, *self.keys)
+            if e is not None
+            for node in walk(e)
+            if isinstance(node, UserCall)
+        }
+        parts = [
+            self.table_id,
+            [repr(functions[name]) for name in sorted(called)],
+            *(to_json(e) if e is not None else None for e in (self.static_predicate, self.stream_predicate)),
+            [to_json(k) for k in self.keys],
+            list(self.columns),
+        ]
+        return blake2b(orjson.dumps(parts), digest_size=12).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedJoin:
+    """A join plan as a step runs it."""
+
+    plan: JoinPlan
+    join: Join
+    streams: tuple[Stream, ...]
+    computed: tuple[Output, ...]  # outputs that call a user's function: computed here, never in the server
+
+    @property
+    def keyed(self) -> bool:
+        return bool(self.plan.inputs[0].keys)
+
+    def reach(self) -> int:
+        return max(max(row) for row in self.join.bounds)
+
+
+def prepare(plan: JoinPlan) -> PreparedJoin:
+    aliases = tuple(i.alias for i in plan.inputs)
+    conditions = [*plan.conditions, *_key_conditions(plan)]
+    computed = tuple(o for o in plan.outputs if calls_user(o.expr))
+    named = {c for e in (*conditions, *(o.expr for o in computed)) for c in columns_of(e)}
+    streams = []
+    for given in plan.inputs:
+        carried = {c.partition(".")[2] for c in named if c.partition(".")[0] == given.alias}
+        columns = tuple(sorted(carried - {TIME_COLUMN}))
+        streams.append(Stream(given.table_id, given.static_predicate, given.stream_predicate, given.keys, columns))
+    bounds = tuple(tuple(_bound(b) for b in row) for row in plan.bounds)
+    return PreparedJoin(plan, Join(aliases, bounds, tuple(conditions)), tuple(streams), computed)
+
+
+def _bound(value: int | None) -> int:
+    assert value is not None, "streams that no window connects are not joined here"
+    return value
+
+
+def _key_conditions(plan: JoinPlan) -> list[Expr]:
+    """Keys are looked up by a number; where two keys can share one, they are compared as well."""
+    first = plan.inputs[0]
+    if not first.keys or is_exact([k.type.to_arrow() for k in first.keys]):
+        return []
+    return [
+        Call("eq", (qualified(a, first), qualified(b, other)), BOOLEAN)
+        for other in plan.inputs[1:]
+        for a, b in zip(first.keys, other.keys, strict=True)
+    ]
+
+
+def qualified(expr: Expr, of: JoinInput) -> Expr:
+    """An expression of one stream as conditions write it."""
+    match expr:
+        case Column(name, type_, static):
+            return Column(f"{of.alias}.{name}", type_, static)
+        case Call(operation, arguments, type_):
+            return Call(operation, tuple(qualified(a, of) for a in arguments), type_)
+        case UserCall(function, arguments, type_):
+            return UserCall(function, tuple(qualified(a, of) for a in arguments), type_)
+    return expr
+
+
+def calls_user(expr: Expr) -> bool:
+    return any(isinstance(node, UserCall) for node in walk(expr))

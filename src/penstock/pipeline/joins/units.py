@@ -1,0 +1,115 @@
+"""Which join steps a cycle takes, in parts: new rows for running joins, pieces of history for those that fill."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.catalog.state import CatalogState
+from penstock.pipeline.offset import Offset
+from penstock.sql.plan import JoinPlan, plan_from_json
+from penstock.streams.segments import Slice, list_readable, slices
+
+LIVE = -1
+# Below this a second task costs more than it saves; without a key each row meets a whole window.
+SPREAD_ROWS = 20_000
+SPREAD_ROWS_WITHOUT_KEY = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TableStep:
+    """One table's share of a step: its log begins at `first`, the step goes from `start` to `end`."""
+
+    first: int
+    start: int
+    end: int
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinUnit:
+    """One part of one step for some queries. `generation` is LIVE, or says which filling of a window it belongs to."""
+
+    queries: tuple[int, ...]
+    tables: dict[int, TableStep]
+    part: int
+    parts: int
+    generation: int
+    spreads: bool
+
+
+def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
+    """The joins that run."""
+    found = {}
+    for query_id, definition in state.queries_by_id.items():
+        if definition.plan["kind"] == "join" and not definition.paused:
+            plan = plan_from_json(definition.plan)
+            assert isinstance(plan, JoinPlan)
+            found[query_id] = plan
+    return found
+
+
+def tables_of(plan: JoinPlan) -> tuple[int, ...]:
+    return tuple(sorted({i.table_id for i in plan.inputs}))
+
+
+def join_units(log: Path, start: Offset, end: Offset, state: CatalogState, parts: int) -> list[JoinUnit]:
+    """All join work of the cycle (start, end). A pure function of its arguments and the log."""
+    plans = join_plans(state)
+    fresh = {t for t, head in end.data.items() if head > start.data.get(t, 0)}
+    steps: list[tuple[tuple[int, ...], dict[int, tuple[int, int]], int]] = []
+    together: dict[tuple[tuple[int, ...], bool], list[int]] = {}
+    for query_id, plan in plans.items():
+        if fresh & set(tables_of(plan)):
+            together.setdefault((tables_of(plan), bool(plan.inputs[0].keys)), []).append(query_id)
+    for (tables, _), queries in together.items():
+        ranges = {t: (start.data.get(t, 0), end.data.get(t, 0)) for t in tables}
+        steps.append((tuple(queries), ranges, LIVE))
+    for query_id, left in remaining_fills(start, state).items():
+        until = end.join_fill.get(query_id, {})
+        ranges = {t: (first, until[t][0] if t in until else target) for t, (first, target) in left.items()}
+        if any(a < b for a, b in ranges.values()):
+            steps.append(((query_id,), ranges, state.query_positions[query_id][1]))
+    units = []
+    for members, ranges, generation in steps:
+        shares = {t: _share(log, t, a, b, state) for t, (a, b) in ranges.items()}
+        keyed = bool(plans[members[0]].inputs[0].keys)
+        rows = sum(b - a for a, b in ranges.values())
+        spreads = rows >= (SPREAD_ROWS if keyed else SPREAD_ROWS_WITHOUT_KEY)
+        units += [JoinUnit(members, shares, part, parts, generation, spreads) for part in range(parts)]
+    return units
+
+
+def _share(log: Path, table_id: int, start: int, end: int, state: CatalogState) -> TableStep:
+    files = tuple(slices(list_readable(log, table_id), start, end)) if end > start else ()
+    return TableStep(min(state.retention(table_id), start), start, end, files)
+
+
+def remaining_fills(start: Offset, state: CatalogState) -> dict[int, dict[int, tuple[int, int]]]:
+    """What is left of joins' histories; not of those that changed since, and not what retention has taken."""
+    left = {}
+    for query_id, by_table in start.join_fill.items():
+        definition = state.queries_by_id.get(query_id)
+        if definition is None or definition.paused or state.query_positions[query_id][1] > start.journal:
+            continue
+        left[query_id] = {
+            t: (min(max(first, state.retention(t)), target), target) for t, (first, target) in by_table.items()
+        }
+    return left
+
+
+def advance_fills(
+    left: Mapping[int, Mapping[int, tuple[int, int]]], budget: int
+) -> dict[int, dict[int, tuple[int, int]]]:
+    """Every filling join goes on by its share of the budget, each of its tables in proportion to what it still has."""
+    after = {}
+    for query_id, by_table in left.items():
+        rows = {t: target - first for t, (first, target) in by_table.items()}
+        total, room = sum(rows.values()), max(1, budget // len(left))
+        if total > room:
+            after[query_id] = {
+                t: (first + min(rows[t], -(-rows[t] * room // total)), target)
+                for t, (first, target) in by_table.items()
+            }
+    return after

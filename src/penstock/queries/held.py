@@ -1,0 +1,101 @@
+"""One query's answer as of a committed cycle, safe to read without the lock.
+
+Readers ask for ids (of rows inside the window), and for the rows of ids: what an id is only the answer knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.catalog.model import Table
+from penstock.catalog.rows import StaticRows
+from penstock.errors import error
+from penstock.queries.fetch import Fetcher
+from penstock.queries.windowed import Instant, Matches, rows_entered, rows_inside
+from penstock.sql.plan import SelectPlan
+
+Ids: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Held(Protocol):
+    """What invocations and subscribers read."""
+
+    @property
+    def cycle(self) -> int: ...
+
+    @property
+    def query_id(self) -> int: ...
+
+    @property
+    def now_us(self) -> int | None: ...
+
+    def inside(self) -> Ids:
+        """The answer: ids ascending."""
+        ...
+
+    def entered(self, before: Held) -> Ids:
+        """What came in since an earlier cycle, also if it has left again."""
+        ...
+
+    def rows(self, ids: Ids) -> pa.Table:
+        """The rows of ids; fewer where retention has taken them."""
+        ...
+
+    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        """(what is inside, what of it is new, the rows that are not inside any more)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SelectHeld:
+    """A select-project query's answer: ids are log positions."""
+
+    cycle: int
+    query_id: int
+    plan: SelectPlan
+    table: Table
+    static: StaticRows
+    matches: Matches
+    values: list[pa.Table]
+    instant: Instant
+    log: Path
+
+    @property
+    def now_us(self) -> int | None:
+        return self.instant.now_us
+
+    def inside(self) -> Ids:
+        return rows_inside(self.matches, self.instant, self._fetcher(), self.static).positions
+
+    def entered(self, before: Held) -> Ids:
+        assert isinstance(before, SelectHeld)
+        return rows_entered(self.matches, before.instant, self.instant, self._fetcher(), self.static).positions
+
+    def rows(self, ids: Ids) -> pa.Table:
+        return self._fetcher().rows(self.plan, ids, self.values)
+
+    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        inside = self.inside()
+        left = np.setdiff1d(inside_before, inside)
+        return inside, np.setdiff1d(inside, inside_before), all_rows(self, left)
+
+    def _fetcher(self) -> Fetcher:
+        return Fetcher(self.log, self.table, self.static)
+
+
+def all_rows(held: Held, ids: Ids) -> pa.Table:
+    """The rows of ids, every one of them; cycle_gone where retention has taken some."""
+    rows = held.rows(ids)
+    if rows.num_rows < len(ids):
+        raise error(
+            "cycle_gone",
+            cycle=held.cycle,
+            oldest="a later one, because retention has taken rows that left in it",
+            hint="subscribe again: that begins with the current answer",
+        )
+    return rows

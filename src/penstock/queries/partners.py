@@ -1,0 +1,36 @@
+"""Which rows of an outer or anti join's first input have found a partner, as of any kept cycle."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from pyroaring import BitMap
+
+Blocks = dict[int, BitMap]
+
+
+@dataclass(slots=True)
+class Partners:
+    """Rows with a partner, and for the kept cycles which ones were new in each."""
+
+    blocks: Blocks = field(default_factory=dict)
+    _news: deque[tuple[int, int, BitMap]] = field(default_factory=deque)
+
+    def add(self, cycle: int, block: int, found: BitMap) -> None:
+        known = self.blocks.get(block, BitMap())
+        self._news.append((cycle, block, found - known))
+        self.blocks[block] = known | found
+
+    def forget(self, oldest_cycle: int) -> None:
+        """Cycles up to this one will not be asked about again."""
+        while self._news and self._news[0][0] <= oldest_cycle:
+            self._news.popleft()
+
+    def without(self, rows: Blocks, cycle: int) -> Blocks:
+        """The given rows that had no partner at a cycle."""
+        left = {block: found - self.blocks.get(block, BitMap()) for block, found in rows.items()}
+        for when, block, news in self._news:
+            if when > cycle and block in left:
+                left[block] |= news & rows[block]
+        return {block: found for block, found in left.items() if found}

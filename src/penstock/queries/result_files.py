@@ -1,0 +1,67 @@
+"""Files of join results: merged while they are many, removed once no record that is kept can name them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.joins.results import INLINE_ROWS, write_results
+from penstock.queries.answers import AnswerStore
+from penstock.queries.join_results import Chunk, JoinResults, make_chunk
+
+MOST_CHUNKS = 16
+
+
+class ResultFiles:
+    """The folder `results` of one data folder. Only the commit thread calls it."""
+
+    def __init__(self, folder: DataFolder) -> None:
+        self._folder = folder
+        self._seen: set[str] = set()
+        self._dropped: list[tuple[int, str]] = []  # (cycle since when nobody names it, file)
+        self._used: set[str] = set()
+
+    def note(self, store: AnswerStore) -> None:
+        """After a cycle: which files are in use, and which no longer."""
+        used = {f for a in store.answers.values() for r in (a.results, a.coming) if r is not None for f in r.files}
+        self._dropped += [(store.cycle, name) for name in self._used - used]
+        self._seen |= used
+        self._used = used
+
+    def remove_orphans(self) -> None:
+        """After loading: files that a task wrote for a cycle that was never committed."""
+        for path in self._folder.results.glob("*.arrow"):
+            if path.name not in self._seen:
+                path.unlink(missing_ok=True)
+
+    def compact(self, store: AnswerStore) -> None:
+        """Write many small pieces of an answer as one file."""
+        for query_id, answer in store.answers.items():
+            if answer.results is not None and len(answer.results.chunks) > MOST_CHUNKS:
+                answer.results = self._merged(query_id, answer.results)
+
+    def _merged(self, query_id: int, results: JoinResults) -> JoinResults:
+        chunks = list(results.chunks)
+        tail = [chunks.pop()]
+        rows = tail[0].table.num_rows
+        while chunks and chunks[-1].end == tail[0].first and chunks[-1].table.num_rows <= rows:
+            tail.insert(0, chunks.pop())
+            rows += tail[0].table.num_rows
+        return JoinResults(results.generation, (*chunks, self._joined(query_id, tail)), results.count)
+
+    def _joined(self, query_id: int, tail: list[Chunk]) -> Chunk:
+        if len(tail) == 1:
+            return tail[0]
+        table = pa.concat_tables([c.table for c in tail])
+        file = write_results(self._folder, query_id, table) if table.num_rows > INLINE_ROWS else None
+        return make_chunk(tail[0].first, table, file)
+
+    def remove_dropped(self, store: AnswerStore, oldest_snapshot: int | None) -> None:
+        """Remove files that neither the answers nor any kept snapshot or record names."""
+        self.note(store)
+        if oldest_snapshot is None:
+            return
+        gone = {name for cycle, name in self._dropped if cycle <= oldest_snapshot}
+        for name in gone - self._used:
+            (self._folder.results / name).unlink(missing_ok=True)
+        self._dropped = [(cycle, name) for cycle, name in self._dropped if name not in gone]
