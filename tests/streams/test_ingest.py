@@ -432,6 +432,16 @@ def test_a_retried_push_is_dropped_by_its_key_fields_and_counted(make: Make) -> 
     }
 
 
+def test_thousands_of_keys_are_remembered_across_a_restart(make: Make) -> None:
+    bench = make(deduplicate=Deduplicate(("seq", "ts"), 60 * SECOND))
+    size = 5_000
+    ids, seq = pa.array(np.ones(size), pa.int32()), pa.array(np.arange(size), pa.int32())
+    rows = pa.table({"sensor_id": ids, "ppm": np.zeros(size), "seq": seq, "ts": pa.array(np.arange(size) + NOW)})
+    assert bench.push(rows).accepted == size
+    bench.restart()
+    assert bench.push(rows).accepted == 0
+
+
 def test_remembered_keys_do_not_grow_for_ever(make: Make) -> None:
     bench = make(deduplicate=Deduplicate(("seq",), 1_000))
     for k in range(3):

@@ -23,6 +23,7 @@ from penstock.errors import error, suggest
 from penstock.settings import Settings
 from penstock.streams.counting import Counters
 from penstock.streams.idempotency import HOUR_US, KeyFile, Keys, pack_receipt, stored_keys
+from penstock.streams.keys import warm_up as warm_up_keys
 from penstock.streams.layout import SIDECARS
 from penstock.streams.log import LogMoved, Seen, StreamLog
 from penstock.streams.memory import advance, load_memory, save_memory
@@ -150,6 +151,7 @@ class Ingest:
     def restore(self, tables: Iterable[Table]) -> None:
         """Read what must be known of the log now rather than at a table's first push; load compiled code too."""
         warm_up()
+        warm_up_keys()
         pa.array([0])  # the first one imports pandas: most of a second, which no sender should wait for
         for table in tables:
             if table.stream is not None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, Table
-from penstock.streams.dedupe import KeyMemory, key_fields, key_values
+from penstock.streams.dedupe import KeyMemory, key_fields
 from penstock.streams.memory import Memory, read_live
 from penstock.streams.rules import ACCEPT, CLAMP, COUNTS, NO_TIME, REFUSE, apply_rules, take_back
 from penstock.streams.segments import Segment
@@ -58,10 +58,12 @@ class SensorOrder:
         self.newest[: len(memory.newest)] = memory.newest
         self.latest[0] = memory.latest
         if table.options.deduplicate is not None:
-            self.keys = KeyMemory(table.options.deduplicate.within_us)
-            rows = read_live(segments, memory.live, key_fields(table))
-            values = [key_values(column) for column in rows.columns]
-            self.keys.times[self.keys.numbers(memory.live_sids.tolist(), values)] = memory.live_times
+            names = key_fields(table)
+            self.keys = KeyMemory(table.options.deduplicate.within_us, len(names))
+            rows = read_live(segments, memory.live, names)
+            # The array of times may be another one once the keys have their numbers.
+            numbers = self.keys.numbers(memory.live_sids, rows.columns)
+            self.keys.times[numbers] = memory.live_times
 
     def check(
         self,
@@ -149,10 +151,10 @@ class SensorOrder:
             return _NO_KEYS
         by_name = {f.name: column for f, column in zip(table.stream.fields, fields, strict=True)}
         columns = [
-            np.where(times == NO_TIME, now, times).tolist() if name == TIME_COLUMN else key_values(by_name[name])
+            np.where(times == NO_TIME, now, times) if name == TIME_COLUMN else by_name[name]
             for name in key_fields(table)
         ]
-        return self.keys.numbers(sids.tolist(), columns)
+        return self.keys.numbers(sids, columns)
 
     def _grow(self, sids: int) -> None:
         if sids > len(self.newest):
