@@ -24,6 +24,7 @@ from penstock.sensors.registry import find_connector
 from penstock.settings import Settings
 from penstock.streams.columns import NO_TIME
 from penstock.streams.courier import Courier, Observe
+from penstock.streams.demand import NOBODY, TableDemand
 from penstock.streams.opened import OpenedSensor, SensorState
 from penstock.streams.outbox import ReadingSink
 from penstock.streams.polling import Poller
@@ -31,7 +32,6 @@ from penstock.streams.stepping import ManagerLimits, Stepper
 
 ALWAYS_ON = "always on"
 _ROW_BYTES = 1024  # of one waiting reading with its Python objects, generously
-_NONE = np.zeros(0, dtype=np.int32)
 
 
 class LiveRows(Protocol):
@@ -58,34 +58,6 @@ class CatalogView(Protocol):
     def ended(self, table_id: int) -> Collection[int]: ...
 
 
-class _TableDemand:
-    """Who wants which sensors of one table, and the records of those that were ever wanted."""
-
-    __slots__ = ("counts", "holders", "seen", "sensors")
-
-    def __init__(self) -> None:
-        self.seen: object = None  # the table and its rows as of the last `refresh`
-        self.holders: dict[str, NDArray[np.int32]] = {}  # sorted sids
-        self.counts = np.zeros(0, dtype=np.int32)  # sid -> number of holders
-        self.sensors: dict[int, OpenedSensor] = {}
-
-    def replace(self, holder: str, sids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Set what a holder wants. Answers the sids that somebody wants now and nobody did, or the reverse."""
-        before = self.holders.pop(holder, _NONE)
-        if len(sids):
-            self.holders[holder] = sids
-            if int(sids[-1]) >= len(self.counts):
-                self.counts = np.concatenate([self.counts, np.zeros(int(sids[-1]) + 64, dtype=np.int32)])
-        touched = np.union1d(before, sids)
-        was = self.counts[touched] > 0
-        self.counts[before] -= 1
-        self.counts[sids] += 1
-        return np.asarray(touched[was != (self.counts[touched] > 0)], dtype=np.int32)
-
-    def wanted(self, sid: int) -> bool:
-        return sid < len(self.counts) and bool(self.counts[sid])
-
-
 class StreamManager:
     """All opened sensors of one server. Call `refresh` when the catalog changed, `close` at the end."""
 
@@ -102,7 +74,7 @@ class StreamManager:
         self._clock = clock
         self._ingest = ingest
         self._lock = threading.Lock()
-        self._tables: dict[int, _TableDemand] = {}
+        self._tables: dict[int, TableDemand] = {}
         self._closing = False
         limits = limits or ManagerLimits()
         most_bytes = (settings or Settings()).queue_max_bytes
@@ -120,8 +92,8 @@ class StreamManager:
         given = sids if isinstance(sids, np.ndarray) else np.fromiter(sids, dtype=np.int32)
         wanted = np.unique(given).astype(np.int32, copy=False)
         with self._lock:
-            demand = self._tables.setdefault(table_id, _TableDemand())
-            if np.array_equal(demand.holders.get(holder, _NONE), wanted):
+            demand = self._tables.setdefault(table_id, TableDemand())
+            if np.array_equal(demand.holders.get(holder, NOBODY), wanted):
                 return
             changed = demand.replace(holder, wanted)
         if len(changed):
@@ -131,7 +103,7 @@ class StreamManager:
         """The holder wants nothing any more."""
         with self._lock:
             changes = {
-                table_id: demand.replace(holder, _NONE)
+                table_id: demand.replace(holder, NOBODY)
                 for table_id, demand in self._tables.items()
                 if holder in demand.holders
             }
@@ -157,7 +129,7 @@ class StreamManager:
         # Rows only come by new versions and only go by fewer live ones, so these numbers tell every change.
         seen = (table, rows.count, len(live))
         with self._lock:
-            demand = self._tables.setdefault(table.id, _TableDemand())
+            demand = self._tables.setdefault(table.id, TableDemand())
             if demand.seen == seen:
                 return
             demand.seen = seen
@@ -181,7 +153,7 @@ class StreamManager:
         table = state.tables_by_id.get(table_id)
         now_us = self._clock.now_us()
         with self._lock:
-            demand = self._tables.get(table_id) or _TableDemand()
+            demand = self._tables.get(table_id) or TableDemand()
             sensors = dict(demand.sensors)
             counts = demand.counts.copy()
         silent = [sid for sid in (state.ended(table_id) if table is not None else ()) if sid not in sensors]
