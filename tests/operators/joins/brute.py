@@ -75,11 +75,13 @@ def joins(draw: st.DrawFn, form: str, streams: st.SearchStrategy[int], keyed: bo
     n = draw(streams)
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
-    sizes = draw(st.lists(st.integers(0, 9), min_size=3, max_size=3))
-    most = {2: 24, 3: 12, 4: 8}.get(n, 5)
+    # Many streams need wide windows and few keys to find anything at all.
+    sizes = [int(size) for size in rng.integers(0, 10, 3) + rng.integers(0, 3 * n - 4)]
+    keys = 6 if n < 4 else 2
+    most = {2: 24, 3: 12, 4: 8}.get(n, 6)
     sides = []
     for _ in range(n):
-        rows = int(rng.integers(0, most + 1)) if rng.random() < 0.9 else 0
+        rows = int(rng.integers(most // 2, most + 1)) if rng.random() < 0.97 else 0
         kind = rng.integers(0, 3)
         if kind == 0:
             ts = rng.integers(0, 20, rows)
@@ -87,8 +89,8 @@ def joins(draw: st.DrawFn, form: str, streams: st.SearchStrategy[int], keyed: bo
             ts = rng.integers(0, 2, rows) * 12 + rng.integers(0, 2, rows)
         else:
             ts = 5 + np.cumsum(rng.integers(0, 3, rows))
-        key = np.minimum(rng.zipf(1.5, rows), 5) if keyed else None
-        fresh = rng.random(rows) < rng.choice([0.0, 0.3, 1.0])
+        key = np.minimum(rng.zipf(1.5, rows), keys) if keyed else None
+        fresh = rng.random(rows) < rng.choice([0.0, 0.3, 0.3, 1.0])
         values = np.round(rng.normal(size=(2, rows)), 1)
         valid = rng.random((2, rows)) < 0.9
         sides.append(
