@@ -93,13 +93,12 @@ def _cut(first: int, end: int, size: int) -> list[tuple[int, int]]:
 
 
 def _pack(units: list[Unit], size: int) -> list[tuple[Unit, ...]]:
-    groups: list[list[Unit]] = []
-    room = 0
-    for unit in units:
-        rows = unit.end - unit.first
-        if not groups or rows > room:
-            groups.append([])
-            room = size
-        groups[-1].append(unit)
-        room -= rows
-    return [tuple(g) for g in groups]
+    """As few tasks as `size` allows, about equally loaded: a straggler costs the whole cycle."""
+    total = sum(u.end - u.first for u in units)
+    groups: list[list[Unit]] = [[] for _ in range(-(-total // size))]
+    loads = [0] * len(groups)
+    for unit in sorted(units, key=lambda u: u.first - u.end):
+        lightest = loads.index(min(loads))
+        groups[lightest].append(unit)
+        loads[lightest] += unit.end - unit.first
+    return [tuple(g) for g in groups if g]

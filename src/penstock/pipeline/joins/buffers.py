@@ -50,7 +50,8 @@ class BufferFolder:
         target = self.path / f"{run.first:016d}-{run.end:016d}.run"
         if target.exists():
             return
-        self.path.mkdir(parents=True, exist_ok=True)
+        # The link leads into this host's shared memory, where nobody may have been before.
+        os.makedirs(os.path.realpath(self.path), exist_ok=True)
         names = ["#ts", "#pos", *(["#key"] if run.keyed else []), *run.columns]
         arrays = [
             pa.array(run.ts),
