@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bench.joins_baselines import BASELINES
 from penstock.operators.expr import Call, Column, Literal
+from penstock.operators.joins import parts
 from penstock.operators.joins.bounds import Bounds, close
 from penstock.operators.joins.conditions import Conditions
 from penstock.operators.joins.program import Slot, compile_condition
@@ -137,6 +138,23 @@ def test_a_hot_key_and_a_hash_collision_cost_no_result() -> None:
     assert len(expected) > 1000
     for algorithm in EVERY.values():
         assert run(algorithm, sides, bounds) == expected, algorithm.name
+
+
+def test_parts_by_key_find_what_the_whole_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    sides = [
+        Side(np.sort(rng.integers(0, 900, 300)), rng.random(300) < 0.5, rng.integers(0, 40, 300), rng.random((1, 300)))
+        for _ in range(3)
+    ]
+    bounds = close(3, windows("clique", 3, [60, 90, 120]))
+    less = Call("lt", (Column("0.0", DOUBLE), Column("2.0", DOUBLE)), BOOLEAN)
+    program = compile_condition(less, {"0.0": Slot(0, 0), "2.0": Slot(2, 0)})
+    assert program is not None
+    expected = run(EVERY["nested_loop"], sides, bounds, Conditions((program,)))
+    assert len(expected) > 100
+    for rows in (1, 50, 10_000):
+        monkeypatch.setattr(parts, "ROWS_PER_PART", rows)
+        assert run(EVERY["hash"], sides, bounds, Conditions((program,))) == expected
 
 
 def test_eight_streams() -> None:

@@ -47,6 +47,8 @@ def look_back(starts: Int64s, ts: Int64s, upper: Int64s, purge_every: int, slots
         if admitted % purge_every:
             continue
         for j in range(n):
+            if j == first and purge_every == 1:
+                continue  # its own newest tuple does not make others older
             limit = UNBOUNDED
             for k in range(n):
                 if k != j:

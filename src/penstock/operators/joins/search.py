@@ -95,7 +95,7 @@ def _search(
     oldest, next_ = starts[:n].copy(), starts[:n].copy()
     newest_fresh = np.full(n, -1, np.int64)
     bits = 4
-    while chained and (1 << bits) < len(ts) // n:
+    while chained and (1 << bits) < 2 * len(ts) // n:
         bits += 1
     shift = np.uint64(64 - bits)
     # The buckets of all streams for one hash lie side by side: finding partners everywhere touches one cache line.
