@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bench.joins_baselines import BASELINES
 from penstock.operators.expr import Call, Column, Literal
-from penstock.operators.joins import parts
+from penstock.operators.joins import hash, parts
 from penstock.operators.joins.bounds import Bounds, close
 from penstock.operators.joins.conditions import Conditions
 from penstock.operators.joins.program import Slot, compile_condition
@@ -154,6 +154,7 @@ def test_parts_by_key_find_what_the_whole_finds(monkeypatch: pytest.MonkeyPatch)
     assert len(expected) > 100
     for rows in (1, 50, 10_000):
         monkeypatch.setattr(parts, "ROWS_PER_PART", rows)
+        monkeypatch.setattr(hash, "ROWS_PER_PART", rows)
         assert run(EVERY["hash"], sides, bounds, Conditions((program,))) == expected
 
 

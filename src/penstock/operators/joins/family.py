@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.operators.joins.bounds import UNBOUNDED, Bounds
 from penstock.operators.joins.conditions import Conditions, flatten
-from penstock.operators.joins.packing import Packed, pack
+from penstock.operators.joins.packing import Packed, original, pack
 from penstock.operators.joins.schedules import Events, look_back, two_modes
 from penstock.operators.joins.search import NO_TEST, STOP_AT_EDGE, search
 from penstock.operators.joins.sides import Counters, Int64s, Side
@@ -30,17 +30,23 @@ def evaluate_backward(
     chained: bool,
     upper: Int64s | None = None,
     along: Sequence[tuple[int, int]] = (),
+    rarest_first: bool = True,
     windows: int = STOP_AT_EDGE,
     purge_every: int = 1,
 ) -> list[Int64s]:
-    """A new tuple looks back. `upper` are the windows that candidates are tested against, if not the closed ones."""
+    """A new tuple looks back. `upper` are the windows that candidates are tested against, if not the closed ones.
+
+    Streams are searched along the pairs of `along`, the one with the fewest rows first, or in the order of FROM.
+    """
     closed = bounds.matrix()
 
     def schedule(packed: Packed) -> Events:
         return look_back(packed.starts, packed.ts, closed, purge_every, counters.slots)
 
     tested = closed if upper is None else upper
-    return _evaluate(sides, bounds, conditions, counters, schedule, tested, chained, windows, False, along)
+    return _evaluate(
+        sides, bounds, conditions, counters, schedule, tested, chained, windows, False, along, rarest_first
+    )
 
 
 def evaluate_forward(
@@ -58,7 +64,7 @@ def evaluate_forward(
     def schedule(packed: Packed) -> Events:
         return two_modes(packed.starts, packed.ts, reach, counters.slots)
 
-    return _evaluate(sides, bounds, conditions, counters, schedule, bounds.matrix(), chained, NO_TEST, refine, ())
+    return _evaluate(sides, bounds, conditions, counters, schedule, bounds.matrix(), chained, NO_TEST, refine)
 
 
 def reaches(bounds: Bounds) -> Int64s:
@@ -81,7 +87,8 @@ def _evaluate(
     chained: bool,
     windows: int,
     refine: bool,
-    along: Sequence[tuple[int, int]],
+    along: Sequence[tuple[int, int]] = (),
+    rarest_first: bool = True,
 ) -> list[Int64s]:
     if not all(map(len, sides)) or not any(side.fresh.any() for side in sides):
         return [np.empty(0, np.int64) for _ in sides]
@@ -91,13 +98,13 @@ def _evaluate(
         packed,
         flatten(conditions),
         upper,
-        _orders(packed.counts, along),
+        _orders(packed.counts if rarest_first else np.zeros_like(packed.counts), along),
         counters.slots,
         chained=chained,
         windows=windows,
         refine=refine,
     )
-    return [chosen[rows - start] for chosen, rows, start in zip(packed.chosen, found, packed.starts, strict=False)]
+    return [original(packed, stream, rows) for stream, rows in enumerate(found)]
 
 
 def _orders(counts: Int64s, along: Sequence[tuple[int, int]]) -> Int64s:

@@ -13,12 +13,14 @@ import numpy as np
 from penstock.operators.joins.bounds import Bounds
 from penstock.operators.joins.conditions import Conditions
 from penstock.operators.joins.family import evaluate_backward
-from penstock.operators.joins.parts import parts_of
+from penstock.operators.joins.parts import ROWS_PER_PART, parts_of
 from penstock.operators.joins.sides import Counters, Int64s, Side
 
 
 def run(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
     """All combinations with a fresh row, by hash chains. Every side has a key."""
+    if sum(map(len, sides)) <= ROWS_PER_PART:
+        return evaluate_backward(sides, bounds, conditions, counters, chained=True)
     found: list[list[Int64s]] = [[] for _ in sides]
     for part, rows in parts_of(sides):
         combinations = evaluate_backward(part, bounds, conditions, counters, chained=True)

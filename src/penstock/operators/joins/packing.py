@@ -59,6 +59,14 @@ def pack(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None) -
     )
 
 
+def original(packed: Packed, stream: int, rows: Int64s) -> Int64s:
+    """The positions in the stream's side of packed rows."""
+    chosen, start = packed.chosen[stream], packed.starts[stream]
+    together = len(chosen) > 0 and chosen[-1] - chosen[0] == len(chosen) - 1
+    out: Int64s = rows + (chosen[0] - start) if together else chosen[rows - start]
+    return out
+
+
 def _take(values: np.ndarray | None, rows: Int64s) -> np.ndarray:
     assert values is not None, "all streams have a key or none has"
     if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
