@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.errors import PenstockError
 from penstock.queries.rates import Rates
 from tests.pipeline_pure.world import Pipe
 
@@ -93,3 +94,14 @@ def test_costs_are_kept_per_cycle_and_per_query_and_go_with_it(pipe: Pipe) -> No
     pipe.db.execute("DROP QUERY high")
     pipe.engine.drain()
     assert set(pipe.db.costs._queries) == {pipe.db.definition("low").id}
+
+
+def test_show_gives_what_fits_on_a_terminal(pipe: Pipe) -> None:
+    pipe.probes()
+    for what in ("QUERIES", "SENSORS", "STREAMS", "CYCLES"):
+        shown = pipe.db.execute(f"SHOW {what}").table
+        assert shown.num_columns <= 9
+        assert set(shown.column_names) <= set(pipe.db.system.table(f"penstock.{what.lower()}").column_names)
+    assert pipe.db.execute("SHOW SENSORS FROM probes").table.num_rows == 2
+    with pytest.raises(PenstockError, match="SHOW QUERIES of one table is not supported"):
+        pipe.db.execute("SHOW QUERIES FROM probes")

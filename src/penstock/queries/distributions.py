@@ -68,9 +68,10 @@ class Distribution:
         facts: dict[str, Any] = {"sampled": self.sampled, "nulls": self.nulls}
         if self.measured:
             kept = self._kept[: min(self.measured, KEPT_VALUES)]
-            facts |= {"least": self.least, "most": self.most, "mean": self.mean}
-            facts["stddev"] = math.sqrt(self._squares / self.measured)
-            facts |= dict(zip(QUANTILES, np.quantile(kept, list(QUANTILES.values())).tolist(), strict=True))
+            facts |= {"least": self.least, "most": self.most, "mean": _short(self.mean)}
+            facts["stddev"] = _short(math.sqrt(self._squares / self.measured))
+            cuts = np.quantile(kept, list(QUANTILES.values())).tolist()
+            facts |= {name: _short(cut) for name, cut in zip(QUANTILES, cuts, strict=True)}
         return facts
 
 
@@ -145,6 +146,11 @@ def _some_rows(piece: Slice, names: list[str], count: int, random: np.random.Gen
     if batch.num_rows <= count:
         return batch
     return batch.take(pa.array(np.linspace(0, batch.num_rows - 1, count).astype(np.int64)))
+
+
+def _short(value: float) -> float:
+    """Without digits that a sample cannot know."""
+    return float(f"{value:.6g}")
 
 
 def _as_numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.float64]] | None:

@@ -13,7 +13,7 @@ from penstock.operators.evaluate import evaluate, evaluate_mask
 from penstock.operators.functions import check_function
 from penstock.queries.moments import now_of_plan
 from penstock.queries.results import Result
-from penstock.queries.system_columns import SYSTEM_TABLES
+from penstock.queries.system_columns import SHOWN, SYSTEM_TABLES
 from penstock.sensors.registry import validate_connector
 from penstock.settings import SETTINGS
 from penstock.sql import statements as st
@@ -267,16 +267,14 @@ class Executor:
                 ],
                 ("name", "key", "stream"),
             )
-        if what == "queries":
-            return Result(self._db.system.table("penstock.queries"))
-        if what == "sensors":
-            found = self._db.system.table("penstock.sensors")
+        if what in SHOWN:
+            found = self._db.system.table(f"penstock.{what}").select(SHOWN[what])
             if statement.table is not None:
+                if "table_name" not in found.column_names:
+                    raise error("not_supported", feature=f"SHOW {statement.what.upper()} of one table")
                 self._db.catalog_table(statement.table)
                 found = found.filter(pa.compute.equal(found.column("table_name"), statement.table))
             return Result(found)
-        if what in ("cycles", "streams"):
-            return Result(self._db.system.table(f"penstock.{what}"))
         if what == "stream types":
             rows = [
                 {"name": s.name, "connector": s.connector, "fields": ", ".join(f"{f.name} {f.type}" for f in s.fields)}

@@ -48,7 +48,11 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("state", TEXT, "STARTING, FILLING, RUNNING, PAUSED, FINISHED, FAILED"),
         SystemColumn("runs", TEXT, "shared pass, or Spark SQL"),
         SystemColumn("window", TEXT, "its BEGIN and END, in the shared pass"),
-        SystemColumn("matched", BIGINT, "rows that entered its answer since registration, in the shared pass"),
+        SystemColumn(
+            "matched",
+            BIGINT,
+            "rows found for it since registration, in the shared pass; history read again counts again",
+        ),
         SystemColumn("progress", DOUBLE, "how much of its history has been read, 0 to 1"),
         SystemColumn("seconds", DOUBLE, "what the last evaluation took, outside the shared pass"),
         SystemColumn("evaluations", BIGINT, "cycles that it took part in; outside the shared pass, evaluations"),
@@ -105,4 +109,12 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
 
 SYSTEM_TABLES: dict[str, tuple[Field, ...]] = {
     name: tuple(Field(column.name, column.type) for column in columns) for name, columns in SYSTEM_COLUMNS.items()
+}
+
+# What fits on a terminal; SELECT gives all of them.
+SHOWN: dict[str, list[str]] = {
+    "queries": ["name", "state", "progress", "runs", "window", "matched", "error"],
+    "sensors": ["table_name", "sensor", "address", "state", "readings", "rows_per_s", "errors", "last_reading"],
+    "cycles": [column.name for column in SYSTEM_COLUMNS["penstock.cycles"]],
+    "streams": ["table_name", "sensors", "open", "rows", "rows_per_s", "refused", "late", "newest"],
 }
