@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from penstock.cli import demo, demo_plant
-from penstock.cli.demo_view import Moment, View, alarms_by_probe, own_questions, plain_line
+from penstock.cli.demo_tracks import Tracks
+from penstock.cli.demo_view import Moment, View, alarms_by_probe, own_questions, plain_line, silent_probes
 from penstock.sql.parse import parse_script
+
+NOW = datetime(2026, 5, 3, 12, 0, 41, tzinfo=UTC)
 
 
 def moment(**ppm_of_probe: float) -> Moment:
@@ -21,6 +26,7 @@ def moment(**ppm_of_probe: float) -> Moment:
             "x": p.x,
             "y": p.y,
             "ppm": ppm_of_probe.get(f"p{p.probe_id}", 2.0),
+            "ts": NOW,
         }
         for p in demo_plant.probes()
     ]
@@ -57,6 +63,27 @@ def test_alarms_are_one_per_probe_with_the_newest_and_the_highest_reading() -> N
     shown.alarms.append({**shown.alarms[0], "ppm": 90.0})
     found = alarms_by_probe(shown)
     assert [(a.probe_id, a.now_ppm, a.peak_ppm) for a in found] == [(1, 50.0, 90.0), (2, 40.0, 40.0)]
+
+
+def way(first: int, second: int, third: int, began_s: int, seconds: int) -> dict[str, object]:
+    begin = NOW + timedelta(seconds=began_s)
+    began, ended = (f"{t:%Y-%m-%dT%H:%M:%S}Z" for t in (begin, begin + timedelta(seconds=seconds)))
+    return {"first": first, "second": second, "third": third, "place": "canteen", "began": began, "ts": ended}
+
+
+def test_the_newest_ways_of_the_plume_are_shown_each_once() -> None:
+    tracks = Tracks()
+    tracks.add([way(12, 17, 23, 0, 41), way(24, 25, 26, 10, 30)])
+    tracks.add([way(12, 17, 23, 2, 45)])
+    assert [str(track) for track in tracks.newest()] == ["probe 12 -> 17 -> 23 in 45 s", "probe 24 -> 25 -> 26 in 30 s"]
+    shown = replace(moment(), tracks=tracks.newest())
+    assert any("probe 12 -> 17 -> 23 in 45 s, canteen" in line for line in drawn(shown, 116, 34))
+    assert "the plume passed probe 12 -> 17 -> 23 in 45 s" in plain_line(shown)
+
+
+def test_a_probe_is_silent_until_it_speaks_again() -> None:
+    gaps = [{"probe_id": 5, "ts": NOW}, {"probe_id": 6, "ts": NOW - timedelta(minutes=1)}]
+    assert silent_probes(replace(moment(), silent=gaps)) == [5]
 
 
 def test_before_the_first_reading_there_is_a_picture_too() -> None:

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -19,10 +19,11 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from penstock.cli.demo_plant import ALARMS, DEFINITIONS, LATEST, QUERIES, insert_statement
+from penstock.cli.demo_plant import ALARMS, DEFINITIONS, LATEST, QUERIES, SILENT, TRACKS, insert_statement
 from penstock.cli.demo_server import free_port, running_server
+from penstock.cli.demo_tracks import Tracks
 from penstock.cli.demo_view import Moment, View, own_questions, plain_line
-from penstock.client import Connection
+from penstock.client import Change, Connection
 from penstock.clock import WallClock, format_timestamp, parse_timestamp
 from penstock.errors import PenstockError
 
@@ -42,7 +43,7 @@ def demo(
         bool, typer.Option("--plain", help="Print a line every two seconds instead of a picture.")
     ] = False,
 ) -> None:
-    """Show a plant with 60 simulated gas probes and standing queries for alarms and latest readings, live."""
+    """Show a plant with 60 simulated gas probes, live: latest readings, alarms, and the way that the gas takes."""
     progress = Console(stderr=True)
     screen = Console()
     plain = plain or not screen.is_terminal
@@ -100,42 +101,52 @@ def _wait_for_readings(connection: Connection) -> None:
 
 
 class Watcher:
-    """Gathers what a view shows: two answers by asking, and the alarms as they are pushed."""
+    """Gathers what a view shows: answers by asking; alarms and the plume's ways as they are pushed."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._clock = WallClock()
         self._delays_ms: deque[float] = deque(maxlen=50)
         self._pushed = 0
+        self._tracks = Tracks()
         self._figures: dict[str, Any] = {}
         self._figures_at = float("-inf")
 
     def start(self) -> None:
-        # A daemon: it waits inside a request that ends with the server.
-        threading.Thread(target=self._listen, name="demo-alarms", daemon=True).start()
+        for query, take in ((ALARMS, self._take_alarms), (TRACKS, self._take_tracks)):
+            # A daemon: it waits inside a request that ends with the server.
+            threading.Thread(target=self._listen, args=(query, take), name=f"demo-{query}", daemon=True).start()
 
-    def _listen(self) -> None:
+    def _listen(self, query: str, take: Callable[[Change], None]) -> None:
         try:
             # A connection of its own: the demo closes the other one while this one still waits.
-            for change in Connection(self._connection.url).subscribe(ALARMS, retry_for_s=0.0):
-                now_us = self._clock.now_us()
-                first = self._pushed == 0
-                self._pushed += len(change.rows)
-                if change.rows and not first:  # the first event is the answer so far, not news
-                    newest_us = max(parse_timestamp(row["ts"]) for row in change.rows)
-                    self._delays_ms.append((now_us - newest_us) / 1000)
+            for change in Connection(self._connection.url).subscribe(query, retry_for_s=0.0):
+                take(change)
         except PenstockError:
             return  # the server stops, or will be noticed by the next question
 
+    def _take_alarms(self, change: Change) -> None:
+        now_us = self._clock.now_us()
+        first = self._pushed == 0
+        self._pushed += len(change.rows)
+        if change.rows and not first:  # the first event is the answer so far, not news
+            newest_us = max(parse_timestamp(row["ts"]) for row in change.rows)
+            self._delays_ms.append((now_us - newest_us) / 1000)
+
+    def _take_tracks(self, change: Change) -> None:
+        self._tracks.add(change.rows)
+
     def look(self) -> Moment:
-        """Ask for both answers and the server's figures."""
-        latest = self._connection.invoke(LATEST)
+        """Ask for the answers and the server's figures."""
+        latest, silent = self._connection.invoke(LATEST), self._connection.invoke(SILENT)
         alarms = self._connection.invoke(ALARMS)
         if time.monotonic() - self._figures_at > FIGURES_EVERY_S:
             self._figures, self._figures_at = self._connection.status(), time.monotonic()
         return Moment(
             latest=latest.rows(),
             alarms=alarms.rows(),
+            silent=silent.rows(),
+            tracks=self._tracks.newest(),
             cycle=alarms.cycle,
             readings_per_s=self._figures.get("rows_per_s"),
             cycle_ms=self._figures.get("cycle_ms_p50"),

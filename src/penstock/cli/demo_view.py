@@ -1,8 +1,8 @@
-"""The demo's picture: a map of the plant, the alarms, a few figures. In: a `Moment`. Out: something Rich prints."""
+"""The demo's picture: a map of the plant, the alarms, the plume's ways, a few figures. In: a `Moment`. Out: something Rich prints."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.demo_plant import ALARM_PPM, ALARMS, LATEST, OWN_QUESTIONS
+from penstock.cli.demo_plant import ALARM_PPM, ALARMS, LATEST, OWN_QUESTIONS, SILENT, SILENT_AFTER_S, TRACKS
+from penstock.cli.demo_tracks import Track
 from penstock.sensors.plume import HEIGHT_M, PLACES, WIDTH_M
 
 # From clean air over the alarm's threshold to the leak itself.
@@ -30,6 +31,8 @@ class Moment:
     cycle_ms: float | None = None
     pushed: int = 0
     push_delay_ms: float | None = None
+    silent: list[dict[str, Any]] = field(default_factory=list)
+    tracks: list[Track] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,15 @@ class View:
         if not wide:
             return Group(plant, Text(plain_line(moment), no_wrap=True, overflow="ellipsis"), help_text)
         beside = Table.grid(padding=(0, 1))
-        beside.add_row(plant, Group(self.alarm_panel(moment, rows - 8), self.figures(moment)))
+        beside.add_row(plant, self._beside(moment, rows + 2))
         return Group(beside, help_text)
+
+    def _beside(self, moment: Moment, height: int) -> Group:
+        tracks = 6 if height >= 18 else 0
+        panels: list[RenderableType] = [self.alarm_panel(moment, height - tracks - 6)]
+        if tracks:
+            panels.append(self.track_panel(moment, tracks))
+        return Group(*panels, self.figures(moment))
 
     def alarm_panel(self, moment: Moment, height: int) -> Panel:
         table = Table(box=None, expand=True, padding=(0, 1, 0, 0))
@@ -97,21 +107,29 @@ class View:
             height=max(5, height),
         )
 
+    def track_panel(self, moment: Moment, height: int) -> Panel:
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for track in moment.tracks[: height - 2]:
+            text.append(f"{track}, {track.place}\n")
+        if not moment.tracks:
+            text.append("nowhere yet: a way over three probes\ntakes the plume 20 seconds or more", "dim")
+        return Panel(text, title="the plume passed", border_style="dim", width=46, height=height)
+
     def figures(self, moment: Moment) -> Panel:
+        silent = silent_probes(moment)
+        said = f"silent for {SILENT_AFTER_S} s: {', '.join(map(str, silent))}" if silent else "none silent"
         grid = Table.grid(padding=(0, 2))
-        grid.add_row("probes", str(len(moment.latest)))
+        grid.add_row("probes", f"{len(moment.latest)}, {said}", style="bold red" if silent else None)
         grid.add_row("readings", _figure(moment.readings_per_s, "/s"))
-        grid.add_row("cycle", "-" if moment.cycle is None else str(moment.cycle))
-        grid.add_row("cycle time", _figure(moment.cycle_ms, " ms"))
-        grid.add_row("alarm rows pushed", str(moment.pushed))
-        grid.add_row("from log to here", _figure(moment.push_delay_ms, " ms"))
+        grid.add_row("cycle", f"{'-' if moment.cycle is None else moment.cycle}, {_figure(moment.cycle_ms, ' ms')}")
+        grid.add_row("alarm rows", f"{moment.pushed} pushed, {_figure(moment.push_delay_ms, ' ms after their time')}")
         return Panel(grid, title="the server", border_style="dim", width=46)
 
     def help(self, full: bool) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
         if full:
-            text.append("Sixty simulated probes write to a log on disk; two standing queries over it, ")
-            text.append(f"{LATEST} and {ALARMS}, are kept current.\n")
+            text.append("Sixty simulated probes write to a log on disk; standing queries over it are kept current: ")
+            text.append(f"{LATEST}, {ALARMS},\n{TRACKS} (a join of readings in time) and {SILENT}. ")
         text.append("This view only asks ")
         text.append(self.url, "bold")
         text.append(" over HTTP. Ask your own questions from a second terminal:\n")
@@ -175,13 +193,22 @@ def alarms_by_probe(moment: Moment) -> list[Alarm]:
     return sorted(peaks.values(), key=lambda alarm: -alarm.now_ppm)
 
 
+def silent_probes(moment: Moment) -> list[int]:
+    """Probes that fell silent and have not spoken again."""
+    newest = {row["probe_id"]: row["ts"] for row in moment.latest}
+    return sorted({row["probe_id"] for row in moment.silent if newest.get(row["probe_id"], row["ts"]) <= row["ts"]})
+
+
 def plain_line(moment: Moment) -> str:
     """The moment in one line, for output that is no terminal or a small one."""
     found = alarms_by_probe(moment)
     worst = f", highest {found[0].location} (probe {found[0].probe_id}) {found[0].now_ppm:.0f} ppm" if found else ""
+    passed = f"; the plume passed {moment.tracks[0]}" if moment.tracks else ""
+    silent = silent_probes(moment)
+    missing = f"; silent: {', '.join(map(str, silent))}" if silent else ""
     return (
         f"cycle {moment.cycle}  {len(moment.latest)} probes  {_figure(moment.readings_per_s, ' readings/s')}  "
-        f"{_figure(moment.cycle_ms, ' ms per cycle')}  {len(found)} in alarm{worst}"
+        f"{_figure(moment.cycle_ms, ' ms per cycle')}  {len(found)} in alarm{worst}{passed}{missing}"
     )
 
 
