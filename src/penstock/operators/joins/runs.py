@@ -33,6 +33,7 @@ class Run:
     buckets: np.ndarray[Any, np.dtype[np.int32]] = field(default_factory=lambda: NO_BUCKETS)
     min_ts: int = 0
     max_ts: int = 0
+    cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ts)

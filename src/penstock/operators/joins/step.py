@@ -18,11 +18,14 @@ from penstock.operators.joins.combinations import Combinations, blocks, concat
 from penstock.operators.joins.keys import Ints
 from penstock.operators.joins.probe import expand, probe, ranges
 from penstock.operators.joins.runs import Run
+from penstock.operators.joins.scan import Programs
 
 # How many combinations are in the making at a time: enough to be fast, few enough to stay in the cache.
 BLOCK = 1 << 16
-# How many pairs are looked at together where no key narrows them down.
+# How many pairs are looked at together where no key narrows them down, and by how many times more if they only pass by.
 PAIRS = 1 << 20
+SCANNED = 64
+CONDITION_KEEPS = 0.01
 
 
 class Rows(Protocol):
@@ -58,11 +61,12 @@ class Join:
 
 def join_step(join: Join, rows: Sequence[Rows], functions: Functions | None = None) -> Iterator[Combinations]:
     """The step's combinations, in blocks."""
+    programs = Programs(join.aliases, join.conditions)
     for last in range(len(rows)):
         starts = rows[last].starts
         if len(starts) == 0:
             continue
-        turn = _Turn(join, rows, last, functions or {})
+        turn = _Turn(join, rows, last, functions or {}, programs)
         whole = Combinations.of(last, join.aliases[last], starts)
         for block in blocks(whole, BLOCK):
             yield from turn.grow(block, (last,))
@@ -71,11 +75,14 @@ def join_step(join: Join, rows: Sequence[Rows], functions: Functions | None = No
 class _Turn:
     """The combinations whose last new tuple is of one stream."""
 
-    def __init__(self, join: Join, rows: Sequence[Rows], last: int, functions: Functions) -> None:
+    def __init__(
+        self, join: Join, rows: Sequence[Rows], last: int, functions: Functions, programs: Programs
+    ) -> None:
         self._join = join
         self._rows = rows
         self._last = last
         self._functions = functions
+        self._programs = programs
         names = {f"{alias}.": i for i, alias in enumerate(join.aliases)}
         self._needs = [
             (condition, {names[column.partition(".")[0] + "."] for column in columns_of(condition)})
@@ -91,11 +98,12 @@ class _Turn:
             return
         stream = self._next(bound)
         low, high = self._period(made, bound, stream)
+        due = self._due(bound, stream)
         waiting: list[Combinations] = []
         held = 0
         for run in self._runs(stream, int(low.min()), int(high.max())):
-            for found in self._partners(made, stream, run, low, high):
-                found = self._refine(found, bound, stream)
+            for found, left in self._partners(made, stream, run, (low, high), due):
+                found = self._refine(found, left)
                 if len(found) == 0:
                     continue
                 waiting.append(found)
@@ -117,7 +125,8 @@ class _Turn:
     def _expected(self, stream: int, bound: tuple[int, ...]) -> float:
         upper = self._join.bounds
         width = min(upper[b][stream] + upper[stream][b] for b in bound)
-        return width * self._rows[stream].weight()
+        # A condition that can be tested at once keeps few; without one every row in the period is a partner.
+        return width * self._rows[stream].weight() * CONDITION_KEEPS ** len(self._due(bound, stream))
 
     def _period(self, made: Combinations, bound: tuple[int, ...], stream: int) -> tuple[Ints, Ints]:
         """Where the next stream's time must lie, for each combination."""
@@ -134,32 +143,38 @@ class _Turn:
         if stream < self._last:
             yield self._rows[stream].fresh
 
-    def _partners(self, made: Combinations, stream: int, run: Run, low: Ints, high: Ints) -> Iterator[Combinations]:
+    def _due(self, bound: tuple[int, ...], stream: int) -> tuple[Expr, ...]:
+        """The conditions that can be decided with one more stream and could not before."""
+        known = {*bound, stream}
+        return tuple(c for c, needs in self._needs if stream in needs and needs <= known)
+
+    def _partners(
+        self, made: Combinations, stream: int, run: Run, period: tuple[Ints, Ints], due: tuple[Expr, ...]
+    ) -> Iterator[tuple[Combinations, tuple[Expr, ...]]]:
+        """The combinations with each of their partners in a run, and which conditions are still to be tested."""
         alias = self._join.aliases[stream]
         if len(run) == 0:
             return
         if run.keyed:
-            left, right = probe(run, made.key, low, high)
+            left, right = probe(run, made.key, *period)
             if len(left):
-                yield made.with_rows(stream, alias, run, left, right)
+                yield made.with_rows(stream, alias, run, left, right), due
             return
-        begin, end = ranges(run, low, high)
-        # Without a key every row in a period is a partner: no more of them at a time than memory likes.
-        edges = np.cumsum(end - begin)
-        first = 0
-        while first < len(made):
-            before = edges[first - 1] if first else 0
-            last = max(first + 1, int(np.searchsorted(edges, before + PAIRS, side="right")))
-            left, right = expand(begin[first:last], end[first:last])
+        begin, end = ranges(run, *period)
+        scanned = tuple(c for c in due if self._programs.covers(c))
+        rest = tuple(c for c in due if c not in scanned)
+        for first, last in _portions(begin, end, PAIRS * SCANNED if scanned else PAIRS):
+            if scanned:
+                some = made.slice(first, last)
+                left, right = self._programs.scan(some, stream, run, begin[first:last], end[first:last], scanned)
+            else:
+                left, right = expand(begin[first:last], end[first:last])
             if len(left):
-                yield made.with_rows(stream, alias, run, left + first, right)
-            first = last
+                yield made.with_rows(stream, alias, run, left + first, right), rest
 
-    def _refine(self, found: Combinations, bound: tuple[int, ...], stream: int) -> Combinations:
-        """Keep what satisfies the conditions that can be decided now and could not before."""
-        known = {*bound, stream}
-        due = [c for c, needs in self._needs if stream in needs and needs <= known]
-        for condition in due:
+    def _refine(self, found: Combinations, conditions: tuple[Expr, ...]) -> Combinations:
+        """Keep what satisfies the conditions."""
+        for condition in conditions:
             columns = found.evaluable(self._join.aliases)
             mask = evaluate_mask(condition, columns, len(found), self._functions)
             if not mask.all():
@@ -167,3 +182,14 @@ class _Turn:
             if len(found) == 0:
                 break
         return found
+
+
+def _portions(begin: Ints, end: Ints, pairs: int) -> Iterator[tuple[int, int]]:
+    """Neighbouring ranges that hold about so many pairs together: no more at a time than memory likes."""
+    edges = np.cumsum(end - begin)
+    first = 0
+    while first < len(begin):
+        before = edges[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(edges, before + pairs, side="right")))
+        yield first, last
+        first = last
