@@ -6,10 +6,10 @@ PY    := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench soak reference clean
+.PHONY: help demo test check format bench bench-joins soak reference clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml scripts/setup_venv.sh scripts/setup_venv.py
 	@sh scripts/setup_venv.sh $(VENV)
@@ -29,6 +29,9 @@ format: $(READY) ## bring the sources into house format
 
 bench: $(READY) ## measure; writes bench/results/*.json
 	@$(PY) -m bench $(ARGS)
+
+bench-joins: $(READY) ## window joins against Spark's own and Flink's; an hour
+	@$(PY) -m bench joins $(ARGS)
 
 soak: $(READY) ## the long versions of the oracle and kill tests
 	@PENSTOCK_SOAK=1 $(PY) -m pytest --timeout=14400 $(ARGS)

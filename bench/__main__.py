@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from bench.foundations import Foundations
+from bench.joins import Joins
 
-BENCHES = {"foundations": Foundations}
+BENCHES = {"foundations": Foundations, "joins": Joins}
 
 
 def main() -> None:

@@ -23,6 +23,10 @@ AIMS = {
     "memory_slope_mb_per_min": ("<", 1),
     "files_per_table": ("<", 501),
     "files_per_table_sustained": ("<", 501),
+    "ratio_flink": (">", 10),
+    "ratio_spark_rocksdb": (">", 25),
+    "theta_keeps_up": (">", 0),
+    "silent_stream_slope_mb_per_min": ("<", 1),
 }
 
 

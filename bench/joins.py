@@ -1,0 +1,42 @@
+"""Window joins: ours against Spark's and Flink's, without equality, with a silent stream, and how cost grows."""
+
+from __future__ import annotations
+
+from bench.joins_ours import WARM_SECONDS, measure_latency, measure_ours
+from bench.joins_peers import measure_peers
+from bench.report import Report
+
+PEERS = ("flink", "spark_rocksdb", "spark_memory")
+
+
+class Joins:
+    """All measures of window joins, in one run on one machine."""
+
+    def __init__(self, seconds: float, memory_minutes: float, only: str, rates: str) -> None:
+        """`seconds` of the workload and of held rates; `memory_minutes` of the run with a silent stream."""
+        self.seconds = seconds
+        self.memory_minutes = memory_minutes
+        self.only = set(filter(None, only.split(",")))
+        self.report = Report("joins", f"{seconds:.0f} s of three streams", keep=bool(self.only))
+
+    def run(self) -> None:
+        parts = {
+            "ours": self.measure_ours,
+            "peers": self.measure_peers,
+        }
+        for name, part in parts.items():
+            if not self.only or name in self.only:
+                part()
+                self.report.save()
+        self.report.show()
+
+    def measure_ours(self) -> None:
+        measure_ours(self.report, int(self.seconds))
+        measure_latency(self.report, self.seconds)
+
+    def measure_peers(self) -> None:
+        """Peers, and how many times as fast we were in this run or, where only peers are asked for, in the last one."""
+        rates = measure_peers(self.report, int(self.seconds), WARM_SECONDS)
+        ours = self.report.values.get("ours_rows_per_s")
+        for name in PEERS:
+            self.report.put(f"ratio_{name}", ours / rates[name] if ours and name in rates else None)
