@@ -51,6 +51,8 @@ def add_queries(server: Server, have: int, want: int) -> None:
 class Foundations:
     """The measures of the foundations, in one run on one machine."""
 
+    PARTS = ("ingest", "latency", "sustained", "memory")
+
     def __init__(self, seconds: float, memory_minutes: float, only: str, rates: str) -> None:
         self.rates = [int(r) for r in rates.split(",")]
         self.seconds = seconds

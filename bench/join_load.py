@@ -20,6 +20,10 @@ from bench.generator import percentile
 from bench.join_workload import STREAMS, arrow_stream
 
 Columns = dict[str, np.ndarray]
+LOOKS = 10
+"""Looks at the waiting rows, over the last five seconds of a run, whose median is the backlog."""
+MOST_ROWS = 50_000
+"""Rows of one push: what a silent stream held back comes in several."""
 
 
 def stream_rows(task: dict[str, Any], stream: int) -> Columns:
@@ -67,6 +71,7 @@ class Load:
         self.seen: dict[int, float] = {}
         self.rows = 0
         self.failures: list[str] = []
+        self.waiting: list[int] = []
         self._lock = threading.Lock()
         # A stream is silent in [silent_from, silent_until) seconds and sends what it has of that time afterwards.
         self.silent_stream = task.get("silent_stream", -1)
@@ -80,12 +85,16 @@ class Load:
         data = [stream_rows(self.task, i) for i in range(STREAMS)]
         self.origin = time.time() + 0.5
         threads = [threading.Thread(target=self._push, args=(i, data[i])) for i in range(STREAMS)]
-        for thread in threads:
+        done = threading.Event()
+        watching = threading.Thread(target=self._watch, args=(done,))
+        for thread in (*threads, watching):
             thread.start()
         for thread in threads:
             thread.join()
         ended = time.time()
-        status = httpx.get(f"{self.task['url']}/v1/status", timeout=60).json()
+        status = self._status()
+        done.set()
+        watching.join()
         deadline = time.monotonic() + 20
         while len(self.seen.keys() & self.sent.keys()) < len(self.sent) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -97,12 +106,21 @@ class Load:
             "seen": len(late),
             "p50_ms": percentile(late, 0.5),
             "p99_ms": percentile(late, 0.99),
-            "backlog_rows": status["rows_behind"],
+            "backlog_rows": float(np.median([*self.waiting[-LOOKS:], status["rows_behind"]])),
+            "backlog_rows_end": status["rows_behind"],
             "rows_per_cycle": status["rows_per_cycle"],
             "cycle_ms_p50": status["cycle_ms_p50"],
             "cycle_ms_p99": status["cycle_ms_p99"],
             "failures": self.failures[:3],
         }
+
+    def _status(self) -> dict[str, Any]:
+        return dict(httpx.get(f"{self.task['url']}/v1/status", timeout=60).json())
+
+    def _watch(self, done: threading.Event) -> None:
+        """How many rows wait, twice a second: one look may fall just behind a push or just behind a cycle."""
+        while not done.wait(0.5):
+            self.waiting.append(int(self._status()["rows_behind"]))
 
     def _push(self, stream: int, data: Columns) -> None:
         target = f"{self.task['url']}/v1/tables/{self.task['prefix']}{stream}/readings"
@@ -120,8 +138,9 @@ class Load:
                 if self.first_marker is not None and turn + (stream != STREAMS - 1) < self.pushes:
                     number = self.first_marker + turn + (stream != STREAMS - 1)
                     rows = with_marker(rows, number, int(turn * self.interval * 1e6))
-                if len(rows["us"]):
-                    self._send(client, target, stream, body_of(rows, origin_us), due, number if turn else None)
+                for first in range(0, len(rows["us"]), MOST_ROWS):
+                    some = {name: values[first : first + MOST_ROWS] for name, values in rows.items()}
+                    self._send(client, target, stream, body_of(some, origin_us), due, number if turn else None)
 
     def _send(
         self, client: httpx.Client, target: str, stream: int, body: bytes, due: float, number: int | None

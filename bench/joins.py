@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bench.joins_ours import WARM_SECONDS, measure_latency, measure_ours
 from bench.joins_peers import measure_peers
+from bench.joins_silent import measure_silent
+from bench.joins_theta import measure_theta
 from bench.report import Report
 
 PEERS = ("flink", "spark_rocksdb", "spark_memory")
@@ -11,6 +13,8 @@ PEERS = ("flink", "spark_rocksdb", "spark_memory")
 
 class Joins:
     """All measures of window joins, in one run on one machine."""
+
+    PARTS = ("ours", "peers", "theta", "silent", "papers", "growth")
 
     def __init__(self, seconds: float, memory_minutes: float, only: str, rates: str) -> None:
         """`seconds` of the workload and of held rates; `memory_minutes` of the run with a silent stream."""
@@ -23,6 +27,8 @@ class Joins:
         parts = {
             "ours": self.measure_ours,
             "peers": self.measure_peers,
+            "theta": lambda: measure_theta(self.report, self.seconds),
+            "silent": lambda: measure_silent(self.report, self.memory_minutes),
         }
         for name, part in parts.items():
             if not self.only or name in self.only:

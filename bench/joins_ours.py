@@ -75,7 +75,7 @@ def load(**task: Any) -> dict[str, Any]:
 
 
 def keeps_up(found: dict[str, Any], rate: float) -> bool:
-    """The rate was reached, and at most two cycles' rows were waiting at the end."""
+    """The rate was reached, and towards the end at most two cycles' rows were waiting."""
     return bool(found["rate"] >= 0.97 * rate and found["backlog_rows"] <= 2 * found["rows_per_cycle"])
 
 
