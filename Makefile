@@ -6,16 +6,19 @@ PY    := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bench-joins soak reference clean
+.PHONY: help demo demo-cameras test check format bench bench-joins soak reference clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml scripts/setup_venv.sh scripts/setup_venv.py
 	@sh scripts/setup_venv.sh $(VENV)
 
 demo: $(READY) ## a plant with 60 gas probes, live in this terminal
 	@$(VENV)/bin/penstock demo
+
+demo-cameras: $(READY) ## cars followed past cameras by joins, with a map at the end
+	@$(PY) -m apps.cameras $(ARGS)
 
 test: $(READY) ## every test; says which were left out and why
 	@$(PY) -m pytest $(ARGS)
