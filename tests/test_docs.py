@@ -17,7 +17,12 @@ from penstock.catalog.model import TableOptions
 from penstock.settings import SETTINGS, Settings
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "apps").rglob("*.md")),
+]
 SPOKEN = [page for page in PAGES if "decisions" not in page.parts and page.name != "ARCHITECTURE.md"]
 
 
@@ -113,7 +118,7 @@ def test_every_command_in_an_example_exists() -> None:
     known = set(
         re.findall(r"^## penstock ([\w-]+)", (ROOT / "docs" / "reference" / "cli.md").read_text(), re.MULTILINE)
     )
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)) | {".venv/.ready"}
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)) | {".venv/.ready"}
     for block in all_blocks("sh"):
         for line in block.text.replace("\\\n", " ").splitlines():
             words = [word for word in shlex.split(line, comments=True) if "=" not in word or word.startswith("-")]
