@@ -11,7 +11,8 @@ import uvicorn
 
 from penstock.server.app import create_app
 from penstock.server.context import Lifecycle
-from penstock.server.run import Server, bind, url_of
+from penstock.server.listening import bind
+from penstock.server.run import Server, url_of
 from penstock.settings import Settings
 from tests.server.fake import FakeDatabase
 

@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.server.run import bind, run
+from penstock.server.listening import bind
+from penstock.server.run import run
 from penstock.settings import Settings
 
 ROOT = Path(__file__).parents[2]

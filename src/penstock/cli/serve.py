@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from penstock.cli.connecting import reported
+from penstock.server.listening import listen
 from penstock.settings import SETTINGS, load_settings
 
 STUCK_S = 3.0
@@ -21,13 +22,17 @@ STUCK_S = 3.0
 
 def serve(config: Path | None = None, **flags: Any) -> None:
     """Start the server and keep it running until Ctrl-C or SIGTERM."""
+    before = frozenset(threading.enumerate())
     with reported():
         settings = load_settings(flags, file=config)
-    # Importing the server loads FastAPI and the rest; `penstock --help` must not wait for that.
+        listener = listen(settings)
+    # The JVM comes up while FastAPI and the rest load; `penstock --help` must not wait for either.
+    from penstock.pipeline.launching import launch_java_early
+
+    launch_java_early(settings)
     from penstock.server.run import run
 
-    before = frozenset(threading.enumerate())
-    _leave(run(settings), before)
+    _leave(run(settings, listener=listener), before)
 
 
 def _leave(code: int, before: frozenset[threading.Thread]) -> NoReturn:

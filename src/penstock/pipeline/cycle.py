@@ -25,25 +25,20 @@ from penstock.operators.expr import Expr, UserCall, columns_of, walk
 from penstock.operators.newest import newest_by_version
 from penstock.operators.predicates import PredicateIndex
 from penstock.operators.windows import RowsWindow
-from penstock.pipeline.commits import RESULT_SCHEMA
 from penstock.pipeline.definitions import Definitions, definitions_at
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.task import JoinTask
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
+from penstock.pipeline.said import ResultRow, as_batch, heading
 from penstock.pipeline.tasks import CycleTask, Unit
 from penstock.sql.plan import SelectPlan, plan_from_json
 from penstock.streams.segments import read_slice
 
-ResultRow = tuple[int, str, int, int, bytes | None]
-
 
 def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
     """Everything one task has to say, as record batches of RESULT_SCHEMA."""
-    rows: list[ResultRow] = []
-    if task.cycle is not None:
-        start, end = task.cycle
-        rows.append((0, "cycle", 0, 0, orjson.dumps({"start": start, "end": end})))
+    rows = heading(task)
     if task.units:
         definitions = definitions_at(task.folder, task.journal)
         for unit in task.units:
@@ -51,9 +46,7 @@ def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
     if task.joins:
         rows.extend(_run_joins(task, definitions_at(task.folder, task.journal)))
     _settle_memory()
-    columns = zip(*rows, strict=True) if rows else ([] for _ in RESULT_SCHEMA)
-    arrays = [pa.array(list(c), f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)]
-    yield pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
+    yield as_batch(rows)
 
 
 def _run_joins(task: CycleTask, definitions: Definitions) -> Iterator[ResultRow]:

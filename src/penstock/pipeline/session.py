@@ -11,8 +11,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.pipeline.archive import train_archive, use_archive
-from penstock.pipeline.java import find_java
+from penstock.pipeline.launching import java_settings
 from penstock.settings import Settings
 
 # Hadoop's checksummed local file system forks a process per permission change without its native library;
@@ -23,20 +22,6 @@ _LOCAL_DISK = {
     ),
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
-
-
-# A heap that is there from the beginning: one that grows by and by looks like a leak, and may hide one.
-_HEAP = "-Xss16m -XX:+UseSerialGC -Xms384m -Xmn160m -XX:+AlwaysPreTouch"
-
-# Spark greets with warnings that no user can act upon.
-_QUIET_LOG = """rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
-"""
 
 
 def retrying_master(master: str) -> str:
@@ -77,27 +62,15 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     With `train` its JVM writes a class archive there when it ends (see `archive`).
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    java_home = find_java()
-    os.environ["JAVA_HOME"] = str(java_home)
-    # Otherwise every thread of the JVM gets a heap of its own from the C library, and keeps it.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
-    classes = use_archive(java_home) if train is None else train_archive(train)
-    # Workers must be this interpreter: whatever `python3` is on PATH lacks our packages.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    quiet = scratch / "log4j2.properties"
-    quiet.write_text(_QUIET_LOG)
     if settings.spark_master.startswith("local-cluster"):
         os.environ["SPARK_HOME"] = str(_make_spark_home(scratch))
     builder = SparkSession.Builder().master(retrying_master(settings.spark_master)).appName("penstock")
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": settings.spark_memory,
+        **java_settings(settings, train),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"{_HEAP} -Dlog4j2.configurationFile={quiet.as_uri()} {classes}",
         "spark.scheduler.mode": "FAIR",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

@@ -7,7 +7,6 @@ a name that is not ours in `Host` (DNS rebinding) or a foreign `Origin` is refus
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -15,30 +14,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
 from penstock.server.errors import error_response
+from penstock.server.listening import is_loopback
 from penstock.settings import Settings
 
 # Probes of a load balancer carry no token; what they see without one is only ready or not.
 OPEN_PATHS = frozenset({"/v1/health"})
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address or name can only be reached from this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def check_exposure(settings: Settings) -> None:
-    """Listening where others can reach us without a token is refused before anything starts."""
-    if not settings.token and not is_loopback(settings.host):
-        raise error(
-            "token_required",
-            detail=f"listening on {settings.host} lets other machines in, and no token is set",
-            hint="set --token or PENSTOCK_TOKEN, or listen on 127.0.0.1",
-        )
 
 
 def has_token(headers: Headers, token: str) -> bool:

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.errors import error
-from penstock.server.access import is_loopback
 from penstock.server.body import read_model
 from penstock.server.context import context_of
+from penstock.server.listening import is_loopback
 from penstock.server.models import BackupRequest
 from penstock.server.openapi import ERRORS, json_body
 

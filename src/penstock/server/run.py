@@ -20,10 +20,10 @@ from types import FrameType
 import uvicorn
 
 from penstock.errors import PenstockError, error
-from penstock.server.access import check_exposure
 from penstock.server.app import create_app
 from penstock.server.backend import Backend
 from penstock.server.context import Context, Lifecycle
+from penstock.server.listening import listen
 from penstock.settings import Settings
 
 Progress = Callable[[str], None]
@@ -33,13 +33,18 @@ GRACE_S = 5
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run(settings: Settings, progress: Progress | None = None, database: Backend | None = None) -> int:
+def run(
+    settings: Settings,
+    progress: Progress | None = None,
+    database: Backend | None = None,
+    listener: socket.socket | None = None,
+) -> int:
     """Serve until told to stop; the process's exit code. `database` is the real one unless a test brings its own."""
     progress = progress or _print_progress
     try:
         _set_up_logging(settings.log_level)
-        check_exposure(settings)
-        listener = bind(settings.host, settings.port)
+        if listener is None:
+            listener = listen(settings)
         with listener:
             return asyncio.run(_serve(settings, listener, database or _open_database(settings), progress))
     except PenstockError as problem:
@@ -59,28 +64,6 @@ def _set_up_logging(level: str) -> None:
     if level.upper() not in levels:
         raise error("invalid_option", option="log_level", detail=f'"{level}" is not one of {", ".join(levels)}')
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, or address_in_use."""
-    if not 0 <= port <= 65535:
-        raise error("invalid_option", option="port", detail=f"{port} is not between 0 and 65535")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio turns Nagle's algorithm off only where it is: 44 ms an answer otherwise.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host.strip("[]"), port))
-        listener.listen(2048)
-    except OSError as problem:
-        listener.close()
-        raise error(
-            "address_in_use",
-            address=f"{host}:{port}",
-            detail=problem.strerror or str(problem),
-            hint="another server may run there; choose another --port",
-        ) from None
-    return listener
 
 
 class Server(uvicorn.Server):

@@ -22,9 +22,8 @@ from penstock.pipeline.joins.results import packed, result_table
 from penstock.pipeline.joins.rows import LogReader, StreamRows, read_run
 from penstock.pipeline.joins.units import JoinUnit, TableStep
 from penstock.pipeline.positions import BLOCK_ROWS
+from penstock.pipeline.said import ResultRow
 from penstock.sql.plan import JoinPlan, plan_from_json
-
-ResultRow = tuple[int, str, int, int, bytes | None]
 
 
 class JoinTask:

@@ -1,0 +1,51 @@
+"""Start Spark's JVM, early: it takes as long to come up as the server takes to load its own code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+
+from penstock.pipeline.archive import train_archive, use_archive
+from penstock.pipeline.java import find_java
+from penstock.settings import Settings
+
+# A heap that is there from the beginning: one that grows by and by looks like a leak, and may hide one.
+_HEAP = "-Xss16m -XX:+UseSerialGC -Xms384m -Xmn160m -XX:+AlwaysPreTouch"
+# Spark greets with warnings that no user can act upon.
+_QUIET_LOG = Path(__file__).parent / "log4j2.properties"
+
+
+def java_settings(settings: Settings, train: Path | None = None) -> dict[str, str]:
+    """What the JVM must know when it starts; sets the environment that it and its workers inherit.
+
+    With `train` it writes a class archive there when it ends (see `archive`).
+    """
+    java_home = find_java()
+    os.environ["JAVA_HOME"] = str(java_home)
+    # Otherwise every thread of the JVM gets a heap of its own from the C library, and keeps it.
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    # Workers must be this interpreter: whatever `python3` is on PATH lacks our packages.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    classes = use_archive(java_home) if train is None else train_archive(train)
+    return {
+        "spark.driver.memory": settings.spark_memory,
+        "spark.driver.extraJavaOptions": f"{_HEAP} -Dlog4j2.configurationFile={_QUIET_LOG.as_uri()} {classes}",
+    }
+
+
+def launch_java_early(settings: Settings) -> None:
+    """Start the JVM in the background. A session that comes before it is up waits for it; without it, it starts its own."""
+    if settings.spark_master.startswith("local-cluster"):
+        return  # wants a Spark home inside the data folder, which is not ours yet
+    threading.Thread(target=_launch, args=(settings,), name="penstock-java", daemon=True).start()
+
+
+def _launch(settings: Settings) -> None:
+    conf = SparkConf(loadDefaults=False).setAll(list(java_settings(settings).items()))
+    SparkContext._ensure_initialized(conf=conf)  # takes the lock that a session takes, too

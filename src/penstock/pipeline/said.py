@@ -1,0 +1,25 @@
+"""What a task says to the commit: rows of RESULT_SCHEMA."""
+
+from __future__ import annotations
+
+import orjson
+import pyarrow as pa
+
+from penstock.pipeline.commits import RESULT_SCHEMA
+from penstock.pipeline.tasks import CycleTask
+
+ResultRow = tuple[int, str, int, int, bytes | None]
+
+
+def heading(task: CycleTask) -> list[ResultRow]:
+    """The first task of a cycle says which cycle it is."""
+    if task.cycle is None:
+        return []
+    start, end = task.cycle
+    return [(0, "cycle", 0, 0, orjson.dumps({"start": start, "end": end}))]
+
+
+def as_batch(rows: list[ResultRow]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else ([] for _ in RESULT_SCHEMA)
+    arrays = [pa.array(list(c), f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
