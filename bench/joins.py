@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bench.joins_growth import measure_growth
 from bench.joins_ours import WARM_SECONDS, measure_latency, measure_ours
+from bench.joins_papers import measure_papers
 from bench.joins_peers import measure_peers
 from bench.joins_silent import measure_silent
 from bench.joins_theta import measure_theta
@@ -29,6 +31,8 @@ class Joins:
             "peers": self.measure_peers,
             "theta": lambda: measure_theta(self.report, self.seconds),
             "silent": lambda: measure_silent(self.report, self.memory_minutes),
+            "papers": lambda: measure_papers(self.report, min(1.0, self.seconds / 60)),
+            "growth": lambda: measure_growth(self.report, min(1.0, self.seconds / 60)),
         }
         for name, part in parts.items():
             if not self.only or name in self.only:

@@ -1,0 +1,35 @@
+"""Forms of the window joins that look nothing up by key, as the papers compare them: the key is one more condition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.operators.joins.bounds import UNBOUNDED, Bounds
+from penstock.operators.joins.conditions import Conditions
+from penstock.operators.joins.family import Run, evaluate_backward, evaluate_forward, reaches
+from penstock.operators.joins.sides import Counters, Int64s, Side
+
+
+def run_gca(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
+    largest = bounds.largest()
+    reach = np.full(len(sides), UNBOUNDED if largest is None else largest, np.int64)
+    return evaluate_forward(sides, bounds, conditions, counters, chained=False, reach=reach, refine=True)
+
+
+def run_lca(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
+    return evaluate_forward(sides, bounds, conditions, counters, chained=False, reach=reaches(bounds), refine=True)
+
+
+def run_pairs(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
+    """Pair by pair along the stated windows."""
+    stated = np.full((len(sides), len(sides)), UNBOUNDED, np.int64)
+    for i, j, low, high in bounds.given:
+        stated[i, j] = UNBOUNDED if high is None else high
+        stated[j, i] = UNBOUNDED if low is None else -low
+    along = [(i, j) for i, j, _, _ in bounds.given]
+    return evaluate_backward(sides, bounds, conditions, counters, chained=False, upper=stated, along=along)
+
+
+NESTED: dict[str, Run] = {"gca_nested": run_gca, "lca_nested": run_lca, "extended_nested": run_pairs}
