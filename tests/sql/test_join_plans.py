@@ -198,6 +198,14 @@ def test_a_star_has_the_columns_of_every_stream(world: World) -> None:
         ("SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' WHERE a.ts > NOW()", "NOW()"),
         ("SELECT a.ppm FROM sensors a WHERE EXISTS (SELECT 1 FROM loops b WINDOW(a,b) = '1m')", "EXISTS"),
         ("SELECT a.ppm FROM sensors a LEFT JOIN loops b ON TRUE WINDOW(a,b) = '1m' WHERE b.speed > 1", "LEFT JOIN"),
+        (
+            "SELECT similar(a.ppm, b.speed) AS s FROM sensors a LEFT JOIN loops b ON TRUE WINDOW(a,b) = '1m'",
+            "a function in the SELECT list of LEFT JOIN",
+        ),
+        (
+            "SELECT similar(a.ppm, 1.0) AS s FROM sensors a WHERE NOT EXISTS (SELECT 1 FROM loops b WINDOW(a,b) = '1m')",
+            "a function in the SELECT list of LEFT JOIN or NOT EXISTS",
+        ),
         ("SELECT a.ppm FROM sensors a, loops b", "a join"),
         (
             "SELECT s1.ppm FROM " + ", ".join(f"sensors s{i}" for i in range(9)) + " WINDOW = '1m'",
@@ -337,6 +345,21 @@ def test_not_exists_over_two_streams_waits_for_the_later_of_them(world: World) -
             "WINDOW(b,b) = '1s'",
         ),
         ("SELECT a.ppm FROM sensors a WINDOW = '1s'", "a window needs two streams", "WINDOW = '1s'"),
+        (
+            "SELECT a.ppm FROM sensors a, loops b WINDOW(a,b) = -5 SECONDS",
+            "a window cannot be negative",
+            "WINDOW",
+        ),
+        (
+            "SELECT a.ppm FROM sensors a, loops b WINDOW(a,b) BETWEEN 5 SECONDS AND 1 SECOND",
+            "the window is empty: its low end lies past the high",
+            "WINDOW",
+        ),
+        (
+            "SELECT a.ppm FROM sensors a, my_segments m WINDOW(a,m) = '1s'",
+            '"m" has no stream, and so no times to be near',
+            "WINDOW(a,m) = '1s'",
+        ),
         (
             "SELECT a.ppm FROM sensors a WHERE NOT EXISTS (SELECT 1 FROM loops b, loops c WINDOW(a,b) = '1s') "
             "BEGIN (NOW - 1 HOUR) END (NOW)",

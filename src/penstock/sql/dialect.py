@@ -357,9 +357,13 @@ class PenstockParser(Cursor):
             high = self.duration()
             low = 0 if directed else -high
         if low > high:
-            raise self.fail(
-                error("invalid_window", detail="the window is empty: its low end lies past the high"), first
-            )
+            detail, hint = "the window is empty: its low end lies past the high", "write the smaller end first"
+            if high < 0 and low in (0, -high):
+                detail, hint = (
+                    "a window cannot be negative",
+                    "b before a is WINDOW(a, b) BETWEEN -5 SECONDS AND 0 SECONDS",
+                )
+            raise self.fail(error("invalid_window", detail=detail, hint=hint), first)
         join = WindowJoin(
             left=names[0] if names else None, right=names[1] if names else None, low=str(low), high=str(high)
         )

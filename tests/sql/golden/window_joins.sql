@@ -56,3 +56,4 @@ SELECT a.ppm FROM sensors a, loops b WINDOW(a,b) BETWEEN 5 SECONDS AND 1 SECOND;
 --| ERROR 42P20 invalid_window: the window is empty: its low end lies past the high
 --|   1 | SELECT a.ppm FROM sensors a, loops b WINDOW(a,b) BETWEEN 5 SECONDS AND 1 SECOND;
 --|     |                                      ^^^^^^
+--| hint: write the smaller end first

@@ -68,6 +68,9 @@ def _named(clause: WindowJoin, side: str, context: SelectContext) -> Source:
     if found is None:
         names = [s.alias for s in known]
         hint = suggest(name, names) or "the streams of FROM are " + ", ".join(names)
+        if any(s.alias == name for s in context.sources):
+            detail = f'"{name}" has no stream, and so no times to be near'
+            raise _at(clause, context, error("invalid_window", detail=detail, hint=hint))
         raise _at(clause, context, error("table_not_found", table=name, hint=hint))
     return found
 
