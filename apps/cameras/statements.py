@@ -12,7 +12,7 @@ CREATE STREAM TYPE IF NOT EXISTS camera AS (feature DOUBLE)
   USING python OPTIONS (class 'apps.cameras.camera:Camera', seed '{seed}', every_s '{every_s:g}');
 
 CREATE TABLE IF NOT EXISTS cameras (camera TEXT PRIMARY KEY, x DOUBLE, y DOUBLE, seen STREAM camera)
-  WITH (time = 'valid', retention = '1 HOUR');
+  WITH (time = 'valid', idle = '2 SECONDS', retention = '1 HOUR');
 
 CREATE FUNCTION similar(a DOUBLE, b DOUBLE) RETURNS BOOLEAN LANGUAGE python VECTORISED AS $$
     return pc.less_equal(pc.abs(pc.subtract(a, b)), 4.1)

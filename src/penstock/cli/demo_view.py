@@ -122,14 +122,14 @@ class View:
         grid.add_row("probes", f"{len(moment.latest)}, {said}", style="bold red" if silent else None)
         grid.add_row("readings", _figure(moment.readings_per_s, "/s"))
         grid.add_row("cycle", f"{'-' if moment.cycle is None else moment.cycle}, {_figure(moment.cycle_ms, ' ms')}")
-        grid.add_row("alarm rows", f"{moment.pushed} pushed, {_figure(moment.push_delay_ms, ' ms after their time')}")
+        grid.add_row("alarm rows", f"{moment.pushed} pushed, {_figure(moment.push_delay_ms, ' ms later')}")
         return Panel(grid, title="the server", border_style="dim", width=46)
 
     def help(self, full: bool) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
         if full:
-            text.append("Sixty simulated probes write to a log on disk; standing queries over it are kept current: ")
-            text.append(f"{LATEST}, {ALARMS},\n{TRACKS} (a join of readings in time) and {SILENT}. ")
+            text.append("Sixty simulated probes write to a log on disk. Standing queries over it: ")
+            text.append(f"{LATEST}, {ALARMS}, {TRACKS}, {SILENT}.\n")
         text.append("This view only asks ")
         text.append(self.url, "bold")
         text.append(" over HTTP. Ask your own questions from a second terminal:\n")
