@@ -380,9 +380,13 @@ def test_windows_that_cannot_be_meant_are_refused_at_their_clause(
 @pytest.mark.parametrize(
     "clause", ["BEGIN (NOW - 1 HOUR)", "BEGIN (START) END ('2030-01-01')", "BEGIN ('2026-01-01') END ('2026-01-02')"]
 )
-def test_begin_and_end_can_stand_for_a_missing_window(world: World, clause: str) -> None:
-    plan = world.join(f"SELECT a.ppm FROM sensors a, loops b, loops c WINDOW(a,b) = '30s' {clause}")
-    assert plan.bounds == ((0, 30 * S, None), (30 * S, 0, None), (None, None, 0))
+def test_begin_and_end_can_stand_for_a_missing_window_in_spark_sql(world: World, clause: str) -> None:
+    question = f"SELECT a.ppm FROM sensors a, loops b, loops c WINDOW(a,b) = '30s' {clause}"
+    (statement,) = parse_script(question)
+    assert isinstance(statement, Select)
+    plan = plan_query(statement, world, True, joins=True)
+    assert isinstance(plan, SparkPlan)
+    assert plan.reason == "a join of streams that only BEGIN .. END connects runs as Spark SQL"
 
 
 def test_a_window_names_streams_outside_only_from_exists(world: World) -> None:
@@ -480,8 +484,8 @@ def test_hints_elsewhere_are_comments(world: World) -> None:
     "sql",
     [
         SILENCE,
-        "SELECT /*+ JOIN(lca) */ a.ppm FROM sensors a, loops b, loops c WINDOW(a,b) = '1m' WHERE similar(a.ppm, b.speed) "
-        "BEGIN (NOW - 1 DAY) END (NOW)",
+        "SELECT /*+ JOIN(lca) */ a.ppm FROM sensors a, loops b, loops c WINDOW(a,b) = '1m' AND WINDOW(b,c) = '2m' "
+        "WHERE similar(a.ppm, b.speed) BEGIN (NOW - 1 DAY) END (NOW)",
         "SELECT a.ppm, b.speed FROM sensors a LEFT JOIN loops b ON a.ppm = b.speed WINDOW(a,b) = '1m'",
     ],
 )

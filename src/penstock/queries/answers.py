@@ -50,6 +50,7 @@ class Answer:
     values: list[pa.Table] = field(default_factory=list)
     partners: Partners = field(default_factory=Partners)
     results: JoinResults | None = None
+    told: tuple[int, dict[int, dict[str, Any]]] | None = None  # what the parts of a join's last step say of themselves
     coming: JoinResults | None = None  # of a join that reads its history: they take over once it is done
     filling: tuple[int, int] | None = None
     filled_before: bool = False
@@ -166,6 +167,10 @@ class AnswerStore:
                 _merge(answer.matches, position, payload)
             elif kind == "base":
                 _merge(answer.base, position, payload)
+            elif kind == "join_info":
+                if answer.told is None or answer.told[0] != record.cycle:
+                    answer.told = (record.cycle, {})
+                answer.told[1][position] = orjson.loads(payload)
             elif kind == "partnered":
                 answer.partners.add(record.cycle, position, BitMap.deserialize(payload))
             elif kind in ("join", "join_file"):

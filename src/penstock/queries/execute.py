@@ -351,7 +351,28 @@ class Executor:
                     f"cycle: {found.cycle}",
                 ]
         text = explain(plan, state)
-        return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))
+        ran = self._ran(statement.target) if isinstance(statement.target, str) else []
+        return rows_of([{"plan": line} for line in [*text.splitlines(), *ran, *lines]], ("plan",))
+
+    def _ran(self, name: str) -> list[str]:
+        """What the last step of a join did: which algorithm, why, and what it cost."""
+        with self._db.standing.locked() as store:
+            definition = store.state.queries.get(name)
+            answer = store.answers.get(definition.id) if definition is not None else None
+            if answer is None or answer.told is None:
+                return []
+            cycle, parts = answer.told
+        first = parts[min(parts)]
+        total = {
+            n: sum(p[n] for p in parts.values()) for n in ("new_rows", "buffered_rows", "rows_read_back", "results")
+        }
+        return [
+            f"  last step (cycle {cycle}): {first['algorithm']}, because {first['why']}",
+            f"    took {max(p['ms'] for p in parts.values()):.1f} ms in {len(parts)} parts, expected"
+            f" {first['expected_ms']:.1f} ms a part",
+            f"    {total['new_rows']} new rows met {total['buffered_rows']} buffered ones"
+            f" and {total['rows_read_back']} read back from the log: {total['results']} results",
+        ]
 
     def _measured(self, name: str) -> list[str]:
         facts = self._db.query(name)

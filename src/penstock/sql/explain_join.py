@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from penstock.operators.joins.bounds import Bounds, Pair, close, form
+from penstock.operators.joins.bounds import form, stated
 from penstock.sql.notation import show, show_conditions, show_outputs, show_window
 from penstock.sql.plan import JoinInput, JoinPlan
 from penstock.sql.relations import all_of
@@ -14,7 +14,7 @@ from penstock.types import format_duration
 
 def join_lines(plan: JoinPlan, state: State) -> list[str]:
     """How a join runs, one fact a line."""
-    shape = form(_without_derived(plan))
+    shape = form(stated(plan.bounds))
     lines = [f"window join of {len(plan.inputs)} streams, {shape}, in the cycle beside the shared pass"]
     for each in plan.inputs:
         lines += _input_lines(each, state)
@@ -66,18 +66,3 @@ def _between(near: int, far: int) -> str:
     if near == far:
         return f"exactly {format_duration(far)}"
     return f"{format_duration(near)} to {format_duration(far)}" if near else f"at most {format_duration(far)}"
-
-
-def _without_derived(plan: JoinPlan) -> Bounds:
-    """The bounds with only those pairs that do not follow from the others: the form that was meant."""
-    size = len(plan.inputs)
-    pairs: list[Pair] = []
-    for i, j in combinations(range(size), 2):
-        back = plan.bounds[j][i]
-        pairs.append((i, j, None if back is None else -back, plan.bounds[i][j]))
-    pairs = [pair for pair in pairs if pair[2:] != (None, None)]
-    for pair in reversed(pairs):
-        others = [other for other in pairs if other != pair]
-        if close(size, others).upper == plan.bounds:
-            pairs = others
-    return close(size, pairs)

@@ -215,7 +215,7 @@ def make_question(random: random.Random, name: str, streams: list[Stream], most:
     outputs = [f"{a}.{c} AS {a}_{c}" for a in aliases for c in ("sensor", "k", "v", "ts")]
     own = [c for c in conditions if c.startswith("a.sensor IN")]
     joint = [c for c in conditions if c not in own]
-    hint = ""
+    hint = _hint(random, streams_count=count, conditions=conditions, windows=windows)
     if missing == "left":
         on = " AND ".join(joint) or "TRUE"
         where = f" WHERE {own[0]}" if own else ""
@@ -232,6 +232,14 @@ def make_question(random: random.Random, name: str, streams: list[Stream], most:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         sql = f"SELECT {hint}{', '.join(outputs)} FROM {sources} {clause}{where}"
     return Question(name, sql + window, aliases, tuple(chosen), sensors, windows, holds, begin, missing)
+
+
+def _hint(random: random.Random, streams_count: int, conditions: list[str], windows: Any) -> str:
+    """Half of the time some algorithm is asked for: it must never change an answer."""
+    names = ["scan", "nested_loop", "backward", "gca", "lca", "extended"]
+    if sum(".k = " in c or ".tag = " in c for c in conditions) == streams_count - 1:
+        names += ["hash", "sorted_runs"]
+    return f"/*+ JOIN({random.choice(names)}) */ " if random.random() < 0.5 else ""
 
 
 def _windows(random: random.Random, aliases: tuple[str, ...]) -> tuple[str, tuple[tuple[int, int, int, int], ...]]:

@@ -12,7 +12,7 @@ and `WINDOW = w` is (i, j, -w, w) for every pair. Streams are numbers in the ord
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -215,3 +215,20 @@ def _largest(values: Iterable[int | None]) -> int | None:
 
 def _at_most_zero(value: int | None) -> bool:
     return value is not None and value <= 0
+
+
+def stated(upper: Sequence[Sequence[int | None]]) -> Bounds:
+    """Closed bounds with only those pairs as given that do not follow from the others: the form that was meant."""
+    size = len(upper)
+    pairs: list[Pair] = []
+    for i in range(size):
+        for j in range(i + 1, size):
+            back = upper[j][i]
+            pairs.append((i, j, None if back is None else -back, upper[i][j]))
+    pairs = [pair for pair in pairs if pair[2:] != (None, None)]
+    closed = tuple(tuple(row) for row in upper)
+    for pair in reversed(pairs):
+        others = [other for other in pairs if other != pair]
+        if close(size, others).upper == closed:
+            pairs = others
+    return close(size, pairs)

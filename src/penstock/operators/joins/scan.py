@@ -81,6 +81,8 @@ class Programs:
 def doubles(run: Run, names: Sequence[str]) -> tuple[Float64s, list[Bools | None]]:
     """Columns of a run as doubles, and where each is not NULL (None: everywhere). Made once per run."""
     key = tuple(names)
+    if len(run) == 0:
+        return np.empty((len(names), 0)), [None] * len(names)
     if key not in run.cache:
         values, known = np.empty((len(names), len(run))), []
         for place, name in enumerate(names):

@@ -49,6 +49,19 @@ class Rows(Protocol):
         """About how many rows per microsecond of window to expect as partners."""
         ...
 
+    def runs(self) -> int:
+        """How many runs a look at the old rows has to go through."""
+        ...
+
+    def near(self) -> int:
+        """About how many old rows are near enough to be partners."""
+        ...
+
+    @property
+    def start_of_fresh(self) -> int:
+        """The log position from which on rows are new."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Join:
@@ -75,9 +88,7 @@ def join_step(join: Join, rows: Sequence[Rows], functions: Functions | None = No
 class _Turn:
     """The combinations whose last new tuple is of one stream."""
 
-    def __init__(
-        self, join: Join, rows: Sequence[Rows], last: int, functions: Functions, programs: Programs
-    ) -> None:
+    def __init__(self, join: Join, rows: Sequence[Rows], last: int, functions: Functions, programs: Programs) -> None:
         self._join = join
         self._rows = rows
         self._last = last

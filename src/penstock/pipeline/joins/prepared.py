@@ -10,6 +10,8 @@ import orjson
 
 from penstock.catalog.model import TIME_COLUMN, Function
 from penstock.operators.expr import Call, Column, Expr, UserCall, columns_of, to_json, walk
+from penstock.operators.joins.bounds import Bounds, stated
+from penstock.operators.joins.forward import covers
 from penstock.operators.joins.keys import is_exact
 from penstock.operators.joins.step import Join
 from penstock.sql.plan import JoinInput, JoinPlan, Output
@@ -61,10 +63,16 @@ class PreparedJoin:
     join: Join
     streams: tuple[Stream, ...]
     computed: tuple[Output, ...]  # outputs that call a user's function: computed here, never in the server
+    stated: Bounds
 
     @property
     def keyed(self) -> bool:
-        return bool(self.plan.inputs[0].keys)
+        return bool(self.streams[0].keys)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether the forward algorithms can do it without testing windows again."""
+        return covers(self.stated)
 
     def reach(self) -> int:
         return max(max(row) for row in self.join.bounds)
@@ -72,16 +80,21 @@ class PreparedJoin:
 
 def prepare(plan: JoinPlan) -> PreparedJoin:
     aliases = tuple(i.alias for i in plan.inputs)
-    conditions = [*plan.conditions, *_key_conditions(plan)]
+    scanned = plan.algorithm == "scan"  # the hint says to leave keys alone
+    conditions = [*plan.conditions, *_key_conditions(plan, scanned)]
     computed = tuple(o for o in plan.outputs if calls_user(o.expr))
     named = {c for e in (*conditions, *(o.expr for o in computed)) for c in columns_of(e)}
     streams = []
     for given in plan.inputs:
         carried = {c.partition(".")[2] for c in named if c.partition(".")[0] == given.alias}
         columns = tuple(sorted(carried - {TIME_COLUMN}))
-        streams.append(Stream(given.table_id, given.static_predicate, given.stream_predicate, given.keys, columns))
+        streams.append(
+            Stream(
+                given.table_id, given.static_predicate, given.stream_predicate, () if scanned else given.keys, columns
+            )
+        )
     bounds = tuple(tuple(_bound(b) for b in row) for row in plan.bounds)
-    return PreparedJoin(plan, Join(aliases, bounds, tuple(conditions)), tuple(streams), computed)
+    return PreparedJoin(plan, Join(aliases, bounds, tuple(conditions)), tuple(streams), computed, stated(plan.bounds))
 
 
 def _bound(value: int | None) -> int:
@@ -89,10 +102,10 @@ def _bound(value: int | None) -> int:
     return value
 
 
-def _key_conditions(plan: JoinPlan) -> list[Expr]:
+def _key_conditions(plan: JoinPlan, always: bool) -> list[Expr]:
     """Keys are looked up by a number; where two keys can share one, they are compared as well."""
     first = plan.inputs[0]
-    if not first.keys or is_exact([k.type.to_arrow() for k in first.keys]):
+    if not first.keys or (not always and is_exact([k.type.to_arrow() for k in first.keys])):
         return []
     return [
         Call("eq", (qualified(a, first), qualified(b, other)), BOOLEAN)

@@ -6,7 +6,7 @@ Small ones travel in the commit record; large ones are files that count only whe
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from penstock.streams.sealing import check_seal, sealed
 from penstock.streams.storing import store
 
 INLINE_ROWS = 2_000
+FILE_ROWS = 1_000_000
 EARLIEST, LATEST = "#ts_min", "#ts"
 
 
@@ -41,15 +42,34 @@ def result_table(join: PreparedJoin, found: Combinations, functions: Functions) 
     return pa.table(arrays, names)
 
 
-def packed(folder: DataFolder, query_id: int, results: Sequence[pa.Table]) -> Iterator[tuple[str, int, bytes]]:
-    """(kind, rows, payload) as the commit record holds them."""
-    if not results:
-        return
-    whole = pa.concat_tables(results).combine_chunks()
-    if whole.num_rows <= INLINE_ROWS:
-        yield "join", whole.num_rows, to_bytes(whole)
-    else:
-        yield "join_file", whole.num_rows, write_results(folder, query_id, whole).encode()
+class Results:
+    """Results of one part, as they come: what is large goes to disk before it fills the memory."""
+
+    def __init__(self, folder: DataFolder, query_id: int) -> None:
+        self._folder = folder
+        self._query_id = query_id
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
+        self._files: list[tuple[str, int, bytes]] = []
+
+    def add(self, table: pa.Table) -> None:
+        self._waiting.append(table)
+        self._rows += table.num_rows
+        if self._rows >= FILE_ROWS:
+            self._flush()
+
+    def packed(self) -> Iterator[tuple[str, int, bytes]]:
+        """(kind, rows, payload) as the commit record holds them."""
+        if self._rows > INLINE_ROWS or (self._files and self._rows):
+            self._flush()
+        yield from self._files
+        if self._rows:
+            yield "join", self._rows, to_bytes(pa.concat_tables(self._waiting).combine_chunks())
+
+    def _flush(self) -> None:
+        whole = pa.concat_tables(self._waiting)
+        self._files.append(("join_file", self._rows, write_results(self._folder, self._query_id, whole).encode()))
+        self._waiting, self._rows = [], 0
 
 
 def to_bytes(table: pa.Table) -> bytes:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
 from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
 from penstock.operators.joins.keys import Ints, key_numbers, part_of
-from penstock.operators.joins.runs import Run, build_run
+from penstock.operators.joins.runs import NO_KEY, Run, build_run
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.joins.buffers import BufferFolder
 from penstock.pipeline.joins.prepared import Stream
@@ -84,6 +84,11 @@ class Bag:
         return Bag(self.pos[chosen], self.ts[chosen], key, {n: c.take(index) for n, c in self.columns.items()})
 
 
+def no_bag(stream: Stream) -> Bag:
+    empty = np.empty(0, np.int64)
+    return Bag(empty, empty, empty if stream.keys else None, {})
+
+
 def join_bags(bags: Sequence[Bag]) -> Bag:
     if len(bags) == 1:
         return bags[0]
@@ -111,6 +116,8 @@ class StreamRows:
     starts: Run
     part: int
     parts: int
+    own: Run  # the new rows that belong to this part and go into its buffers
+    guests: list[StreamRows] = field(default_factory=list)  # other parts that own a hot key of this step
     kept: list[Run] = field(init=False)
     _read: dict[tuple[Slice, ...], Run] = field(default_factory=dict)
 
@@ -128,6 +135,8 @@ class StreamRows:
                 if len(run) and run.max_ts >= low and run.min_ts <= high:
                     found.append(run)
                 at = max(at, run.end)
+        for guest in self.guests:
+            found.extend(guest.old(low, high))
         return found
 
     def weight(self) -> float:
@@ -136,6 +145,16 @@ class StreamRows:
             return 0.0
         span = max(r.max_ts for r in runs) - min(r.min_ts for r in runs)
         return sum(map(len, runs)) / max(1, span)
+
+    def runs(self) -> int:
+        return len(self.kept)
+
+    def near(self) -> int:
+        return sum(map(len, self.kept))
+
+    @property
+    def start_of_fresh(self) -> int:
+        return self.start
 
     def _from_log(self, first: int, end: int, low: int, high: int) -> list[Run]:
         """Rows that no buffer holds, by time: neighbouring files become one run, for as long as the step lasts."""
@@ -168,7 +187,20 @@ def _neighbours(pieces: Sequence[Slice]) -> list[tuple[Slice, ...]]:
 
 def read_run(reader: LogReader, stream: Stream, pieces: Sequence[Slice], part: int, parts: int) -> Run:
     """The rows of neighbouring slices that belong to one part, laid out."""
-    bag = join_bags([reader.read(stream, piece) for piece in pieces])
+    bag = read_bag(reader, stream, pieces)
     if bag.key is not None and parts > 1:
         bag = bag.keep(part_of(bag.key, parts) == part)
-    return build_run(pieces[0].first, pieces[-1].end, bag.ts, bag.pos, bag.key, bag.columns)
+    return laid_out(bag, pieces[0].first, pieces[-1].end)
+
+
+def read_bag(reader: LogReader, stream: Stream, pieces: Sequence[Slice]) -> Bag:
+    return join_bags([reader.read(stream, piece) for piece in pieces])
+
+
+def laid_out(bag: Bag, first: int, end: int) -> Run:
+    return build_run(first, end, bag.ts, bag.pos, bag.key, bag.columns)
+
+
+def loose(bag: Bag, first: int, end: int) -> Run:
+    """Rows that only begin combinations: nobody looks anything up in them."""
+    return Run(first, end, bag.ts, bag.pos, bag.key if bag.key is not None else NO_KEY, bag.columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -11,15 +12,21 @@ import orjson
 from pyroaring import BitMap
 
 from penstock.errors import PenstockError
-from penstock.operators.joins.keys import Ints
+from penstock.operators.joins.choice import OURS, Choice, choose
+from penstock.operators.joins.combinations import Combinations
+from penstock.operators.joins.gathered import gathered_step
+from penstock.operators.joins.hot_keys import hot_keys, shared_out
+from penstock.operators.joins.keys import Ints, part_of
+from penstock.operators.joins.registry import ALGORITHMS
 from penstock.operators.joins.runs import Run
+from penstock.operators.joins.sides import Counters
 from penstock.operators.joins.step import join_step
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.buffers import BufferFolder, forget_removed, newest_time, remove_unused
 from penstock.pipeline.joins.prepared import PreparedJoin, Stream, prepare
-from penstock.pipeline.joins.results import packed, result_table
-from penstock.pipeline.joins.rows import LogReader, StreamRows, read_run
+from penstock.pipeline.joins.results import Results, result_table
+from penstock.pipeline.joins.rows import Bag, LogReader, StreamRows, laid_out, loose, no_bag, read_bag
 from penstock.pipeline.joins.units import JoinUnit, TableStep
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.said import ResultRow
@@ -35,6 +42,7 @@ class JoinTask:
         self._definitions = definitions
         self._memory_bytes = memory_bytes
         self._reader = LogReader(folder.log, definitions)
+        self._bags: dict[tuple[str, int, int], Bag] = {}
         self._fresh: dict[tuple[str, int, int, int], Run] = {}
         self._used: dict[BufferFolder, tuple[int, int]] = {}
 
@@ -48,37 +56,107 @@ class JoinTask:
                 yield query_id, "error", 0, 0, told
 
     def _run_query(self, query_id: int, join: PreparedJoin, unit: JoinUnit) -> Iterator[ResultRow]:
-        rows = [self._rows(stream, join.keyed, unit) for stream in join.streams]
+        rows = self._rows(join, unit)
         functions = self._definitions.functions()
-        found = list(join_step(join.join, rows, functions))
+        began = time.perf_counter()
+        choice = choose(join.join, rows, join.keyed, join.plan.algorithm, join.uniform)
+        results, partnered, total = Results(self._folder, query_id), [], 0
+        for found in self._combinations(join, rows, choice, unit):
+            total += len(found)
+            if join.plan.missing != "inner":
+                partnered.append(np.unique(found.pos[0]))
+            if join.plan.missing != "anti":
+                results.add(result_table(join, found, functions))
         if join.plan.missing != "inner":
-            yield from bitmaps(query_id, "partnered", [c.pos[0] for c in found])
+            yield from bitmaps(query_id, "partnered", partnered)
             if unit.part == 0:
                 yield from bitmaps(query_id, "match", self._first_rows(join, unit))
-        if join.plan.missing != "anti":
-            tables = [result_table(join, c, functions) for c in found]
-            for kind, count, payload in packed(self._folder, query_id, tables):
-                yield query_id, kind, count, unit.generation, payload
+        for kind, count, payload in results.packed():
+            yield query_id, kind, count, unit.generation, payload
         if join.keyed or unit.part == 0:
             self._publish(join, rows)
+        told = {
+            "algorithm": choice.algorithm,
+            "why": choice.why,
+            "expected_ms": round(choice.cost_ms, 3),
+            "ms": round((time.perf_counter() - began) * 1000, 3),
+            "new_rows": sum(len(r.starts) for r in rows),
+            "buffered_rows": sum(r.near() for r in rows),
+            "rows_read_back": sum(len(run) for r in rows for run in r.read_back()),
+            "results": total,
+        }
+        yield query_id, "join_info", 0, unit.part, orjson.dumps(told)
 
-    def _rows(self, stream: Stream, keyed: bool, unit: JoinUnit) -> StreamRows:
-        """A stream's rows for this unit. Without a key all parts have the same buffers and share out the new rows."""
-        part, parts = (unit.part, unit.parts) if keyed else (0, 1)
+    def _combinations(
+        self, join: PreparedJoin, rows: list[StreamRows], choice: Choice, unit: JoinUnit
+    ) -> Iterator[Combinations]:
+        functions = self._definitions.functions()
+        if choice.algorithm in OURS:
+            yield from join_step(join.join, rows, functions)
+        elif join.keyed or unit.part == 0:  # without a key the papers' algorithms have no parts
+            algorithm = ALGORITHMS[choice.algorithm]
+            yield from gathered_step(join.join, rows, algorithm, join.stated, functions, Counters())
+
+    def _rows(self, join: PreparedJoin, unit: JoinUnit) -> list[StreamRows]:
+        """Each stream's rows for this unit."""
+        if not join.keyed:
+            return [self._all_rows(stream, unit) for stream in join.streams]
+        bags = [self._bag(stream, unit) for stream in join.streams]
+        hot = hot_keys([bag.key for bag in bags if bag.key is not None], unit.parts)
+        return [self._own_rows(s, bag, hot, unit) for s, bag in zip(join.streams, bags, strict=True)]
+
+    def _bag(self, stream: Stream, unit: JoinUnit) -> Bag:
+        """All new rows of a stream, whoever's they are."""
         step = unit.tables[stream.table_id]
-        name = stream.signature(self._definitions.state.functions)
-        key = (name, part, step.start, step.end)
+        key = (self._name(stream), step.start, step.end)
+        if key not in self._bags:
+            self._bags[key] = read_bag(self._reader, stream, step.slices) if step.slices else no_bag(stream)
+        return self._bags[key]
+
+    def _all_rows(self, stream: Stream, unit: JoinUnit) -> StreamRows:
+        """Without a key all parts have the same buffers, and share out the new rows by time."""
+        step, name = unit.tables[stream.table_id], self._name(stream)
+        key = (name, 0, step.start, step.end)
         if key not in self._fresh:
-            self._fresh[key] = (
-                read_run(self._reader, stream, step.slices, part, parts) if step.slices else _no_rows(step)
-            )
+            self._fresh[key] = laid_out(self._bag(stream, unit), step.start, step.end)
         fresh = self._fresh[key]
-        starts = fresh
-        if not keyed and unit.parts > 1:
-            edges = [len(fresh) * p // unit.parts for p in (unit.part, unit.part + 1)]
-            starts = fresh.take(np.arange(*edges, dtype=np.int64))
-        folder = BufferFolder(self._root / name / f"{part}-of-{parts}")
-        return StreamRows(stream, self._reader, folder, step.first, step.start, step.end, fresh, starts, part, parts)
+        edges = [len(fresh) * p // unit.parts for p in (unit.part, unit.part + 1)]
+        starts = fresh if unit.parts == 1 else fresh.take(np.arange(*edges, dtype=np.int64))
+        return self._stream_rows(stream, step, 0, 1, fresh, starts, fresh)
+
+    def _own_rows(self, stream: Stream, bag: Bag, hot: Ints, unit: JoinUnit) -> StreamRows:
+        """With a key each part has its own; rows with a hot key go to all, and each begins with its share of them."""
+        step, name = unit.tables[stream.table_id], self._name(stream)
+        key = (name, unit.part, step.start, step.end)
+        assert bag.key is not None
+        mine = part_of(bag.key, unit.parts) == unit.part
+        if key not in self._fresh:
+            self._fresh[key] = laid_out(bag.keep(mine), step.start, step.end)
+        own = self._fresh[key]
+        if len(hot) == 0:
+            return self._stream_rows(stream, step, unit.part, unit.parts, own, own, own)
+        is_hot = np.isin(bag.key, hot)
+        fresh = laid_out(bag.keep(mine | is_hot), step.start, step.end)
+        begins = (mine & ~is_hot) | shared_out(is_hot, unit.part, unit.parts)
+        starts = loose(bag.keep(begins), step.start, step.end)
+        rows = self._stream_rows(stream, step, unit.part, unit.parts, fresh, starts, own)
+        nothing = laid_out(no_bag(stream), step.start, step.end)
+        owners = set(part_of(hot, unit.parts).tolist()) - {unit.part}
+        rows.guests = [
+            self._stream_rows(stream, step, p, unit.parts, nothing, nothing, nothing) for p in sorted(owners)
+        ]
+        return rows
+
+    def _stream_rows(
+        self, stream: Stream, step: TableStep, part: int, parts: int, fresh: Run, starts: Run, own: Run
+    ) -> StreamRows:
+        folder = BufferFolder(self._root / self._name(stream) / f"{part}-of-{parts}")
+        return StreamRows(
+            stream, self._reader, folder, step.first, step.start, step.end, fresh, starts, part, parts, own
+        )
+
+    def _name(self, stream: Stream) -> str:
+        return stream.signature(self._definitions.state.functions)
 
     def _first_rows(self, join: PreparedJoin, unit: JoinUnit) -> list[Ints]:
         """New rows of the first input, also those that no key can match: whoever has no partner is an answer."""
@@ -94,7 +172,7 @@ class JoinTask:
         behind = min((t for t in newest if t is not None and t >= latest - reach), default=latest)
         with contextlib.suppress(OSError):
             for r in rows:
-                for run in (*r.read_back(), r.fresh):
+                for run in (*r.read_back(), r.own):
                     if run.first < run.end and (len(run) == 0 or run.max_ts >= behind - reach):
                         r.folder.publish(run)
                 keep_from, start = self._used.get(r.folder, (behind - reach, r.start))
@@ -111,11 +189,6 @@ class JoinTask:
             if owns_cleaning:
                 remove_unused(self._root, _names_in_use(self._definitions))
             forget_removed()
-
-
-def _no_rows(step: TableStep) -> Run:
-    empty = np.empty(0, np.int64)
-    return Run(step.start, step.end, empty, empty)
 
 
 def bitmaps(query_id: int, kind: str, positions: Sequence[Ints]) -> Iterator[ResultRow]:
