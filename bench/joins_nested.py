@@ -32,4 +32,18 @@ def run_pairs(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | No
     return evaluate_backward(sides, bounds, conditions, counters, chained=False, upper=stated, along=along)
 
 
-NESTED: dict[str, Run] = {"gca_nested": run_gca, "lca_nested": run_lca, "extended_nested": run_pairs}
+def run_fastest_first(
+    sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters
+) -> list[Int64s]:
+    """The stream with the most tuples is searched first, against our habit of beginning with the one that has the fewest."""
+    most = max(range(len(sides)), key=lambda j: len(sides[j]))
+    star = [(most, j) for j in range(len(sides)) if j != most]
+    return evaluate_backward(sides, bounds, conditions, counters, chained=False, along=star)
+
+
+NESTED: dict[str, Run] = {
+    "gca_nested": run_gca,
+    "lca_nested": run_lca,
+    "extended_nested": run_pairs,
+    "fastest_first": run_fastest_first,
+}
