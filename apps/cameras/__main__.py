@@ -81,7 +81,7 @@ def watch(
         else:
             with Live(console=screen, screen=True, auto_refresh=False) as live:
                 for _ in _ticks(seconds):
-                    live.update(draw(*look(), clock.now_us()), refresh=True)
+                    live.update(draw(*look(), clock.now_us(), screen.width), refresh=True)
     return look()
 
 

@@ -17,6 +17,7 @@ from apps.cameras.traffic import SECOND
 from penstock.clock import format_timestamp
 
 COLUMNS, ROWS = 72, 20
+BESIDE = 42
 REMEMBERED_S = 30.0
 
 
@@ -26,10 +27,14 @@ def colour(feature: float) -> str:
     return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
 
 
-def draw(paths: list[Path], score: Score, now_us: int) -> RenderableType:
-    beside = Table.grid(padding=(0, 1))
-    beside.add_row(Panel(draw_town(paths, now_us), title="the town", border_style="dim"), _newest(paths))
-    return Group(beside, Text(summary(score)), Text("Ctrl-C ends it and draws the map.", "dim"))
+def draw(paths: list[Path], score: Score, now_us: int, width: int) -> RenderableType:
+    """The whole picture; a narrow terminal has room for the town alone."""
+    town: RenderableType = Panel(draw_town(paths, now_us), title="the town", border_style="dim", width=COLUMNS + 4)
+    if width >= COLUMNS + 4 + BESIDE:
+        beside = Table.grid(padding=(0, 1))
+        beside.add_row(town, _newest(paths))
+        town = beside
+    return Group(town, Text(summary(score)), Text("Ctrl-C ends it and draws the map.", "dim"))
 
 
 def summary(score: Score) -> str:
@@ -68,13 +73,13 @@ def draw_town(paths: list[Path], now_us: int) -> Text:
 
 def _newest(paths: list[Path]) -> Panel:
     text = Text(no_wrap=True, overflow="ellipsis")
-    for path in sorted(paths, key=lambda path: -path.times_us[-1])[: ROWS // 2]:
+    for path in sorted(paths, key=lambda path: -path.times_us[-1])[:ROWS]:
         text.append("● ", f"bold {colour(path.feature)}")
         seconds = (path.times_us[-1] - path.times_us[0]) / SECOND
         text.append(f"{format_timestamp(path.times_us[-1])[11:19]} {path.route}, {seconds:.0f} s\n")
     if not paths:
         text.append("nobody has arrived yet:\na drive takes 15 to 40 seconds", "dim")
-    return Panel(text, title="arrived", border_style="dim", width=42, height=ROWS + 2)
+    return Panel(text, title="arrived", border_style="dim", width=BESIDE, height=ROWS + 2)
 
 
 def _on_the_way(path: Path, share: float) -> tuple[float, float]:

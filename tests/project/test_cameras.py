@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from apps.cameras.camera import Camera
 from apps.cameras.drawing import draw_map
@@ -12,7 +14,7 @@ from apps.cameras.paths import Path, Score, score
 from apps.cameras.statements import DEFINITIONS, follow, insert_cameras
 from apps.cameras.town import CAMERAS, FASTEST_M_PER_S, ROUTES, SLOWEST_M_PER_S, length_m
 from apps.cameras.traffic import SECOND, Traffic
-from apps.cameras.view import draw_town, summary
+from apps.cameras.view import draw, draw_town, summary
 from penstock.clock import ManualClock
 from penstock.sensors.base import Answer
 from penstock.sql.parse import parse_script
@@ -78,6 +80,16 @@ def test_the_map_is_an_svg_with_every_camera_and_a_line_per_road_driven() -> Non
     assert texts == [*CAMERAS, "<caption>"]
     lines = [e for e in drawing.iter() if e.tag.endswith("line") and e.get("stroke-opacity")]
     assert len(lines) == sum(len(ROUTES[path.route]) - 1 for path in paths)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_picture_fits_the_terminal(width: int) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(draw([path_of(7)], Score(1, 1, 0), path_of(7).times_us[-1], width))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "…" not in shown and max(map(len, shown.splitlines())) <= width
+    assert ("arrived" in shown) == (width == 120)
 
 
 def test_the_town_shows_its_cameras_and_who_arrived_of_late() -> None:
