@@ -6,6 +6,7 @@ entries and the offset of a committed cycle; which static row a reading joins fo
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -48,6 +49,18 @@ class Question:
     @property
     def create(self) -> str:
         return f"CREATE QUERY {self.name} AS {self.sql}"
+
+
+@dataclass(frozen=True)
+class JoinQuestion(Question):
+    """A table joined with itself: rows `a` and `b` with 0 <= b.ts - a.ts <= within_us for which `pairs` holds.
+
+    With `lonely` it asks for rows `a` without such a `b`, once their window has passed.
+    """
+
+    within_us: int = 0
+    pairs: Callable[[Row, Row], bool] = lambda a, b: True
+    lonely: bool = False
 
 
 class History:
@@ -136,6 +149,9 @@ def expected(question: Question, history: History, cycle: int) -> Counter[tuple[
     floor = defined.floors.get(table_id, 0)
     rows = history.joined(table_id, record.end.data.get(table_id, 0), record.end.journal)
     picked = [row for row in rows if question.picks(row)]
+    if isinstance(question, JoinQuestion):
+        now = max((r["ts"] for r in picked), default=None) if table["options"]["time"] == "valid" else record.end.now_us
+        return _expected_join(question, picked, now, defined.starts[question.name], floor)
     if isinstance(question.window, LastRows):
         inside = _last_rows([r for r in picked if r["pos"] >= floor], question.window)
     else:
@@ -147,6 +163,29 @@ def expected(question: Question, history: History, cycle: int) -> Counter[tuple[
         low, high = question.window(now, start if start is not None else -(2**62))
         inside = [r for r in picked if low <= r["ts"] <= high and r["pos"] >= floor]
     return Counter(question.shows(r) for r in inside if question.keeps(r))
+
+
+def _expected_join(
+    question: JoinQuestion, rows: list[dict[str, Any]], now: int | None, start: int | None, floor: int
+) -> Counter[tuple[Any, ...]]:
+    if now is None:
+        return Counter()
+    assert not isinstance(question.window, LastRows)
+    low, high = question.window(now, start if start is not None else -(2**62))
+    ordered = sorted((r for r in rows if r["pos"] >= floor), key=lambda r: r["ts"])
+    times = [r["ts"] for r in ordered]
+    found: Counter[tuple[Any, ...]] = Counter()
+    for a in ordered:
+        if not low <= a["ts"] <= high:
+            continue
+        near = ordered[bisect_left(times, a["ts"]) : bisect_right(times, a["ts"] + question.within_us)]
+        partners = [b for b in near if question.pairs(a, b)]
+        if question.lonely:
+            if not partners and a["ts"] + question.within_us < now:
+                found[(a["seq"],)] += 1
+        else:
+            found.update((a["seq"], b["seq"]) for b in partners if low <= b["ts"] <= high)
+    return found
 
 
 def _last_rows(rows: list[dict[str, Any]], window: LastRows) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from penstock.client.connection import Connection
 from penstock.client.push import Receipt
 from penstock.errors import PenstockError
 from penstock.streams.segments import list_segments, log_heads
-from tests.support.brute_force import History, LastRows, Question, defined_at, expected
+from tests.support.brute_force import History, JoinQuestion, LastRows, Question, Row, defined_at, expected
 
 SECOND = 1_000_000
 SENSORS = 6
@@ -88,6 +88,38 @@ def questions(table: str) -> list[Question]:
             "WHERE doubled(v) > 150 BEGIN (NOW - 1 HOUR) END (NOW)",
             keeps=lambda r: r["v"] * 2 > 150,
             window=lambda now, start: (now - 3600 * SECOND, now),
+        ),
+        *join_questions(table),
+    ]
+
+
+def join_questions(table: str) -> list[Question]:
+    """A table joined with itself, by key and without, and who stays without a partner."""
+    within = 4_000
+
+    def ask(name: str, sql: str, pairs: Callable[[Row, Row], bool], lonely: bool = False) -> JoinQuestion:
+        text = f"{sql} BEGIN (NOW - 1 HOUR) END (NOW)"
+        hour = lambda now, start: (now - 3600 * SECOND, now)  # noqa: E731
+        return JoinQuestion(f"{table}_{name}", table, text, hour, within_us=within, pairs=pairs, lonely=lonely)
+
+    from_both = f"SELECT a.seq, b.seq AS other FROM {table} a, {table} b DWINDOW(a,b) = {within // 1000} MS"
+    return [
+        ask(
+            "pairs",
+            f"{from_both} WHERE a.who = b.who AND a.seq <> b.seq",
+            lambda a, b: a["who"] == b["who"] and a["seq"] != b["seq"],
+        ),
+        ask(
+            "close",
+            f"{from_both} WHERE abs(a.v - b.v) < 0.5 AND a.seq < b.seq",
+            lambda a, b: abs(a["v"] - b["v"]) < 0.5 and a["seq"] < b["seq"],
+        ),
+        ask(
+            "lonely",
+            f"SELECT a.seq FROM {table} a WHERE NOT EXISTS (SELECT 1 FROM {table} b"
+            f" WHERE b.who = a.who AND b.seq > a.seq DWINDOW(a,b) = {within // 1000} MS)",
+            lambda a, b: a["who"] == b["who"] and b["seq"] > a["seq"],
+            lonely=True,
         ),
     ]
 
@@ -209,7 +241,7 @@ def wait_until_caught_up(db: Connection, data: Path, timeout_s: float = 90.0) ->
     while True:
         answer = persist(lambda: db.invoke("probes_all", limit=1))
         reached = history.record(answer.cycle).end
-        if all(reached.data.get(t, 0) >= h for t, h in heads.items()) and not reached.fill:
+        if all(reached.data.get(t, 0) >= h for t, h in heads.items()) and not reached.filling:
             return
         assert time.monotonic() < deadline, f"{reached} does not reach {heads}: {db.health()}"
         time.sleep(0.1)
