@@ -11,6 +11,7 @@ from penstock.catalog.catalog import NewQuery
 from penstock.errors import PenstockError, error, suggest
 from penstock.operators.evaluate import evaluate, evaluate_mask
 from penstock.operators.functions import check_function
+from penstock.queries.join_budget import check_join_fits
 from penstock.queries.moments import now_of_plan
 from penstock.queries.results import Result
 from penstock.queries.system_columns import SHOWN, SYSTEM_TABLES
@@ -21,7 +22,7 @@ from penstock.sql.changes import bind_delete, bind_insert, bind_update
 from penstock.sql.definitions import bind_add_column, bind_create_function, bind_create_stream_type, bind_create_table
 from penstock.sql.explain import explain
 from penstock.sql.parse import parse_script, parse_select
-from penstock.sql.plan import Plan, SparkPlan, plan_from_json, plan_to_json, stream_uses
+from penstock.sql.plan import JoinPlan, Plan, SparkPlan, plan_from_json, plan_to_json, stream_uses
 from penstock.sql.planner import invocation_of, plan_query, reads_of
 from penstock.sql.retarget import retarget_window
 
@@ -204,6 +205,8 @@ class Executor:
         if isinstance(plan, SparkPlan):
             self._db.wait_for_own_writes()
             self._db.spark_queries.admit(plan)
+        if isinstance(plan, JoinPlan):
+            check_join_fits(plan, self._db.folder.log, self._db.settings)
         return NewQuery(name, select.sql, plan_to_json(plan), tables, queries, functions, self.start_of(plan))
 
     def start_of(self, plan: Plan) -> int | None:
