@@ -22,6 +22,7 @@ class Joins:
         """`seconds` of the workload and of held rates; `memory_minutes` of the run with a silent stream."""
         self.seconds = seconds
         self.memory_minutes = memory_minutes
+        self.ours: float | None = None
         self.only = set(filter(None, only.split(",")))
         self.report = Report("joins", f"{seconds:.0f} s of three streams", keep=bool(self.only))
 
@@ -41,12 +42,14 @@ class Joins:
         self.report.show()
 
     def measure_ours(self) -> None:
-        measure_ours(self.report, int(self.seconds))
+        self.ours = measure_ours(self.report, int(self.seconds))
+        for name in PEERS:
+            self.report.values.pop(f"ratio_{name}", None)  # of an earlier run
         measure_latency(self.report, self.seconds)
 
     def measure_peers(self) -> None:
-        """Peers, and how many times as fast we were in this run or, where only peers are asked for, in the last one."""
+        """Peers, and how many times as fast we are: only figures of one run are divided."""
+        ours = self.ours or measure_ours(self.report, int(self.seconds))
         rates = measure_peers(self.report, int(self.seconds), WARM_SECONDS)
-        ours = self.report.values.get("ours_rows_per_s")
         for name in PEERS:
-            self.report.put(f"ratio_{name}", ours / rates[name] if ours and name in rates else None)
+            self.report.put(f"ratio_{name}", ours / rates[name] if name in rates else None)
