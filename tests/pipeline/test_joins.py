@@ -58,7 +58,9 @@ def joined(db: Database) -> Database:
             f"CREATE TABLE j{table} (id INT PRIMARY KEY, site TEXT,"
             " r STREAM (k INT, n INT, x DOUBLE, y DOUBLE, tag TEXT)) WITH (time = 'valid', out_of_order = 'accept')"
         )
-        db.execute(f"INSERT INTO j{table} VALUES (1, 'north', NULL), (2, 'south', NULL), (3, 'north', NULL), (4, NULL, NULL)")
+        db.execute(
+            f"INSERT INTO j{table} VALUES (1, 'north', NULL), (2, 'south', NULL), (3, 'north', NULL), (4, NULL, NULL)"
+        )
     db.execute("CREATE FUNCTION gap(a DOUBLE, b DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ return abs(a - b) $$")
     return db
 

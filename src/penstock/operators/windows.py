@@ -51,7 +51,7 @@ class TimeWindow:
     @property
     def ends(self) -> bool:
         """Whether the window closes for good, so that the query finishes."""
-        return self.end.anchor == "constant"
+        return self.end.anchor in ("constant", "start")
 
     def __str__(self) -> str:
         return f"BEGIN ({self.begin}) END ({self.end})"

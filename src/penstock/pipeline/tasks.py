@@ -10,10 +10,11 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.catalog.state import CatalogState
 from penstock.pipeline.joins.units import JoinUnit, join_units
+from penstock.pipeline.listing import Listing
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.planning import FillPiece, fill_pieces
 from penstock.pipeline.positions import BLOCK_ROWS
-from penstock.streams.segments import Slice, list_readable, slices
+from penstock.streams.segments import Slice
 
 # Below this a second task costs more than it saves.
 TASK_MIN_ROWS = 30_000
@@ -50,16 +51,17 @@ def cycle_tasks(
     log: Path, start: Offset, end: Offset, state: CatalogState, parallelism: int, join_memory_bytes: int = 1 << 30
 ) -> list[CycleTask]:
     """The tasks of the cycle (start, end): at least one, so that the cycle commits even without rows."""
+    listed = Listing(log)
     fresh = [(t, start.data.get(t, 0), e) for t, e in sorted(end.data.items()) if e > start.data.get(t, 0)]
     pieces = fill_pieces(start, end, state)
     total = sum(e - s for _, s, e in fresh) + sum(p.end - p.first for p in pieces)
     size = max(TASK_MIN_ROWS, -(-total // parallelism))
-    units = [Unit("live", t, lo, hi, _files(log, t, lo, hi)) for t, s, e in fresh for lo, hi in _cut(s, e, size)]
-    units += [_fill_unit(log, p, lo, hi) for p in pieces for lo, hi in _cut(p.first, p.end, size)]
+    units = [Unit("live", t, lo, hi, listed.files(t, lo, hi)) for t, s, e in fresh for lo, hi in _cut(s, e, size)]
+    units += [_fill_unit(listed, p, lo, hi) for p in pieces for lo, hi in _cut(p.first, p.end, size)]
     root = str(log.parent)
     tasks = [CycleTask(root, end.journal, group) for group in _pack(units, size)] or [CycleTask(root, end.journal, ())]
     tasks[0].cycle = (start.to_json(), end.to_json())
-    _add_joins(tasks, join_units(log, start, end, state, parallelism), parallelism, join_memory_bytes)
+    _add_joins(tasks, join_units(listed, start, end, state, parallelism), parallelism, join_memory_bytes)
     return tasks
 
 
@@ -73,13 +75,9 @@ def _add_joins(tasks: list[CycleTask], units: list[JoinUnit], parallelism: int, 
         tasks[at].join_memory_bytes = memory_bytes // parallelism
 
 
-def _fill_unit(log: Path, piece: FillPiece, first: int, end: int) -> Unit:
+def _fill_unit(listed: Listing, piece: FillPiece, first: int, end: int) -> Unit:
     spans = tuple((q, max(a, first), min(b, end)) for q, a, b in piece.spans if a < end and b > first)
-    return Unit("fill", piece.table_id, first, end, _files(log, piece.table_id, first, end), spans)
-
-
-def _files(log: Path, table_id: int, first: int, end: int) -> tuple[Slice, ...]:
-    return tuple(slices(list_readable(log, table_id), first, end))
+    return Unit("fill", piece.table_id, first, end, listed.files(piece.table_id, first, end), spans)
 
 
 def _cut(first: int, end: int, size: int) -> list[tuple[int, int]]:

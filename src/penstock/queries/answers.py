@@ -20,7 +20,7 @@ from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
 from penstock.operators.evaluate import evaluate_static
 from penstock.operators.expr import Expr
-from penstock.operators.windows import AnyWindow, JoinWindows, TimeWindow
+from penstock.operators.windows import FOREVER, AnyWindow, JoinWindows, TimeWindow
 from penstock.operators.windows import any_from_json as window_from_json
 from penstock.operators.windows import to_json as window_to_json
 from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
@@ -338,11 +338,11 @@ def _filling(end: Offset, query_id: int) -> tuple[int, int] | None:
 
 def _take_join(answer: Answer, table: pa.Table, file: str | None, generation: int) -> None:
     """Live results belong to whoever answers now and to whoever will; those of history to the latter alone."""
-    answer.matched += table.num_rows
     if answer.results is not None and generation == LIVE:
         answer.results = answer.results.with_results(table, file)
     if answer.coming is not None and generation in (LIVE, answer.coming.generation):
         answer.coming = answer.coming.with_results(table, file)
+    answer.matched = (answer.coming or answer.results or JoinResults(0)).count
 
 
 def _grown(known: np.ndarray[Any, np.dtype[np.int64]] | None, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -352,11 +352,13 @@ def _grown(known: np.ndarray[Any, np.dtype[np.int64]] | None, size: int) -> np.n
     return np.concatenate([known, np.full(max(0, size - len(known)), NEVER)])
 
 
-def is_finished(window: AnyWindow, now_us: int | None) -> bool:
+def is_finished(window: AnyWindow, now_us: int | None, start_us: int | None) -> bool:
     """Whether a window that closes for good has closed; one of a join's is enough."""
     if isinstance(window, JoinWindows):
-        return any(is_finished(w, now_us) for w in window.by_input)
-    return isinstance(window, TimeWindow) and window.ends and now_us is not None and now_us > window.end.offset_us
+        return any(is_finished(w, now_us, start_us) for w in window.by_input)
+    if not isinstance(window, TimeWindow) or not window.ends or now_us is None:
+        return False
+    return now_us > window.end.resolve(now_us, start_us if start_us is not None else FOREVER)
 
 
 def _merge(blocks: Blocks, block: int, payload: bytes) -> None:

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from penstock.pipeline.commits import CommitRecord
 
 CYCLES_SHOWN = 1000
-_OF_QUERIES = pa.array(["match", "base", "values", "error"])
+_ANSWERS = pa.array(["match", "join", "join_file"])
+_OF_QUERIES = pa.array(["match", "base", "values", "error", "join", "join_file", "partnered"])
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class Costs:
         results = record.results
         results = results.append_column("bytes", pc.binary_length(results.column("payload")))
         of_queries = results.filter(pc.is_in(results.column("kind"), _OF_QUERIES))
-        matches = of_queries.filter(pc.equal(of_queries.column("kind"), "match"))
+        matches = of_queries.filter(pc.is_in(of_queries.column("kind"), _ANSWERS))
         rows, sizes = _sums(matches, "rows"), _sums(of_queries, "bytes")
         ms = record.info.get("ms")
         share_ms = (ms or 0.0) / max(1, len(sharing))
@@ -66,7 +67,7 @@ class Costs:
                     "bytes": pc.sum(results.column("bytes")).as_py() or 0,
                     "queries": len(sharing),
                     "journal": record.end.journal,
-                    "filling": len(record.end.fill),
+                    "filling": len(record.end.filling),
                 }
             )
 

@@ -9,7 +9,7 @@ from penstock.clock import SECOND
 from penstock.operators.windows import FOREVER, JoinWindows, TimeWindow, Window
 from penstock.queries.answers import NEVER, AnswerStore
 from penstock.queries.moments import stream_of
-from penstock.sql.plan import stream_uses
+from penstock.sql.plan import JoinPlan, stream_uses
 
 
 def next_edge(store: AnswerStore, moved: bool) -> int:
@@ -39,7 +39,21 @@ def next_edge(store: AnswerStore, moved: bool) -> int:
             edges.append(now_us + SECOND)
         elif window.ends and now_us <= high < FOREVER:
             edges.append(max(high + 1, now_us + SECOND))
+    edges += [now_us + SECOND for _ in _waiting_for_partners(store, now_us)]
     return min(edges, default=0)
+
+
+def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
+    """Outer and anti joins with a row whose window has not passed yet: when it has, the row may be an answer."""
+    for query_id, answer in store.answers.items():
+        plan = answer.plan
+        if isinstance(plan, JoinPlan) and plan.missing != "inner":
+            table = store.state.tables_by_id[plan.inputs[0].table_id]
+            times, upper = store.newest.get(table.id), plan.bounds[0][1]
+            if table.options.time != "transaction" or times is None or upper is None:
+                continue
+            if int(times.max(initial=NEVER)) + upper >= now_us:
+                yield query_id
 
 
 def _windows(store: AnswerStore) -> Iterator[tuple[Table, Window | None, int | None]]:

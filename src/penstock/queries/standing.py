@@ -112,7 +112,7 @@ class StandingQueries:
             self.finished = frozenset(
                 q
                 for q, a in self.store.answers.items()
-                if ends(a.window) and is_finished(a.window, self.store.query_now(a))
+                if ends(a.window) and is_finished(a.window, self.store.query_now(a), a.start_us)
             )
             # Under the lock: whoever sees a query in the store finds it in the newest mark.
             self.feed.append(CycleMark(record.cycle, record.end, nows, windows, joins))

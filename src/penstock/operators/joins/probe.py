@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 
 from penstock.operators.joins.keys import Ints
 from penstock.operators.joins.runs import Run
 from penstock.operators.kernel import kernel
 
+Edges: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
+
 
 def probe(run: Run, key: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
     """Pairs (tuple, row of the run), by tuple; a tuple's rows in time order."""
     if run.keyed:
-        return _probe_keyed(run.buckets, run.key, run.ts, key, low, high)
+        return _probe_keyed(run.buckets, run.key, run.ts, (run.min_ts, run.max_ts), key, low, high)
     begin, end = ranges(run, low, high)
     return expand(begin, end)
 
@@ -37,19 +41,26 @@ def expand(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
     return left, right
 
 
+# A bucket longer than this is entered by binary search: a hot key fills it, in time order.
+_LONG = 16
+
+
 @kernel
-def _probe_keyed(buckets: np.ndarray, keys: Ints, times: Ints, key: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+def _probe_keyed(
+    buckets: Edges, keys: Ints, times: Ints, span: tuple[int, int], key: Ints, low: Ints, high: Ints
+) -> tuple[Ints, Ints]:
     mask = len(buckets) - 2
     room = max(64, len(key))
     left, right = np.empty(room, np.int64), np.empty(room, np.int64)
     at = 0
     for i in range(len(key)):
+        # Most runs overlap only some periods: the others need no look into the table.
+        if low[i] > span[1] or high[i] < span[0]:
+            continue
         wanted = key[i]
         bucket = wanted & mask
         row, end = buckets[bucket], buckets[bucket + 1]
-        if row == end or low[i] > high[i]:
-            continue
-        if end - row > 32:
+        if end - row > _LONG:
             first, last = row, end
             while first < last:
                 middle = (first + last) >> 1
@@ -58,8 +69,12 @@ def _probe_keyed(buckets: np.ndarray, keys: Ints, times: Ints, key: Ints, low: I
                 else:
                     last = middle
             row = first
-        while row < end and times[row] <= high[i]:
-            if keys[row] == wanted and times[row] >= low[i]:
+            while last < end and times[last] <= high[i]:
+                last += 1
+            end = last
+        while row < end:
+            # The key first: it mostly differs, and then the time need not be fetched.
+            if keys[row] == wanted and times[row] >= low[i] and times[row] <= high[i]:
                 if at == room:
                     room *= 2
                     more_left, more_right = np.empty(room, np.int64), np.empty(room, np.int64)

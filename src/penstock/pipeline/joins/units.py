@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from penstock.catalog.state import CatalogState
+from penstock.pipeline.listing import Listing
 from penstock.pipeline.offset import Offset
 from penstock.sql.plan import JoinPlan, plan_from_json
-from penstock.streams.segments import Slice, list_readable, slices
+from penstock.streams.segments import Slice
 
 LIVE = -1
 # Below this a second task costs more than it saves; without a key each row meets a whole window.
@@ -54,7 +54,7 @@ def tables_of(plan: JoinPlan) -> tuple[int, ...]:
     return tuple(sorted({i.table_id for i in plan.inputs}))
 
 
-def join_units(log: Path, start: Offset, end: Offset, state: CatalogState, parts: int) -> list[JoinUnit]:
+def join_units(listed: Listing, start: Offset, end: Offset, state: CatalogState, parts: int) -> list[JoinUnit]:
     """All join work of the cycle (start, end). A pure function of its arguments and the log."""
     plans = join_plans(state)
     fresh = {t for t, head in end.data.items() if head > start.data.get(t, 0)}
@@ -73,7 +73,7 @@ def join_units(log: Path, start: Offset, end: Offset, state: CatalogState, parts
             steps.append(((query_id,), ranges, state.query_positions[query_id][1]))
     units = []
     for members, ranges, generation in steps:
-        shares = {t: _share(log, t, a, b, state) for t, (a, b) in ranges.items()}
+        shares = {t: _share(listed, t, a, b, state) for t, (a, b) in ranges.items()}
         keyed = bool(plans[members[0]].inputs[0].keys)
         rows = sum(b - a for a, b in ranges.values())
         spreads = rows >= (SPREAD_ROWS if keyed else SPREAD_ROWS_WITHOUT_KEY)
@@ -81,9 +81,8 @@ def join_units(log: Path, start: Offset, end: Offset, state: CatalogState, parts
     return units
 
 
-def _share(log: Path, table_id: int, start: int, end: int, state: CatalogState) -> TableStep:
-    files = tuple(slices(list_readable(log, table_id), start, end)) if end > start else ()
-    return TableStep(min(state.retention(table_id), start), start, end, files)
+def _share(listed: Listing, table_id: int, start: int, end: int, state: CatalogState) -> TableStep:
+    return TableStep(min(state.retention(table_id), start), start, end, listed.files(table_id, start, end))
 
 
 def remaining_fills(start: Offset, state: CatalogState) -> dict[int, dict[int, tuple[int, int]]]:
