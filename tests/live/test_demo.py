@@ -32,7 +32,9 @@ def run_the_demo(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     environ["PATH"] = path_without_java(tmp_path)
     command = [sys.executable, "-m", "penstock", "demo", "--plain", "--port", "0"]
-    demo = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    demo = subprocess.Popen(
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_listen_to_ctrl_c
+    )
     assert demo.stdout is not None
     lines: list[str] = []
     family: list[psutil.Process] = []
@@ -49,3 +51,8 @@ def run_the_demo(tmp_path: Path) -> None:
     assert "Traceback" not in errors
     _, alive = psutil.wait_procs(family, timeout=5)
     assert alive == []
+
+
+def _listen_to_ctrl_c() -> None:
+    """Whoever runs the tests in the background ignores it, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
