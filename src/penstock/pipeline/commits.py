@@ -71,6 +71,9 @@ class CommitStore:
         covers = self._snapshots and (not self._cycles or self._cycles[0] > self._snapshots[0])
         return self._snapshots[0] if covers else None
 
+    def snapshots(self) -> list[int]:
+        return list(self._snapshots)
+
     def cycles(self) -> list[int]:
         return list(self._cycles)
 

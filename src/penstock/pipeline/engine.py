@@ -52,11 +52,11 @@ class Engine:
         self.spark: SparkSession | None = None
         self._scratch = folder.tmp / "spark"
         self.train: Path | None = None
+        self._warmed = False
 
     def start(self) -> None:
         check_checkpoint(self.folder)
         self._start_spark()
-        threading.Thread(target=warm_workers, args=(self.spark,), name="penstock-warming", daemon=True).start()
         self._start_query()
         self._supervisor = threading.Thread(target=self._supervise, name="penstock-supervisor", daemon=True)
         self._supervisor.start()
@@ -100,6 +100,10 @@ class Engine:
         record = self.commits.write(start, end, results, info)
         if record is not None:
             self._on_commit(record)
+        if not self._warmed:
+            # Not before: until the first cycle is through, every processor has something better to do.
+            self._warmed = True
+            threading.Thread(target=warm_workers, args=(self.spark,), name="penstock-warming", daemon=True).start()
 
     def _supervise(self) -> None:
         tries, restarted_at = 0, 0

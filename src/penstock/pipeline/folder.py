@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -14,6 +15,7 @@ from penstock.errors import error
 FORMAT_VERSION = 1
 # Containers often have 64 MB: then the folder's own disk, through the page cache, does better.
 SHARED_MEMORY_MIN_BYTES = 1 << 30
+_SHARED = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +79,12 @@ class FolderLock:
         self._check_format(root)
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
-        self._shared = _shared_memory(folder.read_id())
+        _remove_shared(folder.buffers)  # of a server that was killed
         shutil.rmtree(folder.tmp, ignore_errors=True)
         folder.tmp.mkdir()
-        if self._shared is not None:
-            shutil.rmtree(self._shared, ignore_errors=True)
-            folder.buffers.symlink_to(self._shared)
+        shared = _shared_memory()
+        if shared is not None:
+            folder.buffers.symlink_to(shared)
 
     def _check_format(self, root: Path) -> None:
         mark = root / "format_version"
@@ -94,18 +96,29 @@ class FolderLock:
             raise error("folder_too_new", found=found, known=FORMAT_VERSION, hint="install a newer Penstock")
 
     def release(self) -> None:
-        if self._shared is not None:
-            shutil.rmtree(self._shared, ignore_errors=True)
+        _remove_shared(self.folder.buffers)
         fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
 
 
-def _shared_memory(folder_id: str) -> Path | None:
-    """A folder's place in shared memory. On a cluster the same link leads into each host's own."""
-    root = Path("/dev/shm")
+def _shared_memory() -> Path | None:
+    """A new place in shared memory, ours alone. On a cluster the same link leads into each host's own."""
+    space = None
+    with contextlib.suppress(OSError):
+        space = os.statvfs(_SHARED)
+    if space is None or space.f_frsize * space.f_blocks < SHARED_MEMORY_MIN_BYTES:
+        return None
+    place = _SHARED / f"penstock-{uuid.uuid4().hex}"  # never one that somebody could have prepared
     try:
-        space = os.statvfs(root)
+        place.mkdir(mode=0o700)
     except OSError:
         return None
-    enough = space.f_frsize * space.f_blocks >= SHARED_MEMORY_MIN_BYTES and os.access(root, os.W_OK)
-    return root / f"penstock-{folder_id}" if enough else None
+    return place
+
+
+def _remove_shared(link: Path) -> None:
+    """Remove what a link into shared memory leads to, if it is one of ours."""
+    if link.is_symlink():
+        place = Path(os.readlink(link))
+        if place.parent == _SHARED and place.name.startswith("penstock-"):
+            shutil.rmtree(place, ignore_errors=True)

@@ -31,7 +31,8 @@ def java_settings(settings: Settings, train: Path | None = None) -> dict[str, st
     # Workers must be this interpreter: whatever `python3` is on PATH lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if settings.spark_master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     classes = use_archive(java_home) if train is None else train_archive(train)
     return {
         "spark.driver.memory": settings.spark_memory,

@@ -24,6 +24,10 @@ _LOCAL_DISK = {
 }
 
 
+# On this machine nobody else needs to reach the driver; executors elsewhere do.
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
 def retrying_master(master: str) -> str:
     """local[N] never retries a task, so one dead worker would fail the query: ask for four tries."""
     plain = re.fullmatch(r"local(?:\[([^,\]]+)\])?", master)
@@ -69,8 +73,7 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **java_settings(settings, train),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **(_LOOPBACK if settings.spark_master.startswith("local") else {}),
         "spark.scheduler.mode": "FAIR",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

@@ -1,20 +1,23 @@
-"""The Spark data source `penstock`: as a stream it yields cycles, as a batch it yields history."""
+"""The Spark data source `penstock`: as a stream it yields cycles, as a batch it yields history.
+
+Spark loads this file in half a dozen processes, one after the other, before a first cycle runs: what only some of them
+need is imported where it is needed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from penstock.pipeline.commits import read_newest_end
-from penstock.pipeline.folder import DataFolder
-from penstock.pipeline.offset import Offset, offset_from_json
-from penstock.pipeline.planning import Limits
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.pipeline.planner import Planner
 
 CYCLE_SCHEMA = "query BIGINT, kind STRING, rows BIGINT, position BIGINT, payload BINARY"
 
@@ -43,38 +46,45 @@ class CycleReader(DataSourceStreamReader):
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
-        self._folder = DataFolder(Path(options["folder"]))
 
-    def _planner(self) -> Any:
-        from penstock.pipeline.planner import Planner
-
+    def _planner(self) -> Planner:
         if not hasattr(self, "_planner_object"):
+            from penstock.pipeline.folder import DataFolder
+            from penstock.pipeline.planner import Planner
+            from penstock.pipeline.planning import Limits
+
             limits = Limits(
                 int(self._options["cycle_max_rows"]),
                 int(self._options["fill_max_rows"]),
                 int(self._options["cycle_interval_ms"]) / 1000,
             )
-            self._planner_object = Planner(self._folder, limits)
+            self._planner_object = Planner(DataFolder(Path(self._options["folder"])), limits)
         return self._planner_object
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        from penstock.pipeline.commits import read_newest_end
+        from penstock.pipeline.folder import DataFolder
+        from penstock.pipeline.offset import Offset
+
         # Without a checkpoint work resumes where the last commit record ended.
-        last = read_newest_end(self._folder)
-        return (last or Offset(self._folder.read_id())).to_json()
+        folder = DataFolder(Path(self._options["folder"]))
+        return (read_newest_end(folder) or Offset(folder.read_id())).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        end: Offset = self._planner().latest(offset_from_json(start))
-        return end.to_json()
+        from penstock.pipeline.offset import offset_from_json
+
+        return self._planner().latest(offset_from_json(start)).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
+        from penstock.pipeline.offset import offset_from_json
         from penstock.pipeline.tasks import cycle_tasks
 
         first, last = offset_from_json(start), offset_from_json(end)
         state = self._planner().state_at(last.journal)
         parallelism, memory = int(self._options["parallelism"]), int(self._options["join_memory_mb"]) << 20
-        return cycle_tasks(self._folder.log, first, last, state, parallelism, memory)
+        return cycle_tasks(Path(self._options["folder"]) / "log", first, last, state, parallelism, memory)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.pipeline.said import as_batch, heading

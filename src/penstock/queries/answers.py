@@ -175,7 +175,12 @@ class AnswerStore:
                 answer.partners.add(record.cycle, position, BitMap.deserialize(payload))
             elif kind in ("join", "join_file"):
                 file = payload.decode() if kind == "join_file" else None
-                table = from_bytes(payload) if file is None else read_results(self._folder, file)
+                try:
+                    table = from_bytes(payload) if file is None else read_results(self._folder, file)
+                except (OSError, pa.ArrowException) as damage:
+                    # Nobody else's answer suffers from a file that cannot be read.
+                    answer.error, answer.error_condition = f"results {file}: {damage}", "corrupt_segment"
+                    continue
                 _take_join(answer, table, file, position)
             elif kind == "values":
                 answer.values.append(pa.ipc.open_stream(payload).read_all())
@@ -270,6 +275,7 @@ class AnswerStore:
             answer = self.answers.get(query_id)
             if answer is not None:
                 _cut_below(answer.matches, position)
+                _cut_below(answer.partners.blocks, position)
                 _cut_below(answer.base, position)
                 answer.values = [t for t in answer.values if t.num_rows and t.column("_pos")[-1].as_py() >= position]
 
@@ -320,8 +326,12 @@ class AnswerStore:
             window = window_from_json(kept["window"])
             answer.pending = window_of(answer.plan) if window != window_of(answer.plan) else None
             if isinstance(answer.plan, JoinPlan):
-                answer.results = results_from_json(kept["results"], self._folder)
-                answer.coming = results_from_json(kept["coming"], self._folder)
+                try:
+                    answer.results = results_from_json(kept["results"], self._folder)
+                    answer.coming = results_from_json(kept["coming"], self._folder)
+                except (OSError, pa.ArrowException) as damage:
+                    answer.results, answer.coming = JoinResults(0), None
+                    kept = {**kept, "error": f"results: {damage}", "error_condition": "corrupt_segment"}
             answer.window = window
             answer.matched, answer.fill_first = kept["matched"], kept["fill_first"]
             answer.filled_before, answer.error = kept["filled_before"], kept["error"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.catalog.rows import StaticRows
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.queries.fetch import Fetcher
 from penstock.queries.windowed import Instant, Matches, rows_entered, rows_inside
 from penstock.sql.plan import SelectPlan
@@ -92,10 +92,14 @@ def all_rows(held: Held, ids: Ids) -> pa.Table:
     """The rows of ids, every one of them; cycle_gone where retention has taken some."""
     rows = held.rows(ids)
     if rows.num_rows < len(ids):
-        raise error(
-            "cycle_gone",
-            cycle=held.cycle,
-            oldest="a later one, because retention has taken rows that left in it",
-            hint="subscribe again: that begins with the current answer",
-        )
+        raise rows_gone(held)
     return rows
+
+
+def rows_gone(held: Held) -> PenstockError:
+    return error(
+        "cycle_gone",
+        cycle=held.cycle,
+        oldest="a later one, because retention has taken rows that left in it",
+        hint="subscribe again: that begins with the current answer",
+    )

@@ -19,7 +19,7 @@ from penstock.operators.expr import Column, UserCall, columns_of, walk
 from penstock.operators.windows import JoinWindows
 from penstock.queries.answers import NEVER
 from penstock.queries.fetch import Fetcher
-from penstock.queries.held import Held, Ids, all_rows
+from penstock.queries.held import Held, Ids, all_rows, rows_gone
 from penstock.queries.join_results import JoinResults, Picked
 from penstock.queries.partners import Blocks
 from penstock.sql.plan import JoinPlan
@@ -72,7 +72,9 @@ class JoinHeld:
         # What came in this cycle counts even if its window passed within it: alarms must not vanish.
         wide = [(min(a, c), b) for (a, b), (c, _) in zip(spans, was, strict=True)]
         new = self._results_inside(before.count, self.count, wide)
-        reached = self._results_inside(0, before.count, wide, after=max(high for _, high in was))
+        reached = self._results_inside(0, before.count, wide, after=min(high for _, high in was))
+        if not self.windows.uniform:
+            reached = np.setdiff1d(reached, before._results_inside(0, before.count, was))
         passed = np.setdiff1d(self._alone_inside(wide[0][0]), before._alone_inside())
         return np.concatenate([passed, np.union1d(reached, new)])
 
@@ -98,10 +100,10 @@ class JoinHeld:
         if len(picked.numbers) == 0:
             return picked.numbers
         positions = picked.positions(len(self.inputs))
-        kept = np.ones(len(picked.numbers), np.bool_)
-        for place, source in enumerate(self.inputs):
-            kept &= positions[place] >= source.floor
+        kept = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, self.inputs, strict=True)])
         if len(set(spans)) > 1:
+            picked = picked.keep(kept)
+            positions, kept = picked.positions(len(self.inputs)), np.ones(len(picked.numbers), np.bool_)
             for place, (low, high) in enumerate(spans):
                 times = self._times(place, positions[place])
                 kept &= (times >= low) & (times <= high)
@@ -188,6 +190,8 @@ class JoinHeld:
         """Columns of an input's rows, in any order and as often as they are named."""
         unique, back = np.unique(positions, return_inverse=True)
         found = self._fetcher(place).columns(wanted | {TIME_COLUMN}, unique)
+        if len(found[TIME_COLUMN]) < len(unique):
+            raise rows_gone(self)
         index = pa.array(back)
         return {name: column.take(index) for name, column in found.items()}
 

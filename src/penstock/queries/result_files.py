@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from penstock.pipeline.commits import CommitRecord, CommitStore
 from penstock.pipeline.folder import DataFolder
-from penstock.pipeline.joins.results import INLINE_ROWS, write_results
+from penstock.pipeline.joins.results import FILE_ROWS, INLINE_ROWS, write_results
 from penstock.queries.answers import AnswerStore
 from penstock.queries.join_results import Chunk, JoinResults, make_chunk
 
@@ -20,19 +21,27 @@ class ResultFiles:
         self._seen: set[str] = set()
         self._dropped: list[tuple[int, str]] = []  # (cycle since when nobody names it, file)
         self._used: set[str] = set()
+        self._loading = False
 
     def note(self, store: AnswerStore) -> None:
         """After a cycle: which files are in use, and which no longer."""
         used = {f for a in store.answers.values() for r in (a.results, a.coming) if r is not None for f in r.files}
         self._dropped += [(store.cycle, name) for name in self._used - used]
-        self._seen |= used
+        if self._loading:
+            self._seen |= used
         self._used = used
 
-    def remove_orphans(self) -> None:
-        """After loading: files that a task wrote for a cycle that was never committed."""
+    def begin_loading(self) -> None:
+        """What is in use will be told anew."""
+        self._used, self._dropped, self._seen, self._loading = set(), [], set(), True
+
+    def remove_orphans(self, commits: CommitStore) -> None:
+        """After loading: files that no record or snapshot names, of a cycle that was never committed."""
+        named = self._seen.union(*(files_named(commits.read_snapshot(s)) for s in commits.snapshots()))
         for path in self._folder.results.glob("*.arrow"):
-            if path.name not in self._seen:
+            if path.name not in named:
                 path.unlink(missing_ok=True)
+        self._seen, self._loading = set(), False
 
     def compact(self, store: AnswerStore) -> None:
         """Write many small pieces of an answer as one file."""
@@ -43,10 +52,8 @@ class ResultFiles:
     def _merged(self, query_id: int, results: JoinResults) -> JoinResults:
         chunks = list(results.chunks)
         tail = [chunks.pop()]
-        rows = tail[0].table.num_rows
-        while chunks and chunks[-1].end == tail[0].first and chunks[-1].table.num_rows <= rows:
+        while chunks and chunks[-1].end == tail[0].first and chunks[-1].table.num_rows < FILE_ROWS:
             tail.insert(0, chunks.pop())
-            rows += tail[0].table.num_rows
         return JoinResults(results.generation, (*chunks, self._joined(query_id, tail)), results.count)
 
     def _joined(self, query_id: int, tail: list[Chunk]) -> Chunk:
@@ -65,3 +72,9 @@ class ResultFiles:
         for name in gone - self._used:
             (self._folder.results / name).unlink(missing_ok=True)
         self._dropped = [(cycle, name) for cycle, name in self._dropped if name not in gone]
+
+
+def files_named(snapshot: CommitRecord) -> set[str]:
+    """The files of results that a snapshot's answers consist of."""
+    lists = [kept.get(which) for kept in snapshot.info["snapshot"].values() for which in ("results", "coming")]
+    return {chunk[1] for found in lists if found is not None for chunk in found["chunks"] if chunk[1] is not None}

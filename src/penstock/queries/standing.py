@@ -53,12 +53,13 @@ class StandingQueries:
 
     def load(self) -> None:
         """Fold what the commit records hold: after this every answer is what it was before the restart."""
+        self.result_files.begin_loading()
         snapshot, cycles = self.commits.foundation()
         if snapshot is not None:
             self._fold(snapshot)
         for cycle in cycles:
             self._fold(self.commits.read(cycle))
-        self.result_files.remove_orphans()
+        self.result_files.remove_orphans(self.commits)
 
     def take(self, record: CommitRecord) -> None:
         """A cycle was committed: fold it in and let everybody know."""
@@ -129,28 +130,29 @@ class StandingQueries:
             for query_id, answer in self.store.answers.items():
                 if answer.pending is not None or answer.filling is not None:
                     continue
-                now_us = self._now_at(oldest, answer)
+                now_us = self._now_at(oldest, query_id, answer)
                 windows = {w[query_id] for w in kept if query_id in w}
                 low = earliest(window_low(w, now_us, answer.start_us) for w in windows)
                 if isinstance(answer.plan, JoinPlan):
                     if low is not None:
                         times[query_id] = low
-                    continue
-                floor = self.store.state.retention(answer.plan.table_id)
+                    if answer.plan.missing == "inner":
+                        continue
+                table_id = stream_uses(answer.plan)[0].table_id
+                floor = self.store.state.retention(table_id)
                 position = floor
                 if low is not None:
-                    if answer.plan.table_id not in segments:
-                        segments[answer.plan.table_id] = list_readable(self.folder.log, answer.plan.table_id)
-                    position = first_reached(segments[answer.plan.table_id], low, floor)
+                    if table_id not in segments:
+                        segments[table_id] = list_readable(self.folder.log, table_id)
+                    position = first_reached(segments[table_id], low, floor)
                 if position > 0:
                     keep_from[query_id] = position
             self.store.trim(keep_from)
             self.store.trim_joins(times, oldest.cycle)
 
-    def _now_at(self, mark: CycleMark, answer: Answer) -> int | None:
+    def _now_at(self, mark: CycleMark, query_id: int, answer: Answer) -> int | None:
         if isinstance(answer.plan, JoinPlan):
-            known = [q for q, a in self.store.answers.items() if a is answer]
-            return mark.joins[known[0]].now_us if known and known[0] in mark.joins else None
+            return mark.joins[query_id].now_us if query_id in mark.joins else None
         table = self.store.state.tables_by_id[answer.plan.table_id]
         if table.options.time == "transaction":
             return mark.end.now_us
@@ -218,7 +220,7 @@ class StandingQueries:
                 static=self.store.state.rows(table.id),
                 matches=self._matches(answer, answer.plan, window),
                 values=list(answer.values),
-                instant=Instant(floor, head, self._now_at(mark, answer), answer.start_us, window),
+                instant=Instant(floor, head, self._now_at(mark, definition.id, answer), answer.start_us, window),
                 log=self.folder.log,
             )
 
@@ -300,7 +302,7 @@ class StandingQueries:
             definition = self.store.state.queries.get(name)
             answer = self.store.answers.get(definition.id) if definition is not None else None
             if answer is not None and answer.error is not None:
-                raise PenstockError(answer.error_condition, answer.error, hint=_MENDING[answer.error_condition])
+                raise PenstockError(answer.error_condition, answer.error, hint=_MENDING.get(answer.error_condition))
 
     def is_ready(self, name: str, timeout_s: float) -> bool:
         """Whether a query has read its history, waiting for that a while. Raises where it never will."""

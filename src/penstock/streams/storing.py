@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +12,6 @@ from penstock.errors import PenstockError, error
 from penstock.streams.layout import ASIDE
 
 CrashPoint = Callable[[str], None]
-
-_numbers = itertools.count()
 
 
 class FolderNotSynced(OSError):
@@ -33,7 +31,8 @@ def store(
     after the rename raises FolderNotSynced.
     """
     temporary.mkdir(parents=True, exist_ok=True)
-    aside = temporary / f"{ASIDE}{os.getpid()}-{next(_numbers)}"
+    # Executors of a cluster share the folder, and may share process ids as well.
+    aside = temporary / f"{ASIDE}{uuid.uuid4().hex}"
     try:
         crash_point(f"{at}:begin")
         write(aside)

@@ -27,11 +27,16 @@ class Choice:
     why: str
 
 
-def choose(join: Join, rows: Sequence[Rows], keyed: bool, hint: str | None, uniform: bool) -> Choice:
-    """The cheapest algorithm for these rows, or the one that the hint names."""
+def choose(join: Join, rows: Sequence[Rows], keyed: bool, hint: str | None, uniform: bool, hot: bool = False) -> Choice:
+    """The cheapest algorithm for these rows, or the one that the hint names.
+
+    `hot`: whether rows of hot keys are shared out; only our own step knows about that.
+    """
     costs = _costs(join, rows, keyed, uniform)
     if hint is not None:
         return Choice(hint, costs.get(hint, 0.0), "the hint asks for it")
+    if hot:
+        return Choice("sorted_runs", costs["sorted_runs"], "hot keys are shared out between the parts")
     best = min(costs, key=lambda name: costs[name])
     others = ", ".join(
         f"{name} {cost:.1f} ms" for name, cost in sorted(costs.items(), key=lambda c: c[1]) if name != best

@@ -91,6 +91,15 @@ def merge_runs(runs: Sequence[Run]) -> Run:
     return build_run(runs[0].first, runs[-1].end, np.concatenate([r.ts for r in runs])[order], pos[order], key, columns)
 
 
+def cut_below(run: Run, first: int) -> Run:
+    """Without the rows before a log position."""
+    rows = np.flatnonzero(run.pos >= first)
+    rows = rows[np.argsort(run.pos[rows], kind="stable")]
+    index = pa.array(rows)
+    columns = {n: c.take(index) for n, c in run.columns.items()}
+    return build_run(first, run.end, run.ts[rows], run.pos[rows], run.key[rows] if run.keyed else None, columns)
+
+
 def _bucket_count(rows: int) -> int:
     return 1 << max(4, (rows // 2).bit_length())
 

@@ -24,6 +24,7 @@ from penstock.operators.joins.scan import Programs
 BLOCK = 1 << 16
 # How many pairs are looked at together where no key narrows them down, and by how many times more if they only pass by.
 PAIRS = 1 << 20
+PROBED = 1 << 12
 SCANNED = 64
 CONDITION_KEEPS = 0.01
 
@@ -167,9 +168,16 @@ class _Turn:
         if len(run) == 0:
             return
         if run.keyed:
-            left, right = probe(run, made.key, *period)
-            if len(left):
-                yield made.with_rows(stream, alias, run, left, right), due
+            low, high = period
+            first, size = 0, PROBED
+            while first < len(made):
+                last = min(len(made), first + size)
+                left, right = probe(run, made.key[first:last], low[first:last], high[first:last])
+                if len(left):
+                    yield made.with_rows(stream, alias, run, left + first, right), due
+                # As many at a time as give about so many pairs: a hot key gives thousands for each.
+                size = max(64, min(BLOCK, (last - first) * PAIRS // max(1, len(left))))
+                first = last
             return
         begin, end = ranges(run, *period)
         scanned = tuple(c for c in due if self._programs.covers(c))

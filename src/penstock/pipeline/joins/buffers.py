@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import shutil
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +48,11 @@ class BufferFolder:
 
     def publish(self, run: Run) -> None:
         """Make a run visible to whoever comes next."""
-        target = self.path / f"{run.first:016d}-{run.end:016d}.run"
+        target = self._path_of(run)
         if target.exists():
             return
         # The link leads into this host's shared memory, where nobody may have been before.
-        os.makedirs(os.path.realpath(self.path), exist_ok=True)
+        os.makedirs(os.path.realpath(self.path), mode=0o700, exist_ok=True)
         names = ["#ts", "#pos", *(["#key"] if run.keyed else []), *run.columns]
         arrays = [
             pa.array(run.ts),
@@ -59,11 +60,15 @@ class BufferFolder:
             *([pa.array(run.key)] if run.keyed else []),
             *run.columns.values(),
         ]
-        aside = self.path / f".{os.getpid()}.run"
+        aside = self.path / f".{uuid.uuid4().hex}.run"
         batch = pa.RecordBatch.from_arrays(arrays, names)
-        with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        os.rename(aside, target)
+        try:
+            with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            os.rename(aside, target)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
         _attached[target] = run
 
     def tidy(self, keep_from: int, before: int) -> None:
@@ -78,10 +83,18 @@ class BufferFolder:
                 runs.append(run)
             else:
                 _remove(path)
+        # Empty runs say that there is nothing to read; before the oldest row that is kept nobody asks.
+        kept = [r.first for r in runs if len(r)]
+        for run in [r for r in runs if not len(r) and r.end <= (kept[0] if kept else runs[-1].first)]:
+            runs.remove(run)
+            _remove(self._path_of(run))
         for group in _to_merge([r for r in runs if r.end <= before]):
             self.publish(merge_runs(group))
             for run in group:
-                _remove(self.path / f"{run.first:016d}-{run.end:016d}.run")
+                _remove(self._path_of(run))
+
+    def _path_of(self, run: Run) -> Path:
+        return self.path / f"{run.first:016d}-{run.end:016d}.run"
 
     def shrink(self, room: int) -> int:
         """Drop the oldest runs until the rest fits; returns what is left of the room."""

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
+from penstock.errors import PenstockError, error
 from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
 from penstock.operators.joins.keys import Ints, key_numbers, part_of
-from penstock.operators.joins.runs import NO_KEY, Run, build_run
+from penstock.operators.joins.runs import NO_KEY, Run, build_run, cut_below
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.joins.buffers import BufferFolder
 from penstock.pipeline.joins.prepared import Stream
@@ -84,9 +85,14 @@ class Bag:
         return Bag(self.pos[chosen], self.ts[chosen], key, {n: c.take(index) for n, c in self.columns.items()})
 
 
-def no_bag(stream: Stream) -> Bag:
+def no_bag(stream: Stream, definitions: Definitions) -> Bag:
     empty = np.empty(0, np.int64)
-    return Bag(empty, empty, empty if stream.keys else None, {})
+    types = {c.name: c.type.to_arrow() for c in definitions.state.tables_by_id[stream.table_id].flat_columns()}
+    return Bag(empty, empty, empty if stream.keys else None, {n: pa.nulls(0, types[n]) for n in stream.columns})
+
+
+def missing_rows(table_id: int, first: int, end: int) -> PenstockError:
+    return error("corrupt_segment", segment=f"{table_id}/{first:016d}-{end:016d}", detail="a file is missing")
 
 
 def join_bags(bags: Sequence[Bag]) -> Bag:
@@ -133,7 +139,8 @@ class StreamRows:
                 found.extend(self._from_log(at, gap_end, low, high))
             if run is not None:
                 if len(run) and run.max_ts >= low and run.min_ts <= high:
-                    found.append(run)
+                    # What retention has taken is gone, whether or not it is still in memory.
+                    found.append(run if run.first >= self.first else cut_below(run, self.first))
                 at = max(at, run.end)
         for guest in self.guests:
             found.extend(guest.old(low, high))
@@ -159,7 +166,10 @@ class StreamRows:
     def _from_log(self, first: int, end: int, low: int, high: int) -> list[Run]:
         """Rows that no buffer holds, by time: neighbouring files become one run, for as long as the step lasts."""
         runs = []
-        for group in _neighbours(slices(self.reader.segments(self.stream.table_id), first, end, low, high)):
+        segments = self.reader.segments(self.stream.table_id)
+        if sum(piece.rows for piece in slices(segments, first, end)) != end - first:
+            raise missing_rows(self.stream.table_id, first, end)
+        for group in _neighbours(slices(segments, first, end, low, high)):
             if group not in self._read:
                 self._read[group] = read_run(self.reader, self.stream, group, self.part, self.parts)
             runs.append(self._read[group])

@@ -26,7 +26,7 @@ from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.buffers import BufferFolder, forget_removed, newest_time, remove_unused
 from penstock.pipeline.joins.prepared import PreparedJoin, Stream, prepare
 from penstock.pipeline.joins.results import Results, result_table
-from penstock.pipeline.joins.rows import Bag, LogReader, StreamRows, laid_out, loose, no_bag, read_bag
+from penstock.pipeline.joins.rows import Bag, LogReader, StreamRows, laid_out, loose, missing_rows, no_bag, read_bag
 from penstock.pipeline.joins.units import JoinUnit, TableStep
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.said import ResultRow
@@ -52,14 +52,18 @@ class JoinTask:
             try:
                 yield from self._run_query(query_id, join, unit)
             except PenstockError as failure:
-                told = orjson.dumps({"condition": failure.condition, "message": failure.message})
-                yield query_id, "error", 0, 0, told
+                yield query_id, "error", 0, 0, _told(failure.condition, failure.message)
+            except OSError:
+                raise  # the disk's trouble is everybody's: the cycle is tried again
+            except Exception as failure:  # one query's trouble must not stop the others
+                yield query_id, "error", 0, 0, _told("internal_error", f"the join could not be computed: {failure!r}")
 
     def _run_query(self, query_id: int, join: PreparedJoin, unit: JoinUnit) -> Iterator[ResultRow]:
         rows = self._rows(join, unit)
         functions = self._definitions.functions()
         began = time.perf_counter()
-        choice = choose(join.join, rows, join.keyed, join.plan.algorithm, join.uniform)
+        hot = any(r.fresh is not r.own for r in rows)
+        choice = choose(join.join, rows, join.keyed, join.plan.algorithm, join.uniform, hot)
         results, partnered, total = Results(self._folder, query_id), [], 0
         for found in self._combinations(join, rows, choice, unit):
             total += len(found)
@@ -102,7 +106,8 @@ class JoinTask:
         if not join.keyed:
             return [self._all_rows(stream, unit) for stream in join.streams]
         bags = [self._bag(stream, unit) for stream in join.streams]
-        hot = hot_keys([bag.key for bag in bags if bag.key is not None], unit.parts)
+        hinted = join.plan.algorithm is not None and join.plan.algorithm not in OURS
+        hot = hot_keys([bag.key for bag in bags if bag.key is not None], 1 if hinted else unit.parts)
         return [self._own_rows(s, bag, hot, unit) for s, bag in zip(join.streams, bags, strict=True)]
 
     def _bag(self, stream: Stream, unit: JoinUnit) -> Bag:
@@ -110,7 +115,10 @@ class JoinTask:
         step = unit.tables[stream.table_id]
         key = (self._name(stream), step.start, step.end)
         if key not in self._bags:
-            self._bags[key] = read_bag(self._reader, stream, step.slices) if step.slices else no_bag(stream)
+            if sum(piece.rows for piece in step.slices) != step.end - step.start:
+                raise missing_rows(stream.table_id, step.start, step.end)
+            empty = no_bag(stream, self._definitions)
+            self._bags[key] = read_bag(self._reader, stream, step.slices) if step.slices else empty
         return self._bags[key]
 
     def _all_rows(self, stream: Stream, unit: JoinUnit) -> StreamRows:
@@ -140,7 +148,7 @@ class JoinTask:
         begins = (mine & ~is_hot) | shared_out(is_hot, unit.part, unit.parts)
         starts = loose(bag.keep(begins), step.start, step.end)
         rows = self._stream_rows(stream, step, unit.part, unit.parts, fresh, starts, own)
-        nothing = laid_out(no_bag(stream), step.start, step.end)
+        nothing = laid_out(no_bag(stream, self._definitions), step.start, step.end)
         owners = set(part_of(hot, unit.parts).tolist()) - {unit.part}
         rows.guests = [
             self._stream_rows(stream, step, p, unit.parts, nothing, nothing, nothing) for p in sorted(owners)
@@ -155,6 +163,22 @@ class JoinTask:
             stream, self._reader, folder, step.first, step.start, step.end, fresh, starts, part, parts, own
         )
 
+    def _reaches(self) -> dict[str, int]:
+        """The streams that running joins read, by name, and how far the widest of them reaches."""
+        state = self._definitions.state
+        key = (id(self._definitions), state.position)
+        if key not in _REACHES:
+            found: dict[str, int] = {}
+            for query_id, definition in state.queries_by_id.items():
+                if definition.plan["kind"] == "join" and not definition.paused:
+                    join = prepared_join(self._definitions, query_id)
+                    for stream in join.streams:
+                        name = stream.signature(state.functions)
+                        found[name] = max(found.get(name, 0), join.reach())
+            _REACHES.clear()
+            _REACHES[key] = found
+        return _REACHES[key]
+
     def _name(self, stream: Stream) -> str:
         return stream.signature(self._definitions.state.functions)
 
@@ -166,17 +190,20 @@ class JoinTask:
     def _publish(self, join: PreparedJoin, rows: list[StreamRows]) -> None:
         """Leave buffers for the next step. All of it is soft: a full memory costs time, not results."""
         reach = join.reach()
+        reaches = self._reaches()
         newest = [newest_time([*r.kept, r.fresh]) for r in rows]
         latest = max((t for t in newest if t is not None), default=0)
         # A stream that lags by more than its window is served from the log when it speaks again.
         behind = min((t for t in newest if t is not None and t >= latest - reach), default=latest)
         with contextlib.suppress(OSError):
             for r in rows:
+                # Another join of the same stream may reach further back.
+                oldest = behind - reaches.get(self._name(r.stream), reach)
                 for run in (*r.read_back(), r.own):
-                    if run.first < run.end and (len(run) == 0 or run.max_ts >= behind - reach):
+                    if run.first < run.end and (len(run) == 0 or run.max_ts >= oldest):
                         r.folder.publish(run)
-                keep_from, start = self._used.get(r.folder, (behind - reach, r.start))
-                self._used[r.folder] = (min(keep_from, behind - reach), min(start, r.start))
+                keep_from, start = self._used.get(r.folder, (oldest, r.start))
+                self._used[r.folder] = (min(keep_from, oldest), min(start, r.start))
 
     def finish(self, owns_cleaning: bool) -> None:
         """After all units: drop what time has passed, keep to the memory that is allowed."""
@@ -187,8 +214,12 @@ class JoinTask:
             for folder in self._used:
                 room = folder.shrink(room)
             if owns_cleaning:
-                remove_unused(self._root, _names_in_use(self._definitions))
+                remove_unused(self._root, set(self._reaches()))
             forget_removed()
+
+
+def _told(condition: str, message: str) -> bytes:
+    return orjson.dumps({"condition": condition, "message": message})
 
 
 def bitmaps(query_id: int, kind: str, positions: Sequence[Ints]) -> Iterator[ResultRow]:
@@ -203,6 +234,7 @@ def bitmaps(query_id: int, kind: str, positions: Sequence[Ints]) -> Iterator[Res
         yield query_id, kind, len(found), block, found.serialize()
 
 
+_REACHES: dict[tuple[int, int], dict[str, int]] = {}
 _PREPARED: dict[tuple[int, int, int], PreparedJoin] = {}
 
 
@@ -216,13 +248,3 @@ def prepared_join(definitions: Definitions, query_id: int) -> PreparedJoin:
         assert isinstance(plan, JoinPlan)
         _PREPARED[key] = prepare(plan)
     return _PREPARED[key]
-
-
-def _names_in_use(definitions: Definitions) -> set[str]:
-    state = definitions.state
-    return {
-        stream.signature(state.functions)
-        for q, d in state.queries_by_id.items()
-        if not d.paused and d.plan["kind"] == "join"
-        for stream in prepared_join(definitions, q).streams
-    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.pipeline.listing import Listing
 from penstock.pipeline.offset import Offset
@@ -44,10 +45,18 @@ def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
     found = {}
     for query_id, definition in state.queries_by_id.items():
         if definition.plan["kind"] == "join" and not definition.paused:
-            plan = plan_from_json(definition.plan)
-            assert isinstance(plan, JoinPlan)
-            found[query_id] = plan
+            known = _PLANS.get(query_id)
+            if known is None or known[0] is not definition:
+                plan = plan_from_json(definition.plan)
+                assert isinstance(plan, JoinPlan)
+                known = _PLANS[query_id] = (definition, plan)
+            found[query_id] = known[1]
+    for gone in _PLANS.keys() - state.queries_by_id.keys():
+        del _PLANS[gone]
     return found
+
+
+_PLANS: dict[int, tuple[QueryDefinition, JoinPlan]] = {}
 
 
 def tables_of(plan: JoinPlan) -> tuple[int, ...]:
