@@ -15,7 +15,7 @@ from bench.report import Report
 from bench.server import MemoryWatch, Server
 
 CYCLE_MAX_ROWS = 300_000
-WARM_SECONDS = 10
+WARM_SECONDS = 60
 PER_STREAM = 20_000
 KEYS_FROM = 1_000_000_000
 """Keys of markers begin here; the workload's keys are below."""

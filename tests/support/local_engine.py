@@ -41,6 +41,9 @@ class LocalEngine:
         self._on_commit = on_commit
         self._planner = Planner(folder, Limits(settings.cycle_max_rows, settings.fill_max_rows), clock or WallClock())
 
+    def prepare(self) -> None:
+        pass
+
     def start(self) -> None:
         self.cycle()
 

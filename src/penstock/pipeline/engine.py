@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,25 @@ class Engine:
         self._scratch = folder.tmp / "spark"
         self.train: Path | None = None
         self._warmed = False
+        self._preparing: threading.Thread | None = None
+
+    def prepare(self) -> None:
+        """Begin to start Spark, while others open the log and the catalog."""
+        self._preparing = _in_background(self._prepare)
+
+    def _prepare(self) -> None:
+        try:
+            self._start_spark()
+        except Exception as failure:  # `start` tries again, and tells
+            _log.debug("Spark did not start early: %s", failure)
+            self.spark = None
 
     def start(self) -> None:
         check_checkpoint(self.folder)
-        self._start_spark()
+        if self._preparing is not None:
+            self._preparing.join()
+        if self.spark is None:
+            self._start_spark()
         self._start_query()
         self._supervisor = threading.Thread(target=self._supervise, name="penstock-supervisor", daemon=True)
         self._supervisor.start()
@@ -100,10 +116,10 @@ class Engine:
         record = self.commits.write(start, end, results, info)
         if record is not None:
             self._on_commit(record)
-        if not self._warmed:
+        if not self._warmed and self.spark is not None:
             # Not before: until the first cycle is through, every processor has something better to do.
             self._warmed = True
-            threading.Thread(target=warm_workers, args=(self.spark,), name="penstock-warming", daemon=True).start()
+            _in_background(partial(warm_workers, self.spark))
 
     def _supervise(self) -> None:
         tries, restarted_at = 0, 0
@@ -161,6 +177,8 @@ class Engine:
     def stop(self) -> None:
         """Stop after the cycle in progress; the next start resumes from here."""
         self._stopping.set()
+        if self._preparing is not None:
+            self._preparing.join(timeout=SUPERVISOR_S)
         if self._supervisor is not None:
             # It may be starting Spark just now; a JVM that comes after the end would stay.
             self._supervisor.join(timeout=SUPERVISOR_S)
@@ -174,6 +192,12 @@ class Engine:
             _log.debug("while stopping the query: %s", gone)
         stop_session(self.spark)
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _in_background(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, name="penstock-starting", daemon=True)
+    thread.start()
+    return thread
 
 
 def stop_session(spark: SparkSession | None) -> None:

@@ -30,7 +30,9 @@ def java_settings(settings: Settings, train: Path | None = None) -> dict[str, st
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     # Workers must be this interpreter: whatever `python3` is on PATH lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Spark looks for data sources among all installed packages with the driver's interpreter, if there is one. We have
+    # ours registered by hand, and workers use PYSPARK_PYTHON.
+    os.environ["PYSPARK_DRIVER_PYTHON"] = "no-data-sources-to-look-up"
     if settings.spark_master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     classes = use_archive(java_home) if train is None else train_archive(train)

@@ -64,6 +64,8 @@ class Database:
         self._began_s = time.monotonic()
         self.lock = FolderLock(self.folder)
         try:
+            self.engine = self._make_engine(self.folder, self.settings, self._committed)
+            self.engine.prepare()
             progress("opening the log")
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
             self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
@@ -76,7 +78,6 @@ class Database:
                 self.log.drop(dropped)  # dropped in a former life that ended before its files went
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings)
             self.ingest.restore(list(self.catalog.state.tables.values()))
-            self.engine = self._make_engine(self.folder, self.settings, self._committed)
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings)
             progress("reading the committed cycles")
             self.standing.load()

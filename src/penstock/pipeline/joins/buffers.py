@@ -21,10 +21,24 @@ import pyarrow as pa
 from penstock.operators.joins.runs import Run, attach_run, merge_runs
 
 _NAME = re.compile(r"^(\d{16})-(\d{16})\.run$")
+_GONE = re.compile(r"^(\d{16})-(\d{16})-(-?\d+)\.gone$")
 _attached: dict[Path, Run] = {}
 # More runs than this make every probe slower; fewer mean that rows are merged again and again.
 MOST_RUNS = 8
 LARGEST_MERGE = 4_000_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Gone:
+    """A log range whose rows are not buffered any more; none of them is later than `max_ts`."""
+
+    first: int
+    end: int
+    max_ts: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.first:016d}-{self.end:016d}-{self.max_ts}.gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +59,14 @@ class BufferFolder:
                 chosen.append(run)
                 at = end
         return chosen
+
+    def gone(self) -> list[Gone]:
+        """Log ranges whose rows were here and were dropped, oldest first."""
+        try:
+            names = os.listdir(self.path)
+        except FileNotFoundError:
+            return []
+        return sorted(Gone(int(m[1]), int(m[2]), int(m[3])) for n in names if (m := _GONE.match(n)))
 
     def publish(self, run: Run) -> None:
         """Make a run visible to whoever comes next."""
@@ -82,7 +104,8 @@ class BufferFolder:
             if run is not None and (len(run) == 0 or run.max_ts >= keep_from):
                 runs.append(run)
             else:
-                _remove(path)
+                self._drop(path, run)
+        self._join_neighbours_gone()
         # Empty runs say that there is nothing to read; before the oldest row that is kept nobody asks.
         kept = [r.first for r in runs if len(r)]
         for run in [r for r in runs if not len(r) and r.end <= (kept[0] if kept else runs[-1].first)]:
@@ -96,13 +119,35 @@ class BufferFolder:
     def _path_of(self, run: Run) -> Path:
         return self.path / f"{run.first:016d}-{run.end:016d}.run"
 
+    def _drop(self, path: Path, run: Run | None) -> None:
+        """Remove a run, but remember up to which time its rows went: whoever looks for later ones need not read them."""
+        if run is not None:
+            (self.path / Gone(run.first, run.end, run.max_ts).name).touch()
+        _remove(path)
+
+    def _join_neighbours_gone(self) -> None:
+        """One name for ranges that touch: there must not be more and more of them."""
+        known: list[Gone] = []
+        for each in self.gone():
+            if known and each.first <= known[-1].end:
+                last = known.pop()
+                known.append(Gone(last.first, max(last.end, each.end), max(last.max_ts, each.max_ts)))
+            else:
+                known.append(each)
+        wanted = {g.name for g in known}
+        for name in wanted:
+            (self.path / name).touch()
+        for each in self.gone():
+            if each.name not in wanted:
+                (self.path / each.name).unlink(missing_ok=True)
+
     def shrink(self, room: int) -> int:
         """Drop the oldest runs until the rest fits; returns what is left of the room."""
-        sizes = [(path, path.stat().st_size) for path, _, _ in self._files()]
-        for path, size in reversed(sizes):
+        sizes = [(path, first, end, path.stat().st_size) for path, first, end in self._files()]
+        for path, first, end, size in reversed(sizes):
             room -= size
             if room < 0:
-                _remove(path)
+                self._drop(path, _attach(path, first, end))
         return max(0, room)
 
     def _files(self) -> list[tuple[Path, int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
 from penstock.operators.joins.keys import Ints, key_numbers, part_of
 from penstock.operators.joins.runs import NO_KEY, Run, build_run, cut_below
 from penstock.pipeline.definitions import Definitions
-from penstock.pipeline.joins.buffers import BufferFolder
+from penstock.pipeline.joins.buffers import BufferFolder, Gone
 from penstock.pipeline.joins.prepared import Stream
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.streams.segments import Segment, Slice, list_readable, read_slice, slices
@@ -125,18 +125,30 @@ class StreamRows:
     own: Run  # the new rows that belong to this part and go into its buffers
     guests: list[StreamRows] = field(default_factory=list)  # other parts that own a hot key of this step
     kept: list[Run] = field(init=False)
+    _gone: list[Gone] = field(init=False)
     _read: dict[tuple[Slice, ...], Run] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.kept = self.folder.runs(self.start)
+        self._gone = self.folder.gone()
+
+    def _unknown(self, first: int, end: int, low: int) -> Iterator[tuple[int, int]]:
+        """What of a gap between runs has to be read: not what is known to lie before a time."""
+        for gone in self._gone:
+            if gone.max_ts < low and gone.first < end and gone.end > first:
+                if first < gone.first:
+                    yield first, gone.first
+                first = max(first, gone.end)
+        if first < end:
+            yield first, end
 
     def old(self, low: int, high: int) -> Sequence[Run]:
         found: list[Run] = []
         at = self.first
         for run in [*self.kept, None]:
             gap_end = run.first if run is not None else self.start
-            if gap_end > at:
-                found.extend(self._from_log(at, gap_end, low, high))
+            for first, end in self._unknown(at, gap_end, low):
+                found.extend(self._from_log(first, end, low, high))
             if run is not None:
                 if len(run) and run.max_ts >= low and run.min_ts <= high:
                     # What retention has taken is gone, whether or not it is still in memory.
