@@ -51,6 +51,7 @@ class Answer:
     partners: Partners = field(default_factory=Partners)
     results: JoinResults | None = None
     told: tuple[int, dict[int, dict[str, Any]]] | None = None  # what the parts of a join's last step say of themselves
+    earlier: JoinResults | None = None  # what was the answer at older cycles that are still kept
     coming: JoinResults | None = None  # of a join that reads its history: they take over once it is done
     filling: tuple[int, int] | None = None
     filled_before: bool = False
@@ -113,7 +114,7 @@ class AnswerStore:
             if answer.filling is None and not answer.paused:
                 answer.filled_before = True
                 if answer.coming is not None:
-                    answer.results, answer.coming = answer.coming, None
+                    answer.earlier, answer.results, answer.coming = answer.results, answer.coming, None
                 if answer.pending is not None:
                     answer.window, answer.pending = answer.pending, None
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
@@ -261,13 +262,13 @@ class AnswerStore:
         return min(awake) if awake else max(known)
 
     def trim_joins(self, keep_from: dict[int, int], oldest_cycle: int) -> None:
-        """Forget results before a time, per query, and what tells older cycles apart."""
-        for query_id, low in keep_from.items():
-            answer = self.answers.get(query_id)
-            if answer is not None and answer.results is not None:
-                answer.results = answer.results.without_before(low)
-        for answer in self.answers.values():
+        """Forget results before a time, per query, those whose readings are gone, and what tells older cycles apart."""
+        for query_id, answer in self.answers.items():
             answer.partners.forget(oldest_cycle)
+            if answer.results is None or not isinstance(answer.plan, JoinPlan):
+                continue
+            floors = [self.state.retention(i.table_id) for i in answer.plan.inputs]
+            answer.results = answer.results.without(keep_from.get(query_id, NEVER), floors)
 
     def trim(self, keep_from: dict[int, int]) -> None:
         """Forget matches below a position, per query: no window can reach them again."""

@@ -26,7 +26,9 @@ def back_up(database: Database, target: Path) -> None:
         raise error("already_exists", kind="folder", name=str(target), hint="name a folder that is not there yet")
     root = database.folder.root
     target.mkdir(parents=True, exist_ok=True)
-    # Records first: what they name is in the log by then, and the log is only ever ahead of them.
+    # Records before the log: what they name is there by then, and the log is only ever ahead of them. Results before and
+    # after: those that records name may be removed while we copy, and new ones come.
+    _copy_tree(root / "results", target / "results")
     _copy_tree(root / "commits", target / "commits")
     with database.log.still():
         _copy_tree(root / "journal", target / "journal")
@@ -44,6 +46,8 @@ def _copy_tree(source: Path, target: Path) -> None:
         if entry.is_dir():
             _copy_tree(entry, target / entry.name)
         else:
+            if (target / entry.name).exists():
+                continue
             try:
                 _link_or_copy(entry, target / entry.name)
             except FileNotFoundError:

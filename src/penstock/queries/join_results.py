@@ -29,6 +29,7 @@ class Chunk:
     latest_begin: int  # the largest of their earliest times: a window that begins later holds none of them
     earliest_end: int
     latest_end: int
+    last_positions: tuple[int, ...]  # by input: where retention has passed one of them, nothing is left
 
     @property
     def end(self) -> int:
@@ -42,7 +43,9 @@ class Chunk:
 def make_chunk(first: int, table: pa.Table, file: str | None) -> Chunk:
     table = table.combine_chunks()
     begins, ends = table.column(EARLIEST).to_numpy(), table.column(LATEST).to_numpy()
-    return Chunk(first, table, file, int(begins.max()), int(ends.min()), int(ends.max()))
+    inputs = sum(name.startswith("#p") for name in table.column_names)
+    last = tuple(int(table.column(position_column(i)).to_numpy().max()) for i in range(inputs))
+    return Chunk(first, table, file, int(begins.max()), int(ends.min()), int(ends.max()), last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,14 @@ class JoinResults:
         chunk = make_chunk(self.count, table, file)
         return JoinResults(self.generation, (*self.chunks, chunk), self.count + table.num_rows)
 
-    def without_before(self, low: int) -> JoinResults:
-        """Without chunks that lie wholly before a time."""
-        return JoinResults(self.generation, tuple(c for c in self.chunks if c.latest_begin >= low), self.count)
+    def without(self, low: int, floors: Sequence[int]) -> JoinResults:
+        """Without chunks that lie wholly before a time, or of which an input's readings are all gone."""
+        kept = tuple(
+            c
+            for c in self.chunks
+            if c.latest_begin >= low and all(p >= f for p, f in zip(c.last_positions, floors, strict=True))
+        )
+        return JoinResults(self.generation, kept, self.count)
 
     @property
     def files(self) -> set[str]:

@@ -136,6 +136,9 @@ class StandingQueries:
                 if isinstance(answer.plan, JoinPlan):
                     if low is not None:
                         times[query_id] = low
+                    known = oldest.joins.get(query_id)
+                    if answer.results is not None and known and known.generation == answer.results.generation:
+                        answer.earlier = None
                     if answer.plan.missing == "inner":
                         continue
                 table_id = stream_uses(answer.plan)[0].table_id
@@ -229,7 +232,8 @@ class StandingQueries:
     ) -> JoinHeld:
         state, at = self.store.state, mark.joins[query_id]
         assert answer.results is not None
-        if at.generation != answer.results.generation:
+        kept = [r for r in (answer.results, answer.earlier) if r is not None and r.generation == at.generation]
+        if not kept:
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
         inputs = tuple(
             InputTable(
@@ -245,7 +249,7 @@ class StandingQueries:
             query_id=query_id,
             plan=plan,
             inputs=inputs,
-            results=answer.results,
+            results=kept[0],
             count=at.count,
             alone=answer.partners.without(answer.matches, mark.cycle) if plan.missing != "inner" else {},
             windows=windows,

@@ -205,6 +205,15 @@ def _to_merge(runs: Sequence[Run]) -> Iterable[Sequence[Run]]:
     return [runs[start:]] if len(runs) - start > 1 else []
 
 
+def buffer_folders(root: Path, parts: set[str]) -> list[BufferFolder]:
+    """All buffers of some parts, whoever used them last."""
+    try:
+        streams = os.listdir(root)
+    except FileNotFoundError:
+        return []
+    return [BufferFolder(root / stream / part) for stream in streams for part in sorted(parts)]
+
+
 def remove_unused(root: Path, used: set[str]) -> None:
     """Remove the buffers of streams that nobody joins any more."""
     with contextlib.suppress(FileNotFoundError):

@@ -23,7 +23,7 @@ from penstock.operators.joins.sides import Counters
 from penstock.operators.joins.step import join_step
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.folder import DataFolder
-from penstock.pipeline.joins.buffers import BufferFolder, forget_removed, newest_time, remove_unused
+from penstock.pipeline.joins.buffers import BufferFolder, buffer_folders, forget_removed, newest_time, remove_unused
 from penstock.pipeline.joins.prepared import PreparedJoin, Stream, prepare
 from penstock.pipeline.joins.results import Results, result_table
 from penstock.pipeline.joins.rows import Bag, LogReader, StreamRows, laid_out, loose, missing_rows, no_bag, read_bag
@@ -211,7 +211,9 @@ class JoinTask:
             for folder, (keep_from, start) in self._used.items():
                 folder.tidy(keep_from, start)
             room = self._memory_bytes
-            for folder in self._used:
+            parts = {folder.path.name for folder in self._used}
+            others = [f for f in buffer_folders(self._root, parts) if f not in self._used]
+            for folder in (*self._used, *others):
                 room = folder.shrink(room)
             if owns_cleaning:
                 remove_unused(self._root, set(self._reaches()))
