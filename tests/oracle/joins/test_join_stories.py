@@ -9,14 +9,14 @@ import pytest
 
 from tests.oracle.joins.stories import Story
 
-SEEDS = range(300) if os.environ.get("PENSTOCK_SOAK") else range(16)
+SEEDS = range(300) if os.environ.get("PENSTOCK_SOAK") else range(20)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_joins_equal_their_definition(seed: int, tmp_path: Path) -> None:
     story = Story(tmp_path / "data", seed)
     try:
-        story.run(steps=60, most_streams=4 if seed % 4 else 3)
+        story.run(steps=45, most_streams=4 if seed % 4 else 3)
         assert story.compared > 0
     finally:
         story.db.stop()
