@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import orjson
 import pyarrow as pa
@@ -85,5 +86,5 @@ class LocalEngine:
             if record is None:
                 return
             end = record.end
-            if (end.data, end.journal, end.fill) == (start.data, start.journal, start.fill):
+            if replace(end, now_us=0) == replace(start, now_us=0):
                 return
