@@ -121,11 +121,17 @@ class MemoryWatch:
         self._thread.join()
 
     def slope_mb_per_min(self, after_s: float) -> float:
-        """Least squares over the samples after a time."""
+        """Least squares over the medians of ten seconds each, after a time.
+
+        Medians, because a process that forks counts twice for a moment although it shares every page.
+        """
         import numpy as np
 
-        later = [(t, m) for t, m in self.samples if t >= after_s]
-        if len(later) < 10:
+        bins: dict[int, list[float]] = {}
+        for seconds, size in self.samples:
+            if seconds >= after_s:
+                bins.setdefault(int(seconds // 10), []).append(size)
+        if len(bins) < 3:
             return float("nan")
-        times, sizes = np.array(later).T
-        return float(np.polyfit(times / 60, sizes, 1)[0])
+        times = np.array([10 * b / 60 for b in bins])
+        return float(np.polyfit(times, [float(np.median(sizes)) for sizes in bins.values()], 1)[0])
