@@ -75,6 +75,8 @@ def test_a_full_disk_refuses_readings_until_there_is_room(server: ServerProcess,
     asked.accept(*readings(5))
     server.wait(lambda: asked.http.get("/v1/health").json()["ready"], 60, "ready again")
     server.wait(lambda: asked.answer("everything") == asked.rows, 60, "caught up")
+    # A pipeline that met the full disk a last time starts once more.
+    server.wait(lambda: asked.http.get("/v1/health").json()["ready"], 60, "ready for good")
     asked.check_intact()
     assert asked.sql("INSERT INTO keepers VALUES ('roof', 'Ada')").status_code == 200
 

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from penstock.queries.database import Database
-from tests.support.brute_force import History, LastRows, Question
+from tests.support.brute_force import History, JoinQuestion, LastRows, Question
 from tests.support.workload import SECOND, check_answers, create_tables, questions, reading
 
 QUERIES = 200
@@ -70,7 +70,8 @@ def window_of(chance: random.Random) -> tuple[str, Any]:
 def test_queries_come_change_and_go_while_data_flows(db: Database) -> None:
     chance = random.Random(17)
     create_tables(db.execute)
-    bystanders = [q for table in ("probes", "meters") for q in questions(table)]
+    # Many readings are stored at the same moment here: probes joined with themselves would be millions.
+    bystanders = [q for q in questions("probes") if not isinstance(q, JoinQuestion)] + questions("meters")
     db.register([(q.name, q.sql) for q in bystanders])
     feeder = Feeder(db)
     feeder.start()
@@ -98,7 +99,7 @@ def test_queries_come_change_and_go_while_data_flows(db: Database) -> None:
         feeder.join(30)
     assert feeder.problem is None
     db.wait_for_own_writes()
-    db.standing.feed.wait(lambda: not db.standing.store.offset.fill, 60)  # type: ignore[union-attr]
+    db.standing.feed.wait(lambda: not db.standing.store.offset.filling, 60)  # type: ignore[union-attr]
     check_answers(db, db.folder.root, bystanders)
     check_answers(db, db.folder.root, living)
     assert len(living) == QUERIES - QUERIES // 4

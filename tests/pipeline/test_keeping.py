@@ -59,7 +59,9 @@ def test_retention_takes_old_files_and_every_answer_forgets_them_together(db: Da
     for n in range(6):
         push(db, (1, n * 5, n))
         time.sleep(0.05)
-    assert answer(db, "w") == [(n,) for n in range(6)]
+    found = answer(db, "w")
+    # Those within ten seconds of the newest must be there; older ones for as long as nobody has tidied up.
+    assert found == [(n,) for n in range(6)][-len(found) :] and len(found) >= 3
     table = db.catalog.state.tables["meters"]
     db.housekeeper.tend(table.id)
     eventually(lambda: answer(db, "w") == [(3,), (4,), (5,)])
