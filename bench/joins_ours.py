@@ -88,7 +88,7 @@ def set_up(server: Server, prefix: str, query: str) -> None:
 
 
 def warm_up(server: Server) -> None:
-    """A smaller run of the same kind: peers are timed without start-up and after a warm-up too."""
+    """The whole workload once, on tables of its own: peers are timed without start-up and after the same warm-up."""
     set_up(server, "warm", "warming")
     push_and_wait(server, WARM_SECONDS, "warm", "warming", workload.expected(WARM_SECONDS))
     server.sql("DROP QUERY warming")

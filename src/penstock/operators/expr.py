@@ -77,6 +77,11 @@ def columns_of(expr: Expr) -> set[str]:
     return {node.name for node in walk(expr) if isinstance(node, Column)}
 
 
+def calls_user(expr: Expr) -> bool:
+    """Whether it calls a user's function: such code runs in workers only, and may fail."""
+    return any(isinstance(node, UserCall) for node in walk(expr))
+
+
 def is_static(expr: Expr) -> bool:
     """Whether static columns alone decide it, so that the initial scan may use it."""
     return all(not isinstance(node, UserCall) and (not isinstance(node, Column) or node.static) for node in walk(expr))

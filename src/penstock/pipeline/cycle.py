@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 from pyroaring import BitMap
 
@@ -21,7 +20,7 @@ from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN,
 from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError, error
 from penstock.operators.evaluate import Functions, evaluate
-from penstock.operators.expr import Expr, UserCall, columns_of, walk
+from penstock.operators.expr import calls_user, columns_of
 from penstock.operators.newest import newest_by_version
 from penstock.operators.predicates import PredicateIndex
 from penstock.operators.windows import RowsWindow
@@ -30,7 +29,7 @@ from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.task import JoinTask
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
-from penstock.pipeline.said import ResultRow, as_batch, heading
+from penstock.pipeline.said import ResultRow, as_batch, heading, told
 from penstock.pipeline.tasks import CycleTask, Unit
 from penstock.sql.plan import SelectPlan, plan_from_json
 from penstock.streams.segments import read_slice
@@ -81,7 +80,7 @@ def _run_unit(unit: Unit, definitions: Definitions) -> Iterator[ResultRow]:
     except PenstockError as damage:
         # Nobody can say what these rows would have been: the table's queries fail, other tables go on.
         for query_id in shared.plans:
-            yield query_id, "error", 0, unit.first, _told(damage)
+            yield query_id, "error", 0, unit.first, told(damage)
         return
     block = unit.first // BLOCK_ROWS * BLOCK_ROWS
     if unit.kind == "live":
@@ -89,7 +88,7 @@ def _run_unit(unit: Unit, definitions: Definitions) -> Iterator[ResultRow]:
     spans = {q: (first - unit.first, end - unit.first) for q, first, end in unit.spans}
     for key, found in shared.match(batch):
         if isinstance(found, PenstockError):
-            yield key.query_id, "error", 0, unit.first, _told(found)
+            yield key.query_id, "error", 0, unit.first, told(found)
             continue
         if key.query_id in spans:
             found = found & BitMap(range(*spans[key.query_id]))
@@ -97,17 +96,13 @@ def _run_unit(unit: Unit, definitions: Definitions) -> Iterator[ResultRow]:
             continue
         values = shared.values(key.query_id, batch, found) if key.kind == "match" else None
         if isinstance(values, PenstockError):
-            yield key.query_id, "error", 0, unit.first, _told(values)
+            yield key.query_id, "error", 0, unit.first, told(values)
             continue
         if values is not None:
             yield key.query_id, "values", len(found), unit.first, values
         moved = found.shift(unit.first - block)
         moved.run_optimize()
         yield key.query_id, key.kind, len(moved), block, moved.serialize()
-
-
-def _told(failure: PenstockError) -> bytes:
-    return orjson.dumps({"condition": failure.condition, "message": failure.message})
 
 
 def _newest(batch: Rows, table_id: int) -> Iterator[ResultRow]:
@@ -206,10 +201,6 @@ class SharedPass:
         with pa.ipc.new_stream(sink, result.schema) as writer:
             writer.write_table(result)
         return bytes(sink.getvalue())
-
-
-def calls_user(expr: Expr) -> bool:
-    return any(isinstance(node, UserCall) for node in walk(expr))
 
 
 _PASSES: dict[tuple[int, int, frozenset[int] | None], tuple[object, SharedPass]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 import pyarrow as pa
 
+from penstock.errors import PenstockError
 from penstock.pipeline.commits import RESULT_SCHEMA
 from penstock.pipeline.tasks import CycleTask
 
@@ -17,6 +18,11 @@ def heading(task: CycleTask) -> list[ResultRow]:
         return []
     start, end = task.cycle
     return [(0, "cycle", 0, 0, orjson.dumps({"start": start, "end": end}))]
+
+
+def told(failure: PenstockError) -> bytes:
+    """What a query failed with, as a row's payload."""
+    return orjson.dumps({"condition": failure.condition, "message": failure.message})
 
 
 def as_batch(rows: list[ResultRow]) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 import orjson
 
 from penstock.catalog.model import TIME_COLUMN, Function
-from penstock.operators.expr import Call, Column, Expr, UserCall, columns_of, to_json, walk
+from penstock.operators.expr import Call, Column, Expr, UserCall, calls_user, columns_of, to_json, walk
 from penstock.operators.joins.bounds import Bounds, stated
 from penstock.operators.joins.forward import covers
 from penstock.operators.joins.keys import is_exact
@@ -124,7 +124,3 @@ def qualified(expr: Expr, of: JoinInput) -> Expr:
         case UserCall(function, arguments, type_):
             return UserCall(function, tuple(qualified(a, of) for a in arguments), type_)
     return expr
-
-
-def calls_user(expr: Expr) -> bool:
-    return any(isinstance(node, UserCall) for node in walk(expr))

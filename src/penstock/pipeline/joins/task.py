@@ -29,7 +29,7 @@ from penstock.pipeline.joins.results import Results, result_table
 from penstock.pipeline.joins.rows import Bag, LogReader, StreamRows, laid_out, loose, missing_rows, no_bag, read_bag
 from penstock.pipeline.joins.units import JoinUnit, TableStep
 from penstock.pipeline.positions import BLOCK_ROWS
-from penstock.pipeline.said import ResultRow
+from penstock.pipeline.said import ResultRow, told
 from penstock.sql.plan import JoinPlan, plan_from_json
 
 
@@ -52,11 +52,11 @@ class JoinTask:
             try:
                 yield from self._run_query(query_id, join, unit)
             except PenstockError as failure:
-                yield query_id, "error", 0, 0, _told(failure.condition, failure.message)
+                yield query_id, "error", 0, 0, told(failure)
             except OSError:
                 raise  # the disk's trouble is everybody's: the cycle is tried again
             except Exception as failure:  # one query's trouble must not stop the others
-                yield query_id, "error", 0, 0, _told("internal_error", f"the join could not be computed: {failure!r}")
+                yield query_id, "error", 0, 0, told(_unforeseen(failure))
 
     def _run_query(self, query_id: int, join: PreparedJoin, unit: JoinUnit) -> Iterator[ResultRow]:
         rows = self._rows(join, unit)
@@ -79,7 +79,7 @@ class JoinTask:
             yield query_id, kind, count, unit.generation, payload
         if join.keyed or unit.part == 0:
             self._publish(join, rows)
-        told = {
+        described = {
             "algorithm": choice.algorithm,
             "why": choice.why,
             "expected_ms": round(choice.cost_ms, 3),
@@ -89,7 +89,7 @@ class JoinTask:
             "rows_read_back": sum(len(run) for r in rows for run in r.read_back()),
             "results": total,
         }
-        yield query_id, "join_info", 0, unit.part, orjson.dumps(told)
+        yield query_id, "join_info", 0, unit.part, orjson.dumps(described)
 
     def _combinations(
         self, join: PreparedJoin, rows: list[StreamRows], choice: Choice, unit: JoinUnit
@@ -220,8 +220,8 @@ class JoinTask:
             forget_removed()
 
 
-def _told(condition: str, message: str) -> bytes:
-    return orjson.dumps({"condition": condition, "message": message})
+def _unforeseen(failure: Exception) -> PenstockError:
+    return PenstockError("internal_error", f"the join could not be computed: {failure!r}")
 
 
 def bitmaps(query_id: int, kind: str, positions: Sequence[Ints]) -> Iterator[ResultRow]:
