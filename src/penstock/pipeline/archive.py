@@ -14,6 +14,7 @@ from pathlib import Path
 import pyspark
 
 from penstock.pipeline.java import java_caches
+from penstock.pipeline.spark_home import spark_home
 
 # A stale or foreign archive is passed by without a word.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr:none"
@@ -23,7 +24,9 @@ def archive_name(java_home: Path) -> str:
     """One name per Java and Spark: an archive fits exactly one pair."""
     release = java_home / "release"
     mark = release.read_text() if release.is_file() else str(java_home)
-    digest = hashlib.sha256(f"{pyspark.__version__} {pyspark.__file__} {java_home} {mark}".encode()).hexdigest()
+    digest = hashlib.sha256(
+        f"{pyspark.__version__} {spark_home() or pyspark.__file__} {java_home} {mark}".encode()
+    ).hexdigest()
     return f"spark-{pyspark.__version__}-{digest[:12]}.jsa"
 
 

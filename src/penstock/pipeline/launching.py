@@ -11,6 +11,7 @@ from pyspark import SparkConf, SparkContext
 
 from penstock.pipeline.archive import train_archive, use_archive
 from penstock.pipeline.java import find_java
+from penstock.pipeline.spark_home import spark_home
 from penstock.settings import Settings
 
 # A heap that is there from the beginning: one that grows by and by looks like a leak, and may hide one.
@@ -35,6 +36,9 @@ def java_settings(settings: Settings, train: Path | None = None) -> dict[str, st
     os.environ["PYSPARK_DRIVER_PYTHON"] = "no-data-sources-to-look-up"
     if settings.spark_master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    home = spark_home()
+    if home is not None:
+        os.environ.setdefault("SPARK_HOME", str(home))
     classes = use_archive(java_home) if train is None else train_archive(train)
     return {
         "spark.driver.memory": settings.spark_memory,

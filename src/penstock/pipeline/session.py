@@ -7,11 +7,11 @@ import re
 import sys
 from pathlib import Path
 
-import pyspark
 from pyspark.sql import SparkSession
 
 import penstock
 from penstock.pipeline.launching import java_settings
+from penstock.pipeline.spark_home import link_home
 from penstock.settings import Settings
 
 # Hadoop's checksummed local file system forks a process per permission change without its native library;
@@ -49,17 +49,6 @@ def _executor_settings(master: str) -> dict[str, str]:
     return conf
 
 
-def _make_spark_home(scratch: Path) -> Path:
-    """A Spark home made of links: a local cluster writes its work folder there, and must not write among packages."""
-    home = scratch / "home"
-    home.mkdir(exist_ok=True)
-    for part in ("bin", "jars", "sbin", "python"):
-        link, target = home / part, Path(pyspark.__file__).parent / part
-        if target.exists() and not link.is_symlink():
-            link.symlink_to(target)
-    return home
-
-
 def start_session(settings: Settings, scratch: Path, train: Path | None = None) -> SparkSession:
     """The one Spark session of this process. `scratch` is where Spark keeps what it may lose.
 
@@ -67,7 +56,7 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     """
     scratch.mkdir(parents=True, exist_ok=True)
     if settings.spark_master.startswith("local-cluster"):
-        os.environ["SPARK_HOME"] = str(_make_spark_home(scratch))
+        os.environ["SPARK_HOME"] = str(link_home(scratch / "home"))
     builder = SparkSession.Builder().master(retrying_master(settings.spark_master)).appName("penstock")
     conf = {
         "spark.ui.enabled": "false",
