@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.errors import PenstockError
 from penstock.pipeline.archive import find_archive, place_for_archive
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.java import find_java
 from penstock.queries.database import Database
 from penstock.settings import Settings
 
+PATIENCE_S = 180.0
 _STORY = (
     "CREATE TABLE training (sensor_id INT PRIMARY KEY, place TEXT, reading STREAM (value DOUBLE, code INT))",
     "INSERT INTO training VALUES (1, 'here', NULL), (2, 'there', NULL)",
@@ -68,6 +71,18 @@ def _train(folder: Path, archive: Path) -> None:
             readings = [{"sensor_id": 1 + i % 2, "value": float(i), "code": i} for i in range(100)]
             database.push("training", readings)
             database.wait_for_own_writes()
-            database.execute(_QUESTIONS[turn % len(_QUESTIONS)])
+            _ask(database, _QUESTIONS[turn % len(_QUESTIONS)])
     finally:
         database.stop()
+
+
+def _ask(database: Database, question: str) -> None:
+    """Ask until there is an answer: the very first cycle compiles everything, which takes a busy machine a while."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            database.execute(question)
+            return
+        except PenstockError as problem:
+            if problem.condition != "not_ready" or time.monotonic() > deadline:
+                raise
