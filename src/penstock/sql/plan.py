@@ -57,13 +57,31 @@ class JoinInput:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinTable:
+    """One ordinary table of a join: its rows as they are at the last tuple of a combination.
+
+    A row has to satisfy `predicate` alone and, with the combination, every (value, column) of `keys` by equality
+    and all `conditions`. Predicate and columns are in the table's own names, values and conditions say alias.column,
+    of streams and of tables before this one. `exists`: one such row is enough, and none is part of the result.
+    """
+
+    alias: str
+    table_id: int
+    predicate: Expr | None = None
+    keys: tuple[tuple[Expr, Expr], ...] = ()
+    conditions: tuple[Expr, ...] = ()
+    exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JoinPlan:
     """Combinations of rows, one per input, inside each other's windows.
 
     `bounds[i][j]` is how much later (microseconds) input j's row may be than input i's, tightened over all paths; None:
     any. `conditions` and `outputs` name columns as alias.column. `algorithm` is what a hint asks for.
     `missing` says what becomes of a row of the first input without a partner once its window has passed: nothing
-    (inner), an answer with NULLs (left), or that is the only answer (anti); then there are two inputs.
+    (inner), an answer with NULLs (left), or that is the only answer (anti); then there are two inputs and no tables.
+    `tables` are joined one after the other once a combination of readings is complete.
     """
 
     inputs: tuple[JoinInput, ...]
@@ -72,6 +90,7 @@ class JoinPlan:
     outputs: tuple[Output, ...]
     algorithm: str | None = None
     missing: Literal["inner", "left", "anti"] = "inner"
+    tables: tuple[JoinTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +177,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             "outputs": [_output_json(o) for o in plan.outputs],
             "algorithm": plan.algorithm,
             "missing": plan.missing,
+            "tables": [_table_json(t) for t in plan.tables],
         }
     return {
         "kind": "spark",
@@ -197,6 +217,7 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
             outputs=_outputs_of(data["outputs"]),
             algorithm=data["algorithm"],
             missing=data["missing"],
+            tables=tuple(_table_of(t) for t in data.get("tables", ())),
         )
     return SparkPlan(
         sql=data["sql"],
@@ -228,6 +249,28 @@ def _input_of(data: dict[str, Any]) -> JoinInput:
         static_predicate=_expr_of(data["static"]),
         stream_predicate=_expr_of(data["stream"]),
         keys=tuple(expressions.from_json(k) for k in data["keys"]),
+    )
+
+
+def _table_json(table: JoinTable) -> dict[str, Any]:
+    return {
+        "alias": table.alias,
+        "table": table.table_id,
+        "predicate": _expr_json(table.predicate),
+        "keys": [[expressions.to_json(e) for e in key] for key in table.keys],
+        "conditions": [expressions.to_json(c) for c in table.conditions],
+        "exists": table.exists,
+    }
+
+
+def _table_of(data: dict[str, Any]) -> JoinTable:
+    return JoinTable(
+        alias=data["alias"],
+        table_id=data["table"],
+        predicate=_expr_of(data["predicate"]),
+        keys=tuple((expressions.from_json(value), expressions.from_json(own)) for value, own in data["keys"]),
+        conditions=tuple(expressions.from_json(c) for c in data["conditions"]),
+        exists=data["exists"],
     )
 
 

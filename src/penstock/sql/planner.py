@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from sqlglot import exp
 
 from penstock.errors import error
@@ -125,6 +127,7 @@ def functions_of(plan: Plan) -> tuple[str, ...]:
     if isinstance(plan, JoinPlan):
         expressions += plan.conditions
         expressions += [e for i in plan.inputs for e in (i.static_predicate, i.stream_predicate, *i.keys)]
+        expressions += [e for t in plan.tables for e in (t.predicate, *chain(*t.keys), *t.conditions)]
     else:
         expressions += [plan.static_predicate, plan.stream_predicate]
     calls = {node.function for e in expressions if e is not None for node in walk(e) if isinstance(node, UserCall)}
@@ -136,7 +139,8 @@ def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...]
     if isinstance(plan, SelectPlan):
         return (state.tables_by_id[plan.table_id].name,), (), functions_of(plan)
     if isinstance(plan, JoinPlan):
-        return tuple(sorted({state.tables_by_id[i.table_id].name for i in plan.inputs})), (), functions_of(plan)
+        joined = {state.tables_by_id[each.table_id].name for each in (*plan.inputs, *plan.tables)}
+        return tuple(sorted(joined)), (), functions_of(plan)
     tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
     queries = {r.table for r in plan.relations if r.kind == "query"} | set(plan.inlined)
     return tuple(sorted(tables)), tuple(sorted(queries)), functions_of(plan)
