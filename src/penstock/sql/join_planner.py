@@ -5,6 +5,7 @@ Raises `NotCovered` with plain words for what the join step does not do; such a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -23,7 +24,7 @@ from penstock.sql.plan import JoinInput, JoinPlan, Output
 from penstock.sql.positions import point, span_of
 from penstock.sql.relations import all_of, conjuncts, refuse_clauses
 from penstock.sql.scope import Source
-from penstock.types import BOOLEAN
+from penstock.types import BOOLEAN, Type
 
 Missing = Literal["inner", "left", "anti"]
 
@@ -34,18 +35,28 @@ def is_window_join(bound: Bound) -> bool:
 
 def join_plan(bound: Bound) -> JoinPlan:
     """The question as one join step, or NotCovered with the reason."""
-    question = _question(bound)
+    query, (top, *subqueries) = bound.query, bound.collected.contexts
+    if isinstance(query, exp.SetOperation):
+        raise NotCovered(f"{type(query).__name__.upper()} runs as Spark SQL")
+    if not isinstance(query, exp.Select):
+        raise NotCovered("a question in parentheses runs as Spark SQL")
+    refuse_clauses(top)
+    outputs = [(f.name, f.type, item.this) for f, item in zip(bound.fields, query.expressions, strict=True)]
+    return plan_of_from(top, subqueries, outputs)
+
+
+def plan_of_from(
+    top: SelectContext, subqueries: Sequence[SelectContext], columns: Sequence[tuple[str, Type, exp.Expr]]
+) -> JoinPlan:
+    """FROM, WHERE and WINDOW of one SELECT as a join step that answers these columns. `subqueries` are WHERE's."""
+    question = _question(top, subqueries)
     if any(upper is None for row in question.graph.bounds.upper for upper in row):
         raise NotCovered("a join of streams that only BEGIN .. END connects runs as Spark SQL")
-    outputs = tuple(
-        Output(f.name, f.type, _qualified(item.this))
-        for f, item in zip(bound.fields, bound.query.expressions, strict=True)
-    )
+    outputs = tuple(Output(name, type_, _qualified(node)) for name, type_, node in columns)
     if question.missing != "inner" and any(isinstance(n, UserCall) for o in outputs for n in walk(o.expr)):
         # The step computes functions for combinations; who stays alone is known later, where no function runs.
         raise NotCovered("a function in the SELECT list of LEFT JOIN or NOT EXISTS runs as Spark SQL")
     inputs, conditions = _split(question)
-    top = bound.collected.contexts[0]
     plan = JoinPlan(
         inputs=tuple(inputs),
         bounds=question.graph.bounds.upper,
@@ -71,19 +82,12 @@ class _Question:
     own: list[exp.Expr] = field(default_factory=list)
 
 
-def _question(bound: Bound) -> _Question:
-    query, contexts = bound.query, bound.collected.contexts
-    if isinstance(query, exp.SetOperation):
-        raise NotCovered(f"{type(query).__name__.upper()} runs as Spark SQL")
-    if not isinstance(query, exp.Select):
-        raise NotCovered("a question in parentheses runs as Spark SQL")
-    top = contexts[0]
-    refuse_clauses(top)
-    where = _conditions(query.args.get("where"))
-    if len(contexts) == 1:
+def _question(top: SelectContext, subqueries: Sequence[SelectContext]) -> _Question:
+    where = _conditions(top.select.args.get("where"))
+    if not subqueries:
         found = _of_from(top, where)
-    elif len(contexts) == 2 and contexts[1].role == "exists":
-        found = _of_not_exists(top, contexts[1], where)
+    elif len(subqueries) == 1 and subqueries[0].role == "exists":
+        found = _of_not_exists(top, subqueries[0], where)
     else:
         raise NotCovered("a subquery beside a window join runs as Spark SQL")
     for source in found.graph.streams:
