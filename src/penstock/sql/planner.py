@@ -139,8 +139,8 @@ def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...]
     if isinstance(plan, SelectPlan):
         return (state.tables_by_id[plan.table_id].name,), (), functions_of(plan)
     if isinstance(plan, JoinPlan):
-        joined = {state.tables_by_id[each.table_id].name for each in (*plan.inputs, *plan.tables)}
-        return tuple(sorted(joined)), (), functions_of(plan)
+        joined = {each.table_id for each in plan.inputs} | {each.table_id for each in plan.tables}
+        return tuple(sorted(state.tables_by_id[i].name for i in joined)), (), functions_of(plan)
     tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
     queries = {r.table for r in plan.relations if r.kind == "query"} | set(plan.inlined)
     return tuple(sorted(tables)), tuple(sorted(queries)), functions_of(plan)
