@@ -6,10 +6,11 @@ environment by `make`, or by `penstock warm-up`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from penstock.errors import PenstockError
@@ -43,14 +44,15 @@ def warm_up(progress: Callable[[str], None], again: bool = False) -> Path:
         progress("this environment is warm already")
         return known
     target = place_for_archive(java_home)
-    aside = target.with_suffix(f".{os.getpid()}")
+    aside = target.with_name(f"{os.getpid()}-{target.name}")
     try:
         with tempfile.TemporaryDirectory(prefix="penstock-training-") as folder:
             progress("training run with Spark")
             _train(Path(folder) / "data", aside)
             progress("writing the class archive")
-        if aside.is_file():
-            aside.replace(target)
+        if not aside.is_file():
+            raise OSError("this Java wrote no archive")
+        aside.replace(target)
     finally:
         aside.unlink(missing_ok=True)
     return target
@@ -63,7 +65,8 @@ def _train(folder: Path, archive: Path) -> None:
         return engine
 
     database = Database(Settings(data=str(folder)), engine=training_engine)
-    database.start()
+    with _silence():
+        database.start()
     try:
         for statement in _STORY:
             database.execute(statement)
@@ -74,6 +77,23 @@ def _train(folder: Path, archive: Path) -> None:
             _ask(database, _QUESTIONS[turn % len(_QUESTIONS)])
     finally:
         database.stop()
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """What is started meanwhile says nothing: a JVM that writes an archive tells its whole command line."""
+    outputs = [1, 2]
+    kept = [os.dup(fd) for fd in outputs]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for fd in outputs:
+            os.dup2(nowhere, fd)
+        yield
+    finally:
+        for fd, before in zip(outputs, kept, strict=True):
+            os.dup2(before, fd)
+            os.close(before)
+        os.close(nowhere)
 
 
 def _ask(database: Database, question: str) -> None:
