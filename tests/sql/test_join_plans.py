@@ -8,6 +8,7 @@ from penstock.errors import PenstockError
 from penstock.operators.windows import Bound, TimeWindow
 from penstock.sql.explain import explain, show, stages
 from penstock.sql.hints import algorithms
+from penstock.sql.join_keys import partial_keys
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import JoinPlan, SparkPlan, plan_from_json, plan_to_json
 from penstock.sql.planner import functions_of, plan_query, reads_of, retarget_window
@@ -93,10 +94,29 @@ def test_windows_between_some_pairs_bound_all_of_them(world: World) -> None:
     assert plan.bounds == ((0, 30 * S, 90 * S), (0, 0, 60 * S), (5 * S, 5 * S, 0))
 
 
-def test_an_equality_that_leaves_a_stream_out_is_tested_and_not_looked_up(world: World) -> None:
-    plan = world.join("SELECT a.ppm FROM sensors a, sensors b, loops c WINDOW = '1m' WHERE a.location = b.location")
+def test_an_equality_that_leaves_a_stream_out_is_no_key_of_all_but_looked_up(world: World) -> None:
+    sql = "SELECT {}a.ppm FROM sensors a, sensors b, loops c WINDOW = '1m' WHERE a.location = b.location AND b.ppm < c.speed"
+    plan = world.join(sql.format(""))
     assert _keys(plan) == [[], [], []]
-    assert _conditions(plan) == ["a.location = b.location"]
+    assert _conditions(plan) == ["a.location = b.location", "b.ppm < c.speed"]
+    assert [[[show(e) for e in own] for own in key.by_input] for key in partial_keys(plan)] == [
+        [["location"], ["location"], []]
+    ]
+    lines = explain(plan, world).splitlines()
+    assert "  looked up: a.location = b.location" in lines and "  conditions: b.ppm < c.speed" in lines
+    assert partial_keys(world.join(sql.format("/*+ JOIN(scan) */ "))) == []
+
+
+def test_equalities_between_some_streams_make_one_key_per_set_of_streams(world: World) -> None:
+    plan = world.join(
+        "SELECT a.ppm FROM sensors a, sensors b, loops c, loops d WINDOW = '1m' WHERE a.location = b.location "
+        "AND a.sensor_id = b.sensor_id AND b.sensor_id = c.length AND c.speed = d.speed"
+    )
+    assert [[[show(e) for e in own] for own in key.by_input] for key in partial_keys(plan)] == [
+        [["location"], ["location"], [], []],
+        [["sensor_id"], ["sensor_id"], ["length"], []],
+        [[], [], ["speed"], ["speed"]],
+    ]
 
 
 def test_two_equalities_make_two_keys_in_the_same_order_everywhere(world: World) -> None:

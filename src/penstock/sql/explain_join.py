@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from penstock.operators.joins.bounds import form, stated
+from penstock.sql.join_keys import partial_keys
 from penstock.sql.notation import show, show_conditions, show_outputs, show_window
 from penstock.sql.plan import JoinInput, JoinPlan
 from penstock.sql.relations import all_of
@@ -20,7 +21,10 @@ def join_lines(plan: JoinPlan, state: State) -> list[str]:
         lines += _input_lines(each, state)
     pairs = combinations(range(len(plan.inputs)), 2)
     lines.append("  times: " + "; ".join(_distance(plan, i, j) for i, j in pairs))
-    conditions = all_of(list(plan.conditions))
+    linked = [c for key in partial_keys(plan) for c in key.conditions]
+    if linked:
+        lines.append("  looked up: " + "; ".join(map(show, linked)))
+    conditions = all_of([c for c in plan.conditions if c not in linked])
     lines.append("  conditions: " + ("none" if conditions is None else show(conditions)))
     if plan.missing != "inner":
         lines.append(f"  {_without_partner(plan)}")

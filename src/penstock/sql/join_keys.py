@@ -1,11 +1,16 @@
-"""Equalities between streams -> join keys: classes of expressions that every combination has equal."""
+"""Equalities between streams -> join keys: classes of expressions that every combination has equal.
+
+A class with an expression of every input is the key of the join; one that leaves inputs out is a partial key: it serves to
+look up those that it has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from penstock.operators.expr import Call, Expr
+from penstock.operators.expr import Call, Column, Expr, calls_user, columns_of
+from penstock.sql.plan import JoinPlan
 from penstock.types import BIGINT, INT
 
 _KEY_KINDS = {"INT", "BIGINT", "DOUBLE", "DECIMAL", "BOOLEAN", "TEXT", "TIMESTAMP", "BINARY"}
@@ -33,6 +38,11 @@ def equal_classes(equalities: Iterable[Equality], inputs: int) -> list[tuple[tup
 
     Equality is transitive: a.k = b.k and b.k = c.k make one class of three.
     """
+    spanning = [c for c in _classes(equalities) if len({side.input for side in c}) == inputs]
+    return [tuple(tuple(_typed_alike(c, i)) for i in range(inputs)) for c in spanning]
+
+
+def _classes(equalities: Iterable[Equality]) -> list[list[Side]]:
     classes: list[list[Side]] = []
     for left, right in equalities:
         sides = [_narrowed(left), _narrowed(right)]
@@ -41,8 +51,7 @@ def equal_classes(equalities: Iterable[Equality], inputs: int) -> list[tuple[tup
         place = classes.index(touched[0]) if touched else len(classes)
         classes = [c for c in classes if c not in touched]
         classes.insert(place, merged)
-    spanning = [c for c in classes if len({side.input for side in c}) == inputs]
-    return [tuple(tuple(_typed_alike(c, i)) for i in range(inputs)) for c in spanning]
+    return classes
 
 
 def in_class(equality: Equality, classes: list[tuple[tuple[Expr, ...], ...]]) -> bool:
@@ -63,3 +72,61 @@ def _typed_alike(members: list[Side], place: int) -> list[Expr]:
     wide = any(side.expr.type == BIGINT for side in members)
     own = [side.expr for side in members if side.input == place]
     return [Call("cast", (e,), BIGINT) if wide and e.type == INT else e for e in own]
+
+
+@dataclass(frozen=True, slots=True)
+class PartialKey:
+    """What links some inputs: by input its key, nothing where it is left out, and the conditions that say so.
+
+    `implied` are those that equal keys make true; others compare a second expression of the same input.
+    """
+
+    by_input: tuple[tuple[Expr, ...], ...]
+    conditions: tuple[Expr, ...]
+    implied: tuple[Expr, ...]
+
+
+def partial_keys(plan: JoinPlan) -> list[PartialKey]:
+    """The partial keys of a join that has no key for all of its inputs, unless a hint says otherwise."""
+    if plan.inputs[0].keys or plan.missing != "inner" or plan.algorithm not in (None, "sorted_runs"):
+        return []
+    aliases = [i.alias for i in plan.inputs]
+    found = [(c, e) for c in plan.conditions if (e := _between_two(c, aliases)) is not None]
+    together: dict[frozenset[int], list[list[Side]]] = {}
+    for one in _classes(e for _, e in found):
+        together.setdefault(frozenset(side.input for side in one), []).append(one)
+    out = []
+    for classes in together.values():
+        sides = {_narrowed(side) for one in classes for side in one}
+        firsts = {next(s for s in one if s.input == place) for one in classes for place in {s.input for s in one}}
+        mine = [(c, {_narrowed(side) for side in e}) for c, e in found if _narrowed(e[0]) in sides]
+        by_input = tuple(
+            tuple(_typed_alike(one, place)[0] for one in classes if any(s.input == place for s in one))
+            for place in range(len(aliases))
+        )
+        out.append(PartialKey(by_input, tuple(c for c, _ in mine), tuple(c for c, both in mine if both <= firsts)))
+    return out
+
+
+def _between_two(condition: Expr, aliases: Sequence[str]) -> Equality | None:
+    """A condition over whole combinations as an equality between two inputs, where it is one."""
+    match condition:
+        case Call("eq", (left, right)) if not calls_user(condition):
+            owners = [{name.partition(".")[0] for name in columns_of(side)} for side in (left, right)]
+            if all(len(o) == 1 and o <= set(aliases) for o in owners):
+                equality = (
+                    Side(aliases.index(next(iter(owners[0]))), _own(left)),
+                    Side(aliases.index(next(iter(owners[1]))), _own(right)),
+                )
+                return equality if usable(equality) and left.type == right.type else None
+    return None
+
+
+def _own(expr: Expr) -> Expr:
+    """An expression of one input in that input's own column names."""
+    match expr:
+        case Column(name):
+            return replace(expr, name=name.partition(".")[2])
+        case Call(_, arguments):
+            return replace(expr, arguments=tuple(_own(a) for a in arguments))
+    return expr

@@ -42,12 +42,16 @@ def choose(join: Join, rows: Sequence[Rows], keyed: bool, hint: str | None, unif
         f"{name} {cost:.1f} ms" for name, cost in sorted(costs.items(), key=lambda c: c[1]) if name != best
     )
     what = "an equality connects all streams" if keyed else "no equality connects all streams"
+    if join.links:
+        what = "equalities connect some streams, which are looked up"
     return Choice(best, costs[best], f"{what}; expected {costs[best]:.1f} ms" + (f", {others}" if others else ""))
 
 
 def _costs(join: Join, rows: Sequence[Rows], keyed: bool, uniform: bool) -> dict[str, float]:
     fresh = [len(r.starts) for r in rows]
     streams = range(len(rows))
+    if join.links:
+        return {"sorted_runs": sum(fresh[i] * _looked_up(join, rows, i) for i in streams) / 1e6}
     if not keyed:
         near = {
             (i, j): (join.bounds[i][j] + join.bounds[j][i]) * rows[j].weight()
@@ -65,3 +69,19 @@ def _costs(join: Join, rows: Sequence[Rows], keyed: bool, uniform: bool) -> dict
     if uniform:
         costs["forward_hash"] = (new + old) * SWEEP_NS / 1e6
     return costs
+
+
+def _looked_up(join: Join, rows: Sequence[Rows], start: int) -> float:
+    """Nanoseconds for the partners of one new row: a look into every run where an equality leads, else a scan."""
+    bound, cost = [start], 0.0
+    while len(bound) < len(rows):
+        left = [s for s in range(len(rows)) if s not in bound]
+        linked = [s for s in left if any(link.reaches(s, bound) for link in join.links)]
+        if linked:
+            bound.append(linked[0])
+            cost += (rows[linked[0]].runs() + 1) * PROBE_NS
+            continue
+        near = {s: min(join.bounds[b][s] + join.bounds[s][b] for b in bound) * rows[s].weight() for s in left}
+        bound.append(min(near, key=lambda s: near[s]))
+        cost += near[bound[-1]] * SCAN_NS
+    return cost

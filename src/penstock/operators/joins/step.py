@@ -16,6 +16,7 @@ from penstock.operators.evaluate import Functions, evaluate_mask
 from penstock.operators.expr import Expr, columns_of
 from penstock.operators.joins.combinations import Combinations, blocks, concat
 from penstock.operators.joins.keys import Ints
+from penstock.operators.joins.lookups import Link, by_key, key_of
 from penstock.operators.joins.probe import expand, probe, ranges
 from penstock.operators.joins.runs import Run
 from penstock.operators.joins.scan import Programs
@@ -66,11 +67,15 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What is joined: aliases in the order of FROM, how far apart their times may be, what must hold."""
+    """What is joined: aliases in the order of FROM, how far apart their times may be, what must hold.
+
+    `links` are keys that some of the streams share; rows with a key for all streams need none.
+    """
 
     aliases: tuple[str, ...]
     bounds: tuple[tuple[int, ...], ...]
     conditions: tuple[Expr, ...] = ()
+    links: tuple[Link, ...] = ()
 
 
 def join_step(join: Join, rows: Sequence[Rows], functions: Functions | None = None) -> Iterator[Combinations]:
@@ -114,7 +119,7 @@ class _Turn:
         waiting: list[Combinations] = []
         held = 0
         for run in self._runs(stream, int(low.min()), int(high.max())):
-            for found, left in self._partners(made, stream, run, (low, high), due):
+            for found, left in self._partners(made, bound, stream, run, (low, high), due):
                 found = self._refine(found, left)
                 if len(found) == 0:
                     continue
@@ -132,13 +137,18 @@ class _Turn:
 
     def _next(self, bound: tuple[int, ...]) -> int:
         left = [s for s in range(len(self._rows)) if s not in bound]
-        return min(left, key=lambda s: (self._expected(s, bound), s))
+        # A look-up costs what it finds, a scan the whole period.
+        return min(left, key=lambda s: (not self._links(bound, s), self._expected(s, bound), s))
+
+    def _links(self, bound: tuple[int, ...], stream: int) -> list[Link]:
+        return [link for link in self._join.links if link.reaches(stream, bound)]
 
     def _expected(self, stream: int, bound: tuple[int, ...]) -> float:
         upper = self._join.bounds
         width = min(upper[b][stream] + upper[stream][b] for b in bound)
         # A condition that can be tested at once keeps few; without one every row in the period is a partner.
-        return width * self._rows[stream].weight() * CONDITION_KEEPS ** len(self._due(bound, stream))
+        tested = len(self._due(bound, stream)) + len(self._links(bound, stream))
+        return width * self._rows[stream].weight() * CONDITION_KEEPS**tested
 
     def _period(self, made: Combinations, bound: tuple[int, ...], stream: int) -> tuple[Ints, Ints]:
         """Where the next stream's time must lie, for each combination."""
@@ -161,23 +171,26 @@ class _Turn:
         return tuple(c for c, needs in self._needs if stream in needs and needs <= known)
 
     def _partners(
-        self, made: Combinations, stream: int, run: Run, period: tuple[Ints, Ints], due: tuple[Expr, ...]
+        self,
+        made: Combinations,
+        bound: tuple[int, ...],
+        stream: int,
+        run: Run,
+        period: tuple[Ints, Ints],
+        due: tuple[Expr, ...],
     ) -> Iterator[tuple[Combinations, tuple[Expr, ...]]]:
         """The combinations with each of their partners in a run, and which conditions are still to be tested."""
         alias = self._join.aliases[stream]
         if len(run) == 0:
             return
         if run.keyed:
-            low, high = period
-            first, size = 0, PROBED
-            while first < len(made):
-                last = min(len(made), first + size)
-                left, right = probe(run, made.key[first:last], low[first:last], high[first:last])
-                if len(left):
-                    yield made.with_rows(stream, alias, run, left + first, right), due
-                # As many at a time as give about so many pairs: a hot key gives thousands for each.
-                size = max(64, min(BLOCK, (last - first) * PAIRS // max(1, len(left))))
-                first = last
+            for left, right in _probes(run, made.key, period):
+                yield made.with_rows(stream, alias, run, left, right), due
+            return
+        links = self._links(bound, stream)
+        if links:
+            for left, right in self._look_up(made, bound, stream, run, period, links):
+                yield made.with_rows(stream, alias, run, left, right), due
             return
         begin, end = ranges(run, *period)
         scanned = tuple(c for c in due if self._programs.covers(c))
@@ -191,6 +204,30 @@ class _Turn:
             if len(left):
                 yield made.with_rows(stream, alias, run, left + first, right), rest
 
+    def _look_up(
+        self,
+        made: Combinations,
+        bound: tuple[int, ...],
+        stream: int,
+        run: Run,
+        period: tuple[Ints, Ints],
+        links: list[Link],
+    ) -> Iterator[tuple[Ints, Ints]]:
+        """Pairs (combination, row) that agree on every link: found by the first one, tested for the others."""
+        by, *others = links
+        index = by_key(run, by.number_column(stream))
+        compared = [
+            (key_of(o, made, bound, self._join.aliases), run.columns[o.number_column(stream)].to_numpy())
+            for o in others
+        ]
+        for left, at in _probes(index, key_of(by, made, bound, self._join.aliases), period):
+            right = index.pos[at]
+            for wanted, numbers in compared:
+                agree = wanted[left] == numbers[right]
+                left, right = left[agree], right[agree]
+            if len(left):
+                yield left, right
+
     def _refine(self, found: Combinations, conditions: tuple[Expr, ...]) -> Combinations:
         """Keep what satisfies the conditions."""
         for condition in conditions:
@@ -201,6 +238,20 @@ class _Turn:
             if len(found) == 0:
                 break
         return found
+
+
+def _probes(run: Run, key: Ints, period: tuple[Ints, Ints]) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs (combination, row of a run with a key), some at a time."""
+    low, high = period
+    first, size = 0, PROBED
+    while first < len(key):
+        last = min(len(key), first + size)
+        left, right = probe(run, key[first:last], low[first:last], high[first:last])
+        if len(left):
+            yield left + first, right
+        # As many at a time as give about so many pairs: a hot key gives thousands for each.
+        size = max(64, min(BLOCK, (last - first) * PAIRS // max(1, len(left))))
+        first = last
 
 
 def _portions(begin: Ints, end: Ints, pairs: int) -> Iterator[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -13,26 +13,37 @@ from penstock.operators.expr import Call, Column, Expr, UserCall, calls_user, co
 from penstock.operators.joins.bounds import Bounds, stated
 from penstock.operators.joins.forward import covers
 from penstock.operators.joins.keys import is_exact
+from penstock.operators.joins.lookups import Link
 from penstock.operators.joins.step import Join
+from penstock.sql.join_keys import PartialKey, partial_keys
 from penstock.sql.plan import JoinInput, JoinPlan, Output
 from penstock.types import BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What buffers hold of one input: which rows, under which keys, with which columns. Equal ones share buffers."""
+    """What buffers hold of one input: which rows, under which keys, with which columns. Equal ones share buffers.
+
+    `linked` are keys that only some of the inputs share; each is a column of numbers, `link_column`.
+    """
 
     table_id: int
     static_predicate: Expr | None
     stream_predicate: Expr | None
     keys: tuple[Expr, ...]
     columns: tuple[str, ...]
+    linked: tuple[tuple[Expr, ...], ...] = ()
+
+    @property
+    def looked_up(self) -> tuple[Expr, ...]:
+        """Everything that rows are looked up by."""
+        return (*self.keys, *(part for key in self.linked for part in key))
 
     @property
     def reads(self) -> set[str]:
         """The columns to read from the log."""
         wanted = set(self.columns)
-        for expr in (self.stream_predicate, *self.keys):
+        for expr in (self.stream_predicate, *self.looked_up):
             wanted |= columns_of(expr) if expr is not None else set()
         return wanted
 
@@ -40,7 +51,7 @@ class Stream:
         """A name that no other meaning has."""
         called = {
             node.function
-            for e in (self.stream_predicate, *self.keys)
+            for e in (self.stream_predicate, *self.looked_up)
             if e is not None
             for node in walk(e)
             if isinstance(node, UserCall)
@@ -51,6 +62,7 @@ class Stream:
             *(to_json(e) if e is not None else None for e in (self.static_predicate, self.stream_predicate)),
             [to_json(k) for k in self.keys],
             list(self.columns),
+            [[to_json(part) for part in key] for key in self.linked],
         ]
         return blake2b(orjson.dumps(parts), digest_size=12).hexdigest()
 
@@ -81,20 +93,51 @@ class PreparedJoin:
 def prepare(plan: JoinPlan) -> PreparedJoin:
     aliases = tuple(i.alias for i in plan.inputs)
     scanned = plan.algorithm == "scan"  # the hint says to leave keys alone
-    conditions = [*plan.conditions, *_key_conditions(plan, scanned)]
+    partial = partial_keys(plan)
+    implied = {c for key in partial if _is_exact(key) for c in key.implied}
+    conditions = [*(c for c in plan.conditions if c not in implied), *_key_conditions(plan, scanned)]
     computed = tuple(o for o in plan.outputs if calls_user(o.expr))
     named = {c for e in (*conditions, *(o.expr for o in computed)) for c in columns_of(e)}
     streams = []
-    for given in plan.inputs:
+    for place, given in enumerate(plan.inputs):
         carried = {c.partition(".")[2] for c in named if c.partition(".")[0] == given.alias}
         columns = tuple(sorted(carried - {TIME_COLUMN}))
         streams.append(
             Stream(
-                given.table_id, given.static_predicate, given.stream_predicate, () if scanned else given.keys, columns
+                given.table_id,
+                given.static_predicate,
+                given.stream_predicate,
+                () if scanned else given.keys,
+                columns,
+                tuple(key.by_input[place] for key in partial if key.by_input[place]),
             )
         )
     bounds = tuple(tuple(_bound(b) for b in row) for row in plan.bounds)
-    return PreparedJoin(plan, Join(aliases, bounds, tuple(conditions)), tuple(streams), computed, stated(plan.bounds))
+    join = Join(aliases, bounds, tuple(conditions), _links(partial, len(aliases)))
+    return PreparedJoin(plan, join, tuple(streams), computed, stated(plan.bounds))
+
+
+def link_column(number: int) -> str:
+    """Where a stream's rows carry the key of its n-th link."""
+    return f"#link{number}"
+
+
+def _links(partial: Sequence[PartialKey], inputs: int) -> tuple[Link, ...]:
+    """Each partial key by the columns that streams give it, every stream counting its own."""
+    seen = [0] * inputs
+    links = []
+    for key in partial:
+        columns: list[str | None] = [None] * inputs
+        for place in range(inputs):
+            if key.by_input[place]:
+                columns[place] = link_column(seen[place])
+                seen[place] += 1
+        links.append(Link(tuple(columns)))
+    return tuple(links)
+
+
+def _is_exact(key: PartialKey) -> bool:
+    return all(is_exact([part.type.to_arrow() for part in parts]) for parts in key.by_input if parts)
 
 
 def _bound(value: int | None) -> int:

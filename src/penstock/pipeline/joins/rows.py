@@ -16,7 +16,7 @@ from penstock.operators.joins.keys import Ints, key_numbers, part_of
 from penstock.operators.joins.runs import NO_KEY, Run, build_run, cut_below
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.joins.buffers import BufferFolder, Gone
-from penstock.pipeline.joins.prepared import Stream
+from penstock.pipeline.joins.prepared import Stream, link_column
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.streams.segments import Segment, Slice, list_readable, read_slice, slices
 
@@ -64,6 +64,10 @@ class LogReader:
             keep_rows &= has_key
         ts = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()
         carried = {name: columns[name] for name in stream.columns}
+        for number, parts in enumerate(stream.linked):
+            numbers, has_key = key_numbers([evaluate(part, columns, count, functions) for part in parts])
+            carried[link_column(number)] = pa.array(numbers)
+            keep_rows &= has_key
         return Bag(pos, ts, key, carried).keep(keep_rows)
 
 
@@ -88,7 +92,9 @@ class Bag:
 def no_bag(stream: Stream, definitions: Definitions) -> Bag:
     empty = np.empty(0, np.int64)
     types = {c.name: c.type.to_arrow() for c in definitions.state.tables_by_id[stream.table_id].flat_columns()}
-    return Bag(empty, empty, empty if stream.keys else None, {n: pa.nulls(0, types[n]) for n in stream.columns})
+    columns = {n: pa.nulls(0, types[n]) for n in stream.columns}
+    columns |= {link_column(n): pa.nulls(0, pa.int64()) for n in range(len(stream.linked))}
+    return Bag(empty, empty, empty if stream.keys else None, columns)
 
 
 def missing_rows(table_id: int, first: int, end: int) -> PenstockError:
