@@ -53,6 +53,7 @@ class Answer:
     told: tuple[int, dict[int, dict[str, Any]]] | None = None  # what the parts of a join's last step say of themselves
     earlier: JoinResults | None = None  # what was the answer at older cycles that are still kept
     coming: JoinResults | None = None  # of a join that reads its history: they take over once it is done
+    now_us: int | None = None  # of a join: the furthest that any committed cycle has come
     filling: tuple[int, int] | None = None
     filled_before: bool = False
     fill_first: int = 0
@@ -118,6 +119,9 @@ class AnswerStore:
                 if answer.pending is not None:
                     answer.window, answer.pending = answer.pending, None
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
+        for answer in self.answers.values():
+            if isinstance(answer.plan, JoinPlan):
+                answer.now_us = self._latest_now(answer)
 
     def _follow_definitions(self, before: int, record: CommitRecord) -> None:
         for query_id in [q for q in self.answers if q not in self.state.queries_by_id]:
@@ -247,7 +251,15 @@ class AnswerStore:
         return self.offset.now_us - int(heard.max(initial=NEVER)) > table.options.idle_us
 
     def query_now(self, answer: Answer) -> int | None:
-        return self.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(answer.plan)])
+        if isinstance(answer.plan, JoinPlan):
+            return answer.now_us
+        return self.now_of_streams([(answer.plan.table_id, answer.plan.static_predicate)])
+
+    def _latest_now(self, answer: Answer) -> int | None:
+        """A stream that was idle and speaks again must not take back what was said meanwhile: NOW never steps back."""
+        now_us = self.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(answer.plan)])
+        known = [n for n in (answer.now_us, now_us) if n is not None]
+        return max(known) if known else None
 
     def now_of_streams(self, streams: Sequence[tuple[int, Expr | None]]) -> int | None:
         """NOW of a query: the smallest over its streams; those that are idle do not hold it back."""
@@ -307,6 +319,7 @@ class AnswerStore:
                 "paused": answer.paused,
                 "results": results_to_json(answer.results),
                 "coming": results_to_json(answer.coming),
+                "now_us": answer.now_us,
             }
         for table_id, newest in self.newest.items():
             vids = np.flatnonzero(newest > NEVER)
@@ -337,6 +350,7 @@ class AnswerStore:
             answer.matched, answer.fill_first = kept["matched"], kept["fill_first"]
             answer.filled_before, answer.error = kept["filled_before"], kept["error"]
             answer.paused, answer.error_condition = kept["paused"], kept["error_condition"]
+            answer.now_us = kept.get("now_us")
 
 
 def _filling(end: Offset, query_id: int) -> tuple[int, int] | None:
