@@ -209,7 +209,10 @@ def test_a_star_has_the_columns_of_every_stream(world: World) -> None:
         ("SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' ORDER BY 1", "ORDER BY"),
         ("SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' LIMIT 1", "LIMIT"),
         ("SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' BEGIN (LAST 3 ROWS)", "the newest rows"),
-        ("SELECT a.ppm FROM sensors a, loops b, my_segments m WINDOW = '1m'", '"my_segments", which has no stream'),
+        (
+            "SELECT a.ppm FROM sensors a, loops b LEFT JOIN my_segments m ON m.segment = b.segment WINDOW = '1m'",
+            '"my_segments", which has no stream, beside an outer join',
+        ),
         (
             "SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' WHERE a.ppm > (SELECT MAX(ppm) FROM sensors)",
             "a subquery",

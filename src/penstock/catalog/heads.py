@@ -36,3 +36,10 @@ class HeadHistory:
         heads = np.asarray(self._heads, np.int64)
         first = np.asarray(self._first[1 : len(heads)], np.int64)
         return heads, np.append(first - 1, position)
+
+
+def journal_of(positions: Int64s, heads: Int64s, entries: Int64s) -> Int64s:
+    """The journal position at which each log position was written: the last entry whose head is not beyond it."""
+    index = np.searchsorted(heads, positions, side="right")
+    found: Int64s = np.concatenate([[0], entries]).astype(np.int64)[index]
+    return found

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from penstock.catalog.heads import journal_of
 from penstock.catalog.model import POSITION_COLUMN, SENSOR_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.errors import PenstockError, error
 from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
@@ -177,12 +178,6 @@ def read_readings(request: HistoryRequest, table: Table, definitions: Definition
     if isinstance(plan, SelectPlan):
         columns = _project(plan, columns, definitions)
     return pa.table([columns[n] for n in request.columns], list(request.columns))
-
-
-def journal_of(positions: np.ndarray, heads: np.ndarray, entries: np.ndarray) -> np.ndarray:
-    """The journal position at which each log position was written: the last entry whose head is not beyond it."""
-    index = np.searchsorted(heads, positions, side="right")
-    return np.concatenate([[0], entries]).astype(np.int64)[index]
 
 
 def _project(plan: SelectPlan, columns: dict[str, pa.Array], definitions: Definitions) -> dict[str, pa.Array]:

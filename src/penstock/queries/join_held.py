@@ -50,6 +50,7 @@ class JoinHeld:
     now_us: int | None
     start_us: int | None
     log: Path
+    tables: tuple[StaticRows, ...] = ()  # of the ordinary tables, as the plan lists them
 
     # -- ids
 
@@ -141,12 +142,14 @@ class JoinHeld:
         return found
 
     def _combinations(self, ids: Ids) -> np.ndarray:
-        """What ids stand for, whatever the generation: their positions, as one comparable value each."""
+        """What ids stand for, whatever the generation: their positions and versions, as one comparable value each."""
         alone, numbers = ids[ids < 0], ids[ids >= 0]
-        rows = np.full((len(ids), len(self.inputs)), -1, np.int64)
+        picked = self.results.pick(numbers)
+        known = [*picked.positions(len(self.inputs)), *picked.versions(self.plan).values()]
+        rows = np.full((len(ids), len(known)), -1, np.int64)
         rows[: len(alone), 0] = -1 - alone
-        for place, positions in enumerate(self.results.pick(numbers).positions(len(self.inputs))):
-            rows[len(alone) :, place] = positions
+        for place, column in enumerate(known):
+            rows[len(alone) :, place] = column
         return np.array([r.tobytes() for r in rows], dtype=object)
 
     # -- rows
@@ -192,6 +195,8 @@ class JoinHeld:
         found = self._fetcher(place).columns(wanted | {TIME_COLUMN}, unique)
         if len(found[TIME_COLUMN]) < len(unique):
             raise rows_gone(self)
+        for place, vids in picked.versions(self.plan).items() if picked is not None else ():
+            columns |= self._of_table(place, vids, wanted)
         index = pa.array(back)
         return {name: column.take(index) for name, column in found.items()}
 
@@ -201,3 +206,9 @@ class JoinHeld:
 
 def join_schema(plan: JoinPlan) -> pa.Schema:
     return pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
+    def _of_table(self, place: int, vids: Ids, wanted: set[str]) -> dict[str, pa.Array]:
+        """Columns of an ordinary table's rows, in the versions that the results have."""
+        alias, versions, index = self.plan.tables[place].alias, self.tables[place].versions(), pa.array(vids)
+        mine = [c.partition(".")[2] for c in wanted if c.partition(".")[0] == alias]
+        return {f"{alias}.{name}": versions.column(name).combine_chunks().take(index) for name in mine}
+

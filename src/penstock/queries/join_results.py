@@ -14,7 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.pipeline.folder import DataFolder
-from penstock.pipeline.joins.results import EARLIEST, LATEST, from_bytes, position_column, read_results, to_bytes
+from penstock.pipeline.joins.results import (
+    EARLIEST,
+    LATEST,
+    from_bytes,
+    position_column,
+    read_results,
+    to_bytes,
+    version_column,
+)
+from penstock.sql.plan import JoinPlan
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -123,6 +132,12 @@ class Picked:
 
     def positions(self, inputs: int) -> list[Ints]:
         return [self.column(position_column(s)) for s in range(inputs)]
+
+    def versions(self, plan: JoinPlan) -> dict[int, Ints]:
+        """Which version of each ordinary table's row, by the table's place in the plan."""
+        return {
+            place: self.column(version_column(place)) for place, table in enumerate(plan.tables) if not table.exists
+        }
 
     def values(self, name: str) -> pa.ChunkedArray:
         return pa.chunked_array([c for p in self.parts for c in p.column(name).chunks])

@@ -7,7 +7,7 @@ from itertools import combinations
 from penstock.operators.joins.bounds import form, stated
 from penstock.sql.join_keys import partial_keys
 from penstock.sql.notation import show, show_conditions, show_outputs, show_window
-from penstock.sql.plan import JoinInput, JoinPlan
+from penstock.sql.plan import JoinInput, JoinPlan, JoinTable
 from penstock.sql.relations import all_of
 from penstock.sql.scope import State
 from penstock.types import format_duration
@@ -26,6 +26,8 @@ def join_lines(plan: JoinPlan, state: State) -> list[str]:
         lines.append("  looked up: " + "; ".join(map(show, linked)))
     conditions = all_of([c for c in plan.conditions if c not in linked])
     lines.append("  conditions: " + ("none" if conditions is None else show(conditions)))
+    for table in plan.tables:
+        lines += _table_lines(table, state)
     if plan.missing != "inner":
         lines.append(f"  {_without_partner(plan)}")
     chosen = "chosen by cost at run time" if plan.algorithm is None else f"{plan.algorithm}, as the hint asks"
@@ -39,6 +41,18 @@ def _input_lines(each: JoinInput, state: State) -> list[str]:
         f"    window: {show_window(each.window)}",
         *(f"    {line}" for line in show_conditions(each.static_predicate, each.stream_predicate)),
         f"    key: {keys or 'none'}",
+    ]
+
+
+def _table_lines(table: JoinTable, state: State) -> list[str]:
+    keys = ", ".join(f"{show(own)} = {show(value)}" for value, own in table.keys)
+    conditions = all_of(list(table.conditions))
+    use = "one row is enough, " if table.exists else ""
+    return [
+        f'  {table.alias}: table "{state.tables_by_id[table.table_id].name}", {use}as it is at the last reading',
+        *([] if table.predicate is None else [f"    rows: {show(table.predicate)}"]),
+        f"    looked up by: {keys or 'nothing'}",
+        *([] if conditions is None else [f"    conditions: {show(conditions)}"]),
     ]
 
 

@@ -18,9 +18,11 @@ from penstock.operators.windows import TimeWindow
 from penstock.sql.binding.context import Bound, SelectContext, WindowGraph
 from penstock.sql.hints import refusal
 from penstock.sql.join_keys import Equality, Side, equal_classes, in_class, usable
+from penstock.sql.join_names import qualified, sources_in
+from penstock.sql.join_tables import asked_tables, implied_equalities, join_table, join_tables
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import is_between_streams
-from penstock.sql.plan import JoinInput, JoinPlan, Output
+from penstock.sql.plan import JoinInput, JoinPlan, JoinTable, Output
 from penstock.sql.positions import point, span_of
 from penstock.sql.relations import all_of, conjuncts, refuse_clauses
 from penstock.sql.scope import Source
@@ -52,11 +54,11 @@ def plan_of_from(
     question = _question(top, subqueries)
     if any(upper is None for row in question.graph.bounds.upper for upper in row):
         raise NotCovered("a join of streams that only BEGIN .. END connects runs as Spark SQL")
-    outputs = tuple(Output(name, type_, _qualified(node)) for name, type_, node in columns)
+    outputs = tuple(Output(name, type_, qualified(node)) for name, type_, node in columns)
     if question.missing != "inner" and any(isinstance(n, UserCall) for o in outputs for n in walk(o.expr)):
         # The step computes functions for combinations; who stays alone is known later, where no function runs.
         raise NotCovered("a function in the SELECT list of LEFT JOIN or NOT EXISTS runs as Spark SQL")
-    inputs, conditions = _split(question)
+    inputs, conditions, tables = _split(question)
     plan = JoinPlan(
         inputs=tuple(inputs),
         bounds=question.graph.bounds.upper,
@@ -64,6 +66,7 @@ def plan_of_from(
         outputs=outputs,
         algorithm=None if top.algorithm is None else top.algorithm.name,
         missing=question.missing,
+        tables=tuple(tables),
     )
     _check_hint(plan, question.graph, top)
     return plan
@@ -74,18 +77,23 @@ def plan_of_from(
 
 @dataclass(slots=True)
 class _Question:
-    """The conditions by whom they concern: `own` rows of the first stream alone, `shared` whole combinations."""
+    """The conditions by whom they concern: `own` rows of the first stream alone, `shared` whole combinations.
+
+    `tables` are the ordinary ones of FROM; of each in `asked` one row has to satisfy conditions of its own.
+    """
 
     graph: WindowGraph
     missing: Missing
     shared: list[exp.Expr]
     own: list[exp.Expr] = field(default_factory=list)
+    tables: list[Source] = field(default_factory=list)
+    asked: list[tuple[Source, list[exp.Expr]]] = field(default_factory=list)
 
 
 def _question(top: SelectContext, subqueries: Sequence[SelectContext]) -> _Question:
     where = _conditions(top.select.args.get("where"))
-    if not subqueries:
-        found = _of_from(top, where)
+    if top.graph is not None:
+        found = _of_from(top, subqueries, where)
     elif len(subqueries) == 1 and subqueries[0].role == "exists":
         found = _of_not_exists(top, subqueries[0], where)
     else:
@@ -97,14 +105,19 @@ def _question(top: SelectContext, subqueries: Sequence[SelectContext]) -> _Quest
     return found
 
 
-def _of_from(top: SelectContext, where: list[exp.Expr]) -> _Question:
+def _of_from(top: SelectContext, inner: Sequence[SelectContext], where: list[exp.Expr]) -> _Question:
     for source in top.sources:
         _refuse_source(source)
     assert top.graph is not None
     on = [c for join in top.select.args.get("joins") or [] for c in _conditions(join.args.get("on"))]
+    tables = [source for source in top.sources if source.kind == "ordinary"]
     if not any(source.nullable for source in top.sources):
-        return _Question(top.graph, "inner", [*on, *where])
-    if any(_sources_in(condition) - {top.graph.streams[0]} for condition in where):
+        shared, asked = asked_tables([*on, *where], inner, {source.alias for source in top.sources})
+        return _Question(top.graph, "inner", shared, tables=tables, asked=asked)
+    if tables or inner:
+        name = f'"{tables[0].name}", which has no stream,' if tables else "a subquery"
+        raise NotCovered(f"{name} beside an outer join within a window runs as Spark SQL")
+    if any(sources_in(condition) - {top.graph.streams[0]} for condition in where):
         raise NotCovered("a condition of WHERE on the right side of a LEFT JOIN runs as Spark SQL")
     return _Question(top.graph, "left", on, where)
 
@@ -112,6 +125,8 @@ def _of_from(top: SelectContext, where: list[exp.Expr]) -> _Question:
 def _of_not_exists(top: SelectContext, inner: SelectContext, where: list[exp.Expr]) -> _Question:
     for source in (*top.sources, *inner.sources):
         _refuse_source(source)
+        if source.kind == "ordinary":
+            raise NotCovered(f'EXISTS with "{source.name}", which has no stream, runs as Spark SQL')
     if inner.graph is None or top.graph is not None or len(top.sources) != 1 or len(inner.sources) != 1:
         raise NotCovered("EXISTS beside other joins runs as Spark SQL")
     refuse_clauses(inner)
@@ -134,9 +149,9 @@ def _refuse_source(source: Source) -> None:
         raise NotCovered("a window join with another query runs as Spark SQL")
     if source.kind == "derived":
         raise NotCovered("a subquery beside a window join runs as Spark SQL")
-    if source.kind != "sensors":
+    if source.kind == "system":
         raise NotCovered(f'a window join with "{source.name}", which has no stream, runs as Spark SQL')
-    if not isinstance(source.window, TimeWindow):
+    if source.kind == "sensors" and not isinstance(source.window, TimeWindow):
         raise NotCovered("a window join of the newest rows runs as Spark SQL")
     if "." in source.alias:
         raise NotCovered("a window join of a stream with a dot in its name runs as Spark SQL")
@@ -150,14 +165,19 @@ def _conditions(clause: exp.Expr | None) -> list[exp.Expr]:
 # -- who decides what
 
 
-def _split(question: _Question) -> tuple[list[JoinInput], list[Expr]]:
-    """Conditions to the inputs that decide them alone, equalities to keys, and the rest to whole combinations."""
+def _split(question: _Question) -> tuple[list[JoinInput], list[Expr], list[JoinTable]]:
+    """Conditions to the inputs that decide them alone, equalities to keys, and the rest to whole combinations.
+
+    What names an ordinary table goes to the tables, which combinations meet when they are complete.
+    """
     streams = list(question.graph.streams)
+    among_streams = [c for c in question.shared if sources_in(c) <= set(streams)]
+    with_tables = [c for c in question.shared if not sources_in(c) <= set(streams)]
     alone: list[list[Expr]] = [[] for _ in streams]
     alone[0] += [lower(condition) for condition in question.own]
     together: list[exp.Expr] = []
-    for condition in question.shared:
-        places = [streams.index(source) for source in _sources_in(condition)]
+    for condition in (*among_streams, *implied_equalities(streams, with_tables)):
+        places = [streams.index(source) for source in sources_in(condition)]
         # A row of the first stream that fails here has no partner; where that is an answer it has to stay.
         if len(places) == 1 and (question.missing == "inner" or places[0] > 0):
             alone[places[0]].append(lower(condition))
@@ -166,7 +186,7 @@ def _split(question: _Question) -> tuple[list[JoinInput], list[Expr]]:
     equalities = [_equality(condition, streams) for condition in together]
     classes = equal_classes([e for e in equalities if e is not None], len(streams))
     rest = [
-        _qualified(condition)
+        qualified(condition)
         for condition, equality in zip(together, equalities, strict=True)
         if equality is None or not in_class(equality, classes)
     ]
@@ -178,7 +198,11 @@ def _split(question: _Question) -> tuple[list[JoinInput], list[Expr]]:
             else:
                 alone[place] += repeated
     keys = [tuple(one[place][0] for one in classes) for place in range(len(streams))]
-    return [_input(s, alone[place], keys[place]) for place, s in enumerate(streams)], rest
+    inputs = [_input(s, alone[place], keys[place]) for place, s in enumerate(streams)]
+    tables = join_tables(streams, question.tables, with_tables)
+    known = {*streams, *question.tables}
+    tables += [join_table(source, conditions, known, exists=True) for source, conditions in question.asked]
+    return inputs, rest, tables
 
 
 def _input(source: Source, conditions: list[Expr], keys: tuple[Expr, ...]) -> JoinInput:
@@ -197,7 +221,7 @@ def _equality(condition: exp.Expr, streams: list[Source]) -> Equality | None:
     """The condition as an equality between two streams, where it is one."""
     if not isinstance(condition, exp.EQ):
         return None
-    owners = [_sources_in(side) for side in (condition.this, condition.expression)]
+    owners = [sources_in(side) for side in (condition.this, condition.expression)]
     if any(len(owner) != 1 for owner in owners):
         return None
     left, right = (
@@ -205,18 +229,6 @@ def _equality(condition: exp.Expr, streams: list[Source]) -> Equality | None:
         for owner, side in zip(owners, (condition.this, condition.expression), strict=True)
     )
     return (left, right) if usable((left, right)) else None
-
-
-def _sources_in(node: exp.Expr) -> set[Source]:
-    return {column.meta["source"] for column in node.find_all(exp.Column)}
-
-
-def _qualified(node: exp.Expr) -> Expr:
-    """The expression over whole combinations: every column as alias.column."""
-    renamed = node.copy()
-    for column in renamed.find_all(exp.Column):
-        column.set("this", exp.Identifier(this=f"{column.meta['source'].alias}.{column.name}", quoted=True))
-    return lower(renamed)
 
 
 def _with_alias(expr: Expr, alias: str) -> Expr:

@@ -15,6 +15,7 @@ from penstock.queries.database import Database
 from penstock.queries.subscription import SelectSubscription
 from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan, plan_from_json
+from tests.oracle.joins.tables import COLUMNS, OrdinaryTable, TableUse, make_uses, with_tables
 from tests.oracle.joins.world import Combination, Question, Stream, shown
 from tests.support.local_engine import LocalEngine
 
@@ -31,9 +32,12 @@ class Story:
         self.folder = folder
         self.clock = ManualClock(EPOCH)
         self.streams: list[Stream] = []
+        self.tables: list[OrdinaryTable] = []
+        self.moment = 0  # counts pushes and changes of ordinary tables, in the order in which they happen
         self.questions: dict[str, Question] = {}
         self.compared = 0
         self.rows_compared = 0
+        self.rows_with_tables = 0
         self.made = 0
         self.followers: dict[str, tuple[SelectSubscription, Counter[tuple[object, ...]]]] = {}
         self.open()
@@ -60,15 +64,24 @@ class Story:
     def run(self, steps: int, most_streams: int) -> None:
         for number in range(self.random.randint(1, 3)):
             self.create_table(f"t{number}")
+        for number in range(2):
+            self.db.execute(f"CREATE TABLE o{number} {COLUMNS}")
+            self.tables.append(OrdinaryTable(f"o{number}"))
+            self.change_table()
         for _ in range(steps):
             event = self.random.choices(
-                [self.push, self.ask, self.cycle, self.alter, self.drop, self.pause, self.reopen, self.wait],
-                [10, 2, 8, 1, 0.5, 0.5, 0.5, 2],
+                [
+                    *(self.push, self.ask, self.cycle, self.alter, self.drop, self.pause, self.reopen, self.wait),
+                    self.change_table,
+                ],
+                [10, 2, 8, 1, 0.5, 0.5, 0.5, 2, 3],
             )[0]
             if event == self.ask:
                 self.ask(most_streams)
             else:
                 event()
+        if not self.questions:
+            self.ask(most_streams)
         self.settle()
 
     def create_table(self, name: str) -> None:
@@ -94,8 +107,9 @@ class Story:
         sent = [r if stream.valid else {n: x for n, x in r.items() if n != "ts"} for r in rows]
         receipt = self.db.push(stream.name, sent)
         assert receipt.accepted == len(rows), receipt
+        self.moment += 1
         for row in rows:
-            stream.rows.append({**row, "ts": row["ts"] if stream.valid else None})
+            stream.rows.append({**row, "ts": row["ts"] if stream.valid else None, "moment": self.moment})
         if not stream.valid:
             self._learn_times(stream)
 
@@ -113,6 +127,10 @@ class Story:
         for row, ts in zip(stream.rows, times, strict=True):
             row["ts"] = ts
 
+    def change_table(self) -> None:
+        self.moment += 1
+        self.db.execute(self.random.choice(self.tables).change(self.random, self.moment))
+
     def wait(self) -> None:
         self.clock.advance(self.random.choice([SECOND, 10 * SECOND, 60 * SECOND]))
 
@@ -120,7 +138,7 @@ class Story:
         if len(self.questions) >= 6:
             return
         self.made += 1
-        question = make_question(self.random, f"q{self.made}", self.streams, most_streams)
+        question = make_question(self.random, f"q{self.made}", self.streams, self.tables, most_streams)
         question.start = self._start(question)
         self.db.execute(f"CREATE QUERY {question.name} AS {question.sql}")
         definition = self.db.catalog.state.queries[question.name]
@@ -218,6 +236,7 @@ class Story:
             self._check_follower(name, expected)
             self.compared += 1
             self.rows_compared += sum(expected.values())
+            self.rows_with_tables += sum(expected.values()) if question.extended else 0
 
     def _difference(self, question: Question, found: dict[Any, int], expected: dict[Any, int]) -> str:
         extra = {k: v for k, v in found.items() if expected.get(k) != v}
@@ -230,7 +249,9 @@ def plain(table: pa.Table) -> list[pa.ChunkedArray]:
     return [c.cast("int64") if pa.types.is_timestamp(c.type) else c for c in table.columns]
 
 
-def make_question(random: random.Random, name: str, streams: list[Stream], most: int) -> Question:
+def make_question(
+    random: random.Random, name: str, streams: list[Stream], tables: list[OrdinaryTable], most: int
+) -> Question:
     """A join of any form over some of the streams."""
     count = random.randint(2, most)
     chosen = [random.choice(streams) for _ in range(count)]
@@ -248,6 +269,7 @@ def make_question(random: random.Random, name: str, streams: list[Stream], most:
     own = [c for c in conditions if c.startswith("a.sensor IN")]
     joint = [c for c in conditions if c not in own]
     hint = _hint(random, streams_count=count, conditions=conditions, windows=windows)
+    uses = make_uses(random, tables, aliases) if missing == "inner" and random.random() < 0.4 else []
     if missing != "inner":
         clause = clause.replace("WINDOW =", "WINDOW(a,b) =")  # of one pair, by name
     if missing == "left":
@@ -263,9 +285,29 @@ def make_question(random: random.Random, name: str, streams: list[Stream], most:
         sql = f"SELECT {', '.join(outputs[:4])} FROM {chosen[0].name} a WHERE {where}"
     else:
         sources = ", ".join(f"{s.name} {a}" for s, a in zip(chosen, aliases, strict=True))
+        sources += "".join(f", {use.table.name} {use.alias}" for use in uses if not use.exists)
+        conditions += [c for use in uses for c in ([use.asks] if use.exists else use.conditions)]
+        outputs += [column for use in uses for column in use.shown]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         sql = f"SELECT {hint}{', '.join(outputs)} FROM {sources} {clause}{where}"
-    return Question(name, sql + window, aliases, tuple(chosen), sensors, windows, holds, begin, missing)
+    return Question(
+        name, sql + window, aliases, tuple(chosen), sensors, windows, holds, begin, missing, extended=_extended(uses)
+    )
+
+
+def _extended(uses: list[TableUse]) -> Any:
+    """What rows of ordinary tables, as they stood at the last reading, add to a combination: one tuple for each."""
+    if not uses:
+        return None
+
+    def extended(combination: Combination) -> list[tuple[object, ...]]:
+        moment = max(int(str(row["moment"])) for row in combination)
+        return [
+            tuple(rows[use.alias][c] for use in uses if not use.exists for c in ("id", "level", "name"))
+            for rows in with_tables(uses, combination, moment, {})
+        ]
+
+    return extended
 
 
 def _hint(random: random.Random, streams_count: int, conditions: list[str], windows: Any) -> str:

@@ -36,6 +36,7 @@ class Question:
     begin: int | None = None  # NOW - begin .. NOW; None: from START on
     missing: str = "inner"
     start: int | None = None
+    extended: Callable[[Combination], list[tuple[object, ...]]] | None = None  # by rows of ordinary tables
 
     def answer(self, heads: dict[str, int], now: int | None) -> Counter[tuple[object, ...]]:
         """The rows of SELECT with all k, v and ts of every alias, as a multiset."""
@@ -52,7 +53,8 @@ class Question:
             if self.holds(combination):
                 partnered.add(id(combination[0]))
                 if self.missing != "anti" and all(low <= r["ts"] <= now for r in combination):  # type: ignore[operator]
-                    found[shown(combination)] += 1
+                    for more in self.extended(combination) if self.extended else [()]:
+                        found[(*shown(combination), *more)] += 1
         if self.missing != "inner":
             upper = min(h for i, j, _, h in self.windows if (i, j) == (0, 1))
             for row in candidates[0]:

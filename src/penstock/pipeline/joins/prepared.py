@@ -16,7 +16,7 @@ from penstock.operators.joins.keys import is_exact
 from penstock.operators.joins.lookups import Link
 from penstock.operators.joins.step import Join
 from penstock.sql.join_keys import PartialKey, partial_keys
-from penstock.sql.plan import JoinInput, JoinPlan, Output
+from penstock.sql.plan import JoinPlan, JoinTable, Output
 from penstock.types import BOOLEAN
 
 
@@ -68,6 +68,19 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class OrdinaryTable:
+    """What combinations need of one ordinary table: what they look up and test, and which of its columns are named."""
+
+    alias: str
+    table_id: int
+    predicate: Expr | None
+    keys: tuple[tuple[Expr, Expr], ...]
+    conditions: tuple[Expr, ...]
+    columns: tuple[str, ...]
+    exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PreparedJoin:
     """A join plan as a step runs it."""
 
@@ -76,6 +89,7 @@ class PreparedJoin:
     streams: tuple[Stream, ...]
     computed: tuple[Output, ...]  # outputs that call a user's function: computed here, never in the server
     stated: Bounds
+    tables: tuple[OrdinaryTable, ...] = ()
 
     @property
     def keyed(self) -> bool:
@@ -97,11 +111,11 @@ def prepare(plan: JoinPlan) -> PreparedJoin:
     implied = {c for key in partial if _is_exact(key) for c in key.implied}
     conditions = [*(c for c in plan.conditions if c not in implied), *_key_conditions(plan, scanned)]
     computed = tuple(o for o in plan.outputs if calls_user(o.expr))
-    named = {c for e in (*conditions, *(o.expr for o in computed)) for c in columns_of(e)}
+    at_tables = [e for t in plan.tables for e in (*(value for value, _ in t.keys), *_table_conditions(t))]
+    named = {c for e in (*conditions, *(o.expr for o in computed), *at_tables) for c in columns_of(e)}
     streams = []
     for place, given in enumerate(plan.inputs):
-        carried = {c.partition(".")[2] for c in named if c.partition(".")[0] == given.alias}
-        columns = tuple(sorted(carried - {TIME_COLUMN}))
+        columns = tuple(sorted(_own_names(named, given.alias) - {TIME_COLUMN}))
         streams.append(
             Stream(
                 given.table_id,
@@ -114,7 +128,30 @@ def prepare(plan: JoinPlan) -> PreparedJoin:
         )
     bounds = tuple(tuple(_bound(b) for b in row) for row in plan.bounds)
     join = Join(aliases, bounds, tuple(conditions), _links(partial, len(aliases)))
-    return PreparedJoin(plan, join, tuple(streams), computed, stated(plan.bounds))
+    tables = [
+        OrdinaryTable(
+            t.alias,
+            t.table_id,
+            t.predicate,
+            t.keys,
+            _table_conditions(t),
+            tuple(sorted(_own_names(named, t.alias))),
+            t.exists,
+        )
+        for t in plan.tables
+    ]
+    return PreparedJoin(plan, join, tuple(streams), computed, stated(plan.bounds), tuple(tables))
+
+
+def _own_names(named: set[str], alias: str) -> set[str]:
+    return {name.partition(".")[2] for name in named if name.partition(".")[0] == alias}
+
+
+def _table_conditions(table: JoinTable) -> tuple[Expr, ...]:
+    if not table.keys or is_exact([own.type.to_arrow() for _, own in table.keys]):
+        return table.conditions
+    equal = (Call("eq", (value, qualified(own, table.alias)), BOOLEAN) for value, own in table.keys)
+    return (*equal, *table.conditions)
 
 
 def link_column(number: int) -> str:
@@ -151,19 +188,19 @@ def _key_conditions(plan: JoinPlan, always: bool) -> list[Expr]:
     if not first.keys or (not always and is_exact([k.type.to_arrow() for k in first.keys])):
         return []
     return [
-        Call("eq", (qualified(a, first), qualified(b, other)), BOOLEAN)
+        Call("eq", (qualified(a, first.alias), qualified(b, other.alias)), BOOLEAN)
         for other in plan.inputs[1:]
         for a, b in zip(first.keys, other.keys, strict=True)
     ]
 
 
-def qualified(expr: Expr, of: JoinInput) -> Expr:
-    """An expression of one stream as conditions write it."""
+def qualified(expr: Expr, alias: str) -> Expr:
+    """An expression of one stream or table as conditions write it."""
     match expr:
         case Column(name, type_, static):
-            return Column(f"{of.alias}.{name}", type_, static)
+            return Column(f"{alias}.{name}", type_, static)
         case Call(operation, arguments, type_):
-            return Call(operation, tuple(qualified(a, of) for a in arguments), type_)
+            return Call(operation, tuple(qualified(a, alias) for a in arguments), type_)
         case UserCall(function, arguments, type_):
-            return UserCall(function, tuple(qualified(a, of) for a in arguments), type_)
+            return UserCall(function, tuple(qualified(a, alias) for a in arguments), type_)
     return expr

@@ -1,4 +1,5 @@
-"""Results of a join step: log positions per input, the earliest and the latest time, and what functions computed.
+"""Results of a join step: log positions per input, versions of ordinary tables' rows, the earliest and the latest time,
+and what functions computed.
 
 Small ones travel in the commit record; large ones are files that count only when a record names them.
 """
@@ -28,6 +29,11 @@ def position_column(stream: int) -> str:
     return f"#p{stream}"
 
 
+def version_column(table: int) -> str:
+    """Which version of an ordinary table's row a result has; tables are counted as the plan lists them."""
+    return f"#v{table}"
+
+
 def result_table(join: PreparedJoin, found: Combinations, functions: Functions) -> pa.Table:
     """Combinations as results."""
     streams = range(len(join.streams))
@@ -35,6 +41,10 @@ def result_table(join: PreparedJoin, found: Combinations, functions: Functions) 
     names = [position_column(s) for s in streams] + [EARLIEST, LATEST]
     arrays = [pa.array(found.pos[s]) for s in streams]
     arrays += [pa.array(np.minimum.reduce(times)), pa.array(np.maximum.reduce(times))]
+    for place, table in enumerate(join.tables):
+        if not table.exists:
+            names.append(version_column(place))
+            arrays.append(pa.array(found.pos[len(join.streams) + place]))
     if join.computed:
         columns = found.evaluable(join.join.aliases)
         arrays += [evaluate(o.expr, columns, len(found), functions) for o in join.computed]

@@ -27,6 +27,7 @@ from penstock.pipeline.joins.buffers import BufferFolder, buffer_folders, forget
 from penstock.pipeline.joins.prepared import PreparedJoin, Stream, prepare
 from penstock.pipeline.joins.results import Results, result_table
 from penstock.pipeline.joins.rows import Bag, LogReader, StreamRows, laid_out, loose, missing_rows, no_bag, read_bag
+from penstock.pipeline.joins.tables import join_with_tables
 from penstock.pipeline.joins.units import JoinUnit, TableStep
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.said import ResultRow, told
@@ -65,7 +66,7 @@ class JoinTask:
         hot = any(r.fresh is not r.own for r in rows)
         choice = choose(join.join, rows, join.keyed, join.plan.algorithm, join.uniform, hot)
         results, partnered, total = Results(self._folder, query_id), [], 0
-        for found in self._combinations(join, rows, choice, unit):
+        for found in self._with_tables(join, self._combinations(join, rows, choice, unit)):
             total += len(found)
             if join.plan.missing != "inner":
                 partnered.append(np.unique(found.pos[0]))
@@ -100,6 +101,11 @@ class JoinTask:
         elif join.keyed or unit.part == 0:  # without a key the papers' algorithms have no parts
             algorithm = ALGORITHMS[choice.algorithm]
             yield from gathered_step(join.join, rows, algorithm, join.stated, functions, Counters())
+
+    def _with_tables(self, join: PreparedJoin, combinations: Iterator[Combinations]) -> Iterator[Combinations]:
+        functions = self._definitions.functions()
+        for found in combinations:
+            yield from join_with_tables(join, found, self._definitions.state, functions)
 
     def _rows(self, join: PreparedJoin, unit: JoinUnit) -> list[StreamRows]:
         """Each stream's rows for this unit."""

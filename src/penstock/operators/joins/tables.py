@@ -1,0 +1,117 @@
+"""Ordinary tables beside a join: each combination with the rows that are alive at its journal position and match.
+
+A row has versions, each alive for journal positions [born, died); all of them stay, by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.operators.evaluate import Functions, evaluate, evaluate_mask
+from penstock.operators.expr import Expr
+from penstock.operators.joins.combinations import Combinations
+from penstock.operators.joins.keys import Bools, Ints, key_numbers
+from penstock.operators.joins.probe import expand
+from penstock.operators.joins.step import PAIRS
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A table's versions in order of their key and, for one key, of when they died. Without a key all have the same.
+
+    `codes` says both in one number, so that one binary search finds the versions of a key that outlive a position.
+    """
+
+    vids: Ints
+    born: Ints
+    keys: Ints  # every key once
+    deaths: Ints  # every journal position at which one died
+    codes: Ints
+
+    def look_up(self, key: Ints, known: Bools, journal: Ints) -> tuple[Ints, Ints]:
+        """[begin, end): the versions with each key that die after each position."""
+        group = np.searchsorted(self.keys, key)
+        known = known & (self.keys[np.minimum(group, len(self.keys) - 1)] == key) if len(self.keys) else known & False
+        width = len(self.deaths) + 1
+        begin = np.searchsorted(self.codes, group * width + np.searchsorted(self.deaths, journal, side="right"))
+        end = np.searchsorted(self.codes, (group + 1) * width)
+        return np.where(known, begin, 0), np.where(known, end, 0)
+
+
+def order_versions(versions: pa.Table, predicate: Expr | None, keys: Sequence[Expr]) -> Versions:
+    """The versions that pass a predicate and have a key."""
+    count = versions.num_rows
+    passing = evaluate_mask(predicate, versions, count)
+    number: Ints = np.zeros(count, np.int64)
+    if keys:
+        number, known = key_numbers([evaluate(k, versions, count) for k in keys])
+        passing = passing & known
+    vids = np.flatnonzero(passing)
+    groups, group = np.unique(number[vids], return_inverse=True)
+    deaths, death = np.unique(versions.column("_died").to_numpy()[vids], return_inverse=True)
+    codes = group * (len(deaths) + 1) + death
+    order = np.argsort(codes, kind="stable")
+    born = versions.column("_born").to_numpy()[vids]
+    return Versions(vids[order], born[order], groups, deaths, codes[order])
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table as combinations meet it: `place` is where they keep the version, after the places of the streams."""
+
+    place: int
+    alias: str
+    versions: Versions
+    columns: Mapping[str, pa.Array]  # by version
+    keys: tuple[Expr, ...]  # a combination's values for the key of `versions`
+    conditions: tuple[Expr, ...]
+    exists: bool
+
+
+def with_table(
+    made: Combinations, journal: Ints, aliases: Sequence[str], table: Table, functions: Functions
+) -> Iterator[tuple[Combinations, Ints]]:
+    """Combinations with each row that matches, and their journal positions; with `exists`, those that have one."""
+    begin, end = _candidates(made, journal, aliases, table, functions)
+    if int((end - begin).sum()) > PAIRS and len(made) > 1:
+        middle = len(made) // 2
+        for first, last in ((0, middle), (middle, len(made))):
+            yield from with_table(made.slice(first, last), journal[first:last], aliases, table, functions)
+        return
+    left, right = expand(begin, end)
+    alive = table.versions.born[right] <= journal[left]
+    left, right = left[alive], right[alive]
+    found = _joined(made.take(left), table, table.versions.vids[right])
+    for condition in table.conditions:
+        if len(left) == 0:
+            break
+        mask = evaluate_mask(condition, found.evaluable(aliases), len(left), functions)
+        if not mask.all():
+            kept = np.flatnonzero(mask)
+            found, left = found.take(kept), left[kept]
+    if table.exists:
+        left = np.unique(left)
+        found = made.take(left)
+    if len(left):
+        yield found, journal[left]
+
+
+def _candidates(
+    made: Combinations, journal: Ints, aliases: Sequence[str], table: Table, functions: Functions
+) -> tuple[Ints, Ints]:
+    count = len(made)
+    number, known = np.zeros(count, np.int64), np.ones(count, np.bool_)
+    if table.keys:
+        columns = made.evaluable(aliases)
+        number, known = key_numbers([evaluate(k, columns, count, functions) for k in table.keys])
+    return table.versions.look_up(number, known, journal)
+
+
+def _joined(made: Combinations, table: Table, vids: Ints) -> Combinations:
+    index = pa.array(vids)
+    added = {f"{table.alias}.{name}": column.take(index) for name, column in table.columns.items()}
+    return Combinations({**made.pos, table.place: vids}, made.ts, made.key, {**made.columns, **added})
