@@ -19,7 +19,6 @@ from penstock.queries.edges import next_edge
 from penstock.queries.feed import CycleMark, Feed, JoinMark, NowKey
 from penstock.queries.held import Held, SelectHeld
 from penstock.queries.join_held import InputTable, JoinHeld
-from penstock.queries.join_readers import reached_by_readers
 from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
 from penstock.queries.windowed import Instant, Matches
@@ -133,8 +132,7 @@ class StandingQueries:
                     continue
                 now_us = self._now_at(oldest, query_id, answer)
                 windows = {w[query_id] for w in kept if query_id in w}
-                lows = [window_low(w, now_us, answer.start_us) for w in windows]
-                low = earliest([*lows, *reached_by_readers(self.store, query_id)])
+                low = earliest(window_low(w, now_us, answer.start_us) for w in windows)
                 if isinstance(answer.plan, JoinPlan):
                     if low is not None:
                         times[query_id] = low
@@ -258,6 +256,7 @@ class StandingQueries:
             now_us=at.now_us,
             start_us=answer.start_us,
             log=self.folder.log,
+            tables=tuple(state.rows(t.table_id) for t in plan.tables),
         )
 
     def _matches(self, answer: Answer, plan: SelectPlan, window: Window) -> Matches:
@@ -276,7 +275,6 @@ class StandingQueries:
         found = (c for c in range(self.feed.oldest(), self.store.cycle + 1) if query_id in self.feed.mark(c).windows)
         return next(found, "still to come")
 
-            tables=tuple(state.rows(t.table_id) for t in plan.tables),
     def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
         """The answer for the window as of the last cycle (or an older, kept one)."""
         self.wait_ready(name)
