@@ -179,6 +179,8 @@ class JoinHeld:
                 types = {c.name: c.type.to_arrow() for c in self.inputs[place].table.flat_columns()}
                 found = {name: pa.nulls(count, types[name]) for name in mine}
             columns |= {f"{given.alias}.{name}": column for name, column in found.items()}
+        for place, vids in picked.versions(self.plan).items() if picked is not None else ():
+            columns |= self._of_table(place, vids, wanted)
         arrays = []
         for output in self.plan.outputs:
             if picked is not None and any(isinstance(n, UserCall) for n in walk(output.expr)):
@@ -189,14 +191,18 @@ class JoinHeld:
                 arrays.append(evaluate(output.expr, columns, count))
         return pa.Table.from_arrays(arrays, schema=join_schema(self.plan))
 
+    def _of_table(self, place: int, vids: Ids, wanted: set[str]) -> dict[str, pa.Array]:
+        """Columns of an ordinary table's rows, in the versions that the results have."""
+        alias, versions, index = self.plan.tables[place].alias, self.tables[place].versions(), pa.array(vids)
+        mine = [c.partition(".")[2] for c in wanted if c.partition(".")[0] == alias]
+        return {f"{alias}.{name}": versions.column(name).combine_chunks().take(index) for name in mine}
+
     def _fetch(self, place: int, positions: Ids, wanted: set[str]) -> dict[str, pa.Array]:
         """Columns of an input's rows, in any order and as often as they are named."""
         unique, back = np.unique(positions, return_inverse=True)
         found = self._fetcher(place).columns(wanted | {TIME_COLUMN}, unique)
         if len(found[TIME_COLUMN]) < len(unique):
             raise rows_gone(self)
-        for place, vids in picked.versions(self.plan).items() if picked is not None else ():
-            columns |= self._of_table(place, vids, wanted)
         index = pa.array(back)
         return {name: column.take(index) for name, column in found.items()}
 
@@ -206,9 +212,3 @@ class JoinHeld:
 
 def join_schema(plan: JoinPlan) -> pa.Schema:
     return pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
-    def _of_table(self, place: int, vids: Ids, wanted: set[str]) -> dict[str, pa.Array]:
-        """Columns of an ordinary table's rows, in the versions that the results have."""
-        alias, versions, index = self.plan.tables[place].alias, self.tables[place].versions(), pa.array(vids)
-        mine = [c.partition(".")[2] for c in wanted if c.partition(".")[0] == alias]
-        return {f"{alias}.{name}": versions.column(name).combine_chunks().take(index) for name in mine}
-
