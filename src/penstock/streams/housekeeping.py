@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from penstock.clock import Clock
 from penstock.streams.compaction import GRACE_S, Compactor, InUse
+from penstock.streams.giving_back import give_back_memory
 from penstock.streams.ingest import Ingest, State
 from penstock.streams.log import StreamLog
 from penstock.streams.retention import Protect, retention_position
@@ -86,6 +87,8 @@ class Housekeeper:
                     self._paused_until[table_id] = time.monotonic() + PAUSE_S
                     logger.warning("housekeeping of table %s: %s", table_id, as_storage_error(problem).message)
             self._log.remove_dropped()
+            if retain:
+                give_back_memory()
 
     def tend(self, table_id: int, retain: bool = True) -> None:
         """One round for one table."""
