@@ -1,0 +1,71 @@
+"""How much lies below each edge: at least, as estimated, at most. The only thing that the buckets of m edges keep.
+
+`below[i, q, w]` is the weight w (count, positive y, negative y) of the rows with x < edges[i]; q says which of the three. A
+new edge inside a bucket has at least what lies below the bucket, at most what lies below its end, and in between as if the
+rows lay evenly. So bounds are hard, however often buckets are cut, and no mass is made or lost: the edges around keep theirs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.operators.kernel import kernel
+from penstock.operators.synopses.base import Floats
+
+AT_LEAST, ESTIMATE, AT_MOST = range(3)
+
+
+@kernel
+def read_below(edges: Floats, below: Floats, count: int, cut: float, out: Floats) -> None:
+    """What lies below any cut, as a table of the three sizes and the three weights."""
+    i = np.searchsorted(edges[:count], cut, side="right") - 1
+    if i < 0:
+        out[:] = 0.0
+    elif i == count - 1 or edges[i] == cut:
+        out[:] = below[i]
+    else:
+        share = (cut - edges[i]) / (edges[i + 1] - edges[i])
+        out[AT_LEAST] = below[i, AT_LEAST]
+        out[ESTIMATE] = below[i, ESTIMATE] + share * (below[i + 1, ESTIMATE] - below[i, ESTIMATE])
+        out[AT_MOST] = below[i + 1, AT_MOST]
+
+
+@kernel
+def enter(edges: Floats, below: Floats, count: int, x: float, y: float) -> None:
+    """A row comes: every edge above it has one more below."""
+    for i in range(count - 1, -1, -1):
+        if edges[i] <= x:
+            return
+        below[i, :, 0] += 1.0
+        below[i, :, 1 if y >= 0 else 2] += abs(y)
+
+
+@kernel
+def leave(edges: Floats, below: Floats, count: int, x: float, y: float) -> None:
+    """A row leaves, wherever the estimate had put it: what lies below higher edges is never less than below lower ones."""
+    for i in range(count - 1, -1, -1):
+        if edges[i] <= x:
+            break
+        below[i, :, 0] -= 1.0
+        below[i, :, 1 if y >= 0 else 2] -= abs(y)
+    for w in range(3):
+        for i in range(count):
+            least = below[i - 1, AT_LEAST, w] if i > 0 else 0.0
+            below[i, AT_LEAST, w] = max(below[i, AT_LEAST, w], least)
+        for i in range(count - 2, -1, -1):
+            below[i, AT_MOST, w] = min(below[i, AT_MOST, w], below[i + 1, AT_MOST, w])
+        floor = 0.0
+        for i in range(count):
+            middle = min(max(below[i, ESTIMATE, w], below[i, AT_LEAST, w]), below[i, AT_MOST, w])
+            floor = max(floor, middle)
+            below[i, ESTIMATE, w] = floor
+
+
+@kernel
+def recut(edges: Floats, below: Floats, count: int, new: Floats, new_count: int) -> None:
+    """Replace the edges; whatever lies below the new ones is read from the old ones."""
+    found = np.empty((new_count, 3, 3))
+    for i in range(new_count):
+        read_below(edges, below, count, new[i], found[i])
+    edges[:new_count] = new[:new_count]
+    below[:new_count] = found
