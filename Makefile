@@ -6,7 +6,7 @@ PY    := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cameras test check format bench bench-joins soak reference clean
+.PHONY: help demo demo-cameras test check format bench bench-joins bench-statistics soak reference clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ bench: $(READY) ## measure; writes bench/results/*.json
 
 bench-joins: $(READY) ## window joins against Spark's own and Flink's; an hour
 	@$(PY) -m bench joins $(ARGS)
+
+bench-statistics: $(READY) ## synopses and correlated aggregates against exact
+	@$(PY) -m bench statistics $(ARGS)
 
 soak: $(READY) ## the long versions of the oracle and kill tests
 	@PENSTOCK_SOAK=1 $(PY) -m pytest --timeout=14400 $(ARGS)

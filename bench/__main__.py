@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from bench.foundations import Foundations
 from bench.joins import Joins
+from bench.statistics import SERIES, Statistics
 
-BENCHES = {"foundations": Foundations, "joins": Joins}
+BENCHES = {"foundations": Foundations, "joins": Joins, "statistics": Statistics}
 
 
 def main() -> None:
@@ -19,12 +21,14 @@ def main() -> None:
     parser.add_argument("--memory-minutes", type=float, default=10.0, help="length of the memory run; 0 leaves it out")
     parser.add_argument("--only", default="", help="parts of a benchmark, separated by commas")
     parser.add_argument("--rates", default="1000,10000,60000", help="rates of the latency part, in rows/s")
+    parser.add_argument("--series", type=Path, default=SERIES, help="folder with files of timestamp,value (statistics)")
     options = parser.parse_args()
     wanted = set(filter(None, options.only.split(",")))
     # A part's name chooses its benchmark, so that the figures of another one stay as they are.
     named = [name for name, bench in BENCHES.items() if not wanted or wanted & set(bench.PARTS)]
     for name in options.names or named:
-        BENCHES[name](options.seconds, options.memory_minutes, options.only, options.rates).run()
+        more = {"series": options.series} if name == "statistics" else {}
+        BENCHES[name](options.seconds, options.memory_minutes, options.only, options.rates, **more).run()
 
 
 if __name__ == "__main__":

@@ -1,18 +1,34 @@
-"""Tables and plots of comparisons: bench/results/joins_NAME.md and .png."""
+"""Tables and plots of comparisons: bench/results/BENCH_NAME.md and .png."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 from bench.report import RESULTS
 
 
-def write_table(name: str, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_table(
+    name: str, title: str, rows: Sequence[Mapping[str, Any]], *, bench: str = "joins", show: bool = False
+) -> None:
     columns = list(rows[0])
     lines = [f"# {title}", "", f"| {' | '.join(columns)} |", f"| {' | '.join('---' for _ in columns)} |"]
     lines += [f"| {' | '.join(_text(row[c]) for c in columns)} |" for row in rows]
-    (RESULTS / f"joins_{name}.md").write_text("\n".join(lines) + "\n")
+    (RESULTS / f"{bench}_{name}.md").write_text("\n".join(lines) + "\n")
+    if show:
+        print_table(title, rows)
+
+
+def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    table = Table(title=title)
+    for name, value in rows[0].items():
+        table.add_column(name, justify="left" if isinstance(value, str) else "right")
+    for row in rows:
+        table.add_row(*(_text(value) for value in row.values()))
+    Console().print(table)
 
 
 def _text(value: Any) -> str:
@@ -27,7 +43,15 @@ Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 """By label: x and y."""
 
 
-def plot(name: str, panels: Mapping[str, Lines], x: str, *, log: str = "", ticks: Sequence[float] = ()) -> None:
+def plot(
+    name: str,
+    panels: Mapping[str, Lines],
+    x: str,
+    *,
+    log: str = "",
+    ticks: Sequence[float] = (),
+    bench: str = "joins",
+) -> None:
     """One panel per quantity, side by side; `log` names the axes that are logarithmic."""
     import matplotlib
 
@@ -48,5 +72,5 @@ def plot(name: str, panels: Mapping[str, Lines], x: str, *, log: str = "", ticks
             panel.set_xticks(list(ticks))
         panel.legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(RESULTS / f"joins_{name}.png", dpi=110)
+    figure.savefig(RESULTS / f"{bench}_{name}.png", dpi=110)
     pyplot.close(figure)

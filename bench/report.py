@@ -27,6 +27,9 @@ AIMS = {
     "ratio_spark_rocksdb": (">", 25),
     "theta_keeps_up": (">", 0),
     "silent_stream_slope_mb_per_min": ("<", 1),
+    "eh_worst_error_over_bound": ("<", 1.001),
+    "rmse_min_piecemeal_uniform": ("<", 5),
+    "rmse_avg_piecemeal_uniform": ("<", 30),
 }
 
 

@@ -129,16 +129,17 @@ def test_a_minimum_far_below_begins_anew_and_is_exact() -> None:
     assert band.lower[7] == band.upper[7] == 3
 
 
-def test_the_bucket_that_is_cut_is_shared_out_evenly_and_bounded_by_all_or_nothing() -> None:
+def test_the_bucket_that_is_cut_is_estimated_from_its_neighbours_and_bounded_by_all_or_nothing() -> None:
     """MIN 10, threshold 20: four buckets of width 2.5. A new minimum 9 moves the threshold to 18, into the last bucket."""
+    x = np.array([10.0, 11, 13, 14, 16, 17, 18.0, 19, 9])
     state = CorrelatedBuckets(near_min(1), 4)
-    x = np.array([10.0, 11, 18.0, 18.5, 19, 19.5, 9])
     state.regions[0] = 10, np.nextafter(20, 21)
     state.edges[:5] = [10, 12.5, 15, 17.5, np.nextafter(20, 21)]
     state.numbers[EDGES] = 5
     band = state.update(x, x)
-    assert band.value[5] == 6 and band.lower[5] == band.upper[5] == 6
-    assert band.value[6] == pytest.approx(3 + 4 * 0.5 / 2.5) and (band.lower[6], band.upper[6]) == (3, 7)
+    assert band.value[7] == band.lower[7] == band.upper[7] == 8
+    # Two rows in every bucket: the curve is a straight line, and a fifth of the last bucket remains.
+    assert band.value[8] == pytest.approx(7 + 2 * 0.5 / 2.5) and (band.lower[8], band.upper[8]) == (7, 9)
 
 
 def lognormal(seed: int, n: int = 8_000) -> Floats:

@@ -38,8 +38,11 @@ def fill(
             found += 1
     out[found] = end
     found += 1
-    while found - 1 > buckets:
-        _join_smallest(edges, below, count, out, found, by_count)
+    # Two neighbours that are together less than an even share waste a bucket.
+    share = _size(edges, below, count, begin, end, by_count) / buckets
+    while found > 2 and _join_smallest(
+        edges, below, count, out, found, by_count, np.inf if found - 1 > buckets else share
+    ):
         found -= 1
     while found - 1 < buckets and _split_largest(edges, below, count, out, found, by_count):
         found += 1
@@ -52,7 +55,7 @@ def rebalance(edges: Floats, below: Floats, count: int, last: int, room: int, ou
     found = last + 1
     out[:found] = edges[:found]
     if last >= room:
-        _join_smallest(edges, below, count, out, found, True)
+        _join_smallest(edges, below, count, out, found, True, np.inf)
         found -= 1
     return found + 1 if _split_largest(edges, below, count, out, found, True) else found
 
@@ -72,15 +75,20 @@ def _size(edges: Floats, below: Floats, count: int, begin: float, end: float, by
 
 
 @kernel
-def _join_smallest(edges: Floats, below: Floats, count: int, out: Floats, found: int, by_count: bool) -> None:
-    """Drop the inner edge between the two neighbours that are smallest together."""
+def _join_smallest(
+    edges: Floats, below: Floats, count: int, out: Floats, found: int, by_count: bool, below_size: float
+) -> bool:
+    """Drop the inner edge between the two neighbours that are smallest together, if they are below a size."""
     best, at = np.inf, 1
     for i in range(1, found - 1):
         size = _size(edges, below, count, out[i - 1], out[i + 1], by_count)
         if size < best:
             best, at = size, i
+    if not best < below_size:
+        return False
     for i in range(at, found - 1):
         out[i] = out[i + 1]
+    return True
 
 
 @kernel
