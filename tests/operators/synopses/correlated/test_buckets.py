@@ -17,7 +17,7 @@ from penstock.operators.synopses.correlated.buckets import CorrelatedBuckets, Cu
 from penstock.operators.synopses.correlated.exact import exact_answers, landmark_starts, sliding_starts
 from penstock.operators.synopses.correlated.following import EDGES
 from penstock.operators.synopses.correlated.mass import AT_LEAST, AT_MOST, ESTIMATE, enter, read_below, recut
-from penstock.operators.synopses.correlated.question import Question, above_avg, near_max, near_min
+from penstock.operators.synopses.correlated.question import Question, above_avg, around_avg, near_max, near_min
 from penstock.operators.synopses.correlated.recutting import PIECEMEAL, WHOLESALE, fill
 from tests.operators.synopses.correlated.brute import QUESTIONS, arrays, columns
 
@@ -39,6 +39,8 @@ def test_the_truth_lies_within_the_bounds(
     x, y, times = arrays(drawn)
     question = replace(question, outer="sum" if summed else "count")
     starts = sliding_starts(times, window) if window else landmark_starts(len(x))
+    if question.low and question.high:
+        buckets += 2
     state = CorrelatedBuckets(question, buckets, *way, sliding=window > 0)
     band = state.update(x, y, starts)
     exact = np.nan_to_num(exact_answers(question, x, y, starts))
@@ -187,6 +189,6 @@ def test_an_average_of_y_lies_within_its_bounds() -> None:
 
 
 def test_what_buckets_cannot_answer_is_refused() -> None:
-    for question, buckets in ((near_min(1, "max"), 5), (near_min(1), 2)):
+    for question, buckets in ((near_min(1, "max"), 5), (near_min(1), 2), (around_avg(1), 4)):
         with pytest.raises(PenstockError):
             CorrelatedBuckets(question, buckets)

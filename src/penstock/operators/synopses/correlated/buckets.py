@@ -47,8 +47,10 @@ class CorrelatedBuckets:
         if question.outer not in ("count", "sum", "avg"):
             detail = f"{question.outer.upper()} of the rows that an inner aggregate picks is exact only"
             raise error("invalid_parameter", detail=detail)
-        if buckets < 3:
-            raise error("invalid_parameter", detail=f"{buckets} buckets are too few; 3 is the least")
+        # A fine one at each edge, and one on each side of it.
+        least = 1 + 2 * sum(edge is not None for edge in (question.low, question.high))
+        if buckets < least:
+            raise error("invalid_parameter", detail=f"{buckets} buckets are too few; {least} is the least here")
         self.question, self.how, self.cut, self.sliding = question, how, cut, sliding
         # A maximum is the minimum of what is negated.
         self.negated = question.inner == "max"
