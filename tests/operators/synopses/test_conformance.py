@@ -222,3 +222,9 @@ def test_negative_numbers_are_refused_where_the_method_cannot_take_them() -> Non
     for kind in ("sum", "weight_sum"):
         with pytest.raises(PenstockError):
             make(kind).update(np.array([-1.0]), np.array([0]))
+
+
+def test_what_is_not_a_number_has_no_approximate_sum() -> None:
+    for kind in ("weight_sum", "real_sum", "average"):
+        with pytest.raises(PenstockError):
+            make(kind).update(np.array([1.0, np.nan]), np.array([0, 1]))

@@ -34,14 +34,14 @@ class TimedBitmaps(Synopsis):
             raise error("invalid_parameter", detail=f"an error of {epsilon} is not between 0.005 and 1")
         # Two standard errors are `epsilon`; the number of maps is a power of two.
         self.maps = 1 << max(4, math.ceil(2 * math.log2(2 * _DEVIATION / epsilon)))
-        self.times: Ints = np.full((self.maps, BITS), BEFORE_ALL_TIME, np.int64)
+        self.times: Ints = _never(self.maps, 0)  # high bits take no room until one is set
 
     def answers(self, window: int | None = None) -> list[Answer]:
         inside = self.times >= max(self.oldest_inside(window), BEFORE_ALL_TIME + 1)
         empty = int((~inside.any(axis=1)).sum())
         if empty == self.maps:
             return [Answer(0.0, 0.0, 0.0)]
-        runs = np.where(inside.all(axis=1), BITS, np.argmin(inside, axis=1)).mean()
+        runs = np.where(inside.all(axis=1), inside.shape[1], np.argmin(inside, axis=1)).mean()
         value = self.maps / _FRACTION * (2**runs - 2 ** (-_SMALL * runs))
         share = 2 * _DEVIATION / math.sqrt(self.maps)
         if empty and value < 1.5 * self.maps:
@@ -56,13 +56,22 @@ class TimedBitmaps(Synopsis):
         return self.times.nbytes
 
     def _insert(self, values: Values, times: Ints) -> None:
-        set_bits(self.times, hashed(values), times)
+        rows, bits = places(hashed(values), self.maps)
+        self._reach(int(bits.max()) + 1)
+        set_times(self.times, rows, bits, times)
+
+    def _reach(self, width: int) -> None:
+        more = width - self.times.shape[1]
+        if more > 0:
+            self.times = np.hstack([self.times, _never(self.maps, more)])
 
     def _expire(self) -> None:
         """Bits whose time has passed do not count; there is nothing to give back."""
 
     def _absorb(self, other: Self) -> None:
-        np.maximum(self.times, other.times, out=self.times)
+        width = other.times.shape[1]
+        self._reach(width)
+        np.maximum(self.times[:, :width], other.times, out=self.times[:, :width])
 
     def _state(self) -> Arrays:
         return {"times": self.times}
@@ -71,13 +80,25 @@ class TimedBitmaps(Synopsis):
         self.times = arrays["times"].copy()
 
 
+def _never(maps: int, width: int) -> Ints:
+    return np.full((maps, width), BEFORE_ALL_TIME, np.int64)
+
+
 @kernel
-def set_bits(bits: Ints, hashes: npt.NDArray[np.uint64], times: Ints) -> None:
-    maps = np.uint64(bits.shape[0])
+def places(hashes: npt.NDArray[np.uint64], maps: int) -> tuple[Ints, Ints]:
+    """Which map and which of its bits each value sets."""
+    rows, bits = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
     for i in range(len(hashes)):
-        row, rest = hashes[i] % maps, hashes[i] // maps
-        bit = 0
+        rows[i] = hashes[i] % np.uint64(maps)
+        rest, bit = hashes[i] // np.uint64(maps), 0
         while bit < BITS - 1 and rest & np.uint64(1) == np.uint64(0):
             rest >>= np.uint64(1)
             bit += 1
-        bits[row, bit] = max(bits[row, bit], times[i])
+        bits[i] = bit
+    return rows, bits
+
+
+@kernel
+def set_times(held: Ints, rows: Ints, bits: Ints, times: Ints) -> None:
+    for i in range(len(rows)):
+        held[rows[i], bits[i]] = max(held[rows[i], bits[i]], times[i])

@@ -70,9 +70,7 @@ class ExponentialHistogram(Synopsis):
             return
         sizes, times = interleaved(self.held, self.total, other.held, other.total, self.least)
         self.held, self.total = NO_TIMES, 0
-        self.now, now = int(times[0]), self.now
         self._take(sizes, times)
-        self.now = now
         self.merges = max(self.merges, other.merges) + 1
 
     def _state(self) -> Arrays:

@@ -112,5 +112,8 @@ class RealSum(Composite):
 
     def _insert(self, values: Values, times: Ints) -> None:
         reals = values.astype(np.float64)
+        if np.isnan(reals).any():
+            raise error("invalid_parameter", detail="a sum takes no NaN")
         for part, signed in zip(self.parts, (reals, -reals), strict=True):
-            part.update(np.where(signed < 0, 0.0, signed), times)
+            mine = signed >= 0
+            part.update(signed[mine], times[mine])
