@@ -12,12 +12,20 @@ from bench.joins_tables import plot, write_table
 from bench.report import Report
 from penstock.operators.synopses.base import Floats
 from penstock.operators.synopses.correlated.baselines import heuristic_answers
-from penstock.operators.synopses.correlated.buckets import CorrelatedBuckets
-from penstock.operators.synopses.correlated.exact import exact_answers, landmark_starts
+from penstock.operators.synopses.correlated.buckets import CorrelatedBuckets, Cut, How
+from penstock.operators.synopses.correlated.exact import exact_answers, landmark_starts, sliding_starts
 from penstock.operators.synopses.correlated.question import Outer, Question, above_avg, near_max, near_min
 
 ROWS = 20_000
 BUCKETS = (5, 10)
+SLIDING = 2_000
+WAYS: tuple[tuple[How, Cut], ...] = (
+    ("piecemeal", "uniform"),
+    ("piecemeal", "quantile"),
+    ("wholesale", "uniform"),
+    ("wholesale", "quantile"),
+    ("equi_depth", "uniform"),
+)
 Method = Callable[[Question, Floats, Floats, int], Floats]
 METHODS: dict[str, Method] = {
     "piecemeal uniform": lambda q, x, y, m: CorrelatedBuckets(q, m).update(x, y).value,
@@ -50,6 +58,7 @@ def measure_correlated(report: Report, scale: float, series: Path) -> None:
         show=True,
     )
     tell(report, table)
+    compare_sliding(series)
     plot_over_time()
 
 
@@ -102,6 +111,31 @@ def row(question: Question, runs: list[Floats], m: int) -> dict[str, Any]:
         "mean of exact": float(np.mean(means)),
         **{name: float(np.mean(errors)) for name, errors in found.items()},
     }
+
+
+def compare_sliding(series: Path) -> None:
+    """COUNT over the last 2 000 rows: the extreme leaves, thresholds rise and fall."""
+    table = []
+    for data, share, draw in sources(series):
+        x = draw(0)
+        starts = sliding_starts(np.arange(len(x)), SLIDING)
+        for question in questions(share):
+            if question.outer != "count":
+                continue
+            exact = exact_answers(question, x, x, starts)
+            for m in BUCKETS:
+                found: dict[str, Any] = {
+                    "data": data,
+                    "inner": question.inner,
+                    "m": m,
+                    "mean of exact": float(exact.mean()),
+                }
+                for how, cut in WAYS:
+                    band = CorrelatedBuckets(question, m, how, cut, sliding=True).update(x, x, starts)
+                    found[f"{how} {cut}"] = float(np.sqrt(np.mean((band.value - exact) ** 2)))
+                table.append(found)
+    title = f"Correlated aggregates, COUNT over the last {SLIDING} rows: root mean square errors"
+    write_table("correlated_sliding", title, table, bench="statistics", show=True)
 
 
 def tell(report: Report, table: list[dict[str, Any]]) -> None:

@@ -171,6 +171,16 @@ def test_the_errors_are_those_that_we_promise() -> None:
         assert rms(CorrelatedBuckets(question, 10).update(x, x).value, exact) < most
 
 
+def test_a_threshold_that_rises_again_finds_buckets_in_its_way() -> None:
+    """The minimum leaves a sliding window, and the next one lies far above."""
+    x = lognormal(6)
+    starts = sliding_starts(np.arange(len(x)), 1_000)
+    exact = exact_answers(near_min(99), x, x, starts)
+    band = CorrelatedBuckets(near_min(99), 10, sliding=True).update(x, x, starts)
+    assert rms(band.value, exact) < 0.15 * exact.mean()
+    assert (band.lower <= exact).all() and (exact <= band.upper).all()
+
+
 def test_space_does_not_grow_with_the_stream() -> None:
     for question, (how, cut) in product((near_min(99), near_max(0.9), above_avg()), WAYS):
         state = CorrelatedBuckets(question, 10, how, cut)

@@ -21,6 +21,8 @@ FINE = 0.4
 """The share of the buckets that are fine. More of them halve the error while the mean stays where it is, fewer of them quarter
 it when the mean walks: the others then lie in its way, with even counts.
 """
+ABOVE = 0.5
+"""The share of the buckets above the threshold of an extreme that can leave: the next one may be far away."""
 REACH = 2.0
 """Buckets are fine within so many standard errors of the mean. The paper's one leaves twice the error: the mean walks out."""
 
@@ -138,13 +140,13 @@ def _follow_least(
     how: int,
     by_count: bool,
 ) -> None:
-    """Buckets cover the least x to the threshold, and with `whole` one more covers the rest."""
+    """Buckets cover the least x to the threshold, and with `whole` some more the rest, by their counts."""
     threshold = max(cut_at(questions[0], least, -np.inf), cut_at(questions[1], least, -np.inf))
     threshold = max(threshold, float(np.nextafter(least, np.inf)))
     if regions[0, 0] == least and regions[0, 1] == threshold:
         return
     count, buckets = int(numbers[EDGES]), len(edges) - 1
-    new = np.empty(len(edges) + count + 4)
+    new = np.empty(2 * len(edges) + count + 4)
     old_least = regions[0, 0]
     regions[0, 0], regions[0, 1] = least, threshold
     if not whole and threshold <= old_least:
@@ -152,10 +154,13 @@ def _follow_least(
         below[:] = 0.0
     top = edges[count - 1]
     if whole:
-        found = fill(edges, below, count, least, threshold, max(1, buckets - 1), how, by_count, new)
-        if top > new[found - 1]:
-            new[found] = top
-            found += 1
+        near = buckets - max(1, int(buckets * ABOVE))
+        found = fill(edges, below, count, least, threshold, near, how, by_count, new)
+        if top > threshold:
+            part = np.empty(len(edges) + count + 4)
+            kept = fill(edges, below, count, threshold, top, buckets - near, PIECEMEAL, True, part)
+            new[found : found + kept - 1] = part[1:kept]
+            found += kept - 1
     else:
         found = fill(edges, below, count, least, threshold, buckets, how, by_count, new)
     recut(edges, below, count, new, found)
@@ -239,10 +244,10 @@ def _estimate(edges: Floats, below: Floats, count: int, cut: float) -> float:
 def _balance(edges: Floats, below: Floats, numbers: Floats, regions: Floats, how: int) -> None:
     """Where buckets are to have even counts: when one has grown beyond twice its share, cut anew."""
     count, room = int(numbers[EDGES]), len(edges) - 1
-    end = count - 1  # of the buckets that share evenly: all but the one above the threshold
-    if how != EQUI_DEPTH and count > 2 and edges[end] > regions[0, 1]:
-        end -= 1
-        room -= 1
+    end = count - 1  # of the buckets that share evenly: those below the threshold
+    if how != EQUI_DEPTH and edges[end] > regions[0, 1]:
+        end = int(np.searchsorted(edges[:count], regions[0, 1]))
+        room -= count - 1 - end
     largest = 0.0
     for i in range(end):
         largest = max(largest, below[i + 1, ESTIMATE, 0] - below[i, ESTIMATE, 0])
@@ -253,8 +258,8 @@ def _balance(edges: Floats, below: Floats, numbers: Floats, regions: Floats, how
         found = fill(edges, below, count, edges[0], edges[end], room, how, True, new)
     else:
         found = rebalance(edges, below, count, end, room, new)
-    if end < count - 1:
-        new[found] = edges[count - 1]
+    for i in range(end + 1, count):
+        new[found] = edges[i]
         found += 1
     recut(edges, below, count, new, found)
     numbers[EDGES] = found
