@@ -195,7 +195,7 @@ class JoinHeld:
         """Columns of an ordinary table's rows, in the versions that the results have."""
         alias, versions, index = self.plan.tables[place].alias, self.tables[place].versions(), pa.array(vids)
         mine = [c.partition(".")[2] for c in wanted if c.partition(".")[0] == alias]
-        return {f"{alias}.{name}": versions.column(name).combine_chunks().take(index) for name in mine}
+        return {f"{alias}.{name}": versions.column(name).take(index).combine_chunks() for name in mine}
 
     def _fetch(self, place: int, positions: Ids, wanted: set[str]) -> dict[str, pa.Array]:
         """Columns of an input's rows, in any order and as often as they are named."""

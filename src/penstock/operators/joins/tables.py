@@ -26,7 +26,9 @@ class Versions:
     `codes` says both in one number, so that one binary search finds the versions of a key that outlive a position.
     """
 
+    count: int  # of all versions that were looked at
     vids: Ints
+    numbers: Ints  # their keys
     born: Ints
     keys: Ints  # every key once
     deaths: Ints  # every journal position at which one died
@@ -42,21 +44,37 @@ class Versions:
         return np.where(known, begin, 0), np.where(known, end, 0)
 
 
-def order_versions(versions: pa.Table, predicate: Expr | None, keys: Sequence[Expr]) -> Versions:
-    """The versions that pass a predicate and have a key."""
+def order_versions(
+    versions: pa.Table, predicate: Expr | None, keys: Sequence[Expr], before: Versions | None = None
+) -> Versions:
+    """The versions that pass a predicate and have a key. `before`: what this gave for the first of them."""
+    known = before.count if before is not None else 0
+    vids, numbers = _passing(versions.slice(known), predicate, keys)
+    vids += known
+    if before is not None:
+        vids, numbers = np.concatenate([before.vids, vids]), np.concatenate([before.numbers, numbers])
+    # Sorting is stable, and quick for what is nearly in order: so is all but the new end.
+    order = np.argsort(numbers, kind="stable")
+    vids, numbers = vids[order], numbers[order]
+    first = np.ones(len(numbers), np.bool_)
+    first[1:] = numbers[1:] != numbers[:-1]
+    deaths, death = np.unique(versions.column("_died").to_numpy()[vids], return_inverse=True)
+    codes = (np.cumsum(first) - 1) * (len(deaths) + 1) + death
+    order = np.argsort(codes, kind="stable")
+    vids = vids[order]
+    born = versions.column("_born").to_numpy()[vids]
+    return Versions(versions.num_rows, vids, numbers, born, numbers[first], deaths, codes[order])
+
+
+def _passing(versions: pa.Table, predicate: Expr | None, keys: Sequence[Expr]) -> tuple[Ints, Ints]:
     count = versions.num_rows
     passing = evaluate_mask(predicate, versions, count)
-    number: Ints = np.zeros(count, np.int64)
+    numbers: Ints = np.zeros(count, np.int64)
     if keys:
-        number, known = key_numbers([evaluate(k, versions, count) for k in keys])
+        numbers, known = key_numbers([evaluate(k, versions, count) for k in keys])
         passing = passing & known
     vids = np.flatnonzero(passing)
-    groups, group = np.unique(number[vids], return_inverse=True)
-    deaths, death = np.unique(versions.column("_died").to_numpy()[vids], return_inverse=True)
-    codes = group * (len(deaths) + 1) + death
-    order = np.argsort(codes, kind="stable")
-    born = versions.column("_born").to_numpy()[vids]
-    return Versions(vids[order], born[order], groups, deaths, codes[order])
+    return vids, numbers[vids]
 
 
 @dataclass(frozen=True, slots=True)
