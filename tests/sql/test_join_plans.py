@@ -479,7 +479,12 @@ def test_a_hint_names_the_algorithm(world: World, algorithm: str) -> None:
             "these windows are a path",
         ),
         ("JOIN(hash)", "a.ppm FROM sensors a", "hash", "there is no join"),
-        ("JOIN(gca)", "COUNT(*) FROM sensors a, loops b WINDOW = '1m'", "gca", "an aggregate runs as Spark SQL"),
+        (
+            "JOIN(gca)",
+            "COUNT(*) FROM sensors a, loops b WINDOW = '1m' BEGIN (LAST 5 ROWS)",
+            "gca",
+            "an aggregate runs as Spark SQL, and a window join of the newest rows runs as Spark SQL",
+        ),
     ],
 )
 def test_a_hint_that_cannot_be_followed_is_an_error(

@@ -14,7 +14,7 @@ from penstock.catalog.state import CatalogState
 from penstock.operators.windows import RowsWindow, Window
 from penstock.pipeline.joins.units import advance_fills, remaining_fills
 from penstock.pipeline.offset import Offset
-from penstock.sql.plan import JoinPlan, SelectPlan, plan_from_json
+from penstock.sql.plan import JoinPlan, SelectPlan, kernel_of, plan_from_json
 from penstock.streams.segments import Segment
 from penstock.streams.whole import first_reached
 
@@ -78,7 +78,7 @@ def plan_cycle(
     for query_id, definition in state.queries_by_id.items():
         if definition.paused or state.query_positions[query_id][1] <= start.journal:
             continue
-        plan = plan_from_json(definition.plan)
+        plan = kernel_of(plan_from_json(definition.plan))
         if isinstance(plan, SelectPlan):
             target = start.data.get(plan.table_id, 0)
             first = min(first_needed(plan.table_id, plan.window, definition.start_us), target)

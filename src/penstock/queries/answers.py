@@ -31,7 +31,7 @@ from penstock.pipeline.offset import Offset
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.queries.join_results import JoinResults, results_from_json, results_to_json
 from penstock.queries.partners import Blocks, Partners
-from penstock.sql.plan import JoinPlan, SelectPlan, SparkPlan, plan_from_json, stream_uses, window_of
+from penstock.sql.plan import JoinPlan, SelectPlan, SparkPlan, kernel_of, plan_from_json, stream_uses, window_of
 
 NEVER = -(2**62)
 MASKS_KEPT = 256
@@ -135,9 +135,13 @@ class AnswerStore:
         for query_id, definition in self.state.queries_by_id.items():
             if self.state.query_positions[query_id][1] <= before:
                 continue
-            plan = plan_from_json(definition.plan)
-            if isinstance(plan, SparkPlan):
-                self.spark_plans[query_id] = plan
+            whole = plan_from_json(definition.plan)
+            self.spark_plans.pop(query_id, None)
+            if isinstance(whole, SparkPlan):
+                self.spark_plans[query_id] = whole
+            plan = kernel_of(whole)
+            if plan is None:
+                self.answers.pop(query_id, None)
                 continue
             known = self.answers.get(query_id)
             if known is None:

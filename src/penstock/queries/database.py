@@ -248,6 +248,8 @@ class Database:
         else:
             if as_of is not None:
                 raise error("not_supported", feature="as_of on a query outside the shared pass")
+            if plan.core is not None:
+                self.standing.wait_ready(name)
             result = self.spark_queries.invoke(definition.id, name, limit)
         return self.completeness.say(result, plan, definition.start_us, self.catalog.state)
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.queries.answers import Answer
-from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json, window_of
+from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, kernel_of, plan_from_json, window_of
 from penstock.types import format_duration
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
 
 _RUNS = {SelectPlan: "shared pass", JoinPlan: "window join", SparkPlan: "Spark SQL"}
+_RUNS_ON_TOP = "window join, then Spark SQL"
 
 
 def describe_table(table: Table) -> dict[str, Any]:
@@ -52,8 +53,10 @@ def describe_queries(database: Database) -> list[dict[str, Any]]:
 
 def _describe_query(database: Database, definition: QueryDefinition, answer: Answer | None) -> dict[str, Any]:
     plan = plan_from_json(definition.plan)
+    kernel = kernel_of(plan)
     failure = database.spark_queries.failure(definition.id)
-    message = answer.error if answer is not None else failure.message if failure is not None else None
+    message = answer.error if answer is not None else None
+    message = failure.message if message is None and failure is not None else message
     state, progress = _state(database, definition, plan, answer, message)
     return {
         "name": definition.name,
@@ -61,9 +64,9 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "sql": definition.sql,
         "state": state,
         "progress": round(progress, 4),
-        "runs": _RUNS[type(plan)],
+        "runs": _RUNS_ON_TOP if isinstance(plan, SparkPlan) and kernel is not None else _RUNS[type(plan)],
         "reason": plan.reason if isinstance(plan, SparkPlan) else None,
-        "window": str(window_of(plan)) if not isinstance(plan, SparkPlan) else None,
+        "window": str(window_of(kernel)) if kernel is not None else None,
         "matched": answer.matched if answer is not None else None,
         "error": message,
         "seconds": database.spark_queries.seconds(definition.id),
@@ -76,7 +79,7 @@ def _state(
 ) -> tuple[str, float]:
     if definition.paused:
         return "PAUSED", 1.0
-    if not isinstance(plan, SparkPlan) and answer is None:
+    if kernel_of(plan) is not None and answer is None:
         return "STARTING", 0.0
     if message is not None:
         return "FAILED", 1.0

@@ -8,7 +8,7 @@ from penstock.catalog.model import Table
 from penstock.clock import SECOND
 from penstock.operators.windows import FOREVER, JoinWindows, TimeWindow, Window
 from penstock.queries.answers import NEVER, AnswerStore
-from penstock.queries.moments import stream_of
+from penstock.queries.moments import streams_behind
 from penstock.sql.plan import JoinPlan, stream_uses
 
 
@@ -64,6 +64,5 @@ def _windows(store: AnswerStore) -> Iterator[tuple[Table, Window | None, int | N
             yield store.state.tables_by_id[use.table_id], window, answer.start_us
     for query_id, plan in store.spark_plans.items():
         for relation in plan.relations:
-            found = stream_of(relation, store)
-            if found is not None:
-                yield found[0], relation.window, store.state.queries_by_id[query_id].start_us
+            for table, _ in streams_behind(relation, store.state):
+                yield table, relation.window, store.state.queries_by_id[query_id].start_us

@@ -12,7 +12,8 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.operators.evaluate import evaluate, evaluate_mask
 from penstock.operators.functions import check_function
 from penstock.queries.join_budget import check_join_fits
-from penstock.queries.moments import now_of_plan
+from penstock.queries.join_readers import check_readers
+from penstock.queries.moments import all_streams, now_of_plan
 from penstock.queries.results import Result
 from penstock.queries.system_columns import SHOWN, SYSTEM_TABLES
 from penstock.sensors.registry import validate_connector
@@ -22,7 +23,7 @@ from penstock.sql.changes import bind_delete, bind_insert, bind_update
 from penstock.sql.definitions import bind_add_column, bind_create_function, bind_create_stream_type, bind_create_table
 from penstock.sql.explain import explain
 from penstock.sql.parse import parse_script, parse_select
-from penstock.sql.plan import JoinPlan, Plan, SparkPlan, plan_from_json, plan_to_json, stream_uses
+from penstock.sql.plan import JoinPlan, Plan, SparkPlan, join_of, plan_from_json, plan_to_json
 from penstock.sql.planner import invocation_of, plan_query, reads_of
 from penstock.sql.retarget import retarget_window
 
@@ -205,19 +206,16 @@ class Executor:
         if isinstance(plan, SparkPlan):
             self._db.wait_for_own_writes()
             self._db.spark_queries.admit(plan)
-        if isinstance(plan, JoinPlan):
-            check_join_fits(plan, self._db.folder.log, self._db.settings)
+        join = join_of(plan)
+        if join is not None:
+            check_join_fits(join, self._db.folder.log, self._db.settings)
         return NewQuery(name, select.sql, plan_to_json(plan), tables, queries, functions, self.start_of(plan))
 
     def start_of(self, plan: Plan) -> int | None:
         """START: the query's NOW at this moment. A transaction-time stream's is the wall clock."""
         state = self._db.catalog.state
         with self._db.standing.locked() as store:
-            streams = (
-                [state.tables[r.table] for r in plan.relations if r.kind == "stream"]
-                if isinstance(plan, SparkPlan)
-                else [state.tables_by_id[u.table_id] for u in stream_uses(plan)]
-            )
+            streams = [table for table, _ in all_streams(plan, state)]
             if all(t.options.time == "transaction" for t in streams):
                 offset = store.offset
                 return max(self._db.clock.now_us(), offset.now_us if offset is not None else 0)
@@ -246,6 +244,8 @@ class Executor:
         definition = self._db.definition(statement.name)
         text = retarget_window(definition.sql, statement)
         plan = self._plan(parse_select(text), standing=True)
+        if isinstance(plan_from_json(definition.plan), JoinPlan):
+            check_readers(statement.name, plan, self._db.catalog.state)
         self._db.catalog.change_query(statement.name, sql=text, plan=plan_to_json(plan))
         return done("ALTER QUERY")
 

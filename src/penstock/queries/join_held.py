@@ -6,7 +6,7 @@ An id is a result's number, or, for a row of the first input that no partner cam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.catalog.rows import StaticRows
 from penstock.operators.evaluate import evaluate
 from penstock.operators.expr import Column, UserCall, columns_of, walk
-from penstock.operators.windows import JoinWindows
+from penstock.operators.windows import Bound, JoinWindows, TimeWindow
 from penstock.queries.answers import NEVER
 from penstock.queries.fetch import Fetcher
 from penstock.queries.held import Held, Ids, all_rows, rows_gone
@@ -87,6 +87,22 @@ class JoinHeld:
             return inside, np.setdiff1d(inside, inside_before), all_rows(before, left)
         stayed = before._among(inside_before, self, inside)
         return inside, inside[~self._among(inside, before, inside_before)], all_rows(before, inside_before[~stayed])
+
+    def of_times(self, low: int, high: int) -> Ids:
+        """What a reader of the query sees: rows whose own time lies in [low, high], whatever the query's window shows now.
+
+        Only those that it can ever have shown, with no tuple before its window at its START.
+        """
+        if self.now_us is None:
+            return np.empty(0, np.int64)
+        start = self.start_us if self.start_us is not None else NEVER
+        begins = [w.resolve(start, start)[0] for w in self.windows.by_input]
+        inside = TimeWindow(Bound("constant", max(low, begins[0])), Bound("constant", high))
+        alone = replace(self, windows=JoinWindows((inside,) * len(self.inputs)))._alone_inside()
+        ids: Ids = np.concatenate(
+            [alone, self._results_inside(0, self.count, [(begin, high) for begin in begins], after=low - 1)]
+        )
+        return ids
 
     def _spans(self) -> list[tuple[int, int]] | None:
         """[low, high] per input; None where no NOW is known yet."""

@@ -84,10 +84,8 @@ class Observer:
 
 def streams_of(plan: Plan, state: CatalogState) -> list[tuple[int, Expr | None]]:
     """Each stream a plan reads, with the static predicate that chooses its sensors."""
-    if not isinstance(plan, SparkPlan):
-        return [(u.table_id, u.static_predicate) for u in stream_uses(plan)]
-    return [
-        (state.tables[r.table].id, r.static_predicate)
-        for r in plan.relations
-        if r.kind == "stream" and r.table in state.tables
-    ]
+    found = [(u.table_id, u.static_predicate) for u in stream_uses(plan)]
+    for relation in plan.relations if isinstance(plan, SparkPlan) else ():
+        if relation.kind == "stream" and relation.table in state.tables:
+            found.append((state.tables[relation.table].id, relation.static_predicate))
+    return found

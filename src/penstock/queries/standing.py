@@ -19,6 +19,7 @@ from penstock.queries.edges import next_edge
 from penstock.queries.feed import CycleMark, Feed, JoinMark, NowKey
 from penstock.queries.held import Held, SelectHeld
 from penstock.queries.join_held import InputTable, JoinHeld
+from penstock.queries.join_readers import reached_by_readers
 from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
 from penstock.queries.windowed import Instant, Matches
@@ -132,7 +133,8 @@ class StandingQueries:
                     continue
                 now_us = self._now_at(oldest, query_id, answer)
                 windows = {w[query_id] for w in kept if query_id in w}
-                low = earliest(window_low(w, now_us, answer.start_us) for w in windows)
+                lows = [window_low(w, now_us, answer.start_us) for w in windows]
+                low = earliest([*lows, *reached_by_readers(self.store, query_id)])
                 if isinstance(answer.plan, JoinPlan):
                     if low is not None:
                         times[query_id] = low
@@ -226,6 +228,24 @@ class StandingQueries:
                 instant=Instant(floor, head, self._now_at(mark, definition.id, answer), answer.start_us, window),
                 log=self.folder.log,
             )
+
+    def held_join(self, name: str) -> JoinHeld:
+        """The answer of the window join that a query is or stands on."""
+        held = self.held(name)
+        assert isinstance(held, JoinHeld)
+        return held
+
+    def told(self, name: str) -> JoinHeld:
+        """A window join as its readers see it: one cycle later, whatever its own window shows."""
+        with self._lock:
+            query_id = self.store.state.queries[name].id
+            answer = self.store.answers[query_id]
+            mark = self.feed.last()
+            assert mark is not None and isinstance(answer.plan, JoinPlan) and isinstance(answer.window, JoinWindows)
+            before = self.feed.mark(mark.cycle - 1) if mark.cycle > self.feed.oldest() else mark
+            # What a join reads of its history it tells at once: no cycle need come after.
+            mark = before if query_id in before.windows else mark
+            return self._held_join(query_id, answer, answer.plan, mark, answer.window)
 
     def _held_join(
         self, query_id: int, answer: Answer, plan: JoinPlan, mark: CycleMark, windows: JoinWindows

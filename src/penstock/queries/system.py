@@ -25,8 +25,8 @@ class SystemTables:
         self._database = database
 
     def for_plan(self, plan: SparkPlan) -> dict[str, pa.Table]:
-        """The system tables that a plan reads, as they are now."""
-        return {r.table: self.table(r.table) for r in plan.relations if r.kind == "system"}
+        """The system tables that a plan reads, as they are now, by relation."""
+        return {r.name: self.table(r.table) for r in plan.relations if r.kind == "system"}
 
     def table(self, name: str) -> pa.Table:
         rows = {

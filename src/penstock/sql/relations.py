@@ -140,7 +140,7 @@ def place_relations(collected: Collected) -> tuple[Relation, ...]:
 
 
 def _relation(context: SelectContext, source: Source) -> Relation:
-    kind: Literal["stream", "static", "ordinary", "system", "query"]
+    kind: Literal["stream", "static", "ordinary", "system", "query", "core"]
     if source.kind == "sensors":
         kind = "stream" if source.needs_stream else "static"
     else:

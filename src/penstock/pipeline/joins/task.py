@@ -31,7 +31,7 @@ from penstock.pipeline.joins.tables import join_with_tables
 from penstock.pipeline.joins.units import JoinUnit, TableStep
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.said import ResultRow, told
-from penstock.sql.plan import JoinPlan, plan_from_json
+from penstock.sql.plan import has_join, join_of, plan_from_json
 
 
 class JoinTask:
@@ -176,7 +176,7 @@ class JoinTask:
         if key not in _REACHES:
             found: dict[str, int] = {}
             for query_id, definition in state.queries_by_id.items():
-                if definition.plan["kind"] == "join" and not definition.paused:
+                if has_join(definition.plan) and not definition.paused:
                     join = prepared_join(self._definitions, query_id)
                     for stream in join.streams:
                         name = stream.signature(state.functions)
@@ -252,7 +252,7 @@ def prepared_join(definitions: Definitions, query_id: int) -> PreparedJoin:
     if key not in _PREPARED:
         for stale in [k for k in _PREPARED if k[1] == query_id or k[0] != id(definitions)]:
             del _PREPARED[stale]
-        plan = plan_from_json(definitions.state.queries_by_id[query_id].plan)
-        assert isinstance(plan, JoinPlan)
+        plan = join_of(plan_from_json(definitions.state.queries_by_id[query_id].plan))
+        assert plan is not None
         _PREPARED[key] = prepare(plan)
     return _PREPARED[key]

@@ -9,7 +9,7 @@ from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.pipeline.listing import Listing
 from penstock.pipeline.offset import Offset
-from penstock.sql.plan import JoinPlan, plan_from_json
+from penstock.sql.plan import JoinPlan, has_join, join_of, plan_from_json
 from penstock.streams.segments import Slice
 
 LIVE = -1
@@ -44,11 +44,11 @@ def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
     """The joins that run."""
     found = {}
     for query_id, definition in state.queries_by_id.items():
-        if definition.plan["kind"] == "join" and not definition.paused:
+        if has_join(definition.plan) and not definition.paused:
             known = _PLANS.get(query_id)
             if known is None or known[0] is not definition:
-                plan = plan_from_json(definition.plan)
-                assert isinstance(plan, JoinPlan)
+                plan = join_of(plan_from_json(definition.plan))
+                assert plan is not None
                 known = _PLANS[query_id] = (definition, plan)
             found[query_id] = known[1]
     for gone in _PLANS.keys() - state.queries_by_id.keys():
