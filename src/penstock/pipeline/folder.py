@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import error
+from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, remove_places_of_the_dead
 
 FORMAT_VERSION = 1
 # Containers often have 64 MB: then the folder's own disk, through the page cache, does better.
 SHARED_MEMORY_MIN_BYTES = 1 << 30
-_SHARED = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,11 @@ class FolderLock:
         _remove_shared(folder.buffers)  # of a server that was killed
         shutil.rmtree(folder.tmp, ignore_errors=True)
         folder.tmp.mkdir()
+        remove_places_of_the_dead()
         shared = _shared_memory()
         if shared is not None:
             folder.buffers.symlink_to(shared)
+            claim(shared, root, server=True)
 
     def _check_format(self, root: Path) -> None:
         mark = root / "format_version"
@@ -105,10 +107,10 @@ def _shared_memory() -> Path | None:
     """A new place in shared memory, ours alone. On a cluster the same link leads into each host's own."""
     space = None
     with contextlib.suppress(OSError):
-        space = os.statvfs(_SHARED)
+        space = os.statvfs(SHARED)
     if space is None or space.f_frsize * space.f_blocks < SHARED_MEMORY_MIN_BYTES:
         return None
-    place = _SHARED / f"penstock-{uuid.uuid4().hex}"  # never one that somebody could have prepared
+    place = SHARED / f"{PREFIX}{uuid.uuid4().hex}"  # never one that somebody could have prepared
     try:
         place.mkdir(mode=0o700)
     except OSError:
@@ -120,5 +122,6 @@ def _remove_shared(link: Path) -> None:
     """Remove what a link into shared memory leads to, if it is one of ours."""
     if link.is_symlink():
         place = Path(os.readlink(link))
-        if place.parent == _SHARED and place.name.startswith("penstock-"):
+        if place.parent == SHARED and place.name.startswith(PREFIX):
             shutil.rmtree(place, ignore_errors=True)
+            link.unlink(missing_ok=True)  # on other hosts of a cluster this says that the same place is left over

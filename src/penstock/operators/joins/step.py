@@ -6,7 +6,7 @@ may contribute anything, streams after it old tuples only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,7 +43,7 @@ class Rows(Protocol):
         """Those of the new ones that begin a combination in this part."""
         ...
 
-    def old(self, low: int, high: int) -> Sequence[Run]:
+    def old(self, low: int, high: int) -> Iterable[Run]:
         """Runs that hold every old row with a time in [low, high]."""
         ...
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
+from penstock.pipeline.joins.cells import RANGES, Share, share_of
 from penstock.pipeline.listing import Listing
 from penstock.pipeline.offset import Offset
+from penstock.sql.join_keys import is_looked_up
 from penstock.sql.plan import JoinPlan, has_join, join_of, plan_from_json
 from penstock.streams.segments import Slice
 
 LIVE = -1
-# Below this a second task costs more than it saves; without a key each row meets a whole window.
+# Below this a second part costs more than it saves; without a look-up each row meets a whole window.
 SPREAD_ROWS = 20_000
 SPREAD_ROWS_WITHOUT_KEY = 200
 
@@ -37,7 +39,11 @@ class JoinUnit:
     part: int
     parts: int
     generation: int
-    spreads: bool
+
+    @property
+    def share(self) -> Share:
+        """Whose keys are this part's, where there is a key."""
+        return share_of(self.part, self.parts)
 
 
 def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
@@ -68,11 +74,12 @@ def join_units(listed: Listing, start: Offset, end: Offset, state: CatalogState,
     plans = join_plans(state)
     fresh = {t for t, head in end.data.items() if head > start.data.get(t, 0)}
     steps: list[tuple[tuple[int, ...], dict[int, tuple[int, int]], int]] = []
-    together: dict[tuple[tuple[int, ...], bool], list[int]] = {}
+    together: dict[tuple[tuple[int, ...], bool, bool], list[int]] = {}
     for query_id, plan in plans.items():
         if fresh & set(tables_of(plan)):
-            together.setdefault((tables_of(plan), bool(plan.inputs[0].keys)), []).append(query_id)
-    for (tables, _), queries in together.items():
+            alike = (tables_of(plan), bool(plan.inputs[0].keys), is_looked_up(plan))
+            together.setdefault(alike, []).append(query_id)
+    for (tables, _, _), queries in together.items():
         ranges = {t: (start.data.get(t, 0), end.data.get(t, 0)) for t in tables}
         steps.append((tuple(queries), ranges, LIVE))
     for query_id, left in remaining_fills(start, state).items():
@@ -83,10 +90,10 @@ def join_units(listed: Listing, start: Offset, end: Offset, state: CatalogState,
     units = []
     for members, ranges, generation in steps:
         shares = {t: _share(listed, t, a, b, state) for t, (a, b) in ranges.items()}
-        keyed = bool(plans[members[0]].inputs[0].keys)
         rows = sum(b - a for a, b in ranges.values())
-        spreads = rows >= (SPREAD_ROWS if keyed else SPREAD_ROWS_WITHOUT_KEY)
-        units += [JoinUnit(members, shares, part, parts, generation, spreads) for part in range(parts)]
+        spreads = rows >= (SPREAD_ROWS if is_looked_up(plans[members[0]]) else SPREAD_ROWS_WITHOUT_KEY)
+        count = min(parts, RANGES) if spreads else 1
+        units += [JoinUnit(members, shares, part, count, generation) for part in range(count)]
     return units
 
 
