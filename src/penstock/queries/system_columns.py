@@ -46,12 +46,12 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
     "penstock.queries": (
         SystemColumn("name", TEXT, "the standing query"),
         SystemColumn("state", TEXT, "STARTING, FILLING, RUNNING, PAUSED, FINISHED, FAILED"),
-        SystemColumn("runs", TEXT, "shared pass, or Spark SQL"),
-        SystemColumn("window", TEXT, "its BEGIN and END, in the shared pass"),
+        SystemColumn("runs", TEXT, "shared pass; window join; window join, then Spark SQL; or Spark SQL"),
+        SystemColumn("window", TEXT, "its BEGIN and END, in the shared pass and of a join"),
         SystemColumn(
             "matched",
             BIGINT,
-            "rows found for it since registration, in the shared pass; history read again counts again",
+            "rows found for it since registration, in the shared pass or by its join; history read again counts again",
         ),
         SystemColumn("progress", DOUBLE, "how much of its history has been read, 0 to 1"),
         SystemColumn("seconds", DOUBLE, "what the last evaluation took, outside the shared pass"),
