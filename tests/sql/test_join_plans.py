@@ -210,7 +210,7 @@ def test_a_star_has_the_columns_of_every_stream(world: World) -> None:
         ("SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' LIMIT 1", "LIMIT"),
         ("SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' BEGIN (LAST 3 ROWS)", "the newest rows"),
         (
-            "SELECT a.ppm FROM sensors a, loops b LEFT JOIN my_segments m ON m.segment = b.segment WINDOW = '1m'",
+            "SELECT a.ppm FROM sensors a LEFT JOIN loops b ON TRUE, my_segments m WINDOW(a,b) = '1m'",
             '"my_segments", which has no stream, beside an outer join',
         ),
         (

@@ -209,7 +209,8 @@ class JoinHeld:
 
     def _of_table(self, place: int, vids: Ids, wanted: set[str]) -> dict[str, pa.Array]:
         """Columns of an ordinary table's rows, in the versions that the results have."""
-        alias, versions, index = self.plan.tables[place].alias, self.tables[place].versions(), pa.array(vids)
+        alias, versions = self.plan.tables[place].alias, self.tables[place].versions()
+        index = pa.array(vids, mask=vids < 0)
         mine = [c.partition(".")[2] for c in wanted if c.partition(".")[0] == alias]
         return {f"{alias}.{name}": versions.column(name).take(index).combine_chunks() for name in mine}
 

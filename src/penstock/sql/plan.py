@@ -56,13 +56,17 @@ class JoinInput:
     keys: tuple[Expr, ...] = ()
 
 
+TableUse = Literal["inner", "left", "exists", "missing"]
+
+
 @dataclass(frozen=True, slots=True)
 class JoinTable:
     """One ordinary table of a join: its rows as they are at the last tuple of a combination.
 
     A row has to satisfy `predicate` alone and, with the combination, every (value, column) of `keys` by equality
     and all `conditions`. Predicate and columns are in the table's own names, values and conditions say alias.column,
-    of streams and of tables before this one. `exists`: one such row is enough, and none is part of the result.
+    of streams and of tables before this one. `use`: a combination is joined with each such row (inner), also with none
+    (left), or has to have one (exists) or none (missing), which then is no part of the result.
     """
 
     alias: str
@@ -70,7 +74,12 @@ class JoinTable:
     predicate: Expr | None = None
     keys: tuple[tuple[Expr, Expr], ...] = ()
     conditions: tuple[Expr, ...] = ()
-    exists: bool = False
+    use: TableUse = "inner"
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether results have a row of it."""
+        return self.use in ("inner", "left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +296,7 @@ def _table_json(table: JoinTable) -> dict[str, Any]:
         "predicate": _expr_json(table.predicate),
         "keys": [[expressions.to_json(e) for e in key] for key in table.keys],
         "conditions": [expressions.to_json(c) for c in table.conditions],
-        "exists": table.exists,
+        "use": table.use,
     }
 
 
@@ -298,7 +307,7 @@ def _table_of(data: dict[str, Any]) -> JoinTable:
         predicate=_expr_of(data["predicate"]),
         keys=tuple((expressions.from_json(value), expressions.from_json(own)) for value, own in data["keys"]),
         conditions=tuple(expressions.from_json(c) for c in data["conditions"]),
-        exists=data["exists"],
+        use=data["use"],
     )
 
 

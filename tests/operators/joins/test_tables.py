@@ -37,7 +37,7 @@ def _found(made: Combinations, journal: np.ndarray, table: Table) -> list[tuple[
     pairs = []
     for found, at in with_table(made, journal, ("a", "b"), table, {}):
         assert (journal[found.pos[0]] == at).all()
-        places = [found.pos[0]] if table.exists else [found.pos[0], found.pos[2]]
+        places = [found.pos[0], found.pos[2]] if table.use in ("inner", "left") else [found.pos[0]]
         pairs += list(zip(*(p.tolist() for p in places), strict=True))
     return sorted(pairs)
 
@@ -55,7 +55,7 @@ def test_each_combination_meets_the_versions_of_its_moment(
     ordered = order_versions(versions, predicate, [K] if keyed else [])
     condition = Call("ne", (Column("z.level", INT), Column("a.k", INT)), BOOLEAN)
     columns = {"level": versions.column("level").combine_chunks()}
-    table = Table(2, "z", ordered, columns, (Column("a.k", INT),) if keyed else (), (condition,), False)
+    table = Table(2, "z", ordered, columns, (Column("a.k", INT),) if keyed else (), (condition,), "inner")
     expected = [
         (i, vid)
         for i, (k, at) in enumerate(zip(made.columns["a.k"].to_pylist(), journal.tolist(), strict=True))
@@ -66,8 +66,11 @@ def test_each_combination_meets_the_versions_of_its_moment(
         and (k is not None and row["level"] != k)
     ]
     assert _found(made, journal, table) == expected
-    asked = replace(table, exists=True)
-    assert _found(made, journal, asked) == [(i,) for i in sorted({i for i, _ in expected})]
+    some = {i for i, _ in expected}
+    none = [i for i in range(len(made)) if i not in some]
+    assert _found(made, journal, replace(table, use="exists")) == [(i,) for i in sorted(some)]
+    assert _found(made, journal, replace(table, use="missing")) == [(i,) for i in none]
+    assert _found(made, journal, replace(table, use="left")) == sorted([*expected, *((i, -1) for i in none)])
 
 
 @pytest.mark.parametrize("seed", range(20))

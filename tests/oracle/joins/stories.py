@@ -285,8 +285,8 @@ def make_question(
         sql = f"SELECT {', '.join(outputs[:4])} FROM {chosen[0].name} a WHERE {where}"
     else:
         sources = ", ".join(f"{s.name} {a}" for s, a in zip(chosen, aliases, strict=True))
-        sources += "".join(f", {use.table.name} {use.alias}" for use in uses if not use.exists)
-        conditions += [c for use in uses for c in ([use.asks] if use.exists else use.conditions)]
+        sources += "".join(use.from_item for use in uses)
+        conditions += [c for use in uses for c in use.where]
         outputs += [column for use in uses for column in use.shown]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         sql = f"SELECT {hint}{', '.join(outputs)} FROM {sources} {clause}{where}"
@@ -303,7 +303,7 @@ def _extended(uses: list[TableUse]) -> Any:
     def extended(combination: Combination) -> list[tuple[object, ...]]:
         moment = max(int(str(row["moment"])) for row in combination)
         return [
-            tuple(rows[use.alias][c] for use in uses if not use.exists for c in ("id", "level", "name"))
+            tuple(rows[use.alias][c] for use in uses if use.in_from for c in ("id", "level", "name"))
             for rows in with_tables(uses, combination, moment, {})
         ]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -77,6 +78,10 @@ def _passing(versions: pa.Table, predicate: Expr | None, keys: Sequence[Expr]) -
     return vids, numbers[vids]
 
 
+# Joined with each matching row, also with none, or kept if there is one or none.
+Use = Literal["inner", "left", "exists", "missing"]
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """One table as combinations meet it: `place` is where they keep the version, after the places of the streams."""
@@ -87,13 +92,13 @@ class Table:
     columns: Mapping[str, pa.Array]  # by version
     keys: tuple[Expr, ...]  # a combination's values for the key of `versions`
     conditions: tuple[Expr, ...]
-    exists: bool
+    use: Use
 
 
 def with_table(
     made: Combinations, journal: Ints, aliases: Sequence[str], table: Table, functions: Functions
 ) -> Iterator[tuple[Combinations, Ints]]:
-    """Combinations with each row that matches, and their journal positions; with `exists`, those that have one."""
+    """Combinations with each row that matches, or those that have one or none, and their journal positions."""
     begin, end = _candidates(made, journal, aliases, table, functions)
     if int((end - begin).sum()) > PAIRS and len(made) > 1:
         middle = len(made) // 2
@@ -111,11 +116,16 @@ def with_table(
         if not mask.all():
             kept = np.flatnonzero(mask)
             found, left = found.take(kept), left[kept]
-    if table.exists:
-        left = np.unique(left)
-        found = made.take(left)
-    if len(left):
+    if table.use in ("inner", "left") and len(left):
         yield found, journal[left]
+    if table.use == "inner":
+        return
+    has_row = np.zeros(len(made), np.bool_)
+    has_row[left] = True
+    kept = np.flatnonzero(has_row if table.use == "exists" else ~has_row)
+    if len(kept):
+        rest = made.take(kept)
+        yield (_joined(rest, table, np.full(len(kept), -1)) if table.use == "left" else rest), journal[kept]
 
 
 def _candidates(
@@ -130,6 +140,6 @@ def _candidates(
 
 
 def _joined(made: Combinations, table: Table, vids: Ints) -> Combinations:
-    index = pa.array(vids)
+    index = pa.array(vids, mask=vids < 0)  # no version: NULL in every column
     added = {f"{table.alias}.{name}": column.take(index) for name, column in table.columns.items()}
     return Combinations({**made.pos, table.place: vids}, made.ts, made.key, {**made.columns, **added})

@@ -59,7 +59,7 @@ def _table(place: int, each: OrdinaryTable, state: CatalogState) -> Table:
         {name: known.column(name) for name in each.columns},
         tuple(value for value, _ in each.keys),
         each.conditions,
-        each.exists,
+        each.use,
     )
 
 
