@@ -13,6 +13,7 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
+from penstock.queries.join_held import JoinHeld
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.pipeline_pure.world import Pipe
 
@@ -169,7 +170,7 @@ def test_nothing_of_the_join_is_left_when_its_query_goes(life: Life) -> None:
     life.execute("DROP QUERY counted")
     store, queries = life.db.standing.store, life.db.spark_queries
     assert not store.answers and not store.spark_plans
-    until(lambda: not (queries._answers or queries._picked or queries._inputs))
+    until(lambda: not (queries._answers or queries._rows or queries._inputs))
 
 
 def test_the_same_rows_are_not_evaluated_twice(life: Life) -> None:
@@ -181,6 +182,21 @@ def test_the_same_rows_are_not_evaluated_twice(life: Life) -> None:
     life.engine.drain()
     after = life.settled("counted")
     assert after.cycle > before.cycle and life.runner.asked == asked
+
+
+def test_only_new_pairs_are_read_from_the_log(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[int] = []
+    rows = JoinHeld.rows
+    monkeypatch.setattr(JoinHeld, "rows", lambda held, ids: fetched.append(len(ids)) or rows(held, ids))
+    life.execute(f"CREATE QUERY counted AS {COUNTED}")
+    life.push()
+    life.settled("counted")
+    fetched.clear()
+    before = len(life.given("counted"))
+    life.push()
+    life.settled("counted")
+    assert last_times(life, "counted") == sorted((max(p[0], p[2]), p[3]) for p in upto_now(life))
+    assert sum(fetched) == len(life.given("counted")) - before > 20
 
 
 def test_rows_without_a_partner_come_up_to_what_stands_on_top(life: Life) -> None:

@@ -20,8 +20,22 @@ from penstock.sql.plan import JoinPlan, SparkPlan, plan_from_json
 from penstock.sql.read_joins import read_outputs
 
 JOURNAL = "_journal"
-# By relation: which results these are, and their ids. The same ids are the same rows, for ever.
+# By relation: of which generation of results, and the ids.
 Picked: TypeAlias = Mapping[str, tuple[int, Ids]]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRows:
+    """Rows that were read for one evaluation. Within a generation the same id is the same row for ever."""
+
+    generation: int
+    ids: Ids  # in the order of the rows
+    table: pa.Table
+
+    def have(self, generation: int, ids: Ids) -> bool:
+        """Whether these are exactly the rows of some ids."""
+        same = self.generation == generation and len(self.ids) == len(ids)
+        return same and bool(np.isin(self.ids, ids).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +48,25 @@ class JoinRead:
     def ids(self) -> Ids:
         return self.held.inside() if self.span is None else self.held.of_times(*self.span)
 
-    def rows(self, ids: Ids, state: CatalogState, with_journal: bool) -> pa.Table:
-        """The rows of ids; with the journal position of their last tuple, by which ordinary tables are joined."""
+    def fetch(self, ids: Ids, before: FetchedRows | None, state: CatalogState, with_journal: bool) -> FetchedRows:
+        """The rows of ids; with the journal position of their last tuple, by which ordinary tables are joined.
+
+        Those of the evaluation before are not read again.
+        """
         held = self.held
         if self.span is not None:
             held = replace(held, plan=replace(held.plan, outputs=read_outputs(held.plan)))
-        rows = held.rows(ids)
-        return rows.append_column(JOURNAL, _journal(held, ids, state)) if with_journal else rows
+        if before is None or before.generation != held.results.generation:
+            before = FetchedRows(held.results.generation, ids[:0], _schema(held.plan, with_journal).empty_table())
+        stays = np.isin(before.ids, ids)
+        new = _in_order_of_rows(ids[~np.isin(ids, before.ids)])
+        rows = held.rows(new)
+        if with_journal:
+            rows = rows.append_column(JOURNAL, _journal(held, new, state))
+        known = before.table if stays.all() else before.table.filter(pa.array(stays))
+        # One chunk again, or the table would grow by one with every evaluation.
+        table = pa.concat_tables([known, rows]).combine_chunks()
+        return FetchedRows(before.generation, np.concatenate([before.ids[stays], new]), table)
 
 
 def joins_below(plan: SparkPlan, state: CatalogState, name: str) -> dict[str, str]:
@@ -82,20 +108,30 @@ def pick_rows(reads: Mapping[str, JoinRead], most: int) -> Picked:
     return picked
 
 
-def are_same(some: Picked, others: Picked) -> bool:
-    """Whether two evaluations stand for the same rows."""
-    return some.keys() == others.keys() and all(
-        generation == others[relation][0] and np.array_equal(ids, others[relation][1])
-        for relation, (generation, ids) in some.items()
-    )
+def rests_on_joins(plan: SparkPlan, reads: Mapping[str, JoinRead]) -> bool:
+    """Whether the same rows of these joins give the same answer, at any time and as long as no table changes."""
+    others = [r for r in plan.relations if r.name not in reads]
+    return bool(reads) and all(r.kind in ("ordinary", "static") for r in others) and "{now}" not in plan.sql
+
+
+def are_same(picked: Picked, before: Mapping[str, FetchedRows]) -> bool:
+    """Whether an evaluation would read the same rows as the one before."""
+    return picked.keys() == before.keys() and all(before[relation].have(*found) for relation, found in picked.items())
 
 
 def fetch_rows(
-    reads: Mapping[str, JoinRead], picked: Picked, plan: SparkPlan, state: CatalogState
-) -> dict[str, pa.Table]:
+    reads: Mapping[str, JoinRead],
+    picked: Picked,
+    before: Mapping[str, FetchedRows],
+    plan: SparkPlan,
+    state: CatalogState,
+) -> dict[str, FetchedRows]:
     """The rows themselves, by relation."""
     with_journal = JOURNAL in plan.sql
-    return {relation: read.rows(picked[relation][1], state, with_journal) for relation, read in reads.items()}
+    return {
+        relation: read.fetch(picked[relation][1], before.get(relation), state, with_journal)
+        for relation, read in reads.items()
+    }
 
 
 def no_rows(plan: SparkPlan, state: CatalogState) -> dict[str, pa.Table]:
@@ -109,15 +145,23 @@ def no_rows(plan: SparkPlan, state: CatalogState) -> dict[str, pa.Table]:
             read = _read_join(state, relation.table)
             join = replace(read, outputs=read_outputs(read)) if read is not None else None
         if join is not None:
-            schema = join_schema(join)
-            schema = schema.append(pa.field(JOURNAL, pa.int64())) if JOURNAL in plan.sql else schema
-            found[relation.name] = schema.empty_table()
+            found[relation.name] = _schema(join, JOURNAL in plan.sql).empty_table()
     return found
 
 
+def _schema(join: JoinPlan, with_journal: bool) -> pa.Schema:
+    schema = join_schema(join)
+    return schema.append(pa.field(JOURNAL, pa.int64())) if with_journal else schema
+
+
+def _in_order_of_rows(ids: Ids) -> Ids:
+    """As `JoinHeld.rows` gives them: who stayed alone comes first, by position."""
+    ordered: Ids = np.concatenate([-np.sort(-ids[ids < 0]), np.sort(ids[ids >= 0])])
+    return ordered
+
+
 def _journal(held: JoinHeld, ids: Ids, state: CatalogState) -> pa.Array:
-    """In the order of `JoinHeld.rows`: who stayed alone comes first, by position."""
-    alone, numbers = np.sort(-1 - ids[ids < 0]), ids[ids >= 0]
+    alone, numbers = -1 - ids[ids < 0], ids[ids >= 0]
     latest = np.zeros(len(ids), np.int64)
     for place, positions in enumerate(held.results.pick(numbers).positions(len(held.inputs))):
         known = state.journal_positions(held.inputs[place].table.id)

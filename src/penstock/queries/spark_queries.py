@@ -18,14 +18,14 @@ from penstock.errors import PenstockError, error
 from penstock.pipeline.spark_sql import Moment, SparkRunner
 from penstock.queries.answers import AnswerStore
 from penstock.queries.join_rows import (
-    JoinRead,
-    Picked,
+    FetchedRows,
     are_same,
     fetch_rows,
     joins_below,
     no_rows,
     pick_rows,
     read_joins,
+    rests_on_joins,
 )
 from penstock.queries.moments import moment_of
 from penstock.queries.results import Result
@@ -70,7 +70,8 @@ class SparkQueries:
         self._kept: dict[int, tuple[Evaluated, ...]] = {}  # the newest last, so that subscribers can come back
         self._errors: dict[int, PenstockError] = {}
         self._inputs: dict[int, tuple[object, ...]] = {}
-        self._picked: dict[int, Picked] = {}  # of the last evaluation: which rows of joins it stands for
+        self._rows: dict[int, dict[str, FetchedRows]] = {}  # of joins, for the last evaluation
+        self._journals: dict[int, int] = {}  # up to where definitions and tables were read for it
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="penstock-spark-queries", daemon=True)
 
@@ -88,7 +89,8 @@ class SparkQueries:
             moment, cycle = moment_of(plan, store, start_us), store.cycle
             reads = read_joins(plan, moment, self._standing, "")
         picked = pick_rows(reads, self._settings.result_max_rows)
-        return self._run_at(plan, moment, cycle, fetch_rows(reads, picked, plan, moment.state))
+        rows = fetch_rows(reads, picked, {}, plan, moment.state)
+        return self._run_at(plan, moment, cycle, {relation: r.table for relation, r in rows.items()})
 
     def _run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table]) -> Evaluated:
         began = time.monotonic()
@@ -194,7 +196,7 @@ class SparkQueries:
                 if self._inputs.get(query_id) != marks:
                     self._inputs[query_id] = marks
                     due.append(query_id)
-            for known in (self._answers, self._kept, self._errors, self._inputs, self._picked):
+            for known in (self._answers, self._kept, self._errors, self._inputs, self._rows, self._journals):
                 for gone in [q for q in known if q not in store.spark_plans]:
                     known.pop(gone, None)
         return due
@@ -232,13 +234,17 @@ class SparkQueries:
                 moment = replace(moment, now_us=store.query_now(answer) or moment.now_us)
         try:
             picked, last = pick_rows(reads, self._settings.result_max_rows), self._answers.get(query_id)
-            if last is not None and _rests_on(reads, plan) and are_same(picked, self._picked.get(query_id, {})):
+            before = self._rows.get(query_id, {})
+            unchanged = self._journals.get(query_id) == moment.offset.journal or len(reads) == len(plan.relations)
+            if last is not None and unchanged and rests_on_joins(plan, reads) and are_same(picked, before):
                 self._answers[query_id] = replace(last, cycle=cycle, now_us=moment.now_us)
                 self._errors.pop(query_id, None)
                 self._standing.feed.wake()
                 return
-            found = self._run_at(plan, moment, cycle, fetch_rows(reads, picked, plan, moment.state))
-            self._answers[query_id], self._picked[query_id] = found, picked
+            rows = fetch_rows(reads, picked, before, plan, moment.state)
+            found = self._run_at(plan, moment, cycle, {relation: r.table for relation, r in rows.items()})
+            self._answers[query_id], self._rows[query_id] = found, rows
+            self._journals[query_id] = moment.offset.journal
             self._kept[query_id] = _bounded((*self.kept(query_id), found))
             self._errors.pop(query_id, None)
             self._spent(query_id, found.seconds, found.table)
@@ -256,11 +262,6 @@ class SparkQueries:
             self._inputs.pop(query_id, None)
             _log.debug("while evaluating: %s", failure)
         self._standing.feed.wake()
-
-
-def _rests_on(reads: Mapping[str, JoinRead], plan: SparkPlan) -> bool:
-    """Whether the same rows of these joins give the same answer, whatever time it is."""
-    return len(reads) == len(plan.relations) and "{now}" not in plan.sql
 
 
 def _bounded(evaluations: tuple[Evaluated, ...]) -> tuple[Evaluated, ...]:
