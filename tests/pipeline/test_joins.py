@@ -31,6 +31,10 @@ QUESTIONS = {
     " WINDOW(a,b) = 100 MS WHERE y.name = a.tag AND z.id = y.above AND z.level < a.x AND b.x < 30",
     "asked": "SELECT a.n AS a, b.n AS b FROM j0 a, j2 b WINDOW(a,b) = 500 MS WHERE a.k = b.k"
     " AND a.k IN (SELECT k FROM zones WHERE level > 20) AND EXISTS (SELECT 1 FROM zones z WHERE z.level < b.x - 20)",
+    "kept": "SELECT a.n AS a, b.n AS b, z.name AS z FROM j1 a, j2 b LEFT JOIN zones z ON z.k = a.k AND z.level < b.x"
+    " WINDOW(a,b) = 300 MS WHERE a.k = b.k",
+    "nameless": "SELECT a.n AS a, b.n AS b FROM j0 a, j1 b WINDOW(a,b) = 1 SECOND WHERE a.k = b.k"
+    " AND NOT EXISTS (SELECT 1 FROM zones z WHERE z.k = b.k AND z.level > a.x)",
 }
 CHANGES = [
     "INSERT INTO zones VALUES {values}",

@@ -149,6 +149,9 @@ def _use(random: Random, table: OrdinaryTable, alias: str, aliases: tuple[str, .
     if kind == "chain":
         texts.append(f"{before}.level = {alias}.id")
         tests.append(lambda c, z: _equal(z[str(before)]["level"], z[alias]["id"]))
+    if kind == "free":  # with all of its rows a story has more answers than a test has time
+        texts.append(f"{alias}.id <= 2")
+        tests.append(lambda c, z: z[alias]["id"] <= 2)  # type: ignore[operator]
     if random.random() < 0.5:
         texts.append(f"{alias}.level > 0")
         tests.append(lambda c, z: z[alias]["level"] is not None and z[alias]["level"] > 0)  # type: ignore[operator]
