@@ -184,6 +184,25 @@ def test_the_same_rows_are_not_evaluated_twice(life: Life) -> None:
     assert after.cycle > before.cycle and life.runner.asked == asked
 
 
+def test_a_subscriber_hears_of_new_values_and_not_of_cycles_without(life: Life) -> None:
+    life.execute(f"CREATE QUERY counted AS {COUNTED}")
+    life.push()
+    life.settled("counted")
+    subscription = life.db.subscribe("counted", changes=True)
+    first = subscription.next(5.0)
+    assert first is not None and first.table["op"].to_pylist() == ["+"]
+    life.db.push("left_side", [{"id": 1, "ts": life.now(), "k": 77, "n": 1}])
+    life.engine.drain()
+    life.settled("counted")
+    assert subscription.next(0.1) is None
+    life.push()
+    life.settled("counted")
+    event = subscription.next(5.0)
+    assert event is not None and event.table["op"].to_pylist() == ["-", "+"]
+    assert event.table["n"].to_pylist() == [first.table["n"][0].as_py(), len(upto_now(life))]
+    subscription.close()
+
+
 def test_only_new_pairs_are_read_from_the_log(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[int] = []
     rows = JoinHeld.rows

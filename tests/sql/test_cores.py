@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.catalog.model import QueryDefinition
 from penstock.sql.explain import explain
 from penstock.sql.notation import show
 from penstock.sql.parse import parse_script
@@ -130,3 +131,29 @@ def test_a_query_on_a_query_on_a_join_has_a_join_of_its_own(world: World) -> Non
     world.run(f"CREATE QUERY counted AS SELECT a.location, COUNT(*) AS n {PAIRS} GROUP BY a.location")
     plan, _ = topped(world, "SELECT MAX(n) FROM counted")
     assert plan.inlined == ("counted",)
+
+
+def test_a_reader_of_a_join_names_its_columns_and_its_times(world: World) -> None:
+    define(world, "pairs", f"SELECT a.location, b.speed AS v {PAIRS}")
+    plan = planned(world, "SELECT * FROM pairs p WHERE p.v > 3 AND p.ts_min < p.ts BEGIN (NOW - 1 HOUR) END (NOW)")
+    assert [name for name, _ in plan.outputs] == ["location", "v", "ts_min", "ts"]
+    assert [(r.kind, r.table, str(r.window)) for r in plan.relations] == [
+        ("query", "pairs", "BEGIN (NOW - 1h) END (NOW)")
+    ]
+    assert plan.core is None and not plan.inlined and reads_of(plan, world)[1] == ("pairs",)
+
+
+def test_a_join_that_is_asked_about_once_is_written_out(world: World) -> None:
+    define(world, "pairs", f"SELECT a.location, b.speed AS v {PAIRS}")
+    (statement,) = parse_script("SELECT COUNT(*) FROM pairs")
+    assert isinstance(statement, Select)
+    plan = plan_query(statement, world, standing=False, joins=True)
+    assert isinstance(plan, SparkPlan) and plan.inlined == ("pairs",)
+
+
+def define(world: World, name: str, sql: str) -> None:
+    """A standing query whose join runs in the cycle."""
+    (statement,) = parse_script(sql)
+    assert isinstance(statement, Select)
+    plan = plan_query(statement, world, standing=True, joins=True)
+    world.queries[name] = QueryDefinition(1, name, sql, plan_to_json(plan), *reads_of(plan, world), None)
