@@ -11,7 +11,7 @@ from penstock.clock import SECOND
 from penstock.errors import PenstockError
 from penstock.queries import standing
 from penstock.sql.plan import SparkPlan, plan_from_json
-from tests.pipeline_pure.test_joins_below import PAIRS, Life, micros
+from tests.pipeline_pure.test_joins_below import PAIRS, Life, micros, until
 
 JOINED = f"CREATE QUERY pairs AS SELECT a.k, a.n AS a, b.n AS b {PAIRS}"
 
@@ -75,6 +75,7 @@ def test_a_row_comes_one_cycle_later(life: Life) -> None:
 
 def test_results_are_kept_as_far_as_a_reader_reaches(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standing, "TRIM_EVERY", 1)
+    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 3)
     life.execute(f"{JOINED} BEGIN (NOW - 1 SECOND) END (NOW)")
     life.execute("CREATE QUERY counted AS SELECT COUNT(*) AS n FROM pairs BEGIN (NOW - 9 SECONDS) END (NOW)")
     for _ in range(8):
@@ -123,6 +124,34 @@ def test_rows_without_a_partner_are_read_too(life: Life) -> None:
     alone = [a[:1] + a[2:] for a in life.rows["left_side"] if a not in paired and a[0] + SECOND < life.now()]
     found = [(micros(r["ts"]), r["a"]) for r in life.given("counted") if r["b"] is None]
     assert sorted(found) == sorted(alone) and len(alone) > 5
+
+
+def test_a_reader_keeps_what_a_paused_join_has_told_and_waits_for_what_it_missed(life: Life) -> None:
+    life.execute(JOINED)
+    life.execute("CREATE QUERY counted AS SELECT COUNT(*) AS n FROM pairs BEGIN ('2020-01-01') END (NOW)")
+    life.push()
+    quiet_cycle(life)
+    life.settled("counted")
+    before = told(life, "counted")
+    life.execute("ALTER QUERY pairs PAUSE")
+    life.push()
+    life.settled("counted")
+    assert set(before) <= set(told(life, "counted")) <= set(expected(life, 0, life.now()))
+    life.execute("ALTER QUERY pairs RESUME")
+    life.push()
+    quiet_cycle(life)
+    life.settled("counted")
+    assert told(life, "counted") == expected(life, 0, life.now())
+
+
+def test_a_reader_fails_with_the_join_that_it_reads(life: Life) -> None:
+    life.execute("CREATE FUNCTION odd(a INT) RETURNS BOOLEAN LANGUAGE python AS $$ return 1 // (a - a) > 0 $$")
+    life.execute(f"{JOINED} AND odd(b.n)")
+    life.execute("CREATE QUERY counted AS SELECT COUNT(*) AS n FROM pairs")
+    life.push()
+    until(lambda: life.db.query("counted")["state"] == "FAILED")
+    with pytest.raises(PenstockError, match="odd"):
+        life.db.invoke("counted")
 
 
 def test_a_join_that_is_read_can_be_dropped_only_with_its_readers(life: Life) -> None:
