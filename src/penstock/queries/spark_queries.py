@@ -235,8 +235,10 @@ class SparkQueries:
         try:
             picked, last = pick_rows(reads, self._settings.result_max_rows), self._answers.get(query_id)
             before = self._rows.get(query_id, {})
-            unchanged = self._journals.get(query_id) == moment.offset.journal or len(reads) == len(plan.relations)
-            if last is not None and unchanged and rests_on_joins(plan, reads) and are_same(picked, before):
+            no_table_changed = (
+                len(reads) == len(plan.relations) or self._journals.get(query_id) == moment.offset.journal
+            )
+            if last and no_table_changed and rests_on_joins(plan, reads) and are_same(picked, before):
                 self._answers[query_id] = replace(last, cycle=cycle, now_us=moment.now_us)
                 self._errors.pop(query_id, None)
                 self._standing.feed.wake()
@@ -250,7 +252,8 @@ class SparkQueries:
             self._spent(query_id, found.seconds, found.table)
         except PenstockError as failure:
             known, self._errors[query_id] = self._errors.get(query_id), failure
-            self._inputs.pop(query_id, None)
+            if failure.condition != "over_budget":  # which only other inputs can mend
+                self._inputs.pop(query_id, None)
             told = known is not None and known.message == failure.message
             _log.log(
                 logging.DEBUG if told else logging.WARNING,
