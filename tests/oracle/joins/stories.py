@@ -27,7 +27,8 @@ ALIASES = "abcdef"
 class Story:
     """One seed: the same readings go to the product and into the model; answers are compared at committed cycles."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, with_tables: float = 0.4) -> None:
+        self.with_tables = with_tables  # how many of the inner joins name ordinary tables
         self.random = random.Random(seed)
         self.folder = folder
         self.clock = ManualClock(EPOCH)
@@ -138,7 +139,9 @@ class Story:
         if len(self.questions) >= 6:
             return
         self.made += 1
-        question = make_question(self.random, f"q{self.made}", self.streams, self.tables, most_streams)
+        question = make_question(
+            self.random, f"q{self.made}", self.streams, self.tables, most_streams, self.with_tables
+        )
         question.start = self._start(question)
         self.db.execute(f"CREATE QUERY {question.name} AS {question.sql}")
         definition = self.db.catalog.state.queries[question.name]
@@ -250,7 +253,7 @@ def plain(table: pa.Table) -> list[pa.ChunkedArray]:
 
 
 def make_question(
-    random: random.Random, name: str, streams: list[Stream], tables: list[OrdinaryTable], most: int
+    random: random.Random, name: str, streams: list[Stream], tables: list[OrdinaryTable], most: int, share: float
 ) -> Question:
     """A join of any form over some of the streams."""
     count = random.randint(2, most)
@@ -269,7 +272,7 @@ def make_question(
     own = [c for c in conditions if c.startswith("a.sensor IN")]
     joint = [c for c in conditions if c not in own]
     hint = _hint(random, streams_count=count, conditions=conditions, windows=windows)
-    uses = make_uses(random, tables, aliases) if missing == "inner" and random.random() < 0.4 else []
+    uses = make_uses(random, tables, aliases) if missing == "inner" and random.random() < share else []
     if missing != "inner":
         clause = clause.replace("WINDOW =", "WINDOW(a,b) =")  # of one pair, by name
     if missing == "left":
