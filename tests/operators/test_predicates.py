@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.operators import factors, predicates
+from penstock.operators.bits import unpack
 from penstock.operators.evaluate import evaluate_mask, evaluate_static
 from penstock.operators.expr import Call, Column, Expr, Literal
 from penstock.operators.predicates import PredicateIndex
@@ -98,11 +99,16 @@ def batch(seed: int, rows: int, versions: int) -> Batch:
 def check(index: PredicateIndex, queries: dict[int, tuple[Expr | None, Expr | None]], data: Batch) -> None:
     columns, vids, versions = data
     found = dict(index.match(columns, vids, versions))
+    matrix = index.match_matrix(columns, vids, versions)
     gathered = columns | {name: versions[name].take(pa.array(vids)).combine_chunks() for name in STATIC}
     for query_id, (static, stream) in queries.items():
         mask = evaluate_mask(stream, gathered, len(vids)) & evaluate_static(static, versions)[vids]
         expected = np.flatnonzero(mask).tolist()
         assert list(found.pop(query_id, [])) == expected, (str(static), str(stream))
+        assert matrix.numbers.tolist() == sorted(queries)
+        row = matrix.row_of[matrix.numbers.searchsorted(query_id)]
+        assert np.flatnonzero(unpack(matrix.words[row], len(vids))).tolist() == expected
+        assert matrix.counts[row] == np.bitwise_count(matrix.words[row]).sum() == len(expected)
     assert not found, "answers of queries that are not there"
 
 
@@ -116,6 +122,9 @@ def test_a_batch_of_many_containers_is_answered_as_one() -> None:
     few = Call("in", (Column("sensor_id", INT, True), Literal(7, INT), Literal(9, INT)), BOOLEAN)
     index = PredicateIndex([(1, None, above), (2, few, above), (3, None, below), (4, few, None), (5, None, None)])
     found = {query_id: np.array(list(rows)) for query_id, rows in index.match({"v": pa.array(values)}, vids, versions)}
+    matrix = index.match_matrix({"v": pa.array(values)}, vids, versions)
+    for query_id, row in zip(matrix.numbers.tolist(), matrix.row_of.tolist(), strict=True):
+        assert np.array_equal(np.flatnonzero(unpack(matrix.words[row], rows)), found[query_id])
     chosen = (vids == 7) | (vids == 9)
     assert np.array_equal(found[1], np.flatnonzero(values >= 990))
     assert np.array_equal(found[2], np.flatnonzero((values >= 990) & chosen))

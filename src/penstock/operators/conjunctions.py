@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from penstock.operators.bits import Words, lowest_bit, write_container
+from penstock.operators.bits import Words, lowest_bit, popcount, write_container
 from penstock.operators.kernel import kernel
 
 Int64s = npt.NDArray[np.int64]
@@ -61,6 +61,39 @@ def and_factors(
             head[1] = 1
             head[2] = (count - 1) << 16
             head[3] = HEADER
+
+
+@kernel
+def and_words(
+    vectors: Words,
+    slots: Int64s,
+    masks: Int64s,
+    mask_bits: Words,
+    vids: Int32s,
+    order: Int32s,
+    edges: Int64s,
+    everything: Words,
+    out: Words,
+    counts: Int64s,
+) -> None:
+    """As `and_factors`, into rows of bits; what they count is added to `counts`."""
+    static = np.empty(len(everything), np.uint64)
+    have = -1
+    for s in range(len(slots)):
+        if masks[s] < 0:
+            out[s] = everything
+        else:
+            if masks[s] != have:
+                have = masks[s]
+                _rows_of_mask(mask_bits[have], vids, order, edges, static)
+            out[s] = static
+        for k in range(slots.shape[1]):
+            if slots[s, k] < 0:
+                break
+            for w in range(len(everything)):
+                out[s, w] &= vectors[slots[s, k], w]
+        for w in range(len(everything)):
+            counts[s] += popcount(out[s, w])
 
 
 @kernel

@@ -16,11 +16,12 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.operators.bits import CONTAINER_BYTES, CONTAINER_ROWS, bitmap_of, full, words_for
-from penstock.operators.conjunctions import HEADER, and_factors
+from penstock.operators.conjunctions import HEADER, and_factors, and_words
 from penstock.operators.evaluate import Columns, Functions
 from penstock.operators.expr import Expr
 from penstock.operators.factors import FactorSet, conjuncts
 from penstock.operators.gaps import sort_by_gap
+from penstock.operators.matrix import Matrix
 from penstock.operators.static_masks import StaticMasks
 
 Int32s = npt.NDArray[np.int32]
@@ -127,6 +128,28 @@ class PredicateIndex:
             answer = everything if sum(c[1] for c in containers) == rows else bitmap_of(containers)
             for query_id in self._members[row]:
                 yield query_id, answer
+
+    def match_matrix(self, columns: Columns, vids: Int32s, versions: pa.Table) -> Matrix:
+        """Every query's answer as a row of bits; arguments as for `match`."""
+        rows = len(vids)
+        used = np.array(sorted(self._rows_of.values(), key=lambda row: int(self._masks[row])), np.int64)
+        place = {int(row): i for i, row in enumerate(used)}
+        numbers = np.array(sorted(self._signature_of), np.int64)
+        row_of = np.array([place[self._rows_of[self._signature_of[q]]] for q in numbers.tolist()], np.int32)
+        words = np.zeros((len(used), words_for(rows)), np.uint64)
+        counts = np.zeros(len(used), np.int64)
+        masks = self._statics.masks(versions)
+        for start in range(0, rows if len(used) else 0, CONTAINER_ROWS):
+            block = _Block(columns, vids[start : start + CONTAINER_ROWS], versions, start)
+            order, edges = sort_by_gap(block.vids, masks.shape[1] * 64)
+            everything = full(block.rows)
+            done = 0
+            for part, slots, vectors in self._rounds(block, used):
+                found = words[done : done + len(part), start // 64 : start // 64 + len(everything)]
+                chosen = self._masks[part]
+                and_words(vectors, slots, chosen, masks, block.vids, order, edges, everything, found, counts[done:])
+                done += len(part)
+        return Matrix(numbers, row_of, counts, words)
 
     def _match_block(
         self, block: _Block, used: npt.NDArray[np.int64], masks: npt.NDArray[np.uint64]
