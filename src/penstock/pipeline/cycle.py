@@ -1,7 +1,8 @@
 """One task of a cycle, in a Spark worker: new rows against all queries, old rows against those that fill.
 
-All single-stream select-project queries of a table share one pass. What comes out is small: a bitmap of
-positions per query (`match`), newest times per static version (`newest`), counts. See RESULT_SCHEMA.
+All single-stream select-project queries of a table share one pass. What comes out is small: for few queries a bitmap of
+positions each (`match`), for many of them lists and the name of a sheet (`marking`), newest times per static version
+(`newest`), counts. See RESULT_SCHEMA.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from penstock.operators.newest import newest_by_version
 from penstock.pipeline.definitions import Definitions, definitions_at
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.task import JoinTask
+from penstock.pipeline.marking import mark_rows, wants_matrix
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.rows import Rows
 from penstock.pipeline.said import ResultRow, as_batch, heading, told
-from penstock.pipeline.shared_pass import shared_pass
+from penstock.pipeline.shared_pass import Key, SharedPass, shared_pass
 from penstock.pipeline.tasks import CycleTask, Unit
 
 
@@ -32,7 +34,7 @@ def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
     if task.units:
         definitions = definitions_at(task.folder, task.journal)
         for unit in task.units:
-            rows.extend(_run_unit(unit, definitions))
+            rows.extend(_run_unit(unit, definitions, DataFolder(Path(task.folder))))
     if task.joins:
         rows.extend(_run_joins(task, definitions_at(task.folder, task.journal)))
     _settle_memory()
@@ -62,7 +64,7 @@ def _settle_memory() -> None:
         gc.freeze()
 
 
-def _run_unit(unit: Unit, definitions: Definitions) -> Iterator[ResultRow]:
+def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Iterator[ResultRow]:
     table = definitions.state.tables_by_id[unit.table_id]
     filling = frozenset(q for q, _, _ in unit.spans) if unit.kind == "fill" else None
     shared = shared_pass(definitions, table, filling)
@@ -73,27 +75,39 @@ def _run_unit(unit: Unit, definitions: Definitions) -> Iterator[ResultRow]:
         for query_id in shared.plans:
             yield query_id, "error", 0, unit.first, told(damage)
         return
-    block = unit.first // BLOCK_ROWS * BLOCK_ROWS
     if unit.kind == "live":
         yield from _newest(batch, table.id)
-    spans = {q: (first - unit.first, end - unit.first) for q, first, end in unit.spans}
-    for key, found in shared.match(batch):
-        if isinstance(found, PenstockError):
-            yield key.query_id, "error", 0, unit.first, told(found)
+    if unit.kind == "live" and wants_matrix(shared, batch):
+        for found in mark_rows(shared, batch, table.id, folder.sheets):
+            if isinstance(found[0], Key):
+                yield from _answer(shared, batch, found[0], found[1])
+            else:
+                yield found
+        matches = shared.match_alone(batch)
+    else:
+        matches = shared.match(batch)
+    spans = {q: BitMap(range(first - unit.first, end - unit.first)) for q, first, end in unit.spans}
+    for key, answer in matches:
+        if isinstance(answer, PenstockError):
+            yield key.query_id, "error", 0, unit.first, told(answer)
             continue
-        if key.query_id in spans:
-            found = found & BitMap(range(*spans[key.query_id]))
-        if not found:
-            continue
-        values = shared.values(key.query_id, batch, found) if key.kind == "match" else None
-        if isinstance(values, PenstockError):
-            yield key.query_id, "error", 0, unit.first, told(values)
-            continue
-        if values is not None:
-            yield key.query_id, "values", len(found), unit.first, values
-        moved = found.shift(unit.first - block)
-        moved.run_optimize()
-        yield key.query_id, key.kind, len(moved), block, moved.serialize()
+        yield from _answer(shared, batch, key, answer & spans[key.query_id] if key.query_id in spans else answer)
+
+
+def _answer(shared: SharedPass, batch: Rows, key: Key, found: BitMap) -> Iterator[ResultRow]:
+    """One query's matches as a bitmap, with whatever the server may not compute."""
+    if not found:
+        return
+    values = shared.values(key.query_id, batch, found) if key.kind == "match" else None
+    if isinstance(values, PenstockError):
+        yield key.query_id, "error", 0, batch.first, told(values)
+        return
+    if values is not None:
+        yield key.query_id, "values", len(found), batch.first, values
+    block = batch.first // BLOCK_ROWS * BLOCK_ROWS
+    moved = found.shift(batch.first - block)
+    moved.run_optimize()
+    yield key.query_id, key.kind, len(moved), block, moved.serialize()
 
 
 def _newest(batch: Rows, table_id: int) -> Iterator[ResultRow]:

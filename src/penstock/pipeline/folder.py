@@ -53,6 +53,11 @@ class DataFolder:
         """Soft state of this host: a link into shared memory where there is enough of it."""
         return self.tmp / "buffers"
 
+    @property
+    def sheets(self) -> Path:
+        """Soft answers that tasks leave for the server: beside the buffers if all run on one host."""
+        return self.tmp / "sheets"
+
     def read_id(self) -> str:
         return (self.root / "folder_id").read_text().strip()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
@@ -13,9 +14,11 @@ from penstock.catalog.model import POSITION_COLUMN, Table
 from penstock.errors import PenstockError
 from penstock.operators.evaluate import Functions, evaluate
 from penstock.operators.expr import calls_user, columns_of
+from penstock.operators.matrix import Matrix
 from penstock.operators.predicates import PredicateIndex
 from penstock.operators.windows import RowsWindow
 from penstock.pipeline.definitions import Definitions
+from penstock.pipeline.keeping import Keeping, keeping_of
 from penstock.pipeline.rows import Rows
 from penstock.sql.plan import SelectPlan, plan_from_json
 
@@ -38,6 +41,7 @@ class SharedPass:
         self._keys: dict[int, Key] = {}
         self._index = PredicateIndex()
         self._alone: dict[int, PredicateIndex] = {}
+        self._keeping: npt.NDArray[np.int8] | None = None
         for query_id, plan in plans.items():
             self._keys[query_id] = Key(query_id, "match")
             predicate = plan.stream_predicate
@@ -57,9 +61,31 @@ class SharedPass:
 
     def match(self, batch: Rows) -> Iterator[tuple[Key, BitMap | PenstockError]]:
         """Every query with rows in the batch, with their offsets. Bitmaps may be shared: read only."""
-        versions = batch.static.versions()
-        for number, found in self._index.match(batch.columns, batch.vids, versions):
+        for number, found in self._index.match(batch.columns, batch.vids, batch.static.versions()):
             yield self._keys[number], found
+        yield from self.match_alone(batch)
+
+    def matrix(self, batch: Rows) -> Matrix:
+        """The answers of all that `match_alone` leaves out, at once."""
+        return self._index.match_matrix(batch.columns, batch.vids, batch.static.versions())
+
+    def key(self, number: int) -> Key:
+        """Whose a number of the matrix is."""
+        return self._keys[number]
+
+    def keeping(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+        """How long the matches of each number of a matrix have to last."""
+        if self._keeping is None or len(self._keeping) != len(numbers):
+            kinds = (keeping_of(self.plans[n]) if n > 0 else Keeping.RECORD for n in numbers.tolist())
+            self._keeping = np.fromiter(kinds, np.int8, len(numbers))
+        return self._keeping
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def match_alone(self, batch: Rows) -> Iterator[tuple[Key, BitMap | PenstockError]]:
+        """Queries whose predicates call user functions."""
+        versions = batch.static.versions()
         for query_id, index in self._alone.items():
             try:
                 for number, found in index.match(batch.columns, batch.vids, versions):
