@@ -18,6 +18,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from bench.join_workload import arrow_stream
+from bench.query_workload import push_batch
+
 MARKER = 1_000_000_000
 
 
@@ -35,10 +38,14 @@ def arrow_body(rows: int, sensors: int, marker: float | None, rng: np.random.Gen
             "marker": mark,
         }
     )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
+    return arrow_stream(batch)
+
+
+def push_body(task: dict[str, Any], index: int, rows: int, marker: int) -> bytes:
+    """The push with this number, of the workload that the task names."""
+    if task.get("workload") == "selections":
+        return arrow_stream(push_batch(task, index, rows, marker))
+    return arrow_body(rows, task["sensors"], float(marker), np.random.default_rng(index))
 
 
 def rows_of(body: bytes) -> list[dict[str, Any]]:
@@ -114,7 +121,7 @@ def hold_rate(task: dict[str, Any]) -> dict[str, Any]:
                     index, number = next(turn, None), next(numbers)
                 if index is None:
                     return
-                body = arrow_body(rows, task["sensors"], float(number), np.random.default_rng(index))
+                body = push_body(task, index, rows, number)
                 delay = began + index * interval - time.monotonic()
                 if delay > 0:
                     time.sleep(delay)
