@@ -1,124 +1,190 @@
-"""Answers of many queries: the AND of each one's factors and static mask, written as Roaring bitmaps."""
+"""Answers of many queries to one block of rows: the AND of each one's terms and static mask."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from penstock.operators.bits import Words, lowest_bit, popcount, write_container
+from penstock.operators.bits import Words, lowest_bit, popcount
+from penstock.operators.gaps import EMPTY, FULL, MIXED, Bytes, Int32s, Int64s
 from penstock.operators.kernel import kernel
 
-Int64s = npt.NDArray[np.int64]
-Int32s = npt.NDArray[np.int32]
-
-# Roaring's portable head for one container: cookie, container count, key, cardinality - 1, offset of its content.
-HEADER = 16
-
 
 @kernel
-def and_factors(
-    vectors: Words,
-    slots: Int64s,
-    masks: Int64s,
-    mask_bits: Words,
-    vids: Int32s,
-    order: Int32s,
-    edges: Int64s,
-    everything: Words,
-    out: npt.NDArray[np.uint8],
-    counts: Int64s,
-    lengths: Int64s,
-) -> None:
-    """Answer s is the AND of vectors[slots[s]] (up to the first -1) and of the rows whose vid is in masks[s].
-
-    `order` and `edges` list the batch's rows by vid. Queries with the same mask should stand together: the rows
-    of a mask are looked up once for all of them.
-    """
+def copy_block(given: Words, slots: Int32s, word: int, everything: Words, vectors: Words, states: Bytes) -> None:
+    """Put one block of whole vectors at their slots."""
     words = len(everything)
-    static = np.empty(words, np.uint64)
-    bits = np.empty(words, np.uint64)
-    have = -1
-    for s in range(len(slots)):
-        if masks[s] < 0:
-            bits[:] = everything
-        else:
-            if masks[s] != have:
-                have = masks[s]
-                _rows_of_mask(mask_bits[have], vids, order, edges, static)
-            bits[:] = static
-        for k in range(slots.shape[1]):
-            slot = slots[s, k]
-            if slot < 0:
-                break
-            for w in range(words):
-                bits[w] &= vectors[slot, w]
-        count, size = write_container(bits, out[s, HEADER:])
-        counts[s] = count
-        lengths[s] = HEADER + size
-        if count:
-            head = out[s, :HEADER].view(np.uint32)
-            head[0] = 12346
-            head[1] = 1
-            head[2] = (count - 1) << 16
-            head[3] = HEADER
+    for i in range(len(slots)):
+        vector = given[i, word : word + words]
+        out = vectors[slots[i]]
+        states[slots[i]] = state_of(vector, everything)
+        for w in range(words):
+            out[w] = vector[w]
 
 
 @kernel
-def and_words(
-    vectors: Words,
-    slots: Int64s,
-    masks: Int64s,
-    mask_bits: Words,
-    vids: Int32s,
-    order: Int32s,
-    edges: Int64s,
+def state_of(vector: Words, everything: Words) -> int:
+    some, missing = np.uint64(0), np.uint64(0)
+    for w in range(len(everything)):
+        some |= vector[w]
+        missing |= vector[w] ^ everything[w]
+    return EMPTY if some == 0 else (FULL if missing == 0 else MIXED)
+
+
+@kernel
+def and_terms(
+    rows: Int64s,
+    slots: Int32s,
+    masks: Int32s,
+    mask_rows: Words,
+    word: int,
     everything: Words,
+    vectors: Words,
+    states: Bytes,
     out: Words,
     counts: Int64s,
 ) -> None:
-    """As `and_factors`, into rows of bits; what they count is added to `counts`."""
-    static = np.empty(len(everything), np.uint64)
-    have = -1
-    for s in range(len(slots)):
-        if masks[s] < 0:
-            out[s] = everything
-        else:
-            if masks[s] != have:
-                have = masks[s]
-                _rows_of_mask(mask_bits[have], vids, order, edges, static)
-            out[s] = static
+    """Answer i is the AND of the vectors that slots[rows[i]] names (up to the first -1) and of mask_rows[masks[i]].
+
+    It is written from `word` of out[i] on, where only zeros stand, and its bits are added to counts[i]. Answers
+    with the same mask should stand together: a look at the mask serves them all.
+    """
+    words = len(everything)
+    mixed = np.empty(slots.shape[1] + 1, np.int32)
+    front, back = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    have, mask_state = -1, FULL
+    for i in range(len(rows)):
+        row = rows[i]
+        if masks[i] != have:
+            have = masks[i]
+            if have < 0:
+                mask_state = FULL
+            else:
+                mask_state = state_of(mask_rows[have, word : word + words], everything)
+        if mask_state == EMPTY:
+            continue
+        count, empty = 0, False
         for k in range(slots.shape[1]):
-            if slots[s, k] < 0:
+            slot = slots[row, k]
+            if slot < 0:
                 break
-            for w in range(len(everything)):
-                out[s, w] &= vectors[slots[s, k], w]
-        for w in range(len(everything)):
-            counts[s] += popcount(out[s, w])
+            state = states[slot]
+            if state == EMPTY:
+                empty = True
+                break
+            if state == MIXED:
+                mixed[count] = slot
+                count += 1
+        if empty:
+            continue
+        target = out[i, word : word + words]
+        if mask_state == MIXED:
+            mask = mask_rows[have, word : word + words]
+        else:
+            mask = everything
+        if count == 0:
+            counts[i] += _and1(mask, target)
+            continue
+        if mask_state == FULL and count <= 4:
+            if count == 1:
+                counts[i] += _and1(vectors[mixed[0]], target)
+            elif count == 2:
+                counts[i] += _and2(vectors[mixed[0]], vectors[mixed[1]], target)
+            elif count == 3:
+                counts[i] += _and3(vectors[mixed[0]], vectors[mixed[1]], vectors[mixed[2]], target)
+            else:
+                counts[i] += _and4(vectors[mixed[0]], vectors[mixed[1]], vectors[mixed[2]], vectors[mixed[3]], target)
+            continue
+        k = 0
+        if mask_state == MIXED:
+            for w in range(words):
+                front[w] = mask[w]
+        else:
+            _and3(vectors[mixed[0]], vectors[mixed[1]], vectors[mixed[2]], front)
+            k = 3
+        while count - k > 3:
+            left = _and4(front, vectors[mixed[k]], vectors[mixed[k + 1]], vectors[mixed[k + 2]], back)
+            front, back = back, front
+            k += 3
+            if left == 0:
+                break
+        else:
+            if count - k == 3:
+                counts[i] += _and4(front, vectors[mixed[k]], vectors[mixed[k + 1]], vectors[mixed[k + 2]], target)
+            elif count - k == 2:
+                counts[i] += _and3(front, vectors[mixed[k]], vectors[mixed[k + 1]], target)
+            elif count - k == 1:
+                counts[i] += _and2(front, vectors[mixed[k]], target)
+            else:
+                counts[i] += _and1(front, target)
 
 
 @kernel
-def _rows_of_mask(mask: Words, vids: Int32s, order: Int32s, edges: Int64s, out: Words) -> None:
-    """The rows whose vid is in the mask: looked up per row where it selects most, per vid where it selects few."""
+def _and1(a: Words, out: Words) -> int:
+    count = 0
+    for w in range(len(out)):
+        out[w] = a[w]
+        count += popcount(a[w])
+    return count
+
+
+@kernel
+def _and2(a: Words, b: Words, out: Words) -> int:
+    count = 0
+    for w in range(len(out)):
+        word = a[w] & b[w]
+        out[w] = word
+        count += popcount(word)
+    return count
+
+
+@kernel
+def _and3(a: Words, b: Words, c: Words, out: Words) -> int:
+    count = 0
+    for w in range(len(out)):
+        word = a[w] & b[w] & c[w]
+        out[w] = word
+        count += popcount(word)
+    return count
+
+
+@kernel
+def _and4(a: Words, b: Words, c: Words, d: Words, out: Words) -> int:
+    count = 0
+    for w in range(len(out)):
+        word = a[w] & b[w] & c[w] & d[w]
+        out[w] = word
+        count += popcount(word)
+    return count
+
+
+@kernel
+def rows_of_masks(masks: Words, numbers: Int64s, vids: Int32s, order: Int32s, edges: Int64s, out: Words) -> None:
+    """Write to out[i] the rows whose vid is in masks[numbers[i]]; `order` and `edges` list the rows by vid.
+
+    Looked up per row where a mask selects most of them, per vid where it selects few.
+    """
     one = np.uint64(1)
     rows = len(vids)
-    selected = 0
-    for w in range(len(mask)):
-        word = mask[w]
-        while word != 0:
-            vid = w * 64 + lowest_bit(word)
-            selected += edges[vid + 1] - edges[vid]
-            word &= word - one
-    out[:] = 0
-    if 2 * selected > rows:
-        for row in range(rows):
-            vid = vids[row]
-            out[row >> 6] |= ((mask[vid >> 6] >> np.uint64(vid & 63)) & one) << np.uint64(row & 63)
-        return
-    for w in range(len(mask)):
-        word = mask[w]
-        while word != 0:
-            vid = w * 64 + lowest_bit(word)
-            for at in range(edges[vid], edges[vid + 1]):
-                row = order[at]
-                out[row >> 6] |= one << np.uint64(row & 63)
-            word &= word - one
+    for i in range(len(numbers)):
+        mask, found = masks[numbers[i]], out[i]
+        selected = 0
+        for w in range(len(mask)):
+            word = mask[w]
+            while word != 0:
+                vid = w * 64 + lowest_bit(word)
+                selected += edges[vid + 1] - edges[vid]
+                word &= word - one
+        found[:] = 0
+        if 2 * selected > rows:
+            for row in range(rows):
+                vid = vids[row]
+                found[row >> 6] |= ((mask[vid >> 6] >> np.uint64(vid & 63)) & one) << np.uint64(row & 63)
+            continue
+        for w in range(len(mask)):
+            word = mask[w]
+            while word != 0:
+                vid = w * 64 + lowest_bit(word)
+                for at in range(edges[vid], edges[vid + 1]):
+                    row = order[at]
+                    found[row >> 6] |= one << np.uint64(row & 63)
+                word &= word - one
