@@ -40,7 +40,7 @@ class Server:
         self.process = subprocess.Popen(self._command, stdout=self._log, stderr=self._log, cwd=self.folder)
         while True:
             if self.process.poll() is not None:
-                raise RuntimeError((self.folder / "server.log").read_text()[-4000:])
+                raise RuntimeError(self.log_tail())
             try:
                 if httpx.get(f"{self.url}/v1/health", timeout=2).status_code == 200:
                     break
@@ -66,9 +66,14 @@ class Server:
 
     def sql(self, text: str) -> dict[str, Any]:
         reply = httpx.post(f"{self.url}/v1/sql", json={"sql": text}, timeout=120)
+        if reply.status_code >= 500:
+            raise RuntimeError(f"{reply.text}\n{self.log_tail()}")
         if reply.status_code >= 400:
             raise RuntimeError(reply.text)
         return dict(reply.json())
+
+    def log_tail(self) -> str:
+        return (self.folder / "server.log").read_text()[-3000:]
 
     def status(self) -> dict[str, Any]:
         return dict(httpx.get(f"{self.url}/v1/status", timeout=60).json())
