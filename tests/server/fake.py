@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -59,6 +59,7 @@ class FakeDatabase:
         self.started = False
         self.stopped = False
         self.statements: list[tuple[str, Any]] = []
+        self.owners: list[str | None] = []
         self.readings: list[dict[str, Any]] = []
         self.receipts: dict[str, Receipt] = {}
         self.pushes: list[tuple[str, str | None, int]] = []
@@ -83,8 +84,9 @@ class FakeDatabase:
     def stop(self) -> None:
         self.stopped = True
 
-    def execute(self, sql: str, params: Any = None) -> Result:
+    def execute(self, sql: str, params: Any = None, owner: str | None = None) -> Result:
         self.statements.append((sql, params))
+        self.owners.append(owner)
         if self.fail is not None:
             raise self.fail
         if "pmp" in sql:
@@ -150,10 +152,19 @@ class FakeDatabase:
             subscription.call_back()
 
     def register(
-        self, queries: list[tuple[str, str]], on_error: Literal["none", "rest"] = "none"
+        self,
+        queries: Sequence[Mapping[str, Any]],
+        on_error: Literal["none", "rest"] = "none",
+        owner: str | None = None,
     ) -> list[dict[str, Any]]:
-        self.definitions.update(queries)
-        return [{"name": name, "error": None} for name, _ in queries]
+        for index, query in enumerate(queries):
+            if "pmp" in query["sql"]:
+                problem = error("column_not_found", table="sensors", column="pmp")
+                problem.at(query["sql"], 1, query["sql"].index("pmp") + 1, 3)
+                raise problem.of_many(index, query["name"], len(queries))
+        self.definitions.update((q["name"], q["sql"]) for q in queries)
+        self.owners.append(owner)
+        return [{"name": q["name"], "error": None} for q in queries]
 
     def queries(self) -> list[dict[str, Any]]:
         return [self.query(name) for name in sorted(self.definitions)]

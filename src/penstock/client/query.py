@@ -70,6 +70,10 @@ class Query:
         """Change the window while the query runs: `alter(begin="NOW - 1 HOUR")`."""
         self._connection.change_query(self.name, begin=begin, end=end)
 
+    def describe_as(self, description: str) -> None:
+        """Say what it is for; an empty text takes that back."""
+        self._connection.change_query(self.name, description=description)
+
     def pause(self) -> None:
         self._connection.change_query(self.name, paused=True)
 

@@ -184,9 +184,11 @@ class Database:
 
     # -- statements and readings
 
-    def execute(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Result:
+    def execute(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, owner: str | None = None
+    ) -> Result:
         """Run one or more statements; the last one's result."""
-        return self.executor.execute(sql, params)
+        return self.executor.execute(sql, params, owner)
 
     def push(self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None) -> Receipt:
         """Store readings; returns when the accepted ones are on disk."""
@@ -200,10 +202,14 @@ class Database:
             ) from None
 
     def register(
-        self, queries: list[tuple[str, str]], on_error: Literal["none", "rest"] = "none"
+        self,
+        queries: Sequence[tuple[str, str] | Mapping[str, Any]],
+        on_error: Literal["none", "rest"] = "none",
+        owner: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Create many queries; with `none` a single mistake refuses all of them."""
-        return self.executor.register(queries, on_error)
+        """Create many queries with one sync, from (name, SELECT) or records; `none`: one mistake refuses them all."""
+        records = [q if isinstance(q, Mapping) else {"name": q[0], "sql": q[1]} for q in queries]
+        return self.executor.register(records, on_error, owner)
 
     # -- answers
 

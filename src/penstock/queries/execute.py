@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, error
 from penstock.queries.results import Result
-from penstock.queries.statements import asking, defining, explaining, registering, showing, static_rows
+from penstock.queries.statements import altering, asking, defining, explaining, registering, showing, static_rows
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_script
@@ -24,20 +24,29 @@ class Executor:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def execute(self, sql: str, params: Params = None) -> Result:
-        """Run one or more statements; the last one's result."""
+    def execute(self, sql: str, params: Params = None, owner: str | None = None) -> Result:
+        """Run one or more statements; the last one's result. `owner` is who registers queries without another."""
         result = done("OK")
-        for statement in parse_script(sql, params):
+        on_error: st.OnError = "none"
+        for step in registering.runs(parse_script(sql, params)):
+            statement = step[0] if isinstance(step, list) else step
             try:
-                result = self.run(statement)
+                if isinstance(step, list):
+                    result = registering.create_queries(self._db, step, on_error, owner)
+                elif isinstance(step, st.SetOnError):
+                    on_error, result = step.choice, done("SET")
+                else:
+                    result = self.run(step)
             except PenstockError as failure:
                 if failure.sql is None:
                     statement.point(failure)
                 raise
         return result
 
-    def register(self, queries: list[tuple[str, str]], on_error: Literal["none", "rest"]) -> list[dict[str, Any]]:
-        return registering.register(self._db, queries, on_error)
+    def register(
+        self, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
+    ) -> list[dict[str, Any]]:
+        return registering.register(self._db, queries, on_error, owner)
 
     def run(self, statement: st.Statement) -> Result:
         database = self._db
@@ -50,8 +59,6 @@ class Executor:
                 return defining.create_table(database, statement)
             case st.CreateFunction():
                 return defining.create_function(database, statement)
-            case st.CreateQuery():
-                return registering.create_query(database, statement)
             case st.AddColumn():
                 return defining.add_column(database, statement)
             case st.Drop():
@@ -63,11 +70,13 @@ class Executor:
             case st.Delete():
                 return static_rows.delete(database, statement)
             case st.AlterQuery():
-                return registering.alter_query(database, statement)
+                return altering.alter_query(database, statement)
+            case st.DescribeQuery():
+                return altering.describe_query(database, statement)
             case st.PauseQuery():
-                return registering.pause(database, statement)
+                return altering.pause(database, statement)
             case st.ResumeQuery():
-                return registering.resume(database, statement)
+                return altering.resume(database, statement)
             case st.Subscribe():
                 return asking.refuse_subscribe(database, statement)
             case st.Show():

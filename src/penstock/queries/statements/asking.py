@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def plan_of(database: Database, select: st.Select, standing: bool) -> Plan:
-    return plan_query(select, database.catalog.state, standing, SYSTEM_TABLES, shared=standing, joins=True)
+    """How a SELECT runs. Its tree is spent afterwards."""
+    state = database.catalog.state
+    return plan_query(select, state, standing, SYSTEM_TABLES, shared=standing, joins=True, spent=True)
 
 
 def select(database: Database, statement: st.Select) -> Result:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.errors import error, suggest
 from penstock.operators.functions import check_function
 from penstock.queries.results import Result
-from penstock.queries.statements.replies import done
+from penstock.queries.statements.replies import done, matching
 from penstock.sensors.registry import validate_connector
 from penstock.sql import statements as st
 from penstock.sql.definitions import bind_add_column, bind_create_function, bind_create_stream_type, bind_create_table
@@ -48,7 +50,32 @@ def add_column(database: Database, statement: st.AddColumn) -> Result:
 
 
 def drop(database: Database, statement: st.Drop) -> Result:
-    dropped = database.catalog.drop(statement.kind, statement.name, statement.cascade, statement.if_exists)
-    also = [d for d in dropped if not d.endswith(f'"{statement.name}"')]
+    catalog, kind = database.catalog, statement.kind
+    tag = f"DROP {kind.replace('_', ' ').upper()}"
+    names: Sequence[str] = statement.names
+    if statement.like is not None:
+        names = matching(statement.like, catalog.state.queries)
+    elif not statement.if_exists:
+        _point_at_missing(database, statement)
+    dropped = catalog.drop_many(kind, names, statement.cascade, statement.if_exists)
+    asked_for = {f'{kind.replace("_", " ")} "{name}"' for name in names}
+    also = [d for d in dropped if d not in asked_for]
     notices = (f"also dropped: {', '.join(also)}",) if also else ()
-    return done(f"DROP {statement.kind.replace('_', ' ').upper()}", notices)
+    many = statement.like is not None or len(names) > 1
+    return done(f"{tag} {len(dropped) - len(also)}" if many else tag, notices)
+
+
+def _point_at_missing(database: Database, statement: st.Drop) -> None:
+    """Of several names the caret stands under the one that is not there."""
+    state = database.catalog.state
+    names: dict[str, Collection[str]] = {
+        "table": state.tables,
+        "stream_type": state.stream_types,
+        "function": state.functions,
+        "query": state.queries,
+    }
+    known = names[statement.kind]
+    for name, at in zip(statement.names, statement.names_at, strict=True):
+        if name not in known:
+            missing = error(f"{statement.kind}_not_found", **{statement.kind: name}, hint=suggest(name, known))
+            raise statement.source.point(missing, at)

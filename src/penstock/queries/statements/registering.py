@@ -1,8 +1,12 @@
-"""CREATE QUERY, one or many, and ALTER QUERY."""
+"""CREATE QUERY: one or many with one sync, all of them or the rest."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
 
 from penstock.catalog.catalog import NewQuery
 from penstock.errors import PenstockError, error
@@ -15,42 +19,151 @@ from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import JoinPlan, Plan, SparkPlan, plan_to_json, stream_uses
 from penstock.sql.planner import reads_of
-from penstock.sql.retarget import retarget_window
+from penstock.sql.query_facts import query_facts
+from penstock.sql.scope import fold
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
 
+Registering = st.CreateQuery | st.BadQuery
+_SHOWN_REFUSALS = 5
+_SHOWN_NOTICES = 20
 
-def create_query(database: Database, statement: st.CreateQuery) -> Result:
-    if statement.if_not_exists and statement.name in database.catalog.state.queries:
-        return done("CREATE QUERY")
-    database.catalog.create_queries([_new_query(database, statement.name, statement.select)])
-    return done("CREATE QUERY")
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A query to be: what it asks, or why that could not be read."""
+
+    name: str
+    asks: st.Select | PenstockError
+    facts: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Registering]]:
+    """A script's statements, with those that register queries one after another gathered into one.
+
+    A query that reads one of its own run begins a new one: what it reads must be there when it is planned.
+    """
+    run: list[Registering] = []
+    names: set[str] = set()
+    for statement in statements:
+        registers = isinstance(statement, st.CreateQuery | st.BadQuery)
+        if run and (not registers or not names.isdisjoint(_reads(statement))):
+            yield run
+            run, names = [], set()
+        if isinstance(statement, st.CreateQuery | st.BadQuery):
+            run.append(statement)
+            names.add(statement.name)
+        else:
+            yield statement
+    if run:
+        yield run
+
+
+def _reads(statement: st.Statement) -> set[str]:
+    if not isinstance(statement, st.CreateQuery):
+        return set()
+    return {fold(t.this) for t in statement.select.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
+
+
+def create_queries(
+    database: Database, statements: Sequence[Registering], on_error: st.OnError, owner: str | None
+) -> Result:
+    """A run of CREATE QUERY."""
+    known = set(database.catalog.state.queries)
+    wanted = []
+    for statement in statements:
+        if isinstance(statement, st.BadQuery):
+            wanted.append(Wanted(statement.name, statement.failure))
+        elif not (statement.if_not_exists and statement.name in known):
+            wanted.append(_wanted(statement, owner))
+            known.add(statement.name)
+    refused = register_all(database, wanted, on_error)
+    bad = [failure for failure in refused if failure is not None]
+    notices = [failure.render() for failure in bad[:_SHOWN_NOTICES]]
+    if len(bad) > len(notices):
+        notices.append(f"{len(bad) - len(notices)} more queries were refused")
+    count = f" {len(wanted) - len(bad)}" if len(statements) > 1 else ""
+    return done(f"CREATE QUERY{count}", tuple(notices))
+
+
+def _wanted(statement: st.CreateQuery, owner: str | None) -> Wanted:
+    try:
+        return Wanted(statement.name, statement.select, {"owner": owner, **query_facts(statement)})
+    except PenstockError as failure:
+        return Wanted(statement.name, failure)
 
 
 def register(
-    database: Database, queries: list[tuple[str, str]], on_error: Literal["none", "rest"]
+    database: Database, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
 ) -> list[dict[str, Any]]:
-    made: list[NewQuery] = []
-    out: list[dict[str, Any]] = []
-    for name, sql in queries:
+    """The same for records with `name`, `sql` and perhaps owner, description and strategy."""
+    wanted = []
+    for query in queries:
+        facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
         try:
-            if any(name == q.name for q in made):
-                raise error("already_exists", kind="query", name=name)
-            made.append(_new_query(database, name, parse_select(sql)))
-            out.append({"name": name, "error": None})
+            wanted.append(Wanted(query["name"], parse_select(query["sql"]), facts))
         except PenstockError as failure:
-            if on_error == "none":
-                raise
-            out.append({"name": name, "error": failure.body()["error"]})
-    database.catalog.create_queries(made)
-    return out
+            wanted.append(Wanted(query["name"], failure))
+    refused = register_all(database, wanted, on_error)
+    return [
+        {"index": index, "name": w.name, "error": None if failure is None else failure.body()["error"]}
+        for index, (w, failure) in enumerate(zip(wanted, refused, strict=True))
+    ]
 
 
-def _new_query(database: Database, name: str, select: st.Select) -> NewQuery:
+def register_all(database: Database, wanted: Sequence[Wanted], on_error: st.OnError) -> list[PenstockError | None]:
+    """Register what can be, in one batch of the journal; for each query why it was refused.
+
+    With `none` a single refusal refuses all of them, and is raised.
+    """
+    made: dict[str, NewQuery] = {}
+    refused: list[PenstockError | None] = []
+    for index, query in enumerate(wanted):
+        try:
+            if isinstance(query.asks, PenstockError):
+                raise query.asks
+            if query.name in made:
+                raise error("already_exists", kind="query", name=query.name)
+            _check_room(database, len(made))
+            made[query.name] = _new_query(database, query.name, query.asks, query.facts)
+            refused.append(None)
+        except PenstockError as failure:
+            refused.append(failure.of_many(index, query.name, len(wanted)) if len(wanted) > 1 else failure)
+    bad = [failure for failure in refused if failure is not None]
+    if bad and on_error == "none":
+        raise _first_of(bad)
+    database.catalog.create_queries(list(made.values()))
+    return refused
+
+
+def _first_of(bad: list[PenstockError]) -> PenstockError:
+    """The first refusal, with the names of the others."""
+    first, others = bad[0], bad[1:]
+    if others:
+        shown = ", ".join(f'"{f.query}"' for f in others[:_SHOWN_REFUSALS])
+        more = f" and {len(others) - _SHOWN_REFUSALS} more" if len(others) > _SHOWN_REFUSALS else ""
+        told = f"refused as well: {shown}{more}"
+        first.hint = f"{first.hint}; {told}" if first.hint else told
+    return first
+
+
+def _check_room(database: Database, coming: int) -> None:
+    most = database.settings.queries_max
+    if len(database.catalog.state.queries) + coming >= most:
+        raise error(
+            "limit_reached",
+            detail=f"this server keeps at most {most} standing queries",
+            hint="drop some, or raise queries_max",
+        )
+
+
+def _new_query(database: Database, name: str, select: st.Select, facts: Mapping[str, str | None]) -> NewQuery:
     state = database.catalog.state
     if name in state.queries:
         raise error("already_exists", kind="query", name=name)
+    if name in state.tables:
+        raise error("already_exists", kind="table", name=name)
     plan = plan_of(database, select, standing=True)
     tables, queries, functions = reads_of(plan, state)
     if isinstance(plan, SparkPlan):
@@ -58,7 +171,8 @@ def _new_query(database: Database, name: str, select: st.Select) -> NewQuery:
         database.spark_queries.admit(plan)
     if isinstance(plan, JoinPlan):
         check_join_fits(plan, database.folder.log, database.settings)
-    return NewQuery(name, select.sql, plan_to_json(plan), tables, queries, functions, _start_of(database, plan))
+    start_us = _start_of(database, plan)
+    return NewQuery(name, select.sql, plan_to_json(plan), tables, queries, functions, start_us, **facts)
 
 
 def _start_of(database: Database, plan: Plan) -> int | None:
@@ -77,21 +191,3 @@ def _start_of(database: Database, plan: Plan) -> int | None:
             return now_of_plan(plan, store)
         except KeyError:  # the table is newer than the last committed cycle: nothing is known of its time
             return None
-
-
-def alter_query(database: Database, statement: st.AlterQuery) -> Result:
-    definition = database.definition(statement.name)
-    text = retarget_window(definition.sql, statement)
-    plan = plan_of(database, parse_select(text), standing=True)
-    database.catalog.change_query(statement.name, sql=text, plan=plan_to_json(plan))
-    return done("ALTER QUERY")
-
-
-def pause(database: Database, statement: st.PauseQuery) -> Result:
-    database.catalog.change_query(statement.name, paused=True)
-    return done("ALTER QUERY")
-
-
-def resume(database: Database, statement: st.ResumeQuery) -> Result:
-    database.catalog.change_query(statement.name, paused=False)
-    return done("ALTER QUERY")

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.errors import error, suggest
 from penstock.queries.results import Result
-from penstock.queries.statements.replies import rows_of
+from penstock.queries.statements.replies import matching, rows_of
 from penstock.queries.system_columns import SHOWN, SYSTEM_TABLES
 from penstock.settings import SETTINGS
 from penstock.sql import statements as st
@@ -36,6 +36,10 @@ def show(database: Database, statement: st.Show) -> Result:
                 raise error("not_supported", feature=f"SHOW {statement.what.upper()} of one table")
             database.catalog_table(statement.table)
             found = found.filter(pa.compute.equal(found.column("table_name"), statement.table))
+        if statement.like is not None:
+            first = found.column(0)
+            wanted = pa.array(matching(statement.like, {str(n) for n in first.to_pylist()}), pa.string())
+            found = found.filter(pa.compute.is_in(first.cast(pa.string()), wanted))
         return Result(found)
     if what == "stream types":
         rows = [

@@ -1,4 +1,4 @@
-"""SELECT, CREATE QUERY, ALTER QUERY, SUBSCRIBE, SHOW, DESCRIBE and EXPLAIN."""
+"""SELECT, SUBSCRIBE, SHOW, DESCRIBE and EXPLAIN."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ from penstock.errors import error, suggest
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.positions import Span
 from penstock.sql.statements import (
-    AlterQuery,
-    CreateQuery,
     Describe,
     Explain,
-    PauseQuery,
-    ResumeQuery,
     Select,
     Show,
     Source,
@@ -26,53 +22,6 @@ def select(parser: PenstockParser) -> Select:
     query = parser.question()
     span = Span(first.start, parser.last.end + 1)
     return Select(query, parser.parameters.substituted(parser.sql, span), source=Source(parser.sql, span))
-
-
-def create_query(parser: PenstockParser) -> CreateQuery:
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the query")
-    parser.need("AS")
-    return CreateQuery(name, select(parser), if_not_exists, name_at=at)
-
-
-def alter_query(parser: PenstockParser) -> AlterQuery | PauseQuery | ResumeQuery:
-    name, at = parser.name("the name of a query")
-    if parser.take("PAUSE"):
-        return PauseQuery(name, name_at=at)
-    if parser.take("RESUME"):
-        return ResumeQuery(name, name_at=at)
-    if not parser.take("SET"):
-        raise parser.expected("SET BEGIN (..), PAUSE or RESUME")
-    begin = end = None
-    if parser.peek("BEGIN"):
-        first = parser.here
-        parser.skip()
-        begin = _bound_text(parser, rows=True)
-        if first.text.upper() == "BEGIN" and parser.take("END"):
-            end = _bound_text(parser, rows=False)
-    elif parser.take("END"):
-        end = _bound_text(parser, rows=False)
-    else:
-        raise parser.expected("BEGIN (..) or END (..)")
-    return AlterQuery(name, begin, end, name_at=at)
-
-
-def _bound_text(parser: PenstockParser, rows: bool) -> str:
-    """The text of one end, without its parentheses, after checking that it is one."""
-    first = parser.here
-    if rows and (parser.peek("LAST") or parser.peek("(", "LAST")):
-        opened = parser.take("(")
-        parser.need("LAST")
-        parser.integer("a number of rows")
-        if not parser.take("ROWS"):
-            parser.need("ROW")
-        parser.take("PER", "SENSOR")
-        if opened:
-            parser.need(")")
-    else:
-        parser.edge()
-    text = parser.parameters.substituted(parser.sql, Span(first.start, parser.last.end + 1))
-    return text[1:-1].strip() if text.startswith("(") and text.endswith(")") else text
 
 
 def subscribe(parser: PenstockParser) -> Subscribe:
@@ -96,7 +45,8 @@ def show(parser: PenstockParser) -> Show:
             at = None
             if parser.take("FROM") or parser.take("OF") or parser.take("IN"):
                 table, at = parser.name("the name of a table")
-            return Show(what.lower(), table, name_at=at)
+            like = parser.text_literal("a pattern in quotes") if parser.take("LIKE") else None
+            return Show(what.lower(), table, like, name_at=at)
     hint = suggest(parser.here.text, [what.lower() for what in SHOWN]) or "SHOW can list " + ", ".join(SHOWN)
     raise parser.fail(error("syntax_error", detail=f'there is nothing called "{parser.here.text}" to show', hint=hint))
 
