@@ -19,12 +19,13 @@ from penstock.errors import PenstockError
 from penstock.operators.newest import newest_by_version
 from penstock.pipeline.definitions import Definitions, definitions_at
 from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.following import shared_pass
 from penstock.pipeline.joins.task import JoinTask
 from penstock.pipeline.marking import mark_rows, wants_matrix
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.rows import Rows
 from penstock.pipeline.said import ResultRow, as_batch, heading, told
-from penstock.pipeline.shared_pass import Key, SharedPass, shared_pass
+from penstock.pipeline.shared_pass import Key, SharedPass
 from penstock.pipeline.tasks import CycleTask, Unit
 
 
@@ -83,11 +84,9 @@ def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Itera
                 yield from _answer(shared, batch, found[0], found[1])
             else:
                 yield found
-        matches = shared.match_alone(batch)
-    else:
-        matches = shared.match(batch)
+        return
     spans = {q: BitMap(range(first - unit.first, end - unit.first)) for q, first, end in unit.spans}
-    for key, answer in matches:
+    for key, answer in shared.match(batch):
         if isinstance(answer, PenstockError):
             yield key.query_id, "error", 0, unit.first, told(answer)
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from penstock.catalog.model import QueryDefinition
 from penstock.operators.expr import calls_user
 from penstock.operators.windows import TimeWindow
 from penstock.sql.plan import SelectPlan
@@ -25,8 +26,15 @@ def keeping_of(plan: SelectPlan) -> Keeping:
 
 
 def is_pure(plan: SelectPlan) -> bool:
-    """Whether the server itself can say which rows match: no user's code, and a window over time."""
-    if not isinstance(plan.window, TimeWindow):
-        return False
+    """Whether the server itself can say which rows are inside: no user's code, and a window over time."""
+    return isinstance(plan.window, TimeWindow) and not calls_user_code(plan)
+
+
+def calls_user_code(plan: SelectPlan) -> bool:
     predicate = plan.stream_predicate
-    return not (predicate is not None and calls_user(predicate)) and not any(calls_user(o.expr) for o in plan.outputs)
+    return (predicate is not None and calls_user(predicate)) or any(calls_user(o.expr) for o in plan.outputs)
+
+
+def meets_rows(definition: QueryDefinition, plan: SelectPlan) -> bool:
+    """Whether new rows meet a query in the shared pass; if not, whoever asks evaluates."""
+    return not definition.paused and not (definition.strategy == "none" and is_pure(plan))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,17 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.catalog.model import POSITION_COLUMN, Table
+from penstock.catalog.model import POSITION_COLUMN
 from penstock.errors import PenstockError
 from penstock.operators.evaluate import Functions, evaluate
-from penstock.operators.expr import calls_user, columns_of
+from penstock.operators.expr import Expr, calls_user, columns_of
 from penstock.operators.matrix import Matrix
 from penstock.operators.predicates import PredicateIndex
 from penstock.operators.windows import RowsWindow
-from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.keeping import Keeping, keeping_of
 from penstock.pipeline.rows import Rows
-from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.sql.plan import SelectPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,43 +30,64 @@ class Key:
     query_id: int
     kind: str
 
+    @property
+    def number(self) -> int:
+        """What stands for it in the index."""
+        return self.query_id if self.kind == "match" else -self.query_id
+
 
 class SharedPass:
     """Standing select-project queries of one table, ready to meet rows."""
 
-    def __init__(self, plans: Mapping[int, SelectPlan], functions: Functions) -> None:
-        self.plans = plans
+    def __init__(self, functions: Functions) -> None:
+        self.plans: dict[int, SelectPlan] = {}
         self._functions = functions
-        self.columns: set[str] = set()
+        self._columns: Counter[str] = Counter()
         self._keys: dict[int, Key] = {}
-        self._index = PredicateIndex()
-        self._alone: dict[int, PredicateIndex] = {}
-        self._keeping: npt.NDArray[np.int8] | None = None
-        for query_id, plan in plans.items():
-            self._keys[query_id] = Key(query_id, "match")
-            predicate = plan.stream_predicate
-            if predicate is not None:
-                self.columns |= columns_of(predicate)
-            if predicate is not None and calls_user(predicate):
-                # A user's function may fail: alone, it harms no other query.
-                self._alone[query_id] = PredicateIndex([(query_id, plan.static_predicate, predicate)], functions)
-            else:
-                self._index.add(query_id, plan.static_predicate, predicate)
-            if isinstance(plan.window, RowsWindow) and plan.static_predicate is not None:
-                self._keys[-query_id] = Key(query_id, "base")
-                self._index.add(-query_id, plan.static_predicate, None)
-            for output in plan.outputs:
-                if calls_user(output.expr):
-                    self.columns |= columns_of(output.expr)
+        self._index = PredicateIndex(functions=functions)
+        self._keeping_of: dict[int, Keeping] = {}
+        self._keeping: tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def add(self, query_id: int, plan: SelectPlan) -> None:
+        """Put a query in, in place of what it was before."""
+        if query_id in self.plans:
+            self.remove(query_id)
+        self.plans[query_id] = plan
+        self._columns.update(_columns_of(plan))
+        self._put(Key(query_id, "match"), plan.static_predicate, plan.stream_predicate, keeping_of(plan))
+        if isinstance(plan.window, RowsWindow) and plan.static_predicate is not None:
+            self._put(Key(query_id, "base"), plan.static_predicate, None, Keeping.RECORD)
+
+    def _put(self, key: Key, static: Expr | None, stream: Expr | None, keeping: Keeping) -> None:
+        self._keys[key.number], self._keeping_of[key.number] = key, keeping
+        self._index.add(key.number, static, stream)
+
+    def remove(self, query_id: int) -> None:
+        # What no query needs any more must not be read from the log.
+        self._columns -= Counter(_columns_of(self.plans.pop(query_id)))
+        for number in (query_id, -query_id):
+            if number in self._keys:
+                del self._keys[number], self._keeping_of[number]
+                self._index.remove(number)
+
+    @property
+    def columns(self) -> set[str]:
+        """What the queries need of the rows here; the server computes the rest of their outputs."""
+        return set(self._columns)
 
     def match(self, batch: Rows) -> Iterator[tuple[Key, BitMap | PenstockError]]:
-        """Every query with rows in the batch, with their offsets. Bitmaps may be shared: read only."""
+        """Every query with rows in the batch, with their offsets. Bitmaps may be shared: read only.
+
+        A user's function may fail: that harms no query that does not call it.
+        """
         for number, found in self._index.match(batch.columns, batch.vids, batch.static.versions()):
             yield self._keys[number], found
-        yield from self.match_alone(batch)
 
     def matrix(self, batch: Rows) -> Matrix:
-        """The answers of all that `match_alone` leaves out, at once."""
+        """All answers at once."""
         return self._index.match_matrix(batch.columns, batch.vids, batch.static.versions())
 
     def key(self, number: int) -> Key:
@@ -75,23 +96,10 @@ class SharedPass:
 
     def keeping(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
         """How long the matches of each number of a matrix have to last."""
-        if self._keeping is None or len(self._keeping) != len(numbers):
-            kinds = (keeping_of(self.plans[n]) if n > 0 else Keeping.RECORD for n in numbers.tolist())
-            self._keeping = np.fromiter(kinds, np.int8, len(numbers))
-        return self._keeping
-
-    def __len__(self) -> int:
-        return len(self.plans)
-
-    def match_alone(self, batch: Rows) -> Iterator[tuple[Key, BitMap | PenstockError]]:
-        """Queries whose predicates call user functions."""
-        versions = batch.static.versions()
-        for query_id, index in self._alone.items():
-            try:
-                for number, found in index.match(batch.columns, batch.vids, versions):
-                    yield self._keys[number], found
-            except PenstockError as failure:
-                yield self._keys[query_id], failure
+        if self._keeping is None or self._keeping[0] is not numbers:
+            kinds = (self._keeping_of[n] for n in numbers.tolist())
+            self._keeping = numbers, np.fromiter(kinds, np.int8, len(numbers))
+        return self._keeping[1]
 
     def values(self, query_id: int, batch: Rows, found: BitMap) -> bytes | PenstockError | None:
         """Output columns that call user functions, computed here because such code never runs in the server."""
@@ -112,25 +120,8 @@ class SharedPass:
         return bytes(sink.getvalue())
 
 
-_PASSES: dict[tuple[int, int, frozenset[int] | None], tuple[object, SharedPass]] = {}
-
-
-def shared_pass(definitions: Definitions, table: Table, only: frozenset[int] | None) -> SharedPass:
-    """The shared pass of a table, built again only when its set of queries changed. `only`: for a fill."""
-    state = definitions.state
-    running = [
-        q
-        for q, d in state.queries_by_id.items()
-        if not d.paused and table.name in d.reads_tables and (only is None or q in only)
-    ]
-    mark = (table, len(state.functions), tuple((q, state.query_positions[q][1]) for q in running))
-    known = _PASSES.get((id(definitions), table.id, only))
-    if known is None or known[0] != mark:
-        plans = {q: plan_from_json(state.queries_by_id[q].plan) for q in running}
-        mine = {q: p for q, p in plans.items() if isinstance(p, SelectPlan) and p.table_id == table.id}
-        known = (mark, SharedPass(mine, definitions.functions()))
-        if only is not None:
-            for stale in [k for k in _PASSES if k[2] is not None]:
-                del _PASSES[stale]
-        _PASSES[(id(definitions), table.id, only)] = known
-    return known[1]
+def _columns_of(plan: SelectPlan) -> set[str]:
+    needed = [o.expr for o in plan.outputs if calls_user(o.expr)]
+    if plan.stream_predicate is not None:
+        needed.append(plan.stream_predicate)
+    return {name for expr in needed for name in columns_of(expr)}
