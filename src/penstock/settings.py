@@ -35,6 +35,7 @@ SETTINGS = (
     ),
     Setting("fill_max_rows", 1_000_000, "Most old rows that one cycle reads for queries that fill their window."),
     Setting("join_memory_mb", 1024, "Most shared memory for the buffers of joins; beyond it the log is read again."),
+    Setting("query_rows_max", 10_000_000, "Longest window of rows (LAST n ROWS) that a standing query may have."),
     Setting("queries_max", 20_000, "Most standing queries that the server keeps; one more is refused."),
     Setting(
         "answers_memory_mb",
@@ -74,6 +75,7 @@ class Settings:
     cycle_interval_ms: int = 100
     fill_max_rows: int = 1_000_000
     join_memory_mb: int = 1024
+    query_rows_max: int = 10_000_000
     queries_max: int = 20_000
     answers_memory_mb: int = 1024
     history_max_rows: int = 1_000_000

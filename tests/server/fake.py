@@ -174,6 +174,10 @@ class FakeDatabase:
             raise error("query_not_found", query=name)
         return {"name": name, "sql": self.definitions[name], "state": "running"}
 
+    def costliest(self, count: int) -> list[dict[str, Any]]:
+        facts = {"ms": 1.5, "rows": 7, "bytes": 30, "matched": 7, "evaluations": 2, "invocations": 0}
+        return [{**query, **facts} for query in self.queries()][:count]
+
     def tables(self) -> list[dict[str, Any]]:
         return [self.table("sensors")]
 

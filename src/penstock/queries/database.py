@@ -23,7 +23,7 @@ from penstock.pipeline.spark_sql import SparkRunner
 from penstock.queries.backup import back_up
 from penstock.queries.completeness import Completeness
 from penstock.queries.costs import Costs
-from penstock.queries.describing import describe_queries, describe_table
+from penstock.queries.describing import as_told, describe_queries, describe_query, describe_table
 from penstock.queries.execute import Executor
 from penstock.queries.observing import Observer
 from penstock.queries.results import Health, Result
@@ -34,6 +34,7 @@ from penstock.queries.standing import StandingQueries
 from penstock.queries.status import failures, status
 from penstock.queries.subscription import SelectSubscription, Subscription
 from penstock.queries.system import SystemTables
+from penstock.queries.usage import Usage
 from penstock.settings import Settings
 from penstock.sql.plan import SparkPlan, plan_from_json
 from penstock.streams.housekeeping import Housekeeper
@@ -83,6 +84,7 @@ class Database:
             self.standing.load()
             self.system = SystemTables(self)
             self.costs = Costs()
+            self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
             self.sampler = Sampler(self.log, self.ingest, self.sensor_tables)
             self.spark_queries = SparkQueries(
@@ -150,6 +152,8 @@ class Database:
                 _log.exception("while closing %s", part)
         if hasattr(self, "standing"):
             self.standing.feed.close()
+        if hasattr(self, "usage"):
+            self.usage.save(self.catalog.state.queries_by_id)
         if hasattr(self, "lock"):
             self.lock.release()
 
@@ -157,9 +161,12 @@ class Database:
         finished = self.standing.finished
         self.standing.take(record)
         with self.standing.locked() as store:
-            sharing = [q for q, answer in store.answers.items() if not answer.paused]
-            known = store.state.queries_by_id.keys()
-        self.costs.note_cycle(record, sharing, known)
+            known, version = store.state.queries_by_id, store.state.position
+            if version != self.costs.version:
+                sharing = [q for q, answer in store.answers.items() if not answer.paused]
+                self.costs.follow(version, sharing, known)
+        self.costs.note_cycle(record)
+        self.usage.save_sometimes(known)
         if self.standing.finished != finished:
             self.observer.follow()
 
@@ -255,6 +262,7 @@ class Database:
             if as_of is not None:
                 raise error("not_supported", feature="as_of on a query outside the shared pass")
             result = self.spark_queries.invoke(definition.id, name, limit)
+        self.usage.note(definition.id, self.clock.now_us())
         return self.completeness.say(result, plan, definition.start_us, self.catalog.state)
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
@@ -268,11 +276,15 @@ class Database:
     # -- about itself
 
     def queries(self) -> list[dict[str, Any]]:
-        return describe_queries(self)
+        return [as_told(facts) for facts in describe_queries(self)]
 
     def query(self, name: str) -> dict[str, Any]:
-        self.definition(name)
-        return next(q for q in self.queries() if q["name"] == name)
+        return as_told(describe_query(self, self.definition(name)))
+
+    def costliest(self, count: int) -> list[dict[str, Any]]:
+        """The queries that cost most, described as `query` does."""
+        known = self.catalog.state.queries_by_id
+        return [as_told(describe_query(self, known[q])) for q in self.costs.costliest(count) if q in known]
 
     def tables(self) -> list[dict[str, Any]]:
         return [describe_table(t) for t in sorted(self.catalog.state.tables.values(), key=lambda t: t.name)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.model import QueryDefinition, Table
+from penstock.clock import format_timestamp
 from penstock.queries.answers import Answer
 from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json, window_of
 from penstock.types import format_duration
@@ -50,8 +51,20 @@ def describe_queries(database: Database) -> list[dict[str, Any]]:
         ]
 
 
+def as_told(facts: dict[str, Any]) -> dict[str, Any]:
+    """The same with times as the API writes them."""
+    last_us = facts["last_invoked"]
+    return {**facts, "last_invoked": format_timestamp(last_us) if last_us is not None else None}
+
+
+def describe_query(database: Database, definition: QueryDefinition) -> dict[str, Any]:
+    """One of them."""
+    with database.standing.locked() as store:
+        return _describe_query(database, definition, store.answers.get(definition.id))
+
+
 def _describe_query(database: Database, definition: QueryDefinition, answer: Answer | None) -> dict[str, Any]:
-    plan = plan_from_json(definition.plan)
+    plan = answer.plan if answer is not None else plan_from_json(definition.plan)
     failure = database.spark_queries.failure(definition.id)
     message = answer.error if answer is not None else failure.message if failure is not None else None
     state, progress = _state(database, definition, plan, answer, message)
@@ -59,6 +72,8 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "name": definition.name,
         "id": definition.id,
         "sql": definition.sql,
+        "owner": definition.owner,
+        "description": definition.description,
         "state": state,
         "progress": round(progress, 4),
         "runs": _RUNS[type(plan)],
@@ -66,6 +81,9 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "window": str(window_of(plan)) if not isinstance(plan, SparkPlan) else None,
         "matched": answer.matched if answer is not None else None,
         "error": message,
+        "strategy": definition.strategy or "auto",
+        "invocations": database.usage.invocations(definition.id),
+        "last_invoked": database.usage.last_us(definition.id),
         "seconds": database.spark_queries.seconds(definition.id),
         **database.costs.of(definition.id),
     }

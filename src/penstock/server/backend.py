@@ -72,6 +72,9 @@ class Backend(Protocol):
     def query(self, name: str) -> dict[str, Any]:
         """One of `queries`, or query_not_found."""
 
+    def costliest(self, count: int) -> list[dict[str, Any]]:
+        """The queries that cost most, as `query` describes them."""
+
     def tables(self) -> list[dict[str, Any]]:
         """Each table's `name`, `columns`, `key`, `stream` and `options`, by name.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
+from penstock.queries.statements.registering import check_window
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
@@ -20,6 +21,7 @@ def alter_query(database: Database, statement: st.AlterQuery) -> Result:
     definition = database.definition(statement.name)
     text = retarget_window(definition.sql, statement)
     plan = plan_of(database, parse_select(text), standing=True)
+    check_window(database, plan)
     database.catalog.change_query(statement.name, sql=text, plan=plan_to_json(plan))
     return done("ALTER QUERY")
 

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from penstock.catalog.catalog import NewQuery
 from penstock.errors import PenstockError, error
+from penstock.operators.windows import RowsWindow
 from penstock.queries.join_budget import check_join_fits
 from penstock.queries.moments import now_of_plan
 from penstock.queries.results import Result
@@ -165,6 +166,7 @@ def _new_query(database: Database, name: str, select: st.Select, facts: Mapping[
     if name in state.tables:
         raise error("already_exists", kind="table", name=name)
     plan = plan_of(database, select, standing=True)
+    check_window(database, plan)
     tables, queries, functions = reads_of(plan, state)
     if isinstance(plan, SparkPlan):
         database.wait_for_own_writes()
@@ -173,6 +175,21 @@ def _new_query(database: Database, name: str, select: st.Select, facts: Mapping[
         check_join_fits(plan, database.folder.log, database.settings)
     start_us = _start_of(database, plan)
     return NewQuery(name, select.sql, plan_to_json(plan), tables, queries, functions, start_us, **facts)
+
+
+def check_window(database: Database, plan: Plan) -> None:
+    """A window of rows has no more of them than the server allows a query."""
+    most = database.settings.query_rows_max
+    windows = (
+        [r.window for r in plan.relations] if isinstance(plan, SparkPlan) else [u.window for u in stream_uses(plan)]
+    )
+    for window in windows:
+        if isinstance(window, RowsWindow) and window.count > most:
+            raise error(
+                "limit_reached",
+                detail=f"a query's window has at most {most} rows; this one has {window.count}",
+                hint="ask for fewer rows or for a time, or raise query_rows_max",
+            )
 
 
 def _start_of(database: Database, plan: Plan) -> int | None:
