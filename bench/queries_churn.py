@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import httpx
@@ -22,57 +24,69 @@ SEED = 45
 LOOKED_AT = 0.3
 """Share of the run after which memory is looked at: minute 3 of 10."""
 SETTLED_S = 2.0
-CHECKED = 100
+CHECKED, NEWEST = 100, 5
 
 
 @dataclass
 class Churn:
-    """Registers and drops so many queries a second, one by one, and invokes one now and then. Runs in a thread."""
+    """Registers and drops so many queries a second, one by one, and invokes one now and then, in two threads."""
 
     url: str
     standing: dict[str, Selection]
     registered: int = 0
     dropped: int = 0
     invoked: int = 0
-    errors: list[str] = field(default_factory=list)
     late_s: float = 0.0
+    errors: list[str] = field(default_factory=list)
 
-    def run(self, stop: threading.Event) -> None:
+    def __post_init__(self) -> None:
+        self.order = list(self.standing)
+        self._born: dict[str, float] = {}
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._register, self._drop)]
+
+    def begin(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _turns(self) -> Iterator[int]:
+        """Evenly spaced; who is late catches up, and it is said by how much."""
+        began = time.monotonic()
+        for turn in count():
+            wait_s = began + turn / A_SECOND - time.monotonic()
+            self.late_s = max(self.late_s, -wait_s)
+            if self._stop.wait(max(0.0, wait_s)):
+                return
+            yield turn
+
+    def _register(self) -> None:
         rng = np.random.default_rng([SEED, 1])
-        order = list(self.standing)
-        born: dict[str, float] = {}
-        began, turn = time.monotonic(), 0
         with httpx.Client(base_url=self.url, timeout=60) as client:
-            while not stop.is_set():
-                due = began + turn / A_SECOND
-                self.late_s = max(self.late_s, time.monotonic() - due)
-                if stop.wait(max(0.0, due - time.monotonic())):
-                    return
-                name = f"n{turn}"
-                if self._register(client, name, selection(rng)):
-                    order.append(name)
-                    born[name] = time.monotonic()
-                self._drop(client, order.pop(int(rng.integers(len(order) - 1))))
-                if turn % A_SECOND == 0:
-                    asked = order[int(rng.integers(len(order)))]
-                    if time.monotonic() - born.get(asked, 0.0) > SETTLED_S:
-                        self._invoke(client, asked)
-                turn += 1
+            for turn in self._turns():
+                name, chosen = f"n{turn}", selection(rng)
+                body = {"queries": [{"name": name, "sql": chosen.sql(RATE)}]}
+                if self._call(client, "POST", "/v1/queries", json=body):
+                    self.registered += 1
+                    self.standing[name] = chosen
+                    self._born[name] = time.monotonic()
+                    self.order.append(name)
 
-    def _register(self, client: httpx.Client, name: str, chosen: Selection) -> bool:
-        body = {"queries": [{"name": name, "sql": chosen.sql(RATE)}]}
-        done = self._call(client, "POST", "/v1/queries", json=body)
-        if done:
-            self.registered += 1
-            self.standing[name] = chosen
-        return done
-
-    def _drop(self, client: httpx.Client, name: str) -> None:
-        del self.standing[name]
-        self.dropped += self._call(client, "DELETE", f"/v1/queries/{name}")
-
-    def _invoke(self, client: httpx.Client, name: str) -> None:
-        self.invoked += self._call(client, "GET", f"/v1/queries/{name}/rows", headers=ARROW)
+    def _drop(self) -> None:
+        """Any query but the newest; the newest are asked only after a while: their answer may wait for a cycle."""
+        rng = np.random.default_rng([SEED, 2])
+        with httpx.Client(base_url=self.url, timeout=60) as client:
+            for turn in self._turns():
+                name = self.order.pop(int(rng.integers(len(self.order) - 1)))
+                del self.standing[name]
+                self.dropped += self._call(client, "DELETE", f"/v1/queries/{name}")
+                asked = self.order[int(rng.integers(len(self.order)))]
+                if turn % A_SECOND == 0 and time.monotonic() - self._born.get(asked, 0.0) > SETTLED_S:
+                    self.invoked += self._call(client, "GET", f"/v1/queries/{asked}/rows", headers=ARROW)
 
     def _call(self, client: httpx.Client, method: str, path: str, **more: Any) -> bool:
         try:
@@ -98,21 +112,18 @@ def measure_churn(report: Report, minutes: float) -> None:
         churn = Churn(server.url, dict(zip((name for name, _ in queries), chosen, strict=True)))
         report.say(f"churn: {minutes:.0f} minutes, {STANDING:,} queries, {A_SECOND} come and {A_SECOND} go a second")
         task = with_times(task_of(server, RATE, seconds, seed=6))
-        found, real = run(server, task, churn)
+        found, watch = run(server, task, churn)
         drain(server)
-        put(report, server, task, churn, found, real)
+        put(report, server, task, churn, found, watch)
 
 
 def run(server: Server, task: dict[str, Any], churn: Churn) -> tuple[dict[str, Any], MemoryWatch]:
-    stop = threading.Event()
-    churning = threading.Thread(target=churn.run, args=(stop,), daemon=True)
     with MemoryWatch(server, lambda: memory_mb(server), every_s=2.0) as watch:
         with loaded(task) as found:
-            churning.start()
+            churn.begin()
             # The load ends by itself; registrations end shortly before, so that the newest have answers to compare.
-            stop.wait(max(0.0, task["seconds"] - SETTLED_S))
-            stop.set()
-            churning.join()
+            time.sleep(max(0.0, task["seconds"] - SETTLED_S))
+            churn.end()
     return found, watch
 
 
@@ -121,18 +132,14 @@ def put(
 ) -> None:
     report.put("churn_slope_mb_per_min", watch.slope_mb_per_min(LOOKED_AT * task["seconds"]), found.get("rows", 0))
     report.put("churn_memory_mb_end", watch.samples[-1][1] if watch.samples else None)
-    report.put("churn_registered", churn.registered)
-    report.put("churn_dropped", churn.dropped)
+    report.put("churn_registered_per_s", churn.registered / task["seconds"])
+    report.put("churn_dropped_per_s", churn.dropped / task["seconds"])
     report.put("churn_invoked", churn.invoked)
     report.put("churn_late_s", churn.late_s)
-    failed = server.failed_queries()
-    report.put("churn_errors", len(churn.errors) + len(found["failures"]) + failed)
+    told = server.failed_queries() + server.log_text().count("Traceback")
+    report.put("churn_errors", len(churn.errors) + len(found["failures"]) + told)
     report.put("churn_push_to_visible_p99_ms", found.get("p99_ms"))
-    rng = np.random.default_rng([SEED, 2])
-    names = sorted(churn.standing)
-    sample = [names[i] for i in rng.permutation(len(names))[:CHECKED]]
-    newest = sorted(names, key=lambda n: int(n[1:]) if n.startswith("n") else -1)[-5:]
-    asked = sorted({*sample, *newest})
+    asked = sample_of(churn)
     wrong = [name for name in asked if not is_right(server, name, churn.standing[name], task, None)]
     report.put("churn_answers_checked", len(asked))
     report.put("churn_answers_wrong", len(wrong))
@@ -141,3 +148,10 @@ def put(
         report.say(f"[bold red]churn:[/bold red] {text}")
     if wrong:
         report.say(f"[bold red]churn: wrong answers:[/bold red] {wrong[:10]}")
+
+
+def sample_of(churn: Churn) -> list[str]:
+    """Some of the queries that stand at the end, the newest among them."""
+    names = [name for name in churn.order if name in churn.standing]
+    chosen = np.random.default_rng([SEED, 3]).permutation(len(names))[:CHECKED]
+    return sorted({*(names[i] for i in chosen), *names[-NEWEST:]})

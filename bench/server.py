@@ -72,8 +72,11 @@ class Server:
             raise RuntimeError(reply.text)
         return dict(reply.json())
 
+    def log_text(self) -> str:
+        return (self.folder / "server.log").read_text(errors="replace")
+
     def log_tail(self) -> str:
-        return (self.folder / "server.log").read_text()[-3000:]
+        return self.log_text()[-3000:]
 
     def status(self) -> dict[str, Any]:
         return dict(httpx.get(f"{self.url}/v1/status", timeout=60).json())
