@@ -20,7 +20,7 @@ from penstock.pipeline.shared_pass import Key, SharedPass
 from penstock.pipeline.sheets import Sheet, SheetName, write_sheet
 
 # With fewer queries a bitmap each is as good, and durable.
-MATRIX_MIN_QUERIES = 1 << 30
+MATRIX_MIN_QUERIES = 64
 # Fewer answers, or over fewer rows, are not worth a file.
 SHEET_MIN_QUERIES = 64
 SHEET_MIN_ROWS = 512
