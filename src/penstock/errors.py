@@ -73,6 +73,7 @@ CONDITIONS = _table(
     ("folder_too_new", "55000", 500, "the data folder has format {found}; this version reads up to {known}"),
     ("checkpoint_mismatch", "55000", 500, "{detail}"),
     ("cycle_gone", "55000", 410, "cycle {cycle} is no longer kept; the oldest is {oldest}"),
+    ("history_gone", "55000", 410, "the answer as of {time} is no longer known; the oldest possible is {oldest}"),
     ("not_ready", "57P03", 503, "{detail}"),
     ("too_busy", "53300", 503, "{detail}"),
     ("unauthorized", "28000", 401, "{detail}"),

@@ -64,6 +64,14 @@ def test_a_bad_query_among_many_is_shown_with_its_own_text(db: Connection, datab
     assert db.register([]) == []
 
 
+def test_an_older_answer_is_asked_for_by_cycle_time_or_distance(db: Connection, database: FakeDatabase) -> None:
+    query = db.query("gas_alarm")
+    query.rows(as_of=5)
+    query.rows(as_of="NOW - 5 MINUTES")
+    query.rows(as_of=datetime(2026, 1, 5, 12))
+    assert database.asked_as_of == [5, "NOW - 5 MINUTES", "2026-01-05T12:00:00+00:00"]
+
+
 def test_many_are_dropped_in_one_statement(db: Connection, database: FakeDatabase) -> None:
     db.drop_queries([])
     db.drop_queries(["gas_alarm", 'odd "name"'], if_exists=True)

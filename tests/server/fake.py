@@ -60,6 +60,7 @@ class FakeDatabase:
         self.stopped = False
         self.statements: list[tuple[str, Any]] = []
         self.owners: list[str | None] = []
+        self.asked_as_of: list[int | str | None] = []
         self.readings: list[dict[str, Any]] = []
         self.receipts: dict[str, Receipt] = {}
         self.pushes: list[tuple[str, str | None, int]] = []
@@ -127,9 +128,11 @@ class FakeDatabase:
                 self.receipts[idempotency_key] = receipt
             return receipt
 
-    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
+    def invoke(self, name: str, as_of: int | str | None = None, limit: int | None = None) -> Result:
         self.query(name)
-        return Result(self.result.table.slice(0, limit), cycle=as_of or 7, now_us=self.result.now_us)
+        self.asked_as_of.append(as_of)
+        cycle = as_of if isinstance(as_of, int) else 7
+        return Result(self.result.table.slice(0, limit), cycle=cycle, now_us=self.result.now_us)
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> FakeSubscription:
         self.query(name)

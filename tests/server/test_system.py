@@ -119,6 +119,12 @@ def test_invoke_passes_its_cycle_and_limit_on(http: Http) -> None:
     assert (answer["cycle"], len(answer["rows"])) == (5, 1)
 
 
+def test_invoke_as_of_a_time_passes_it_on_as_text(http: Http, database: FakeDatabase) -> None:
+    assert http.get("/v1/queries/gas_alarm/rows", params={"as_of": "NOW - 5 MINUTES"}).status_code == 200
+    assert http.get("/v1/queries/gas_alarm/rows?as_of=2026-01-05T12:00:00Z").status_code == 200
+    assert database.asked_as_of == ["NOW - 5 MINUTES", "2026-01-05T12:00:00Z"]
+
+
 def test_a_backup_needs_a_new_absolute_path(http: Http, database: FakeDatabase, tmp_path: Path) -> None:
     target = str(tmp_path / "copy")
     assert http.post("/v1/backup", json={"target": target}).json() == {"target": target}

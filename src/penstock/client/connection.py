@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import httpx
@@ -56,8 +57,10 @@ class Connection:
         """A handle on the standing query of that name, or on a SELECT."""
         return Query(self, name_or_select, params)
 
-    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Answer:
-        """The answer of a standing query."""
+    def invoke(self, name: str, as_of: int | str | datetime | None = None, limit: int | None = None) -> Answer:
+        """The answer of a standing query: now, or as of a committed cycle, a time, or text such as NOW - 10 MINUTES."""
+        if isinstance(as_of, datetime):
+            as_of = (as_of if as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)).isoformat()
         params = {key: value for key, value in (("as_of", as_of), ("limit", limit)) if value is not None}
         path = f"/v1/queries/{quote(name)}/rows"
         return read_answer(self._transport.call("GET", path, headers={"Accept": ARROW}, params=params).content)

@@ -20,6 +20,7 @@ from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.spark_sql import SparkRunner
+from penstock.queries.as_of import answer_as_of
 from penstock.queries.backup import back_up
 from penstock.queries.completeness import Completeness
 from penstock.queries.costs import Costs
@@ -36,7 +37,9 @@ from penstock.queries.subscription import SelectSubscription, Subscription
 from penstock.queries.system import SystemTables
 from penstock.queries.usage import Usage
 from penstock.settings import Settings
+from penstock.sql.parse import parse_as_of
 from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.statements import AsOf
 from penstock.streams.housekeeping import Housekeeper
 from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
@@ -251,16 +254,22 @@ class Database:
                 hint="ask again in a moment",
             )
 
-    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
-        """The answer of a standing query for its window as of the last cycle, or as of an older one."""
+    def invoke(self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None) -> Result:
+        """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
         definition = self.definition(name)
         self._wait_for_query(definition)
         plan = plan_from_json(definition.plan)
-        if not isinstance(plan, SparkPlan):
-            result = self.standing.invoke(name, as_of, limit)
+        if isinstance(as_of, str):
+            as_of = parse_as_of(as_of)
+        cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
+        if isinstance(as_of, AsOf) and cycle is None:
+            result = answer_as_of(self, definition, as_of, limit)
+        elif not isinstance(plan, SparkPlan):
+            result = self.standing.invoke(name, cycle, limit)
         else:
-            if as_of is not None:
-                raise error("not_supported", feature="as_of on a query outside the shared pass")
+            if cycle is not None:
+                hint = "ask for a time: AS OF NOW - 1 MINUTE"
+                raise error("not_supported", feature="the cycle of a query outside the shared pass", hint=hint)
             result = self.spark_queries.invoke(definition.id, name, limit)
         self.usage.note(definition.id, self.clock.now_us())
         return self.completeness.say(result, plan, definition.start_us, self.catalog.state)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
-from penstock.queries.answers import Answer
+from penstock.queries.answer import Answer
 from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json, window_of
 from penstock.types import format_duration
 
@@ -79,7 +79,7 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "runs": _RUNS[type(plan)],
         "reason": plan.reason if isinstance(plan, SparkPlan) else None,
         "window": str(window_of(plan)) if not isinstance(plan, SparkPlan) else None,
-        "matched": answer.matched if answer is not None else None,
+        "matched": database.standing.store.matched(definition.id) if answer is not None else None,
         "error": message,
         "strategy": definition.strategy or "auto",
         "invocations": database.usage.invocations(definition.id),

@@ -74,9 +74,10 @@ class SparkQueries:
         """Evaluate once, now, at the last committed cycle."""
         with self._standing.locked() as store:
             moment, cycle = moment_of(plan, store, start_us), store.cycle
-        return self._run_at(plan, moment, cycle)
+        return self.run_at(plan, moment, cycle)
 
-    def _run_at(self, plan: SparkPlan, moment: Moment, cycle: int) -> Evaluated:
+    def run_at(self, plan: SparkPlan, moment: Moment, cycle: int) -> Evaluated:
+        """Evaluate once at a moment of one's own; `cycle` is whose definitions and log it stands on."""
         began = time.monotonic()
         table = self._runner().run(plan, moment, self._system(plan))
         return Evaluated(table, cycle, moment.now_us, time.monotonic() - began)
@@ -184,7 +185,7 @@ class SparkQueries:
             # Definition and moment of one cycle: the answer's stamp stands for both.
             moment, cycle = moment_of(plan, store, definition.start_us), store.cycle
         try:
-            found = self._run_at(plan, moment, cycle)
+            found = self.run_at(plan, moment, cycle)
             self._answers[query_id] = found
             self._kept[query_id] = _bounded((*self.kept(query_id), found))
             self._errors.pop(query_id, None)

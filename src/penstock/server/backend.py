@@ -49,8 +49,8 @@ class Backend(Protocol):
     def push(self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None) -> Receipt:
         """Store readings; returns when the accepted ones are on disk. Text is cast to the field's type."""
 
-    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
-        """The answer of a standing query, now or at a cycle."""
+    def invoke(self, name: str, as_of: int | str | None = None, limit: int | None = None) -> Result:
+        """The answer of a standing query, now, at a cycle, or at a time or NOW - d as text."""
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
         """Start with the current answer, or with the results of `from_cycle` itself (which may lie ahead)."""

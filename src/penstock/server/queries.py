@@ -117,14 +117,15 @@ async def drop_query(name: str, request: Request, cascade: bool = Query(default=
 async def invoke_query(
     name: str,
     request: Request,
-    as_of: int | None = Query(default=None, ge=0, description="a committed cycle"),
+    as_of: str | None = Query(default=None, description="a committed cycle, a time, or NOW - 10 MINUTES"),
     limit: int | None = Query(default=None, ge=0, description="most rows to send"),
 ) -> Response:
-    """The answer for the window as of now, or as of a committed cycle."""
+    """The answer for the window as of now, as of a committed cycle or as of a past time."""
     context = context_of(request)
     media_type = choose_format(request.headers.get("accept"))
 
     def work() -> Response:
-        return encode_result(context.database.invoke(name, as_of, limit), media_type)
+        moment = int(as_of) if as_of is not None and as_of.isdecimal() else as_of
+        return encode_result(context.database.invoke(name, moment, limit), media_type)
 
     return await context.workers.statement.run(work)

@@ -10,13 +10,14 @@ from typing import Any
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import Penstock, PenstockParser
 from penstock.sql.grammar import changes, definitions, queries, questions
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, point, span_of_token
-from penstock.sql.statements import BadQuery, OnError, Select, SetOnError, Source, Statement, Transaction
+from penstock.sql.statements import AsOf, BadQuery, OnError, Select, SetOnError, Source, Statement, Transaction
 
 # Suggested for words that nearly are one; short words and those that make good names are left out.
 KEYWORDS = (
@@ -58,6 +59,29 @@ def parse_select(text: str) -> Select:
     if len(found) != 1 or not isinstance(found[0], Select):
         raise error("syntax_error", detail="expected one SELECT")
     return found[0]
+
+
+def parse_as_of(text: str) -> AsOf:
+    """A past moment as the API takes it: the number of a cycle, a time with or without quotes, or NOW - 10 MINUTES."""
+    given = text.strip()
+    if given.isdigit():
+        return AsOf(cycle=int(given))
+    try:
+        return AsOf(time_us=parse_timestamp(given))
+    except ValueError:
+        pass
+    parser = PenstockParser(given)
+    hint = "write a time, NOW - 10 MINUTES or the number of a cycle"
+    bad = error("invalid_parameter", detail=f'"{given}" is not a moment', hint=hint)
+    try:
+        parser.load(Penstock().tokenize(given))
+        first = parser.here
+        found = questions.as_of(parser, first, parser.moment())
+    except (PenstockError, ParseError, TokenError):
+        raise bad from None
+    if not parser.at_end():
+        raise bad
+    return found
 
 
 def _creates_query(tokens: list[Token]) -> bool:

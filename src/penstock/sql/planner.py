@@ -53,6 +53,9 @@ def plan_query(
 
     `joins`: whether window joins of standing queries have a step of their own, instead of Spark SQL.
     """
+    if select.as_of is not None:
+        hint = "AS OF stands in SELECT * FROM a standing query"
+        raise point(error("not_supported", feature="AS OF here", hint=hint), select.source.text, select.as_of.at)
     bound = bind_query(select, state, standing, system_tables, spent)
     reason = "asked once, so it runs as Spark SQL"
     if shared:

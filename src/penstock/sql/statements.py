@@ -161,11 +161,22 @@ class Delete(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class AsOf:
+    """A past moment: a committed cycle, a time, or so many microseconds (0 or less) from NOW."""
+
+    cycle: int | None = None
+    time_us: int | None = None
+    offset_us: int | None = None
+    at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
 class Select(Statement):
     """A question. `sql` is its own text with the values of parameters written out."""
 
     query: exp.Query
     sql: str
+    as_of: AsOf | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,3 +305,15 @@ DROP QUERY a, ;
 --| ERROR 42601 syntax_error: expected the name of the query, the statement ends here
 --|   1 | DROP QUERY a, ;
 --|     |              ^
+
+SELECT location FROM sensors AS OF NOW - 1 MINUTE;
+--| ERROR 0A000 not_supported: AS OF here is not supported
+--|   1 | SELECT location FROM sensors AS OF NOW - 1 MINUTE;
+--|     |                              ^^
+--| hint: AS OF stands in SELECT * FROM a standing query
+
+SELECT * FROM sensors AS OF NOW + 1 MINUTE;
+--| ERROR 42P20 invalid_window: AS OF wants a moment that has been
+--|   1 | SELECT * FROM sensors AS OF NOW + 1 MINUTE;
+--|     |                       ^^
+--| hint: write a time, NOW - 10 MINUTES or CYCLE 4711

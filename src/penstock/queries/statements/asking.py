@@ -28,7 +28,7 @@ def select(database: Database, statement: st.Select) -> Result:
     if name is not None:
         # Whoever types this expects what was acknowledged before; GET /v1/queries/NAME/rows does not wait.
         database.wait_for_own_writes()
-        return database.invoke(name)
+        return database.invoke(name, statement.as_of)
     plan = plan_of(database, statement, standing=False)
     database.wait_for_own_writes()
     assert isinstance(plan, SparkPlan)

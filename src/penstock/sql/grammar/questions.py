@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from sqlglot.tokenizer_core import Token
+
 from penstock.errors import error, suggest
 from penstock.sql.dialect import PenstockParser
-from penstock.sql.positions import Span
+from penstock.sql.nodes import Edge
+from penstock.sql.positions import Span, span_of_token
 from penstock.sql.statements import (
+    AsOf,
     Describe,
     Explain,
     Select,
@@ -21,7 +25,32 @@ def select(parser: PenstockParser) -> Select:
     first = parser.here
     query = parser.question()
     span = Span(first.start, parser.last.end + 1)
-    return Select(query, parser.parameters.substituted(parser.sql, span), source=Source(parser.sql, span))
+    text = parser.parameters.substituted(parser.sql, span)
+    return Select(query, text, past_moment(parser), source=Source(parser.sql, span))
+
+
+def past_moment(parser: PenstockParser) -> AsOf | None:
+    """The AS OF of a question."""
+    found = list(parser.moments.values())
+    if len(found) > 1:
+        raise parser.fail(error("not_supported", feature="AS OF more than once"), found[1][0])
+    if not found:
+        return None
+    token, moment = found[0]
+    return as_of(parser, token, moment)
+
+
+def as_of(parser: PenstockParser, token: Token, moment: Edge | int) -> AsOf:
+    at = span_of_token(token)
+    if isinstance(moment, int):
+        return AsOf(cycle=moment, at=at)
+    anchor, offset = moment.args["anchor"], int(moment.args["offset"])
+    if anchor == "constant":
+        return AsOf(time_us=offset, at=at)
+    if anchor == "now" and offset <= 0:
+        return AsOf(offset_us=offset, at=at)
+    hint = "write a time, NOW - 10 MINUTES or CYCLE 4711"
+    raise parser.fail(error("invalid_window", detail="AS OF wants a moment that has been", hint=hint), token)
 
 
 def subscribe(parser: PenstockParser) -> Subscribe:
