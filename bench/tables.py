@@ -19,6 +19,8 @@ def write_table(name: str, title: str, rows: Sequence[Mapping[str, Any]]) -> Non
 def _text(value: Any) -> str:
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -94,18 +94,26 @@ def level(spark: SparkSession, task: dict[str, Any], count: int) -> dict[str, An
             "started_s": started_s, "rows_least": slowest, "borne": borne}  # fmt: skip
 
 
+def most_borne(spark: SparkSession, task: dict[str, Any]) -> list[dict[str, Any]]:
+    """1, 2, 4, ... until twice in a row too many, then once in the middle."""
+    levels: list[dict[str, Any]] = []
+    deadline, count, misses = time.monotonic() + task["budget_s"], 1, 0
+    while time.monotonic() < deadline and misses < 2:
+        levels.append(level(spark, task, count))
+        say(event="level", **levels[-1])
+        misses = 0 if levels[-1]["borne"] else misses + 1
+        count *= 2 if levels[-1]["borne"] else 1
+    if misses and count >= 4 and time.monotonic() < deadline:
+        levels.append(level(spark, task, count * 3 // 4))
+    return levels
+
+
 def main(path: str) -> None:
     task = json.loads(Path(path).read_text())
     spark = session()
     level(spark, {**task, "hold_s": 3}, 1)
     say(event="begin")
-    began, count, levels = time.monotonic(), 1, []
-    while time.monotonic() - began < task["budget_s"]:
-        levels.append(level(spark, task, count))
-        say(event="level", **levels[-1])
-        if not levels[-1]["borne"]:
-            break
-        count *= 2
+    levels = most_borne(spark, task)
     say(event="end", levels=levels, borne=max((one["queries"] for one in levels if one["borne"]), default=0))
     spark.stop()
 
