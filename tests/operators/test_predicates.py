@@ -235,3 +235,41 @@ def test_thousands_of_queries_come_and_go_without_the_others_being_looked_at() -
     index.add(7, None, above(1000.25))
     assert len(attribute._changed) == 2
     assert index.match_matrix(*batch).counts.sum() == 500 + 2000
+
+
+def test_many_queries_over_many_blocks_equal_brute_force() -> None:
+    """Whole blocks and a broken last one, attributes with and without NULLs, factors that are shared and that are not."""
+    random = np.random.default_rng(3)
+    rows, names = 70_001, {"a": INT, "b": BIGINT, "x": DOUBLE, "t": TEXT}
+    columns = {
+        "a": pa.array(random.integers(0, 256, rows).astype(np.int32)),
+        "b": pa.array(random.integers(-(10**12), 10**12, rows), mask=random.random(rows) < 0.1),
+        "x": pa.array(random.normal(size=rows), mask=random.random(rows) < 0.5),
+        "t": pa.array([f"t{n}" for n in random.integers(0, 60, rows)], mask=random.random(rows) < 0.01),
+    }
+
+    def constant(name: str) -> Literal:
+        value = columns[name][int(random.integers(rows))].as_py()
+        return Literal(value, names[name])
+
+    def draw(depth: int) -> Expr:
+        if depth and random.random() < 0.6:
+            operation = str(random.choice(["and", "or", "not"]))
+            parts = 1 if operation == "not" else int(random.integers(1, 5))
+            return Call(operation, tuple(draw(depth - 1) for _ in range(parts)), BOOLEAN)
+        name = str(random.choice(list(names)))
+        column = Column(name, names[name])
+        if random.random() < 0.2:
+            return Call("in", (column, *(constant(name) for _ in range(4))), BOOLEAN)
+        operations = ["eq", "ne"] if name == "t" else ["lt", "le", "gt", "ge", "eq", "ne"]
+        return Call(str(random.choice(operations)), (column, constant(name)), BOOLEAN)
+
+    queries = {number: draw(3) for number in range(150)}
+    index = PredicateIndex((number, None, expr) for number, expr in queries.items())
+    batch = columns, np.zeros(rows, np.int32), pa.table({"s": [1]})
+    matrix, bitmaps = index.match_matrix(*batch), dict(index.match(*batch))
+    for number, row in zip(matrix.numbers.tolist(), matrix.row_of.tolist(), strict=True):
+        expected = evaluate_mask(queries[number], columns, rows)
+        assert np.array_equal(unpack(matrix.words[row], rows), expected), str(queries[number])
+        assert matrix.counts[row] == expected.sum() == len(bitmaps.get(number, ()))  # type: ignore[arg-type]
+        assert np.array_equal(np.asarray(list(bitmaps.get(number, ())), np.int64), np.flatnonzero(expected))  # type: ignore[call-overload]

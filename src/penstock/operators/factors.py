@@ -28,9 +28,10 @@ SHARE_FROM = 32
 # A combination of more parts becomes one of combinations, so that a single long one does not widen the table of all.
 _PARTS_MAX = 64
 
-# A block's vectors should fit the second-level cache, and a block should be worth its fixed costs.
-_BLOCK_BYTES = 512 << 10
-_BLOCK_WORDS_MIN, _BLOCK_WORDS_MAX = 8, 64
+# A block's vectors should stay in the processor's cache. Much shorter blocks cost more than they save: every answer is
+# written in as many places as there are blocks, each on another page.
+_BLOCK_BYTES = 4 << 20
+_BLOCK_WORDS_MIN, _BLOCK_WORDS_MAX = 64, 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from penstock.catalog.journal import Entry, JournalReader
 from penstock.catalog.model import Function
 from penstock.catalog.state import CatalogState
 from penstock.operators.functions import compile_function
+from penstock.pipeline.loading import loading
 from penstock.sql.plan import Plan, plan_from_json
 
 _CACHE: dict[str, Definitions] = {}
@@ -39,9 +40,10 @@ class Definitions:
         self._changes: WeakSet[Changes] = WeakSet()
 
     def advance(self, position: int) -> None:
-        entries = self._reader.read(upto=position)
-        changed = self._queries_in(entries)
-        self.state.apply_many(entries)
+        with loading():
+            entries = self._reader.read(upto=position)
+            changed = self._queries_in(entries)
+            self.state.apply_many(entries)
         for query_id in changed:
             self._plans.pop(query_id, None)
         for gathered in self._changes:

@@ -10,10 +10,12 @@ from weakref import WeakKeyDictionary
 from penstock.catalog.model import Table
 from penstock.pipeline.definitions import Changes, Definitions
 from penstock.pipeline.keeping import meets_rows
+from penstock.pipeline.loading import loading
 from penstock.pipeline.shared_pass import SharedPass
 from penstock.sql.plan import SelectPlan
 
-# After so many changes what was loaded is taken out of the collector's sight: see cycle._settle_memory.
+# After so many changes what was loaded is taken out of the collector's sight: Spark's workers run a full collection after
+# every task, and over the definitions of ten thousand queries it takes longer than a cycle's work.
 _SETTLE_AFTER = 500
 
 
@@ -57,7 +59,8 @@ def _live_pass(definitions: Definitions, table: Table) -> SharedPass:
     changed = live.changes.queries
     if changed:
         live.settled += len(changed)
-        _bring_up_to_date(live.shared, definitions, table, changed)
+        with loading():
+            _bring_up_to_date(live.shared, definitions, table, changed)
         changed.clear()
         if live.settled >= _SETTLE_AFTER:
             live.settled = 0
