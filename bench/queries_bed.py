@@ -32,10 +32,10 @@ class Bed:
         interval = PUSH_ROWS / RATE
         self.task = {"seed": 50, "rate": RATE, "interval_s": interval, "origin_us": int((time.time() - 7_200) * 1e6)}
 
-    def register(self, selections: Sequence[Selection], prefix: str = "q") -> list[str]:
-        """Register them and read their history; their names."""
+    def register(self, selections: Sequence[Selection], prefix: str = "q", strategy: str | None = None) -> list[str]:
+        """Register them and read their history; their names. `strategy` says how their answers are kept."""
         queries = named(selections, RATE, prefix)
-        self.database.register(queries)
+        self.database.register([{"name": name, "sql": sql, "strategy": strategy} for name, sql in queries])
         self.engine.drain()
         return [name for name, _ in queries]
 
