@@ -10,7 +10,7 @@ import pytest
 
 from penstock.queries import standing
 from tests.oracle.generate import seeded_script
-from tests.oracle.losing import Losing
+from tests.oracle.losing import ChangingRig, Losing
 from tests.oracle.rig import Rig
 from tests.oracle.watching import WatchingRig
 
@@ -25,7 +25,7 @@ def test_a_story_told_through_sheets_gives_the_oracles_answers(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losing = Losing(seed, monkeypatch)
-    rig = Rig(tmp_path / "data", seed)
+    rig = ChangingRig(tmp_path / "data", seed)
     _run(rig, seed, losing)
 
 
@@ -48,9 +48,10 @@ def _run(rig: Rig, seed: int, losing: Losing) -> None:
         raise
     finally:
         rig.close()
+    told["stories"] += 1
     told["written"] += losing.written
     told["lost"] += losing.lost
 
 
 def test_those_stories_wrote_sheets_and_lost_some() -> None:
-    assert not told or (told["written"] > 100 and told["lost"] > 10), told
+    assert told["stories"] < 40 or (told["written"] > 100 and told["lost"] > 10), told

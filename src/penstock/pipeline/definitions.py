@@ -56,6 +56,8 @@ class Definitions:
         for entry in entries:
             if entry.kind in ("create_query", "change_query"):
                 changed.add(entry.body["id"])
+            elif entry.kind == "describe_query" and entry.body["name"] in known:
+                changed.add(known[entry.body["name"]].id)  # its strategy says whether it meets rows
             elif entry.kind == "drop":
                 changed |= {known[name].id for kind, name in entry.body["names"] if kind == "query" and name in known}
         return changed

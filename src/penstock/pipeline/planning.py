@@ -78,8 +78,13 @@ def plan_cycle(
     data = {table: position for table, position in data.items() if table in state.tables_by_id}
     fill = _advance_fills(_left_to_fill(start, state), state, limits.fill_max_rows)
     join_fill = advance_fills(remaining_fills(start, state), limits.fill_max_rows)
-    for query_id, definition in state.queries_by_id.items():
-        if definition.paused or state.query_positions[query_id][1] <= start.journal:
+    queries = state.queries_by_id
+    changed = (
+        [q for q, (_, at) in state.query_positions.items() if at > start.journal] if journal > start.journal else []
+    )
+    for query_id in changed:
+        definition = queries[query_id]
+        if definition.paused:
             continue
         plan = plan_from_json(definition.plan)
         if isinstance(plan, SelectPlan):

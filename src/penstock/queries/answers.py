@@ -7,6 +7,7 @@ through what a cycle changed, never through all queries: what many of them match
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from penstock.pipeline.sheets import name_from_bytes
 from penstock.queries.answer import NEVER, Answer
 from penstock.queries.census import Census
 from penstock.queries.counted import Counted
+from penstock.queries.evaluated import size_of
 from penstock.queries.join_results import JoinResults
 from penstock.queries.partners import Blocks
 from penstock.queries.ranges import joined
@@ -62,6 +64,7 @@ class AnswerStore:
         self._masks: dict[tuple[int, Expr], np.ndarray[Any, np.dtype[np.bool_]]] = {}
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.shelves: dict[int, Shelf] = {}
+        self.complete: set[int] = set()  # queries whose answer is to be kept current because somebody said so
         self.counted = Counted()
         self.census = Census()
         self.reads_queries = False  # whether any query reads another one's answer
@@ -94,11 +97,12 @@ class AnswerStore:
         for query_id in self.answers.keys() - queries.keys():
             del self.answers[query_id]
             self.counted.forget(query_id)
+            self.complete.discard(query_id)
             self.touched.add(query_id)
         for table_id in [t for t in self.newest if t not in self.state.tables_by_id]:
             del self.newest[table_id], self.heard[table_id], self.rows[table_id]
         for table_id in [t for t in self.shelves if t not in self.state.tables_by_id]:
-            self.shelves.pop(table_id).remove_files()
+            self.shelves.pop(table_id).close()
         if any(t not in self.state.tables_by_id for t, _ in self._masks):
             self._masks.clear()
         for query_id in self.spark_plans.keys() - queries.keys():
@@ -107,6 +111,9 @@ class AnswerStore:
         for query_id, (_, changed) in self.state.query_positions.items():
             if changed > before:
                 self._follow_definition(query_id, queries[query_id], record)
+        for query_id, answer in self.answers.items():
+            if answer.strategy != queries[query_id].strategy:  # no change of what it answers, so of no position
+                self._follow_strategy(query_id, answer, queries[query_id], record)
 
     def _follow_definition(self, query_id: int, definition: QueryDefinition, record: CommitRecord) -> None:
         plan = plan_from_json(definition.plan)
@@ -124,16 +131,22 @@ class AnswerStore:
         if isinstance(plan, JoinPlan):
             known.coming = JoinResults(self.state.query_positions[query_id][1])
             known.results = known.results or JoinResults(0)
-        elif meets_rows(definition, plan):
-            known.go_live(record.start.data.get(plan.table_id, 0))
-        else:
-            known.rest(record.start.data.get(plan.table_id, 0))
         if (known.paused and not definition.paused) or known.error is not None:
             known.filled_before = False  # what came in between, or failed, is read now, as history
-        known.paused, known.strategy = definition.paused, definition.strategy
+        known.paused = definition.paused
         known.plan, known.error = plan, None
+        self._follow_strategy(query_id, known, definition, record)
         known.fill_first = (_filling(record.end, query_id) or (0, 0))[0]
         self.touched.add(query_id)
+
+    def _follow_strategy(
+        self, query_id: int, answer: Answer, definition: QueryDefinition, record: CommitRecord
+    ) -> None:
+        answer.strategy = definition.strategy
+        (self.complete.add if answer.strategy == "complete" else self.complete.discard)(query_id)
+        if isinstance(answer.plan, SelectPlan):
+            position = record.start.data.get(answer.plan.table_id, 0)
+            (answer.go_live if meets_rows(definition, answer.plan) else answer.rest)(position)
 
     def _reach(self, plan: SelectPlan | JoinPlan, start_us: int | None) -> int:
         """The first row that a query's window can reach."""
@@ -316,8 +329,8 @@ class AnswerStore:
             shelf.merge(known)
             shelf.forget_below(lowest.get(table_id, FOREVER))
 
-    def give_up_passed(self, most_bytes: int) -> None:
-        """Drop sheets that no sliding window reaches as of now, then the oldest until the rest fits."""
+    def give_up_passed(self, most_bytes: int) -> list[Path]:
+        """Drop sheets that no sliding window reaches as of now, then the oldest until the rest fits; their files."""
         for table_id, shelf in self.shelves.items():
             now_us, span = self.now_of(self.state.tables_by_id[table_id], None), self.census.longest_span(table_id)
             if now_us is not None:
@@ -325,6 +338,17 @@ class AnswerStore:
         while sum(shelf.nbytes for shelf in self.shelves.values()) > most_bytes:
             largest = max(self.shelves.values(), key=lambda shelf: shelf.nbytes)
             largest.give_up(largest.sheets[:1])
+        return [path for shelf in self.shelves.values() for path in shelf.take_files()]
+
+    def memory_of(self, query_id: int) -> int:
+        """Bytes that a query's matches take, with its share of the sheets and lists that it is in."""
+        answer = self.answers.get(query_id)
+        if answer is None:
+            return 0
+        own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
+        own += sum(int(table.nbytes) for table in answer.values)
+        shelf = self.shelves.get(stream_uses(answer.plan)[0].table_id)
+        return own + (shelf.view().share(query_id) if shelf is not None else 0)
 
     def remove_orphans(self) -> None:
         """Remove sheets of tasks whose cycle was never committed."""

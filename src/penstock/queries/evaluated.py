@@ -69,14 +69,17 @@ class Evaluated:
     @property
     def nbytes(self) -> int:
         with self._lock:
-            return sum(
-                int(b.get_statistics()["n_bytes_array_containers"]) + _other_bytes(b) for b in self._blocks.values()
-            )
+            return size_of(self._blocks)
 
 
-def _other_bytes(found: BitMap) -> int:
-    facts = found.get_statistics()
-    return int(facts["n_bytes_run_containers"]) + int(facts["n_bytes_bitset_containers"])
+def size_of(blocks: Blocks) -> int:
+    """Bytes of memory that bitmaps take."""
+    size = 0
+    for found in blocks.values():
+        facts = found.get_statistics()
+        size += int(facts["n_bytes_array_containers"]) + int(facts["n_bytes_run_containers"])
+        size += int(facts["n_bytes_bitset_containers"])
+    return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +87,16 @@ class Evaluator:
     """Meets rows of the log with one query, as workers do."""
 
     plan: SelectPlan
-    fetcher: Fetcher
+    reader: Callable[[], Fetcher]
 
     def __call__(self, first: int, end: int) -> Ints:
         """The positions in [first, end) that match; rows that retention has taken do not."""
+        fetcher = self.reader()
         index = PredicateIndex([(1, self.plan.static_predicate, self.plan.stream_predicate)])
         wanted = columns_of(self.plan.stream_predicate) if self.plan.stream_predicate is not None else set()
         found = [np.empty(0, np.int64)]
         for low in range(first, end, EVALUATE_ROWS):
-            for start, vids, columns in self.fetcher.runs(low, min(end, low + EVALUATE_ROWS), wanted):
-                matrix = index.match_matrix(columns, vids, self.fetcher.static.versions())
+            for start, vids, columns in fetcher.runs(low, min(end, low + EVALUATE_ROWS), wanted):
+                matrix = index.match_matrix(columns, vids, fetcher.static.versions())
                 found.append(set_bits(matrix.words[matrix.row_of[0]]) + start)
         return np.concatenate(found)

@@ -18,6 +18,7 @@ from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError, error
 from penstock.queries.fetch import Fetcher
 from penstock.queries.listings import Listings
+from penstock.queries.ready import ReadyAnswers
 from penstock.queries.windowed import Instant, Matches, rows_entered, rows_inside
 from penstock.sql.plan import SelectPlan
 
@@ -68,12 +69,16 @@ class SelectHeld:
     instant: Instant
     log: Path
     listings: Listings
+    ready: ReadyAnswers | None = None  # where the answer is kept current
 
     @property
     def now_us(self) -> int | None:
         return self.instant.now_us
 
     def inside(self) -> Ids:
+        if self.ready is not None:
+            ready = self.ready
+            return self._reading(lambda f: ready.inside(self.query_id, self.cycle, self.matches, self.instant, f))
         return self._reading(lambda f: rows_inside(self.matches, self.instant, f, self.static).positions)
 
     def entered(self, before: Held) -> Ids:

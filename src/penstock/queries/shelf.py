@@ -6,7 +6,6 @@ member knows which rows it has to look at again.
 
 from __future__ import annotations
 
-import contextlib
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -88,6 +87,12 @@ class ShelfView:
             if lost.first < end and lost.end > first and query_id in lost.members
         ]
 
+    def share(self, query_id: int) -> int:
+        """Bytes of sheets and lists that are there for a query, divided among those who share them."""
+        sheets = (k.sheet for k in self.sheets if k.sheet.row(query_id) >= 0)
+        listed = (found for part in self.lists if (found := part.positions(query_id)) is not None)
+        return sum(s.nbytes // len(s.queries) for s in sheets) + sum(4 * len(found) + 16 for found in listed)
+
 
 @dataclass(slots=True)
 class Shelf:
@@ -98,6 +103,7 @@ class Shelf:
     lost: list[Lost] = field(default_factory=list)
     lists: list[Lists] = field(default_factory=list)
     nbytes: int = 0
+    _unused: list[Path] = field(default_factory=list)
     _view: ShelfView | None = None
 
     def view(self) -> ShelfView:
@@ -163,8 +169,12 @@ class Shelf:
     def _remove(self, kept: Kept) -> None:
         self.nbytes -= kept.sheet.nbytes
         if kept.name.file is not None:
-            with contextlib.suppress(OSError):
-                (self.folder / kept.name.file).unlink(missing_ok=True)
+            self._unused.append(self.folder / kept.name.file)
+
+    def take_files(self) -> list[Path]:
+        """Files that nobody needs any more, for whoever removes them."""
+        unused, self._unused = self._unused, []
+        return unused
 
     def _note_lost(self, name: SheetName) -> None:
         insort(self.lost, Lost(name.first, name.end, name.members), key=_first)
@@ -174,9 +184,12 @@ class Shelf:
             rest = self.lost[-1:] if len(self.lost) % 2 else []
             self.lost = [Lost(a.first, b.end, a.members | b.members) for a, b in pairs] + rest
 
-    def remove_files(self) -> None:
+    def close(self) -> None:
+        """The table is gone."""
         for kept in self.sheets:
             self._remove(kept)
+        for path in self.take_files():
+            path.unlink(missing_ok=True)
 
 
 def _within(positions: Ints, first: int, end: int) -> Ints:

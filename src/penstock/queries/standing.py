@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyroaring import BitMap
-
 from penstock.catalog.journal import JournalReader
 from penstock.errors import PenstockError, error, suggest
-from penstock.operators.windows import JoinWindows, RowsWindow, TimeWindow, Window
+from penstock.operators.windows import JoinWindows
 from penstock.pipeline.commits import CommitRecord, CommitStore
 from penstock.pipeline.folder import DataFolder, place_sheets
-from penstock.pipeline.keeping import calls_user_code
 from penstock.queries.answer import Answer, is_finished
 from penstock.queries.answers import AnswerStore
 from penstock.queries.edges import next_edge
-from penstock.queries.evaluated import Evaluator
 from penstock.queries.feed import CycleMark, Feed, JoinMark
-from penstock.queries.fetch import Fetcher
-from penstock.queries.held import Held, SelectHeld
-from penstock.queries.join_held import InputTable, JoinHeld
+from penstock.queries.held import Held
+from penstock.queries.holding import hold_join, hold_select
 from penstock.queries.listings import Listings
-from penstock.queries.matches import Positions
-from penstock.queries.partners import Blocks
+from penstock.queries.ready import ReadyAnswers
 from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
-from penstock.queries.shelf import ShelfView
-from penstock.queries.trimming import now_at, trim
+from penstock.queries.strategy import READY_MAX_ROWS, READY_SECONDS, Chooser, Strategy
+from penstock.queries.trimming import trim
 from penstock.queries.window_history import WindowHistory, WindowsAt
-from penstock.queries.windowed import Instant, Matches
 from penstock.settings import Settings
-from penstock.sql.plan import JoinPlan, SelectPlan, stream_uses
+from penstock.sql.plan import JoinPlan, stream_uses
 from penstock.streams.segments import Segment, list_readable
 
 _log = logging.getLogger("penstock.queries")
@@ -61,6 +56,8 @@ class StandingQueries:
         self.store = self._new_store()
         self.result_files = ResultFiles(folder)
         self.finished: frozenset[int] = frozenset()
+        self.chooser = Chooser()
+        self.ready = ReadyAnswers()
         self._torn = False  # whether the store has part of a cycle
 
     def load(self) -> None:
@@ -92,6 +89,7 @@ class StandingQueries:
                 self.store = self._new_store()
                 self.feed.clear()
                 self.windows.clear()
+                self.ready.clear()
                 self.load()
             else:
                 self._fold(record)
@@ -101,7 +99,12 @@ class StandingQueries:
             _log.warning("after cycle %d: %s", record.cycle, failure)
 
     def _tidy(self, record: CommitRecord) -> None:
-        """What keeps memory and folder small, and the hint for the planner."""
+        """What keeps memory and folder small and answers current, and the hint for the planner."""
+        with self._lock:
+            gone = self.store.give_up_passed(self.settings.answers_memory_mb << 20)
+        for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
+            path.unlink(missing_ok=True)
+        self._move_on()
         if record.cycle % TRIM_EVERY == 0:
             self._trim()
         if record.cycle % SNAPSHOT_EVERY == 0:
@@ -123,6 +126,9 @@ class StandingQueries:
                 answer = store.answers.get(query_id)
                 answering = answer is not None and answer.answers
                 self.windows.note(record.cycle, query_id, answer.window if answer is not None and answering else None)
+                if answer is None:
+                    self.chooser.forget(query_id)
+                    self.ready.forget(query_id)
             # Under the lock: whoever sees a query in the store finds it in the newest mark.
             self.feed.append(
                 CycleMark(
@@ -134,8 +140,39 @@ class StandingQueries:
                 )
             )
             self.finished = frozenset(q for q in store.census.ending if self._is_finished(store.answers[q]))
-            store.give_up_passed(self.settings.answers_memory_mb << 20)
             self._torn = False
+
+    def _move_on(self) -> None:
+        """Bring the answers up to date that are kept current, as many as a cycle has time for."""
+        with self._lock:
+            for query_id in self.chooser.calm_down(self.store.cycle):
+                self.ready.forget(query_id)
+            wanted = [*self.chooser.ready(), *self.store.complete]
+            names = [self.store.state.queries_by_id[q].name for q in wanted if q in self.store.answers]
+        until = time.monotonic() + READY_SECONDS
+        for name in names:
+            if time.monotonic() > until:
+                break
+            with contextlib.suppress(PenstockError):  # it rests, or was dropped: whoever asks is told so
+                held = self.held(name, asked=False)
+                if len(held.inside()) > READY_MAX_ROWS:
+                    self.chooser.too_large(held.query_id)
+
+    def strategy_of(self, query_id: int) -> Strategy:
+        """How a query's answer is kept right now."""
+        with self._lock:
+            answer = self.store.answers.get(query_id)
+            return self.chooser.of(query_id, answer) if answer is not None else "complete"
+
+    def strategy_reason(self, query_id: int) -> str:
+        with self._lock:
+            answer = self.store.answers.get(query_id)
+            return self.chooser.why(query_id, answer) if answer is not None else "Spark keeps the last answer"
+
+    def memory_of(self, query_id: int) -> int:
+        """Bytes that a query's answer takes in memory; its share of what it shares with others."""
+        with self._lock:
+            return self.store.memory_of(query_id) + self.ready.size(query_id)[1]
 
     def _join_mark(self, answer: Answer) -> JoinMark:
         assert answer.results is not None
@@ -184,8 +221,8 @@ class StandingQueries:
         with self._lock:
             yield self.store
 
-    def held(self, name: str, as_of: int | None = None) -> Held:
-        """A query's answer at the last committed cycle, or at an older one that is still kept."""
+    def held(self, name: str, as_of: int | None = None, asked: bool = True) -> Held:
+        """A query's answer at the last committed cycle, or at an older one that is still kept. `asked`: by somebody."""
         with self._lock:
             definition = self.store.state.queries.get(name)
             answer = self.store.answers.get(definition.id) if definition is not None else None
@@ -199,80 +236,20 @@ class StandingQueries:
                 raise error("cycle_gone", cycle=as_of, oldest=f"{self._answers_from(definition.id)}, for this query")
             if isinstance(answer.plan, JoinPlan):
                 assert isinstance(window, JoinWindows)
-                return self._held_join(definition.id, answer, answer.plan, mark, window)
+                join = hold_join(self.store, definition.id, answer, answer.plan, mark, window, self.folder.log)
+                if join is None:
+                    oldest = f"{self._answers_from(definition.id)}, for this query"
+                    raise error("cycle_gone", cycle=mark.cycle, oldest=oldest)
+                return join
             assert not isinstance(window, JoinWindows)
-            table = self.store.state.tables_by_id[answer.plan.table_id]
-            floor, head = self.store.state.retention(table.id), mark.end.data.get(table.id, 0)
-            return SelectHeld(
-                cycle=mark.cycle,
-                query_id=definition.id,
-                plan=answer.plan,
-                table=table,
-                static=self.store.state.rows(table.id),
-                matches=self._matches(definition.id, answer, answer.plan, window, head),
-                values=list(answer.values),
-                instant=Instant(floor, head, now_at(self.store, mark, definition.id, answer), answer.start_us, window),
-                log=self.folder.log,
-                listings=self.listings,
+            ready = None
+            if mark is last:
+                if asked:
+                    self.chooser.note(definition.id, mark.cycle)
+                ready = self.ready if self.chooser.of(definition.id, answer) == "complete" else None
+            return hold_select(
+                self.store, definition.id, answer, answer.plan, mark, window, self.folder.log, self.listings, ready
             )
-
-    def _held_join(
-        self, query_id: int, answer: Answer, plan: JoinPlan, mark: CycleMark, windows: JoinWindows
-    ) -> JoinHeld:
-        state, at = self.store.state, mark.joins[query_id]
-        assert answer.results is not None
-        kept = [r for r in (answer.results, answer.earlier) if r is not None and r.generation == at.generation]
-        if not kept:
-            raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
-        inputs = tuple(
-            InputTable(
-                state.tables_by_id[i.table_id],
-                state.rows(i.table_id),
-                state.retention(i.table_id),
-                mark.end.data.get(i.table_id, 0),
-            )
-            for i in plan.inputs
-        )
-        return JoinHeld(
-            cycle=mark.cycle,
-            query_id=query_id,
-            plan=plan,
-            inputs=inputs,
-            results=kept[0],
-            count=at.count,
-            alone=answer.partners.without(answer.matches, mark.cycle) if plan.missing != "inner" else {},
-            windows=windows,
-            now_us=at.now_us,
-            start_us=answer.start_us,
-            log=self.folder.log,
-        )
-
-    def _matches(self, query_id: int, answer: Answer, plan: SelectPlan, window: Window, head: int) -> Matches:
-        """A query's matches as they are now, with whatever a window of rows counts."""
-        predicate = plan.static_predicate
-        found: Blocks | Positions = _copy(answer.matches)
-        if isinstance(window, TimeWindow) and not calls_user_code(plan):
-            shelf = self.store.shelves.get(plan.table_id)
-            table = self.store.state.tables_by_id[plan.table_id]
-            static = self.store.state.rows(table.id)
-            fetcher = Fetcher(self.folder.log, table, static, lambda: self.listings.segments(table.id, head))
-            found = Positions(
-                query_id,
-                _copy(answer.matches),
-                shelf.view() if shelf is not None else ShelfView(),
-                answer.known,
-                answer.reach,
-                answer.evaluated,
-                Evaluator(plan, fetcher),
-                keep=answer.strategy != "none",
-            )
-        heard = self.store.heard_sids(plan.table_id, predicate) if isinstance(window, RowsWindow) else None
-        if predicate is None:
-            return Matches(found, heard=heard)
-        counts = isinstance(window, RowsWindow) and isinstance(plan.window, RowsWindow)
-        # Workers name the counted rows only while the definition counts rows, and of the past by filling.
-        base = _copy(answer.base) if counts and answer.settled else None
-        return Matches(found, base, self.store.passing(plan.table_id, predicate), heard)
 
     def _answers_from(self, query_id: int) -> int | str:
         """The oldest kept cycle that has an answer of a query."""
@@ -345,7 +322,3 @@ class StandingQueries:
                 detail=f'query "{name}" is FILLING its window: {answer.progress:.0%} of its history read',
                 hint="ask again in a moment",
             )
-
-
-def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:
-    return {block: BitMap(found) for block, found in blocks.items()}

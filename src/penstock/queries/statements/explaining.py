@@ -35,8 +35,21 @@ def explain(database: Database, statement: st.Explain) -> Result:
                 f"cycle: {found.cycle}",
             ]
     text = explain_plan(plan, state)
-    ran = _ran(database, statement.target) if isinstance(statement.target, str) else []
-    return rows_of([{"plan": line} for line in [*text.splitlines(), *ran, *lines]], ("plan",))
+    if isinstance(statement.target, str):
+        lines = [*_kept(database, statement.target), *_ran(database, statement.target), *lines]
+    return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))
+
+
+def _kept(database: Database, name: str) -> list[str]:
+    """How the answer of a query is kept between two questions, and why so."""
+    with database.standing.locked() as store:
+        definition = store.state.queries.get(name)
+        if definition is None or definition.id not in store.answers:
+            return []
+        standing = database.standing
+        return [
+            f"  answer kept: {standing.strategy_of(definition.id)}, because {standing.strategy_reason(definition.id)}"
+        ]
 
 
 def _ran(database: Database, name: str) -> list[str]:
