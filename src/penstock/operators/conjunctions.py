@@ -77,81 +77,33 @@ def and_terms(
         if empty:
             continue
         target = out[i, word : word + words]
-        if mask_state == MIXED:
-            mask = mask_rows[have, word : word + words]
-        else:
-            mask = everything
-        if count == 0:
-            counts[i] += _and1(mask, target)
-            continue
-        if mask_state == FULL and count <= 4:
-            if count == 1:
-                counts[i] += _and1(vectors[mixed[0]], target)
-            elif count == 2:
-                counts[i] += _and2(vectors[mixed[0]], vectors[mixed[1]], target)
-            elif count == 3:
-                counts[i] += _and3(vectors[mixed[0]], vectors[mixed[1]], vectors[mixed[2]], target)
-            else:
-                counts[i] += _and4(vectors[mixed[0]], vectors[mixed[1]], vectors[mixed[2]], vectors[mixed[3]], target)
-            continue
-        k = 0
-        if mask_state == MIXED:
-            for w in range(words):
-                front[w] = mask[w]
-        else:
-            _and3(vectors[mixed[0]], vectors[mixed[1]], vectors[mixed[2]], front)
-            k = 3
-        while count - k > 3:
-            left = _and4(front, vectors[mixed[k]], vectors[mixed[k + 1]], vectors[mixed[k + 2]], back)
-            front, back = back, front
-            k += 3
-            if left == 0:
+        current = mask_rows[have, word : word + words] if mask_state == MIXED else everything
+        k, left = 0, 1
+        while left:
+            last = count - k <= 5
+            into = target if last else (front if (k // 5) % 2 == 0 else back)
+            left = _and6(
+                current,
+                vectors[mixed[k]] if k < count else everything,
+                vectors[mixed[k + 1]] if k + 1 < count else everything,
+                vectors[mixed[k + 2]] if k + 2 < count else everything,
+                vectors[mixed[k + 3]] if k + 3 < count else everything,
+                vectors[mixed[k + 4]] if k + 4 < count else everything,
+                into,
+            )
+            if last:
+                counts[i] += left
                 break
-        else:
-            if count - k == 3:
-                counts[i] += _and4(front, vectors[mixed[k]], vectors[mixed[k + 1]], vectors[mixed[k + 2]], target)
-            elif count - k == 2:
-                counts[i] += _and3(front, vectors[mixed[k]], vectors[mixed[k + 1]], target)
-            elif count - k == 1:
-                counts[i] += _and2(front, vectors[mixed[k]], target)
-            else:
-                counts[i] += _and1(front, target)
+            current = into
+            k += 5
 
 
 @kernel
-def _and1(a: Words, out: Words) -> int:
+def _and6(a: Words, b: Words, c: Words, d: Words, e: Words, f: Words, out: Words) -> int:
+    """The AND of six vectors and how many bits it has; who has fewer gives one that is full, which the cache holds."""
     count = 0
     for w in range(len(out)):
-        out[w] = a[w]
-        count += popcount(a[w])
-    return count
-
-
-@kernel
-def _and2(a: Words, b: Words, out: Words) -> int:
-    count = 0
-    for w in range(len(out)):
-        word = a[w] & b[w]
-        out[w] = word
-        count += popcount(word)
-    return count
-
-
-@kernel
-def _and3(a: Words, b: Words, c: Words, out: Words) -> int:
-    count = 0
-    for w in range(len(out)):
-        word = a[w] & b[w] & c[w]
-        out[w] = word
-        count += popcount(word)
-    return count
-
-
-@kernel
-def _and4(a: Words, b: Words, c: Words, d: Words, out: Words) -> int:
-    count = 0
-    for w in range(len(out)):
-        word = a[w] & b[w] & c[w] & d[w]
+        word = a[w] & b[w] & c[w] & d[w] & e[w] & f[w]
         out[w] = word
         count += popcount(word)
     return count
