@@ -64,7 +64,8 @@ def wait_past(server: Server, cycle: int, timeout_s: float = 120) -> None:
 
 def task_of(server: Server, rate: int, seconds: float, seed: int, **more: Any) -> dict[str, Any]:
     """What the generator does; a pure value, from which the oracle knows every reading."""
-    task = {"do": "hold_rate", "workload": "selections", "url": server.url, "table": "readings", "query": "markers"}
+    task: dict[str, Any] = {"do": "hold_rate", "workload": "selections", "url": server.url, "looks": True}
+    task |= {"table": "readings", "query": "markers"}
     return {**task, "rate": rate, "seconds": seconds, "seed": seed, "interval_s": INTERVAL_S, "connections": 2, **more}
 
 
