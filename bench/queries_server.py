@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -128,7 +127,8 @@ def cycle_figures(cycles: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def memory_mb(server: Server) -> float:
-    return real_memory_mb(server.processes(), Path(server.folder) / "data" / "tmp" / "buffers")
+    soft = server.folder / "data" / "tmp"
+    return real_memory_mb(server.processes(), [soft / "buffers", soft / "sheets"])
 
 
 def hold(server: Server, task: dict[str, Any]) -> dict[str, Any]:

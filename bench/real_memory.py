@@ -9,14 +9,14 @@ from pathlib import Path
 import psutil
 
 
-def real_memory_mb(processes: Iterable[psutil.Process], shared: Path) -> float:
-    """`shared` is the folder of files in shared memory; on a disk, where it belongs to the page cache, it counts nothing."""
+def real_memory_mb(processes: Iterable[psutil.Process], shared: Iterable[Path]) -> float:
+    """`shared` are folders of files in shared memory; on a disk, where they belong to the page cache, they count nothing."""
     own = mapped = 0
     for process in processes:
         found = proportional(process.pid)
         own += found.get("Pss", 0)
         mapped += found.get("Pss_Shmem", 0)
-    return (own + max(0, shared_bytes(shared) - mapped)) / 2**20
+    return (own + max(0, sum(map(shared_bytes, shared)) - mapped)) / 2**20
 
 
 def proportional(pid: int) -> dict[str, int]:
