@@ -6,8 +6,9 @@ import argparse
 
 from bench.foundations import Foundations
 from bench.joins import Joins
+from bench.queries import Queries
 
-BENCHES = {"foundations": Foundations, "joins": Joins}
+BENCHES = {"foundations": Foundations, "joins": Joins, "queries": Queries}
 
 
 def main() -> None:
@@ -18,13 +19,15 @@ def main() -> None:
     )
     parser.add_argument("--memory-minutes", type=float, default=10.0, help="length of the memory run; 0 leaves it out")
     parser.add_argument("--only", default="", help="parts of a benchmark, separated by commas")
-    parser.add_argument("--rates", default="1000,10000,60000", help="rates of the latency part, in rows/s")
+    parser.add_argument("--rates", default="", help="rates that are held, in rows/s, where not the usual ones")
+    parser.add_argument("--counts", default="", help="numbers of standing queries, where not the usual ones")
     options = parser.parse_args()
     wanted = set(filter(None, options.only.split(",")))
     # A part's name chooses its benchmark, so that the figures of another one stay as they are.
     named = [name for name, bench in BENCHES.items() if not wanted or wanted & set(bench.PARTS)]
     for name in options.names or named:
-        BENCHES[name](options.seconds, options.memory_minutes, options.only, options.rates).run()
+        more = {"counts": options.counts} if name == "queries" else {}
+        BENCHES[name](options.seconds, options.memory_minutes, options.only, options.rates, **more).run()
 
 
 if __name__ == "__main__":

@@ -27,6 +27,16 @@ AIMS = {
     "ratio_spark_rocksdb": (">", 25),
     "theta_keeps_up": (">", 0),
     "silent_stream_slope_mb_per_min": ("<", 1),
+    "cycle_p99_ms_10000_queries_100k": ("<", 1000),
+    "backlog_cycles_10000_queries_100k": ("<", 2.001),
+    "kb_per_query": ("<", 50),
+    "register_1000_s": ("<", 5),
+    "register_1000_cycles": ("<", 3),
+    "invoke_http_p50_ms": ("<", 10),
+    "invoke_process_p50_ms": ("<", 1),
+    "churn_slope_mb_per_min": ("<", 1),
+    "churn_errors": ("<", 1),
+    "churn_answers_wrong": ("<", 1),
 }
 
 

@@ -53,6 +53,11 @@ class DataFolder:
         """Soft state of this host: a link into shared memory where there is enough of it."""
         return self.tmp / "buffers"
 
+    @property
+    def sheets(self) -> Path:
+        """Soft answers that tasks leave for the server: see `place_sheets`."""
+        return self.tmp / "sheets"
+
     def read_id(self) -> str:
         return (self.root / "folder_id").read_text().strip()
 
@@ -80,6 +85,7 @@ class FolderLock:
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
         _remove_shared(folder.buffers)  # of a server that was killed
+        _remove_shared(folder.sheets)
         shutil.rmtree(folder.tmp, ignore_errors=True)
         folder.tmp.mkdir()
         remove_places_of_the_dead()
@@ -99,8 +105,22 @@ class FolderLock:
 
     def release(self) -> None:
         _remove_shared(self.folder.buffers)
+        _remove_shared(self.folder.sheets)
         fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
+
+
+def place_sheets(folder: DataFolder, master: str) -> None:
+    """Where tasks leave sheets for the server: in shared memory if they all run on its host, else in the data folder."""
+    if folder.sheets.is_symlink() or folder.sheets.is_dir():
+        return
+    folder.tmp.mkdir(exist_ok=True)
+    alone = master == "local" or master.startswith("local[")
+    shared = _shared_memory() if alone else None
+    if shared is not None:
+        folder.sheets.symlink_to(shared)
+    else:
+        folder.sheets.mkdir()
 
 
 def _shared_memory() -> Path | None:

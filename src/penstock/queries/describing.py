@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.model import QueryDefinition, Table
-from penstock.queries.answers import Answer
+from penstock.clock import format_timestamp
+from penstock.queries.answer import Answer
 from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, kernel_of, plan_from_json, window_of
 from penstock.types import format_duration
 
@@ -51,8 +52,22 @@ def describe_queries(database: Database) -> list[dict[str, Any]]:
         ]
 
 
+def as_told(facts: dict[str, Any]) -> dict[str, Any]:
+    """The same with times as the API writes them."""
+    last_us = facts["last_invoked"]
+    return {**facts, "last_invoked": format_timestamp(last_us) if last_us is not None else None}
+
+
+def describe_query(database: Database, definition: QueryDefinition) -> dict[str, Any]:
+    """One of them."""
+    with database.standing.locked() as store:
+        return _describe_query(database, definition, store.answers.get(definition.id))
+
+
 def _describe_query(database: Database, definition: QueryDefinition, answer: Answer | None) -> dict[str, Any]:
-    plan = plan_from_json(definition.plan)
+    whole = database.standing.store.spark_plans.get(definition.id)
+    known = answer.plan if answer is not None else None
+    plan = whole or known or plan_from_json(definition.plan)
     kernel = kernel_of(plan)
     failure = database.spark_queries.failure(definition.id)
     message = answer.error if answer is not None else None
@@ -62,13 +77,18 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "name": definition.name,
         "id": definition.id,
         "sql": definition.sql,
+        "owner": definition.owner,
+        "description": definition.description,
         "state": state,
         "progress": round(progress, 4),
         "runs": _RUNS_ON_TOP if isinstance(plan, SparkPlan) and kernel is not None else _RUNS[type(plan)],
         "reason": plan.reason if isinstance(plan, SparkPlan) else None,
         "window": str(window_of(kernel)) if kernel is not None else None,
-        "matched": answer.matched if answer is not None else None,
+        "matched": database.standing.store.matched(definition.id) if answer is not None else None,
         "error": message,
+        "strategy": definition.strategy or "auto",
+        "invocations": database.usage.invocations(definition.id),
+        "last_invoked": database.usage.last_us(definition.id),
         "seconds": database.spark_queries.seconds(definition.id),
         **database.costs.of(definition.id),
     }

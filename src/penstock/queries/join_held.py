@@ -17,7 +17,7 @@ from penstock.catalog.rows import StaticRows
 from penstock.operators.evaluate import evaluate
 from penstock.operators.expr import Column, UserCall, columns_of, walk
 from penstock.operators.windows import Bound, JoinWindows, TimeWindow
-from penstock.queries.answers import NEVER
+from penstock.queries.answer import NEVER
 from penstock.queries.fetch import Fetcher
 from penstock.queries.held import Held, Ids, all_rows, rows_gone
 from penstock.queries.join_results import JoinResults, Picked

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from penstock.catalog.state import CatalogState
 from penstock.errors import error
-from penstock.queries.answers import AnswerStore, window_low
+from penstock.queries.answer import window_low
+from penstock.queries.answers import AnswerStore
 from penstock.queries.moments import now_of_plan
 from penstock.sql.plan import JoinPlan, Plan, SparkPlan, plan_from_json, window_of
 

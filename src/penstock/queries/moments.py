@@ -8,7 +8,8 @@ from penstock.errors import PenstockError, error
 from penstock.operators.expr import Expr
 from penstock.operators.windows import FOREVER, TimeWindow
 from penstock.pipeline.spark_sql import Moment
-from penstock.queries.answers import NEVER, AnswerStore
+from penstock.queries.answer import NEVER
+from penstock.queries.answers import AnswerStore
 from penstock.sql.plan import Plan, Relation, SparkPlan, plan_from_json, stream_uses
 
 

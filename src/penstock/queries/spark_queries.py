@@ -90,9 +90,10 @@ class SparkQueries:
             reads = read_joins(plan, moment, self._standing, "")
         picked = pick_rows(reads, self._settings.result_max_rows)
         rows = fetch_rows(reads, picked, {}, plan, moment.state)
-        return self._run_at(plan, moment, cycle, {relation: r.table for relation, r in rows.items()})
+        return self.run_at(plan, moment, cycle, {relation: r.table for relation, r in rows.items()})
 
-    def _run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table]) -> Evaluated:
+    def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table]) -> Evaluated:
+        """Evaluate once at a moment of one's own; `cycle` is whose definitions and log it stands on."""
         began = time.monotonic()
         table = self._runner().run(plan, moment, {**self._system(plan), **joins})
         return Evaluated(table, cycle, moment.now_us, time.monotonic() - began)
@@ -101,7 +102,7 @@ class SparkQueries:
         """Try a new query once: Spark must accept it, and all such queries must stay fresh enough."""
         with self._standing.locked() as store:
             moment, cycle = moment_of(plan, store, None), store.cycle
-        tried = self._run_at(plan, moment, cycle, no_rows(plan, moment.state))
+        tried = self.run_at(plan, moment, cycle, no_rows(plan, moment.state))
         total = tried.seconds + sum(a.seconds for a in self._answers.values())
         staleness = total / self._settings.spark_query_budget
         if staleness > STALENESS_MAX_S:
@@ -244,7 +245,7 @@ class SparkQueries:
                 self._standing.feed.wake()
                 return
             rows = fetch_rows(reads, picked, before, plan, moment.state)
-            found = self._run_at(plan, moment, cycle, {relation: r.table for relation, r in rows.items()})
+            found = self.run_at(plan, moment, cycle, {relation: r.table for relation, r in rows.items()})
             self._answers[query_id], self._rows[query_id] = found, rows
             self._journals[query_id] = moment.offset.journal
             self._kept[query_id] = _bounded((*self.kept(query_id), found))

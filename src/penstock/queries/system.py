@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.clock import format_timestamp
-from penstock.queries.answers import NEVER
+from penstock.queries.answer import NEVER
 from penstock.queries.describing import describe_queries
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql.plan import SparkPlan

@@ -48,6 +48,9 @@ class JoinUnit:
 
 def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
     """The joins that run."""
+    global _KNOWN
+    if _KNOWN[0] is state.queries_by_id:  # a change puts another dict in its place
+        return _KNOWN[1]
     found = {}
     for query_id, definition in state.queries_by_id.items():
         if has_join(definition.plan) and not definition.paused:
@@ -59,9 +62,11 @@ def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
             found[query_id] = known[1]
     for gone in _PLANS.keys() - state.queries_by_id.keys():
         del _PLANS[gone]
+    _KNOWN = state.queries_by_id, found
     return found
 
 
+_KNOWN: tuple[dict[int, QueryDefinition] | None, dict[int, JoinPlan]] = (None, {})
 _PLANS: dict[int, tuple[QueryDefinition, JoinPlan]] = {}
 
 
