@@ -329,6 +329,11 @@ class AnswerStore:
             shelf.merge(known)
             shelf.forget_below(lowest.get(table_id, FOREVER))
 
+    def merge_lists(self) -> None:
+        """Whoever asks looks into each list: make few of many."""
+        for shelf in self.shelves.values():
+            shelf.merge(None)
+
     def give_up_passed(self, most_bytes: int) -> list[Path]:
         """Drop sheets that no sliding window reaches as of now, then the oldest until the rest fits; their files."""
         for table_id, shelf in self.shelves.items():

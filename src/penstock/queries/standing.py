@@ -34,6 +34,7 @@ from penstock.streams.segments import Segment, list_readable
 _log = logging.getLogger("penstock.queries")
 SNAPSHOT_EVERY = 200
 TRIM_EVERY = 20
+QUERIES_PER_TRIM = 2000
 WAIT_S = 10.0
 _MENDING = {
     "function_failed": "drop the query, mend the function, create it anew",
@@ -106,7 +107,11 @@ class StandingQueries:
             path.unlink(missing_ok=True)
         self._move_on()
         if record.cycle % TRIM_EVERY == 0:
-            self._trim()
+            with self._lock:
+                self.store.merge_lists()
+            # It goes through all queries, and most of what it finds can wait.
+            if record.cycle % (TRIM_EVERY * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
+                self._trim()
         if record.cycle % SNAPSHOT_EVERY == 0:
             with self._lock:
                 self.result_files.compact(self.store)
