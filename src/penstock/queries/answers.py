@@ -355,6 +355,22 @@ class AnswerStore:
         shelf = self.shelves.get(stream_uses(answer.plan)[0].table_id)
         return own + (shelf.view().share(query_id) if shelf is not None else 0)
 
+    def rows_kept(self, query_id: int) -> int:
+        answer = self.answers.get(query_id)
+        if answer is None:
+            return 0
+        if isinstance(answer.plan, JoinPlan):
+            return answer.results.count if answer.results is not None else 0
+        shelf = self.shelves.get(answer.plan.table_id)
+        listed = shelf.view().positions(query_id, 0, FOREVER) if shelf is not None else []
+        return sum(len(found) for found in answer.matches.values()) + sum(map(len, listed))
+
+    def forget_evaluated(self, most_bytes: int) -> None:
+        """What was found when asked is found again when asked again: it must not grow with all that was ever asked."""
+        if sum(answer.evaluated.nbytes for answer in self.answers.values() if answer.evaluated) > most_bytes:
+            for answer in self.answers.values():
+                answer.evaluated.clear()
+
     def remove_orphans(self) -> None:
         """Remove sheets of tasks whose cycle was never committed."""
         assert self.offset is not None

@@ -19,7 +19,7 @@ from penstock.pipeline.sheets import Sheet, SheetName, map_sheet
 from penstock.queries.ranges import Range
 
 # A reader looks into each one.
-MOST_SHEETS = 1024
+MOST_SHEETS = 4096
 MOST_LOST = 256
 MOST_LISTS = 24
 

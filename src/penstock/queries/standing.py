@@ -179,6 +179,11 @@ class StandingQueries:
         with self._lock:
             return self.store.memory_of(query_id) + self.ready.size(query_id)[1]
 
+    def rows_kept(self, query_id: int) -> int:
+        """How many of a query's matches are kept somewhere: enough for its window, and whatever was not trimmed yet."""
+        with self._lock:
+            return self.store.rows_kept(query_id)
+
     def _join_mark(self, answer: Answer) -> JoinMark:
         assert answer.results is not None
         return JoinMark(answer.results.generation, answer.results.count, self.store.query_now(answer))
@@ -190,6 +195,7 @@ class StandingQueries:
         with self._lock:
             trim(self.store, self.feed.mark(self.feed.oldest()), self.windows, self.folder.log)
             self.store.remove_orphans()
+            self.store.forget_evaluated(self.settings.answers_memory_mb << 20)
 
     def _write_next_edge(self, record: CommitRecord) -> None:
         """Tell the planner from when on time alone can change an answer: a soft hint, at most one edge a second."""
