@@ -18,9 +18,10 @@ from penstock.operators.expr import Column, UserCall, columns_of, walk
 from penstock.operators.windows import FOREVER
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
+from penstock.queries.open_files import OpenFiles
 from penstock.queries.partners import Blocks
 from penstock.sql.plan import SelectPlan
-from penstock.streams.segments import Segment, Slice, list_segments, read_slice, slices
+from penstock.streams.segments import Segment, list_segments, read_slice, slices
 from penstock.streams.whole import lost_position, missing_file
 
 
@@ -50,13 +51,19 @@ class Fetcher:
     """Reads one table's log for one answer, from one listing: compacted files are found again by position."""
 
     def __init__(
-        self, log: Path, table: Table, static: StaticRows, listing: Callable[[], list[Segment]] | None = None
+        self,
+        log: Path,
+        table: Table,
+        static: StaticRows,
+        listing: Callable[[], list[Segment]] | None = None,
+        files: OpenFiles | None = None,
     ) -> None:
         self._log = log
         self._table = table
         self.static = static
         self._listing = listing or (lambda: list_segments(log, table.id))
         self._segments: list[Segment] | None = None
+        self._files = files or OpenFiles()
 
     def segments(self) -> list[Segment]:
         if self._segments is None:
@@ -181,8 +188,7 @@ class Fetcher:
     def _read(self, segment: Segment, offsets: np.ndarray, wanted: list[str]) -> pa.Table:
         schema = slice_schema(stream_fields(self._table, wanted))
         low, high = int(offsets[0]), int(offsets[-1]) + 1
-        piece = Slice(segment.path, segment.format, segment.first + low, low, high - low)
-        table = read_slice(piece, schema=schema)
+        table = self._files.read(segment, low, high, schema)
         if len(offsets) == high - low:
             return table
         return table.take(pa.array(offsets - low))

@@ -19,7 +19,7 @@ from penstock.pipeline.sheets import Sheet, SheetName, map_sheet
 from penstock.queries.ranges import Range
 
 # A reader looks into each one.
-MOST_SHEETS = 1024
+MOST_SHEETS = 4096
 MOST_LOST = 256
 MOST_LISTS = 24
 
@@ -150,9 +150,9 @@ class Shelf:
         self.lost = [lost for lost in self.lost if lost.end > position]
         self._view = None
 
-    def merge(self, keep_from: dict[int, int]) -> None:
-        """Make few lists of many, without what their queries do not reach any more."""
-        if not self.lists:
+    def merge(self, keep_from: dict[int, int] | None) -> None:
+        """Make few lists of many, without what their queries do not reach any more, if that is said."""
+        if len(self.lists) <= (0 if keep_from is not None else 1):
             return
         parts = sorted(self.lists, key=lambda part: part.first)
         if len(parts) > 1 and parts[-1].end - parts[0].first < MOST_ROWS:
@@ -163,7 +163,9 @@ class Shelf:
             groups = [[parts[large]], parts[:large] + parts[large + 1 :]] if alone else [parts]
         else:
             groups = [[part] for part in parts]
-        self.lists = [merged for group in groups if (merged := merge_lists(group, keep_from)) is not None]
+        whole = [g[0] for g in groups if keep_from is None and len(g) == 1]
+        merged = [merge_lists(g, keep_from) for g in groups if keep_from is not None or len(g) > 1]
+        self.lists = [*whole, *(m for m in merged if m is not None)]
         self._view = None
 
     def _remove(self, kept: Kept) -> None:

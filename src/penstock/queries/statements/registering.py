@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from sqlglot import exp
 from penstock.catalog.catalog import NewQuery
 from penstock.errors import PenstockError, error
 from penstock.operators.windows import RowsWindow
+from penstock.pipeline.loading import loading
 from penstock.queries.join_budget import check_join_fits
 from penstock.queries.moments import all_streams, now_of_plan
 from penstock.queries.results import Result
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 Registering = st.CreateQuery | st.BadQuery
 _SHOWN_REFUSALS = 5
 _SHOWN_NOTICES = 20
+_COLLECT_EVERY = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +102,8 @@ def register(
     database: Database, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
 ) -> list[dict[str, Any]]:
     """The same for records with `name`, `sql` and perhaps owner, description and strategy."""
-    wanted = []
-    for query in queries:
-        facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
-        try:
-            wanted.append(Wanted(query["name"], parse_select(query["sql"]), facts))
-        except PenstockError as failure:
-            wanted.append(Wanted(query["name"], failure))
+    with loading():
+        wanted = [_read(query, owner) for query in queries]
     refused = register_all(database, wanted, on_error)
     return [
         {"index": index, "name": w.name, "error": None if failure is None else failure.body()["error"]}
@@ -113,14 +111,34 @@ def register(
     ]
 
 
+def _read(query: Mapping[str, Any], owner: str | None) -> Wanted:
+    facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
+    try:
+        return Wanted(query["name"], parse_select(query["sql"]), facts)
+    except PenstockError as failure:
+        return Wanted(query["name"], failure)
+
+
 def register_all(database: Database, wanted: Sequence[Wanted], on_error: st.OnError) -> list[PenstockError | None]:
     """Register what can be, in one batch of the journal; for each query why it was refused.
 
     With `none` a single refusal refuses all of them, and is raised.
     """
+    with loading():
+        made, refused = _plan_all(database, wanted)
+    bad = [failure for failure in refused if failure is not None]
+    if bad and on_error == "none":
+        raise _first_of(bad)
+    database.catalog.create_queries(list(made.values()))
+    return refused
+
+
+def _plan_all(database: Database, wanted: Sequence[Wanted]) -> tuple[dict[str, NewQuery], list[PenstockError | None]]:
     made: dict[str, NewQuery] = {}
     refused: list[PenstockError | None] = []
     for index, query in enumerate(wanted):
+        if index % _COLLECT_EVERY == _COLLECT_EVERY - 1:
+            gc.collect(0)  # trees of SQL are full of circles, and nobody looks for them meanwhile
         try:
             if isinstance(query.asks, PenstockError):
                 raise query.asks
@@ -131,11 +149,7 @@ def register_all(database: Database, wanted: Sequence[Wanted], on_error: st.OnEr
             refused.append(None)
         except PenstockError as failure:
             refused.append(failure.of_many(index, query.name, len(wanted)) if len(wanted) > 1 else failure)
-    bad = [failure for failure in refused if failure is not None]
-    if bad and on_error == "none":
-        raise _first_of(bad)
-    database.catalog.create_queries(list(made.values()))
-    return refused
+    return made, refused
 
 
 def _first_of(bad: list[PenstockError]) -> PenstockError:
