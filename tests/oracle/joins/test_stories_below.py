@@ -33,7 +33,9 @@ class ToppedStory(Story):
         if len(self.questions) >= 6:
             return
         self.made += 1
-        question = make_question(self.random, f"q{self.made}", self.streams, self.tables, most_streams)
+        question = make_question(
+            self.random, f"q{self.made}", self.streams, self.tables, most_streams, self.with_tables
+        )
         while self.engine.cycle() is not None and self.random.random() < 0.9:
             pass  # a new query of Spark SQL is tried as of a cycle that knows its tables
         self.db.execute(f"CREATE QUERY {question.name} AS {question.sql} ORDER BY 1")
