@@ -78,6 +78,15 @@ def test_many_lost_sheets_are_told_in_few_words_and_none_is_forgotten(tmp_path: 
         assert any(low <= first < high for low, high in shelf.view().missing(first % 7, 0, 1 << 40))
 
 
+def test_a_sheet_that_is_lost_within_a_range_lost_before_takes_nothing_from_it(tmp_path: Path) -> None:
+    shelf, sheets = Shelf(tmp_path), 2 * shelves.MOST_LOST + 40
+    for number in [*range(0, sheets, 2), *range(1, sheets, 2)]:
+        shelf.put(SheetName(1, number * 10, number * 10 + 10, 0, 0, None, BitMap([7])))
+    assert len(shelf.lost) <= shelves.MOST_LOST
+    missing = shelf.view().missing(7, 0, sheets * 10)
+    assert {row for low, high in missing for row in range(low, high)} == set(range(sheets * 10))
+
+
 def test_merged_lists_hold_what_their_parts_held_from_where_a_query_reaches_on() -> None:
     chance = random.Random(4)
     for _ in range(200):

@@ -184,7 +184,8 @@ class Shelf:
             # Saying that more queries miss more rows is safe: they look at rows that they know already.
             pairs = zip(self.lost[::2], self.lost[1::2], strict=False)
             rest = self.lost[-1:] if len(self.lost) % 2 else []
-            self.lost = [Lost(a.first, b.end, a.members | b.members) for a, b in pairs] + rest
+            # Sheets are lost in any order, so a later one may lie within what was made of two before.
+            self.lost = [Lost(a.first, max(a.end, b.end), a.members | b.members) for a, b in pairs] + rest
 
     def close(self) -> None:
         """The table is gone."""
