@@ -117,11 +117,12 @@ def test_sheets_of_a_cycle_that_never_came_to_be_are_swept(pipe: Pipe) -> None:
     table = pipe.db.catalog.state.tables["probes"].id
     orphan = pipe.db.folder.sheets / f"{table}-{0:016d}-abandoned.sheet"
     running = pipe.db.folder.sheets / f"{table}-{ROWS:016d}-running.sheet"
-    orphan.write_bytes(b"")
-    running.write_bytes(b"")
+    half, writing = (path.with_name(f".{path.name}") for path in (orphan, running))
+    for path in (orphan, running, half, writing):
+        path.write_bytes(b"")
     pipe.db.standing._trim()
-    assert not orphan.exists()
-    assert running.exists()
+    assert [path.exists() for path in (orphan, half)] == [False, False]
+    assert [path.exists() for path in (running, writing)] == [True, True]
     check(pipe, 1)
 
 

@@ -296,11 +296,11 @@ class AnswerStore(Nows):
                 answer.evaluated.clear()
 
     def remove_orphans(self) -> None:
-        """Remove sheets of tasks whose cycle was never committed."""
+        """Remove sheets of tasks whose cycle was never committed, and what killed ones had begun to write."""
         assert self.offset is not None
         known = {kept.name.file for shelf in self.shelves.values() for kept in shelf.sheets}
         for path in self._folder.sheets.glob("*.sheet"):
-            table_id, first = (int(part) for part in path.name.split("-")[:2])
+            table_id, first = (int(part) for part in path.name.removeprefix(".").split("-")[:2])
             if path.name not in known and first < self.offset.data.get(table_id, FOREVER):
                 path.unlink(missing_ok=True)
 
