@@ -78,8 +78,6 @@ class AnswerStore(Nows):
                 _settle(answer, _filling(record.end, query_id))
             self.census.take(query_id, answer, self.state.tables_by_id)
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
-        for query_id in self.census.joins:
-            self.answers[query_id].now_us = self._latest_now(self.answers[query_id])
 
     def _follow_definitions(self, before: int, record: CommitRecord) -> None:
         if self.state.position == before and self.offset is not None:

@@ -13,7 +13,7 @@ from penstock.operators.evaluate import evaluate_static
 from penstock.operators.expr import Expr
 from penstock.pipeline.offset import Offset
 from penstock.queries.answer import NEVER, Answer
-from penstock.sql.plan import JoinPlan, stream_uses
+from penstock.sql.plan import stream_uses
 
 MASKS_KEPT = 256
 
@@ -88,15 +88,7 @@ class Nows:
         return self.offset.now_us - int(heard.max(initial=NEVER)) > table.options.idle_us
 
     def query_now(self, answer: Answer) -> int | None:
-        if isinstance(answer.plan, JoinPlan):
-            return answer.now_us
-        return self.now_of_streams([(answer.plan.table_id, answer.plan.static_predicate)])
-
-    def _latest_now(self, answer: Answer) -> int | None:
-        """A stream that was idle and speaks again must not take back what was said meanwhile: NOW never steps back."""
-        now_us = self.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(answer.plan)])
-        known = [n for n in (answer.now_us, now_us) if n is not None]
-        return max(known) if known else None
+        return self.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(answer.plan)])
 
     def now_of_streams(self, streams: Sequence[tuple[int, Expr | None]]) -> int | None:
         """NOW of a query: the smallest over its streams; those that are idle do not hold it back."""
