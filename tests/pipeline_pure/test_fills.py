@@ -1,4 +1,4 @@
-"""Queries that read history while the history's oldest part goes."""
+"""Queries that read history while its oldest part goes, or while somebody changes how they are kept."""
 
 from __future__ import annotations
 
@@ -26,3 +26,21 @@ def test_retention_that_passes_a_fill_in_progress_does_not_fail_the_query(pipe: 
     assert len(list((pipe.db.folder.log / str(table)).iterdir())) == 2
     pipe.engine.drain()
     assert pipe.answer("seen") == [4.0, 5.0]
+
+
+def test_a_history_that_is_being_read_is_read_to_its_end_whatever_strategy_comes_meanwhile(pipe: Pipe) -> None:
+    pipe.probes()
+    for value in range(6):
+        pipe.push(float(value))
+    pipe.engine.drain()
+    pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    pipe.engine.cycle(Limits(1000, 2))
+    pipe.engine.cycle(Limits(1000, 2))
+    assert pipe.engine.position().fill == {1: (2, 6)}
+    pipe.db.execute("ALTER QUERY seen SET STRATEGY none")
+    pipe.engine.cycle(Limits(1000, 2))
+    pipe.db.execute("ALTER QUERY seen SET STRATEGY partial")
+    pipe.engine.drain()
+    assert pipe.answer("seen") == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    pipe.restart()
+    assert pipe.answer("seen") == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
