@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -45,6 +46,18 @@ def test_a_sheet_is_read_as_it_was_written_and_a_torn_one_is_none(tmp_path: Path
     assert map_sheet(path) is None
     path.write_bytes(b"")
     assert map_sheet(path) is None
+
+
+def test_sheets_keep_no_file_descriptor_and_are_there_after_their_file(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    for first in range(0, 64 * 50, 64):
+        shelf.put(named(tmp_path, sheet(first, first + 64, {5: [first + 1]})))
+    assert len(shelf.sheets) == 50
+    assert len(os.listdir("/proc/self/fd")) < before + 10
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert [found.tolist() for found in shelf.view().positions(5, 64, 192)] == [[65], [129]]
 
 
 def test_a_folder_without_room_gives_no_name(tmp_path: Path) -> None:
