@@ -126,3 +126,23 @@ def test_merged_lists_hold_what_their_parts_held_from_where_a_query_reaches_on()
             kept = truth.get(q, []) if keep is None else [p for p in truth.get(q, []) if q in keep and p >= keep[q]]
             found = merged.positions(q) if merged is not None else None
             assert ([] if found is None else found.tolist()) == kept
+
+
+def test_a_querys_share_is_what_is_there_for_it(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.put(named(tmp_path, sheet(0, 64, {5: [1], 6: [2]})))
+    shelf.put(named(tmp_path, sheet(64, 128, {6: [70], 7: []})))
+    half = shelf.sheets[0].sheet.nbytes // 2
+    assert [shelf.share(q) for q in (4, 5, 6, 7)] == [0, half, 2 * half, half]
+    for first in (0, 100, 200):
+        found = np.array([5, 9], np.uint32)
+        shelf.put_lists(Lists(first, first + 100, np.array([6, 8]), np.array([0, 1, 2]), found))
+    assert [shelf.share(q) for q in (5, 6, 8)] == [half, 2 * half + 60, 60]
+    shelf.merge(None)
+    assert shelf.share(8) == sum(4 * len(p) + 16 for part in shelf.lists if (p := part.positions(8)) is not None)
+    shelf.merge({5: 0, 6: 0, 7: 0})
+    assert [shelf.share(q) for q in (5, 6, 8)] == [half, 2 * half + 3 * 4 + 16, 0]
+    shelf.give_up(shelf.sheets[:1])
+    shelf.forget_below(1 << 40)
+    shelf.merge({})
+    assert [shelf.share(q) for q in (5, 6, 7, 8)] == [0, 0, 0, 0] and len(shelf._shares._queries) == 0

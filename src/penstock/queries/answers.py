@@ -275,7 +275,7 @@ class AnswerStore(Nows):
         own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
         own += sum(int(table.nbytes) for table in answer.values)
         shelf = self.shelves.get(stream_uses(answer.plan)[0].table_id)
-        return own + (shelf.view().share(query_id) if shelf is not None else 0)
+        return own + (shelf.share(query_id) if shelf is not None else 0)
 
     def rows_kept(self, query_id: int) -> int:
         answer = self.answers.get(query_id)

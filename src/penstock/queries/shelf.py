@@ -16,6 +16,7 @@ from pyroaring import BitMap
 
 from penstock.pipeline.lists import MOST_ROWS, Ints, Lists, merge_lists
 from penstock.pipeline.sheets import Sheet, SheetName, map_sheet
+from penstock.queries.counted import Counted
 from penstock.queries.ranges import Range
 
 # A reader looks into each one.
@@ -87,12 +88,6 @@ class ShelfView:
             if lost.first < end and lost.end > first and query_id in lost.members
         ]
 
-    def share(self, query_id: int) -> int:
-        """Bytes of sheets and lists that are there for a query, divided among those who share them."""
-        sheets = (k.sheet for k in self.sheets if k.sheet.row(query_id) >= 0)
-        listed = (found for part in self.lists if (found := part.positions(query_id)) is not None)
-        return sum(s.nbytes // len(s.queries) for s in sheets) + sum(4 * len(found) + 16 for found in listed)
-
 
 @dataclass(slots=True)
 class Shelf:
@@ -103,6 +98,8 @@ class Shelf:
     lost: list[Lost] = field(default_factory=list)
     lists: list[Lists] = field(default_factory=list)
     nbytes: int = 0
+    # Added up as they come and go: whoever lists ten thousand queries looks into no sheet.
+    _shares: Counted = field(default_factory=Counted)
     _unused: list[Path] = field(default_factory=list)
     _view: ShelfView | None = None
 
@@ -119,13 +116,19 @@ class Shelf:
         else:
             insort(self.sheets, Kept(name, sheet), key=_first)
             self.nbytes += sheet.nbytes
+            self._shares.add(*_sheet_shares(sheet))
         if len(self.sheets) > MOST_SHEETS:
             self.give_up(self.sheets[: MOST_SHEETS // 8])
         self._view = None
 
     def put_lists(self, lists: Lists) -> None:
         self.lists.append(lists)
+        self._shares.add(*_list_shares(lists))
         self._view = None
+
+    def share(self, query_id: int) -> int:
+        """Bytes of sheets and lists that are there for a query, divided among those who share them."""
+        return self._shares[query_id]
 
     def give_up(self, some: list[Kept]) -> None:
         """Drop sheets; whoever asks for their rows evaluates them."""
@@ -148,6 +151,7 @@ class Shelf:
             self._remove(kept)
         self.sheets = [k for k in self.sheets if k.end > position]
         self.lost = [lost for lost in self.lost if lost.end > position]
+        self._shares.forget_empty()
         self._view = None
 
     def merge(self, keep_from: dict[int, int] | None) -> None:
@@ -164,12 +168,19 @@ class Shelf:
         else:
             groups = [[part] for part in parts]
         whole = [g[0] for g in groups if keep_from is None and len(g) == 1]
-        merged = [merge_lists(g, keep_from) for g in groups if keep_from is not None or len(g) > 1]
-        self.lists = [*whole, *(m for m in merged if m is not None)]
+        changing = [g for g in groups if keep_from is not None or len(g) > 1]
+        merged = [m for g in changing if (m := merge_lists(g, keep_from)) is not None]
+        for part in (part for group in changing for part in group):
+            self._shares.take(*_list_shares(part))
+        for part in merged:
+            self._shares.add(*_list_shares(part))
+        self._shares.forget_empty()
+        self.lists = [*whole, *merged]
         self._view = None
 
     def _remove(self, kept: Kept) -> None:
         self.nbytes -= kept.sheet.nbytes
+        self._shares.take(*_sheet_shares(kept.sheet))
         if kept.name.file is not None:
             self._unused.append(self.folder / kept.name.file)
 
@@ -193,6 +204,16 @@ class Shelf:
             self._remove(kept)
         for path in self.take_files():
             path.unlink(missing_ok=True)
+
+
+def _sheet_shares(sheet: Sheet) -> tuple[Ints, Ints]:
+    """Bytes of a sheet by query."""
+    return sheet.queries, np.full(len(sheet.queries), sheet.nbytes // max(1, len(sheet.queries)))
+
+
+def _list_shares(lists: Lists) -> tuple[Ints, Ints]:
+    """Bytes of lists by query: its row numbers, its id and where they begin."""
+    return lists.queries, lists.offsets.itemsize * np.diff(lists.starts) + 16
 
 
 def _within(positions: Ints, first: int, end: int) -> Ints:
