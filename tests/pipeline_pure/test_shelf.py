@@ -146,3 +146,18 @@ def test_a_querys_share_is_what_is_there_for_it(tmp_path: Path) -> None:
     shelf.forget_below(1 << 40)
     shelf.merge({})
     assert [shelf.share(q) for q in (5, 6, 7, 8)] == [0, 0, 0, 0] and len(shelf._shares._queries) == 0
+
+
+def test_lists_are_merged_however_long_the_log_is(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    firsts = [0, 500, *(2**32 + 100 * n for n in range(200)), 3 * 2**32]
+    for number, first in enumerate(firsts):
+        shelf.put_lists(Lists(first, first + 100, np.array([7]), np.array([0, 1]), np.array([5], np.uint32)))
+        if number % 20 == 19:
+            shelf.merge(None)
+    assert len(shelf.lists) < 10
+    found = np.sort(np.concatenate(shelf.view().positions(7, 0, 2**40)))
+    assert found.tolist() == [first + 5 for first in firsts]
+    shelf.merge({7: 2**32})
+    found = np.sort(np.concatenate(shelf.view().positions(7, 0, 2**40)))
+    assert found.tolist() == [first + 5 for first in firsts[2:]]

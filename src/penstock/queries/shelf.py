@@ -158,15 +158,7 @@ class Shelf:
         """Make few lists of many, without what their queries do not reach any more, if that is said."""
         if len(self.lists) <= (0 if keep_from is not None else 1):
             return
-        parts = sorted(self.lists, key=lambda part: part.first)
-        if len(parts) > 1 and parts[-1].end - parts[0].first < MOST_ROWS:
-            # The largest stays as it is while the others are small beside it: a position is merged log n times.
-            sizes = [len(p.offsets) for p in parts]
-            large = int(np.argmax(sizes))
-            alone = 2 * sizes[large] > sum(sizes) and len(parts) <= MOST_LISTS
-            groups = [[parts[large]], parts[:large] + parts[large + 1 :]] if alone else [parts]
-        else:
-            groups = [[part] for part in parts]
+        groups = [group for near in _within_reach(self.lists) for group in _to_merge(near)]
         whole = [g[0] for g in groups if keep_from is None and len(g) == 1]
         changing = [g for g in groups if keep_from is not None or len(g) > 1]
         merged = [m for g in changing if (m := merge_lists(g, keep_from)) is not None]
@@ -204,6 +196,26 @@ class Shelf:
             self._remove(kept)
         for path in self.take_files():
             path.unlink(missing_ok=True)
+
+
+def _within_reach(lists: list[Lists]) -> list[list[Lists]]:
+    """Lists by where they lie: as many together as one list has row numbers for."""
+    groups: list[list[Lists]] = []
+    for part in sorted(lists, key=lambda part: part.first):
+        if groups and part.end - groups[-1][0].first < MOST_ROWS:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _to_merge(parts: list[Lists]) -> list[list[Lists]]:
+    """The largest stays as it is while the others are small beside it: a position is merged log n times."""
+    sizes = [len(p.offsets) for p in parts]
+    large = int(np.argmax(sizes))
+    if len(parts) > 1 and 2 * sizes[large] > sum(sizes) and len(parts) <= MOST_LISTS:
+        return [[parts[large]], parts[:large] + parts[large + 1 :]]
+    return [parts]
 
 
 def _sheet_shares(sheet: Sheet) -> tuple[Ints, Ints]:
