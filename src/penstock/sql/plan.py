@@ -177,6 +177,13 @@ def has_join(data: dict[str, Any]) -> bool:
     return data["kind"] == "join" or data.get("core") is not None
 
 
+def selected_table(data: dict[str, Any]) -> int:
+    """The stream that a stored selection reads; of the rest of its plan nothing is read."""
+    assert data["kind"] == "select"
+    table_id: int = data["table"]
+    return table_id
+
+
 def plan_to_json(plan: Plan) -> dict[str, Any]:
     if isinstance(plan, SelectPlan):
         return {
