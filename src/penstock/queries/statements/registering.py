@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from penstock.catalog.catalog import NewQuery
+from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error
 from penstock.operators.windows import RowsWindow
 from penstock.pipeline.loading import loading
@@ -124,16 +125,19 @@ def register_all(database: Database, wanted: Sequence[Wanted], on_error: st.OnEr
 
     With `none` a single refusal refuses all of them, and is raised.
     """
+    state = database.catalog.state.frozen()
     with loading():
-        made, refused = _plan_all(database, wanted)
+        made, refused = _plan_all(database, wanted, state)
     bad = [failure for failure in refused if failure is not None]
     if bad and on_error == "none":
         raise _first_of(bad)
-    database.catalog.create_queries(list(made.values()))
+    database.catalog.create_queries(list(made.values()), state)
     return refused
 
 
-def _plan_all(database: Database, wanted: Sequence[Wanted]) -> tuple[dict[str, NewQuery], list[PenstockError | None]]:
+def _plan_all(
+    database: Database, wanted: Sequence[Wanted], state: CatalogState
+) -> tuple[dict[str, NewQuery], list[PenstockError | None]]:
     made: dict[str, NewQuery] = {}
     refused: list[PenstockError | None] = []
     for index, query in enumerate(wanted):
@@ -145,7 +149,7 @@ def _plan_all(database: Database, wanted: Sequence[Wanted]) -> tuple[dict[str, N
             if query.name in made:
                 raise error("already_exists", kind="query", name=query.name)
             _check_room(database, len(made))
-            made[query.name] = _new_query(database, query.name, query.asks, query.facts)
+            made[query.name] = _new_query(database, query.name, query.asks, query.facts, state)
             refused.append(None)
         except PenstockError as failure:
             refused.append(failure.of_many(index, query.name, len(wanted)) if len(wanted) > 1 else failure)
@@ -173,13 +177,14 @@ def _check_room(database: Database, coming: int) -> None:
         )
 
 
-def _new_query(database: Database, name: str, select: st.Select, facts: Mapping[str, str | None]) -> NewQuery:
-    state = database.catalog.state
+def _new_query(
+    database: Database, name: str, select: st.Select, facts: Mapping[str, str | None], state: CatalogState
+) -> NewQuery:
     if name in state.queries:
         raise error("already_exists", kind="query", name=name)
     if name in state.tables:
         raise error("already_exists", kind="table", name=name)
-    plan = plan_of(database, select, standing=True)
+    plan = plan_of(database, select, standing=True, state=state)
     check_window(database, plan)
     tables, queries, functions = reads_of(plan, state)
     if isinstance(plan, SparkPlan):
@@ -188,7 +193,7 @@ def _new_query(database: Database, name: str, select: st.Select, facts: Mapping[
     join = join_of(plan)
     if join is not None:
         check_join_fits(join, database.folder.log, database.settings)
-    start_us = _start_of(database, plan)
+    start_us = _start_of(database, plan, state)
     return NewQuery(name, select.sql, plan_to_json(plan), tables, queries, functions, start_us, **facts)
 
 
@@ -207,9 +212,8 @@ def check_window(database: Database, plan: Plan) -> None:
             )
 
 
-def _start_of(database: Database, plan: Plan) -> int | None:
+def _start_of(database: Database, plan: Plan, state: CatalogState) -> int | None:
     """START: the query's NOW at this moment. A transaction-time stream's is the wall clock."""
-    state = database.catalog.state
     with database.standing.locked() as store:
         streams = [table for table, _ in all_streams(plan, state)]
         if all(t.options.time == "transaction" for t in streams):

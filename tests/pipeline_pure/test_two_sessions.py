@@ -1,0 +1,59 @@
+"""Two sessions that define at once: what one has planned may be gone, or something else, when it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.queries.statements import registering
+from tests.pipeline_pure.world import Pipe
+
+FUNCTION = "CREATE FUNCTION high(x DOUBLE) RETURNS BOOLEAN LANGUAGE python AS $$ return x > {} $$"
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, module: ModuleType, other: Callable[[], object]) -> None:
+    """Once, after a statement was planned and before it is written, another session does something."""
+    real = module.plan_of
+
+    def planned(*args: object, **kwargs: object) -> object:
+        monkeypatch.setattr(module, "plan_of", real)
+        made = real(*args, **kwargs)
+        other()
+        return made
+
+    monkeypatch.setattr(module, "plan_of", planned)
+
+
+def replace_table(pipe: Pipe) -> None:
+    pipe.db.execute("DROP TABLE probes CASCADE")
+    pipe.probes()
+
+
+def replace_function(pipe: Pipe) -> None:
+    pipe.db.execute("DROP FUNCTION high")
+    pipe.db.execute(FUNCTION.format(5))
+
+
+@pytest.mark.parametrize(("kind", "other"), [("table", replace_table), ("function", replace_function)])
+def test_a_query_is_not_registered_over_something_else_of_the_same_name(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch, kind: str, other: Callable[[Pipe], None]
+) -> None:
+    pipe.probes()
+    pipe.db.execute(FUNCTION.format(1))
+    pipe.push(2.0)
+    pipe.engine.drain()
+    text = "CREATE QUERY seen AS SELECT value FROM probes WHERE high(value) BEGIN (NOW - 1 HOUR) END (NOW)"
+    meanwhile(monkeypatch, registering, lambda: other(pipe))
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.execute(text)
+    assert refused.value.condition == f"{kind}_not_found"
+    assert refused.value.hint == f"another {kind} of that name came while the query was planned; try again"
+    pipe.engine.drain()
+    pipe.restart()
+    pipe.db.execute(text)
+    pipe.push(7.0)
+    pipe.engine.drain()
+    assert pipe.answer("seen")[-1:] == [7.0]
