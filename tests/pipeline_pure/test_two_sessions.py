@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -57,3 +58,44 @@ def test_a_query_is_not_registered_over_something_else_of_the_same_name(
     pipe.push(7.0)
     pipe.engine.drain()
     assert pipe.answer("seen")[-1:] == [7.0]
+
+
+def over_number(plan: Any, table_id: int) -> Any:
+    """A stored plan over another table."""
+    if isinstance(plan, list):
+        return [over_number(each, table_id) for each in plan]
+    if not isinstance(plan, dict):
+        return plan
+    return {
+        key: table_id if key == "table" and isinstance(each, int) else over_number(each, table_id)
+        for key, each in plan.items()
+    }
+
+
+def test_a_query_over_a_table_that_is_gone_fails_alone(pipe: Pipe) -> None:
+    """Older versions could leave one in the journal."""
+    pipe.probes()
+    pipe.push(2.0)
+    pipe.db.execute("CREATE QUERY fine AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    pipe.db.execute(
+        "CREATE QUERY pairs AS SELECT a.value FROM probes a, probes b WINDOW(a,b) = 1 HOUR WHERE a.id = b.id"
+    )
+    for name in ("fine", "pairs"):
+        known = pipe.db.catalog.state.queries[name]
+        pipe.db.catalog.create_query(f"lost_{name}", known.sql, over_number(known.plan, 99), ("probes",))
+    pipe.engine.drain()
+    pipe.push(3.0)
+    pipe.engine.drain()
+    pipe.db.standing._trim()
+    for _ in range(2):
+        assert pipe.answer("fine") == [2.0, 3.0]
+        assert len(pipe.answer("pairs")) == 4
+        for name in ("lost_fine", "lost_pairs"):
+            assert pipe.db.query(name)["state"] == "FAILED"
+            with pytest.raises(PenstockError) as refused:
+                pipe.answer(name)
+            assert refused.value.condition == "table_not_found"
+        pipe.restart()
+    pipe.db.execute("DROP QUERY lost_fine")
+    pipe.engine.drain()
+    assert pipe.answer("fine") == [2.0, 3.0]

@@ -35,7 +35,16 @@ from penstock.queries.partners import Blocks
 from penstock.queries.ranges import joined
 from penstock.queries.shelf import Shelf
 from penstock.queries.snapshot import restore, snapshot_of
-from penstock.sql.plan import JoinPlan, SelectPlan, SparkPlan, kernel_of, plan_from_json, stream_uses, window_of
+from penstock.sql.plan import (
+    JoinPlan,
+    SelectPlan,
+    SparkPlan,
+    kernel_of,
+    plan_from_json,
+    stream_uses,
+    tables_under,
+    window_of,
+)
 from penstock.streams.segments import list_readable
 
 _OF_TABLES = frozenset({"newest", "heard", "counts", "sheet", "lists"})
@@ -129,6 +138,9 @@ class AnswerStore(Nows):
             known.filled_before = False  # what came in between, or failed, is read now, as history
         known.paused = definition.paused
         known.plan, known.error = plan, None
+        if not tables_under(plan) <= self.state.tables_by_id.keys():
+            # An older version could register a query over a table that was dropped at that moment.
+            known.error, known.error_condition = "a table that the query reads was dropped", "table_not_found"
         self._follow_strategy(query_id, known, definition, record)
         known.fill_first = (_filling(record.end, query_id) or (0, 0))[0]
         self.touched.add(query_id)

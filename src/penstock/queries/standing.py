@@ -38,6 +38,7 @@ TRIM_EVERY = 20
 QUERIES_PER_TRIM = 2000
 WAIT_S = 10.0
 _MENDING = {
+    "table_not_found": "drop the query, create it anew",
     "function_failed": "drop the query, mend the function, create it anew",
     "corrupt_segment": "put the file back from a backup, then pause and resume the query: it reads its history again",
 }

@@ -50,7 +50,9 @@ def now_at(store: AnswerStore, mark: CycleMark, query_id: int, answer: Answer) -
     """A query's NOW at a kept cycle."""
     if isinstance(answer.plan, JoinPlan):
         return mark.joins[query_id].now_us if query_id in mark.joins else None
-    table = store.state.tables_by_id[answer.plan.table_id]
+    table = store.state.tables_by_id.get(answer.plan.table_id)
+    if table is None:
+        return None
     if table.options.time == "transaction":
         return mark.end.now_us
     return mark.nows.get((table.id, answer.plan.static_predicate))

@@ -40,10 +40,10 @@ from penstock.pipeline.joins.rows import (
     read_bag,
 )
 from penstock.pipeline.joins.tables import join_with_tables
-from penstock.pipeline.joins.units import JoinUnit, TableStep
+from penstock.pipeline.joins.units import JoinUnit, TableStep, join_plans
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.said import ResultRow, told
-from penstock.sql.plan import has_join, join_of, plan_from_json
+from penstock.sql.plan import join_of, plan_from_json
 
 
 class JoinTask:
@@ -183,12 +183,11 @@ class JoinTask:
         key = (id(self._definitions), state.position)
         if key not in _REACHES:
             found: dict[str, int] = {}
-            for query_id, definition in state.queries_by_id.items():
-                if has_join(definition.plan) and not definition.paused:
-                    join = prepared_join(self._definitions, query_id)
-                    for stream in join.streams:
-                        name = stream.signature(state.functions)
-                        found[name] = max(found.get(name, 0), join.reach())
+            for query_id in join_plans(state):
+                join = prepared_join(self._definitions, query_id)
+                for stream in join.streams:
+                    name = stream.signature(state.functions)
+                    found[name] = max(found.get(name, 0), join.reach())
             _REACHES.clear()
             _REACHES[key] = found
         return _REACHES[key]
