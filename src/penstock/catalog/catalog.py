@@ -208,6 +208,15 @@ class Catalog:
                 self._write("change_query", query_to_json(changed))
             return changed
 
+    def retarget_query(self, planned: QueryDefinition, sql: str, plan: dict[str, object]) -> bool:
+        """A new window for a query; False where it is another one by now, or has another window."""
+        with self._lock:
+            known = self.state.queries.get(planned.name)
+            if _what(known) != _what(planned):
+                return False
+            self.change_query(planned.name, sql=sql, plan=plan)
+            return True
+
     def describe_query(self, name: str, **facts: str | None) -> QueryDefinition:
         """Another owner, description or strategy; what it answers stays the same."""
         with self._lock:
@@ -358,7 +367,7 @@ class Catalog:
 
 
 def _what(found: object) -> object:
-    """What a plan depends on of something that it reads by name."""
+    """What a plan depends on of something that goes by a name."""
     if isinstance(found, Table):
         return found.id
     return (found.id, found.sql) if isinstance(found, QueryDefinition) else found
