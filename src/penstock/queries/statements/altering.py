@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from penstock.queries.join_readers import check_readers
 from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
-from penstock.queries.statements.registering import check_window
+from penstock.queries.statements.registering import check_window, stored
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import JoinPlan, plan_from_json, plan_to_json
+from penstock.sql.plan import JoinPlan, plan_from_json
 from penstock.sql.retarget import retarget_window
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _alter(database: Database, statement: st.AlterQuery) -> bool:
     check_window(database, plan)
     if isinstance(plan_from_json(definition.plan), JoinPlan):
         check_readers(statement.name, plan, database.catalog.state)
-    return database.catalog.retarget_query(definition, text, plan_to_json(plan))
+    return database.catalog.retarget_query(definition, text, stored(plan))
 
 
 def describe_query(database: Database, statement: st.DescribeQuery) -> Result:

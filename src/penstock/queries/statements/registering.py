@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from sqlglot import exp
 
 from penstock.catalog.catalog import NewQuery
@@ -194,7 +195,18 @@ def _new_query(
     if join is not None:
         check_join_fits(join, database.folder.log, database.settings)
     start_us = _start_of(database, plan, state)
-    return NewQuery(name, select.sql, plan_to_json(plan), tables, queries, functions, start_us, **facts)
+    return NewQuery(name, select.sql, stored(plan), tables, queries, functions, start_us, **facts)
+
+
+def stored(plan: Plan) -> dict[str, Any]:
+    """A plan as the journal takes it: not nested without end."""
+    found = plan_to_json(plan)
+    try:
+        orjson.dumps([[[found]]])  # an entry has it in its body
+    except TypeError:
+        hint = "a function can take the place of a long expression"
+        raise error("syntax_error", detail="the question is nested too deeply", hint=hint) from None
+    return found
 
 
 def check_window(database: Database, plan: Plan) -> None:
