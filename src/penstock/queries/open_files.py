@@ -25,8 +25,11 @@ class OpenFiles:
         if segment.format != "arrow":
             piece = Slice(segment.path, segment.format, segment.first + first, first, end - first)
             return read_slice(piece, schema=schema)
-        rows = self._table(segment).slice(first, end - first)
-        known = set(rows.column_names)
+        table = self._table(segment)
+        known = {field.name: field.type for field in table.schema}
+        if all(known.get(f.name) == f.type for f in schema):
+            return table.select(schema.names).slice(first, end - first)
+        rows = table.slice(first, end - first)
         arrays = [rows.column(f.name) if f.name in known else pa.nulls(end - first, f.type) for f in schema]
         same = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
         return pa.Table.from_arrays(same, schema=schema)
