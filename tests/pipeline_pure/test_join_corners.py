@@ -100,3 +100,23 @@ def test_a_join_that_only_spark_can_link_is_left_to_it(pipe: Pipe) -> None:
     )
     plan = plan_from_json(pipe.db.definition("c").plan)
     assert isinstance(plan, SparkPlan) and plan.core is None
+
+
+def test_a_follower_that_is_several_changes_of_window_behind_is_told_all_of_them(pipe: Pipe) -> None:
+    pipe.db.execute(f"CREATE QUERY pairs AS {JOIN.format(hint='')} BEGIN (NOW - 5 SECONDS) END (NOW)")
+    pipe.engine.drain()
+    subscription = pipe.db.subscribe("pairs", changes=True)
+    push(pipe, "t", 0, 0, k=0)
+    push(pipe, "u", 0, 0, k=0)
+    pipe.engine.drain()
+    told: list[int] = []
+    while (event := subscription.next(0)) is not None:
+        told += event.table.column("a").to_pylist()
+    for turn in range(1, 5):
+        pipe.db.execute(f"ALTER QUERY pairs SET BEGIN (NOW - {10 * turn} SECONDS)")
+        for table in ("t", "u"):
+            push(pipe, table, turn, turn, k=turn)
+        pipe.engine.drain()
+    while (event := subscription.next(0)) is not None:
+        told += event.table.column("a").to_pylist()
+    assert told == [0, 1, 2, 3, 4]

@@ -325,7 +325,9 @@ def _settle(answer: Answer, filling: tuple[int, int] | None) -> None:
     if filling is None and not answer.paused:
         answer.filled_before = True
         if answer.coming is not None:
-            answer.earlier, answer.results, answer.coming = answer.results, answer.coming, None
+            if answer.results is not None:
+                answer.earlier = (*answer.earlier, answer.results)
+            answer.results, answer.coming = answer.coming, None
         if answer.pending is not None:
             answer.window, answer.pending = answer.pending, None
 

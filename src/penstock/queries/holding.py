@@ -99,7 +99,7 @@ def hold_join(
     """None where the results as of the cycle are not kept any more."""
     state, at = store.state, mark.joins[query_id]
     assert answer.results is not None
-    kept = [r for r in (answer.results, answer.earlier) if r is not None and r.generation == at.generation]
+    kept = [r for r in (answer.results, *answer.earlier) if r.generation == at.generation]
     if not kept:
         return None
     inputs = tuple(

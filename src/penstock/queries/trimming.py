@@ -29,8 +29,8 @@ def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Pat
             if low is not None:
                 times[query_id] = low
             known = oldest.joins.get(query_id)
-            if answer.results is not None and known and known.generation == answer.results.generation:
-                answer.earlier = None
+            if known is not None:
+                answer.earlier = tuple(r for r in answer.earlier if r.generation >= known.generation)
             if answer.plan.missing == "inner":
                 continue
         table_id = stream_uses(answer.plan)[0].table_id
