@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from bench.local_database import local_database
 from bench.query_workload import ATTRIBUTES, readings, selections
 from penstock.clock import ManualClock
 from penstock.queries.database import Database
-from penstock.settings import Settings
 from tests.support import local_engine
-from tests.support.local_engine import LocalEngine
 
 ROWS_PER_CYCLE = 50_000
 RATE = 250_000.0
@@ -51,17 +48,11 @@ class Stopwatch:
         return f"{name}: p50 {statistics.median(ms):.2f} ms, p99 {ms[int(len(ms) * 0.99)]:.2f} ms"
 
 
-def run(queries: int, cycles: int, folder: Path) -> None:
+def run(queries: int, cycles: int) -> None:
     clock = ManualClock(1_700_000_000_000_000)
     watch = Stopwatch()
-    database = Database(
-        Settings(data=str(folder), group_commit_ms=0),
-        clock,
-        engine=lambda *a: LocalEngine(*a, clock=clock),  # type: ignore[arg-type,return-value]
-    )
-    database.start()
-    engine: Any = database.engine
-    try:
+    with local_database(clock) as (database, found_engine):
+        engine: Any = found_engine
         columns = ", ".join(f"{name} INT" for name in ATTRIBUTES)
         database.execute(f"CREATE TABLE readings (sensor_id INT PRIMARY KEY, reading STREAM ({columns}))")
         database.execute("INSERT INTO readings VALUES " + ", ".join(f"({i}, NULL)" for i in range(100)))
@@ -87,8 +78,6 @@ def run(queries: int, cycles: int, folder: Path) -> None:
             print(" ", watch.line(name))
         print(f"  record: {size / 1000:.0f} KB; answers of {statistics.mean(found):.0f} rows on average")
         print(f"  memory: {kept / 1000:.1f} KB a query with {rows:.0f} rows in sheets")
-    finally:
-        database.stop()
 
 
 def _cycle(database: Database, clock: ManualClock, index: int) -> int:
@@ -101,5 +90,4 @@ def _cycle(database: Database, clock: ManualClock, index: int) -> int:
 
 if __name__ == "__main__":
     wanted = [int(word) for word in sys.argv[1:]]
-    with tempfile.TemporaryDirectory() as place:
-        run(wanted[0] if wanted else 10_000, wanted[1] if len(wanted) > 1 else 20, Path(place) / "data")
+    run(wanted[0] if wanted else 10_000, wanted[1] if len(wanted) > 1 else 20)

@@ -223,7 +223,12 @@ class Catalog:
             known = self.state.queries.get(name)
             if known is None:
                 raise self._missing("query", name, self.state.queries)
-            changed = replace(known, **facts)  # type: ignore[arg-type]
+            changed = replace(
+                known,
+                owner=facts.get("owner", known.owner),
+                description=facts.get("description", known.description),
+                strategy=facts.get("strategy", known.strategy),
+            )
             if changed != known:
                 body = {n: getattr(changed, n) for n in ("name", "owner", "description", "strategy")}
                 self._write("describe_query", body)
