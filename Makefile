@@ -6,10 +6,10 @@ PY    := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cameras test check format bench bench-joins bench-statistics soak reference clean
+.PHONY: help demo demo-cameras test check format bench bench-joins bench-queries bench-statistics soak reference clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml scripts/setup_venv.sh scripts/setup_venv.py
 	@sh scripts/setup_venv.sh $(VENV)
@@ -35,6 +35,9 @@ bench: $(READY) ## measure; writes bench/results/*.json
 
 bench-joins: $(READY) ## window joins against Spark's own and Flink's; an hour
 	@$(PY) -m bench joins $(ARGS)
+
+bench-queries: $(READY) ## standing queries, 1 to 10 000, against unshared, Spark and DuckDB; an hour
+	@$(PY) -m bench queries $(ARGS)
 
 bench-statistics: $(READY) ## synopses and correlated aggregates against exact
 	@$(PY) -m bench statistics $(ARGS)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from bench.foundations import Foundations
 from bench.joins import Joins
+from bench.queries import Queries
 from bench.statistics import SERIES, Statistics
 
-BENCHES = {"foundations": Foundations, "joins": Joins, "statistics": Statistics}
+BENCHES = {"foundations": Foundations, "joins": Joins, "queries": Queries, "statistics": Statistics}
 
 
 def main() -> None:
@@ -20,14 +21,15 @@ def main() -> None:
     )
     parser.add_argument("--memory-minutes", type=float, default=10.0, help="length of the memory run; 0 leaves it out")
     parser.add_argument("--only", default="", help="parts of a benchmark, separated by commas")
-    parser.add_argument("--rates", default="1000,10000,60000", help="rates of the latency part, in rows/s")
+    parser.add_argument("--rates", default="", help="rates that are held, in rows/s, where not the usual ones")
+    parser.add_argument("--counts", default="", help="numbers of standing queries, where not the usual ones")
     parser.add_argument("--series", type=Path, default=SERIES, help="folder with files of timestamp,value (statistics)")
     options = parser.parse_args()
     wanted = set(filter(None, options.only.split(",")))
     # A part's name chooses its benchmark, so that the figures of another one stay as they are.
     named = [name for name, bench in BENCHES.items() if not wanted or wanted & set(bench.PARTS)]
     for name in options.names or named:
-        more = {"series": options.series} if name == "statistics" else {}
+        more = {"queries": {"counts": options.counts}, "statistics": {"series": options.series}}.get(name, {})
         BENCHES[name](options.seconds, options.memory_minutes, options.only, options.rates, **more).run()
 
 

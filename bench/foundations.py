@@ -13,6 +13,7 @@ from bench.server import MemoryWatch, Server
 
 SENSORS = 1_000
 QUERIES = (1, 100)
+RATES = "1000,10000,60000"
 TABLE = (
     "CREATE TABLE readings (sensor_id INT PRIMARY KEY, site TEXT,"
     " r STREAM (value DOUBLE, quality INT, level DOUBLE, marker DOUBLE))"
@@ -54,7 +55,7 @@ class Foundations:
     PARTS = ("ingest", "latency", "sustained", "memory")
 
     def __init__(self, seconds: float, memory_minutes: float, only: str, rates: str) -> None:
-        self.rates = [int(r) for r in rates.split(",")]
+        self.rates = [int(r) for r in (rates or RATES).split(",")]
         self.seconds = seconds
         self.memory_minutes = memory_minutes
         self.only = set(filter(None, only.split(",")))

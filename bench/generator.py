@@ -18,7 +18,12 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from bench.join_workload import arrow_stream
+from bench.query_workload import push_batch
+
 MARKER = 1_000_000_000
+LOOKS = 10
+"""Looks at the waiting rows whose median is the backlog, where the task asks for `looks`: the last five seconds."""
 
 
 def arrow_body(rows: int, sensors: int, marker: float | None, rng: np.random.Generator) -> bytes:
@@ -35,10 +40,14 @@ def arrow_body(rows: int, sensors: int, marker: float | None, rng: np.random.Gen
             "marker": mark,
         }
     )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
+    return arrow_stream(batch)
+
+
+def push_body(task: dict[str, Any], index: int, rows: int, marker: int) -> bytes:
+    """The push with this number, of the workload that the task names."""
+    if task.get("workload") == "selections":
+        return arrow_stream(push_batch(task, index, rows, marker))
+    return arrow_body(rows, task["sensors"], float(marker), np.random.default_rng(index))
 
 
 def rows_of(body: bytes) -> list[dict[str, Any]]:
@@ -114,7 +123,7 @@ def hold_rate(task: dict[str, Any]) -> dict[str, Any]:
                     index, number = next(turn, None), next(numbers)
                 if index is None:
                     return
-                body = arrow_body(rows, task["sensors"], float(number), np.random.default_rng(index))
+                body = push_body(task, index, rows, number)
                 delay = began + index * interval - time.monotonic()
                 if delay > 0:
                     time.sleep(delay)
@@ -128,13 +137,23 @@ def hold_rate(task: dict[str, Any]) -> dict[str, Any]:
                     push_ms.append((time.monotonic() - at) * 1000)
                     pushed += reply.json()["accepted"]
 
+    looks: list[int] = []
+    done = threading.Event()
+
+    def look() -> None:
+        """How many rows wait, twice a second: one look may fall just behind a push or just behind a cycle."""
+        while task.get("looks") and not done.wait(0.5):
+            looks.append(httpx.get(f"{task['url']}/v1/status", timeout=60).json()["rows_behind"])
+
+    watching = threading.Thread(target=look, daemon=True)
     threads = [threading.Thread(target=work) for _ in range(workers)]
-    for thread in threads:
+    for thread in (*threads, watching):
         thread.start()
     for thread in threads:
         thread.join()
     ended = time.monotonic()
     backlog = httpx.get(f"{task['url']}/v1/status", timeout=60).json()
+    done.set()
     deadline = time.monotonic() + 20
     while len(markers.seen.keys() & sent.keys()) < len(sent) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -150,7 +169,8 @@ def hold_rate(task: dict[str, Any]) -> dict[str, Any]:
         "p50_ms": percentile(latencies, 0.5),
         "p99_ms": percentile(latencies, 0.99),
         "push_p50_ms": percentile(sorted(push_ms), 0.5),
-        "backlog_rows": backlog["rows_behind"],
+        "backlog_rows": float(np.median([*looks[-LOOKS:], backlog["rows_behind"]])),
+        "backlog_rows_end": backlog["rows_behind"],
         "cycle_ms_p50": backlog["cycle_ms_p50"],
         "cycle_ms_p99": backlog["cycle_ms_p99"],
         "rows_per_cycle": backlog["rows_per_cycle"],

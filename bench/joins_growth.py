@@ -6,11 +6,8 @@ after the other, so a figure is what one core does. The window is full before an
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -18,11 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from bench.joins_tables import plot, write_table
+from bench.local_database import local_database
 from bench.report import Report
-from penstock.clock import WallClock
-from penstock.queries.database import Database
-from penstock.settings import Settings
-from tests.support.local_engine import LocalEngine
 
 RATE = 1_000
 CYCLE_ROWS = 30_000
@@ -33,23 +27,14 @@ class Bed:
     """A database in a temporary folder whose cycles run when they are told to."""
 
     def __init__(self, streams: int, keys: Keys) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="penstock-growth-"))
         self._streams, self._keys = streams, keys
         self._rng = np.random.default_rng(50)
         self._at_us = 0
         self._origin_us = int(time.time() - 7_200) * 1_000_000
 
     def __enter__(self) -> Bed:
-        engines: list[LocalEngine] = []
-
-        def make(*arguments: Any) -> Any:
-            engines.append(LocalEngine(*arguments, clock=WallClock()))
-            return engines[-1]
-
-        settings = Settings(data=str(self.folder / "data"), group_commit_ms=0, cycle_max_rows=300_000)
-        self.database = Database(settings, WallClock(), engine=make)
-        self.database.start()
-        self.engine = engines[0]
+        self._opened = local_database(cycle_max_rows=300_000)
+        self.database, self.engine = self._opened.__enter__()
         for number in range(self._streams):
             self.database.execute(
                 f"CREATE TABLE s{number} (id INT PRIMARY KEY, r STREAM (k BIGINT, v DOUBLE))"
@@ -61,8 +46,7 @@ class Bed:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.database.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._opened.__exit__(kind, value, trace)
 
     def add_query(self, number: int, window_s: float, condition: str = "") -> None:
         aliases = "abcdefgh"[: self._streams]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,12 +19,13 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from bench import join_workload as workload
+from bench.peer_environments import PEERS, install
 from bench.report import Report
 from penstock.pipeline.java import find_java
 
 HERE = Path(__file__).parent
 FLINK = "apache-flink>=2.2,<2.3"
-FLINK_HOME = HERE / ".peers" / "flink"
+FLINK_HOME = PEERS / "flink"
 MOST_S = 1800
 
 
@@ -84,23 +84,7 @@ def write_files(folder: Path, seconds: int) -> None:
 
 
 def install_flink(report: Report) -> Path | None:
-    """The Python of an environment of its own that has Flink, made where it is missing; None where that fails."""
-    python = FLINK_HOME / "bin" / "python"
-    if python.exists() and _runs([python, "-c", "import pyflink.table"]):
-        return python
-    report.say("peers: installing Flink into an environment of its own; some minutes and 700 MB")
-    shutil.rmtree(FLINK_HOME, ignore_errors=True)
-    steps = ([sys.executable, "-m", "venv", str(FLINK_HOME)], [str(python), "-m", "pip", "install", "-q", FLINK])
-    for step in steps:
-        done = subprocess.run(step, capture_output=True, text=True, check=False)
-        if done.returncode:
-            report.say(f"[bold red]FLINK IS LEFT OUT: it could not be installed.[/bold red]\n{done.stderr[-800:]}")
-            return None
-    return python
-
-
-def _runs(command: list[Any]) -> bool:
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return install(report, "Flink", FLINK_HOME, [FLINK], "pyflink.table", "some minutes and 700 MB")
 
 
 def run_peer(report: Report, name: str, command: list[str]) -> dict[str, Any] | None:

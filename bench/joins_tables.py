@@ -1,76 +1,19 @@
-"""Tables and plots of comparisons: bench/results/BENCH_NAME.md and .png."""
+"""Tables and plots of window joins: bench/results/joins_NAME.md and .png."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from bench import tables
+from bench.tables import Lines
 
-from bench.report import RESULTS
-
-
-def write_table(
-    name: str, title: str, rows: Sequence[Mapping[str, Any]], *, bench: str = "joins", show: bool = False
-) -> None:
-    columns = list(rows[0])
-    lines = [f"# {title}", "", f"| {' | '.join(columns)} |", f"| {' | '.join('---' for _ in columns)} |"]
-    lines += [f"| {' | '.join(_text(row[c]) for c in columns)} |" for row in rows]
-    (RESULTS / f"{bench}_{name}.md").write_text("\n".join(lines) + "\n")
-    if show:
-        print_table(title, rows)
+__all__ = ["Lines", "plot", "write_table"]
 
 
-def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    table = Table(title=title)
-    for name, value in rows[0].items():
-        table.add_column(name, justify="left" if isinstance(value, str) else "right")
-    for row in rows:
-        table.add_row(*(_text(value) for value in row.values()))
-    Console().print(table)
+def write_table(name: str, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    tables.write_table(f"joins_{name}", title, rows)
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]
-"""By label: x and y."""
-
-
-def plot(
-    name: str,
-    panels: Mapping[str, Lines],
-    x: str,
-    *,
-    log: str = "",
-    ticks: Sequence[float] = (),
-    bench: str = "joins",
-) -> None:
-    """One panel per quantity, side by side; `log` names the axes that are logarithmic."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(6 * len(panels), 4), squeeze=False)
-    for panel, (quantity, lines) in zip(axes[0], panels.items(), strict=True):
-        for label, (xs, ys) in lines.items():
-            panel.plot(xs, ys, marker="o" if len(xs) < 15 else None, markersize=3, label=label)
-        panel.set_xlabel(x)
-        panel.set_title(quantity, fontsize=10)
-        if "x" in log:
-            panel.set_xscale("log")
-        if "y" in log:
-            panel.set_yscale("log")
-        if ticks:
-            panel.set_xticks(list(ticks))
-        panel.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(RESULTS / f"{bench}_{name}.png", dpi=110)
-    pyplot.close(figure)
+def plot(name: str, panels: Mapping[str, Lines], x: str, *, log: str = "", ticks: Sequence[float] = ()) -> None:
+    tables.plot(f"joins_{name}", panels, x, log=log, ticks=ticks)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -39,7 +40,7 @@ class Server:
         self.process = subprocess.Popen(self._command, stdout=self._log, stderr=self._log, cwd=self.folder)
         while True:
             if self.process.poll() is not None:
-                raise RuntimeError((self.folder / "server.log").read_text()[-4000:])
+                raise RuntimeError(self.log_tail())
             try:
                 if httpx.get(f"{self.url}/v1/health", timeout=2).status_code == 200:
                     break
@@ -65,12 +66,25 @@ class Server:
 
     def sql(self, text: str) -> dict[str, Any]:
         reply = httpx.post(f"{self.url}/v1/sql", json={"sql": text}, timeout=120)
+        if reply.status_code >= 500:
+            raise RuntimeError(f"{reply.text}\n{self.log_tail()}")
         if reply.status_code >= 400:
             raise RuntimeError(reply.text)
         return dict(reply.json())
 
+    def log_text(self) -> str:
+        return (self.folder / "server.log").read_text(errors="replace")
+
+    def log_tail(self) -> str:
+        return self.log_text()[-3000:]
+
     def status(self) -> dict[str, Any]:
         return dict(httpx.get(f"{self.url}/v1/status", timeout=60).json())
+
+    def failed_queries(self) -> int:
+        """Queries that the server itself says have failed."""
+        details = httpx.get(f"{self.url}/v1/health", timeout=60).json()["details"]
+        return int(details.get("failed_queries", 0))
 
     def processes(self) -> list[psutil.Process]:
         return [self.tree, *self.tree.children(recursive=True)]
@@ -101,8 +115,10 @@ def _value(read: Any) -> float:
 class MemoryWatch:
     """Samples the memory of all of a server's processes, twice a second, in a thread."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, server: Server, read: Callable[[], float] | None = None, every_s: float = 0.5) -> None:
+        """`read` is another way to say how many MB."""
+        self._read = read or server.memory_mb
+        self._every_s = every_s
         self.samples: list[tuple[float, float]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -113,8 +129,8 @@ class MemoryWatch:
         return self
 
     def _run(self) -> None:
-        while not self._stop.wait(0.5):
-            self.samples.append((time.monotonic() - self._began, self._server.memory_mb()))
+        while not self._stop.wait(self._every_s):
+            self.samples.append((time.monotonic() - self._began, self._read()))
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()

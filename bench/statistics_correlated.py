@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.joins_tables import plot, write_table
+from bench.tables import plot, write_table
 from bench.report import Report
 from penstock.operators.synopses.base import Floats
 from penstock.operators.synopses.correlated.baselines import heuristic_answers
@@ -51,11 +51,9 @@ def measure_correlated(report: Report, scale: float, series: Path) -> None:
                     table.append({"data": data, "order": order, **row(question, runs, m)})
         report.say(f"correlated: {data}")
     write_table(
-        "correlated",
+        "statistics_correlated",
         "Correlated aggregates, landmark window: root mean square errors",
         table,
-        bench="statistics",
-        show=True,
     )
     tell(report, table)
     compare_sliding(series)
@@ -135,7 +133,7 @@ def compare_sliding(series: Path) -> None:
                     found[f"{how} {cut}"] = float(np.sqrt(np.mean((band.value - exact) ** 2)))
                 table.append(found)
     title = f"Correlated aggregates, COUNT over the last {SLIDING} rows: root mean square errors"
-    write_table("correlated_sliding", title, table, bench="statistics", show=True)
+    write_table("statistics_correlated_sliding", title, table)
 
 
 def tell(report: Report, table: list[dict[str, Any]]) -> None:
@@ -163,7 +161,7 @@ def tell(report: Report, table: list[dict[str, Any]]) -> None:
     ]
     stated = [{"statement": s, "the paper": p, "ours": ours} for s, p, ours in lines]
     write_table(
-        "correlated_paper", f"The paper's statements and ours, {ROWS} values", stated, bench="statistics", show=True
+        "statistics_correlated_paper", f"The paper's statements and ours, {ROWS} values", stated
     )
 
 
@@ -181,4 +179,4 @@ def plot_over_time() -> None:
             for name, method in METHODS.items()
             if name != "wholesale uniform"
         }
-    plot("correlated", panels, "tuples", log="y", bench="statistics")
+    plot("statistics_correlated", panels, "tuples", log="y")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.joins_tables import Lines, plot, write_table
+from bench.tables import Lines, plot, write_table
 from bench.report import Report
 from penstock.operators.synopses.base import Ints, Synopsis, Values
 from penstock.operators.synopses.exponential import ExponentialCount, ExponentialHistogram, ExponentialSum
@@ -92,7 +92,7 @@ def measure_histograms(report: Report, windows: list[int]) -> None:
                 )
                 if (name, window, epsilon) == ("count of ones", 1_000_000, 0.01):
                     report.put("eh_bytes_window_1e6", most_bytes, 2 * window)
-    write_table("exponential", "Exponential histograms against exact", table, bench="statistics", show=True)
+    write_table("statistics_exponential", "Exponential histograms against exact", table)
     report.put("eh_worst_error_over_bound", worst, sum(2 * row["window"] for row in table))
     lines = {
         f"epsilon {e}": (
@@ -109,8 +109,8 @@ def measure_histograms(report: Report, windows: list[int]) -> None:
         )
         for name, *_ in INPUTS
     }
-    plot("exponential", {"bytes": {**lines, **exact}}, "window, rows", log="xy", bench="statistics")
-    plot("exponential_error", {"worst error / epsilon": errors}, "window, rows", log="x", bench="statistics")
+    plot("statistics_exponential", {"bytes": {**lines, **exact}}, "window, rows", log="xy")
+    plot("statistics_exponential_error", {"worst error / epsilon": errors}, "window, rows", log="x")
 
 
 def follow(histogram: ExponentialHistogram, values: Ints) -> tuple[float, int, float]:
@@ -180,7 +180,7 @@ def measure_kinds(report: Report, windows: list[int]) -> None:
         }
         for label, column, synopsis, exact in kinds(window):
             table.append({"kind": label, "window": window, **errors(synopsis, columns[column], exact)})
-    write_table("kinds", "Synopses against exact, relative errors", table, bench="statistics", show=True)
+    write_table("statistics_kinds", "Synopses against exact, relative errors", table)
     labels = dict.fromkeys(row["kind"] for row in table)
     panels = {
         quantity: {
@@ -192,7 +192,7 @@ def measure_kinds(report: Report, windows: list[int]) -> None:
         }
         for quantity in ("bytes", "worst error")
     }
-    plot("kinds", panels, "window, rows", log="xy", bench="statistics")
+    plot("statistics_kinds", panels, "window, rows", log="xy")
 
 
 def errors(synopsis: Synopsis, values: Values, exact: Exact) -> dict[str, float]:

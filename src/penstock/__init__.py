@@ -16,9 +16,9 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "connect"]
 
 
-def connect(url: str = "http://127.0.0.1:8470", token: str | None = None) -> Connection:
-    """A connection to the server at `url`; nothing is sent before the first call."""
+def connect(url: str = "http://127.0.0.1:8470", token: str | None = None, user: str | None = None) -> Connection:
+    """A connection to the server at `url`; nothing is sent before the first call. Queries it registers are `user`'s."""
     # Spark's workers import this package too: the client and its libraries load only where they are used.
     from penstock.client import Connection
 
-    return Connection(url, token=token)
+    return Connection(url, token=token, user=user)

@@ -52,6 +52,7 @@ CONDITIONS = _table(
     ("not_null_violation", "23502", 400, 'column "{column}" of "{table}" cannot be NULL'),
     ("cardinality_violation", "21000", 400, "{detail}"),
     ("over_budget", "53400", 429, "{detail}"),
+    ("limit_reached", "53400", 429, "{detail}"),
     # readings
     ("sensor_not_found", "P0002", 404, 'table "{table}" has no sensor with {key}'),
     ("missing_field", "22004", 400, 'the reading has no field "{field}"'),
@@ -72,6 +73,7 @@ CONDITIONS = _table(
     ("folder_too_new", "55000", 500, "the data folder has format {found}; this version reads up to {known}"),
     ("checkpoint_mismatch", "55000", 500, "{detail}"),
     ("cycle_gone", "55000", 410, "cycle {cycle} is no longer kept; the oldest is {oldest}"),
+    ("history_gone", "55000", 410, "the answer as of {time} is no longer known; the oldest possible is {oldest}"),
     ("not_ready", "57P03", 503, "{detail}"),
     ("too_busy", "53300", 503, "{detail}"),
     ("unauthorized", "28000", 401, "{detail}"),
@@ -100,6 +102,8 @@ class PenstockError(Exception):
         column: int | None = None,
         length: int | None = None,
         sql: str | None = None,
+        index: int | None = None,
+        query: str | None = None,
     ) -> None:
         super().__init__(message)
         self.condition = condition
@@ -109,6 +113,8 @@ class PenstockError(Exception):
         self.column = column
         self.length = length
         self.sql = sql
+        self.index = index  # which of many queries it is about, from 0
+        self.query = query
 
     @property
     def sqlstate(self) -> str:
@@ -121,6 +127,12 @@ class PenstockError(Exception):
     def at(self, sql: str, line: int, column: int, length: int = 1) -> PenstockError:
         """The same error, pointing at `length` characters from a 1-based line and column of `sql`."""
         self.sql, self.line, self.column, self.length = sql, line, column, max(length, 1)
+        return self
+
+    def of_many(self, index: int, query: str, count: int) -> PenstockError:
+        """The same error, saying which of many queries it is about."""
+        self.index, self.query = index, query
+        self.message = f'query "{query}" ({index + 1} of {count}): {self.message}'
         return self
 
     def body(self) -> dict[str, Any]:
@@ -155,19 +167,12 @@ class PenstockError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross process borders (Spark's workers to the driver) with everything they carry.
-        return (_rebuild, (self.condition, self.message, self.hint, self.line, self.column, self.length, self.sql))
+        names = ("hint", "line", "column", "length", "sql", "index", "query")
+        return (_rebuild, (self.condition, self.message, {n: getattr(self, n) for n in names}))
 
 
-def _rebuild(
-    condition: str,
-    message: str,
-    hint: str | None,
-    line: int | None,
-    column: int | None,
-    length: int | None,
-    sql: str | None,
-) -> PenstockError:
-    return PenstockError(condition, message, hint=hint, line=line, column=column, length=length, sql=sql)
+def _rebuild(condition: str, message: str, more: dict[str, Any]) -> PenstockError:
+    return PenstockError(condition, message, **more)
 
 
 def error(condition: str, *, hint: str | None = None, **parameters: Any) -> PenstockError:

@@ -35,6 +35,18 @@ SETTINGS = (
     ),
     Setting("fill_max_rows", 1_000_000, "Most old rows that one cycle reads for queries that fill their window."),
     Setting("join_memory_mb", 1024, "Most shared memory for the buffers of joins; beyond it the log is read again."),
+    Setting("query_rows_max", 10_000_000, "Longest window of rows (LAST n ROWS) that a standing query may have."),
+    Setting("queries_max", 20_000, "Most standing queries that the server keeps; one more is refused."),
+    Setting(
+        "answers_memory_mb",
+        1024,
+        "Most shared memory for the answers of many queries; beyond it they are evaluated when asked for.",
+    ),
+    Setting(
+        "history_max_rows",
+        1_000_000,
+        "Longest history of a new query that is evaluated when first asked for; a longer one is read by cycles.",
+    ),
     Setting("group_commit_ms", 5, "How long a reading may wait for others before the log is synced."),
     Setting("queue_max_bytes", 256 << 20, "Most bytes of readings that wait to be written before senders wait."),
     Setting("body_max_bytes", 64 << 20, "Largest body of a push or a statement."),
@@ -63,6 +75,10 @@ class Settings:
     cycle_interval_ms: int = 100
     fill_max_rows: int = 1_000_000
     join_memory_mb: int = 1024
+    query_rows_max: int = 10_000_000
+    queries_max: int = 20_000
+    answers_memory_mb: int = 1024
+    history_max_rows: int = 1_000_000
     group_commit_ms: int = 5
     queue_max_bytes: int = 256 << 20
     body_max_bytes: int = 64 << 20

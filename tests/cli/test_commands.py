@@ -53,6 +53,39 @@ def test_values_in_brackets_are_not_taken_for_colours(run: Run, database: FakeDa
     assert "[bold]x" in result.stdout and "[red]a[/red]" in result.stdout
 
 
+def test_queries_of_a_file_go_to_the_server_together(run: Run, database: FakeDatabase, tmp_path: Path) -> None:
+    script = tmp_path / "alarms.sql"
+    script.write_text(
+        "-- all of them\nCREATE TABLE t (a INT);\n\nCREATE QUERY a AS\n  SELECT 1 -- one\n;\n"
+        "CREATE QUERY b AS SELECT 2; CREATE QUERY c AS SELECT 3;\nSELECT 4;\nCREATE QUERY d AS SELECT 5"
+    )
+    assert run("sql", "--file", str(script)).exit_code == 0
+    assert [sql for sql, _ in database.statements] == [
+        "-- all of them\nCREATE TABLE t (a INT)",
+        "\n\n\nCREATE QUERY a AS\n  SELECT 1 -- one\n;\nCREATE QUERY b AS SELECT 2;CREATE QUERY c AS SELECT 3;",
+        "SELECT 4",
+        "CREATE QUERY d AS SELECT 5",
+    ]
+
+
+def test_a_bad_query_of_a_file_is_shown_on_its_own_line(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "alarms.sql"
+    script.write_text("CREATE QUERY a AS SELECT 1;\n\nCREATE QUERY b AS SELECT pmp;\n")
+    result = run("sql", str(script))
+    assert result.exit_code == 1 and f"{script}:\n" in result.stderr
+
+
+def test_what_a_file_says_about_refusals_holds_to_its_end(run: Run, database: FakeDatabase, tmp_path: Path) -> None:
+    script = tmp_path / "alarms.sql"
+    script.write_text("SET on_error = rest;\nCREATE QUERY a AS SELECT 1;\nSELECT 2;\nCREATE QUERY b AS SELECT 3;")
+    assert run("sql", str(script)).exit_code == 0
+    assert [sql for sql, _ in database.statements] == [
+        "SET on_error = rest;\nCREATE QUERY a AS SELECT 1;",
+        "SELECT 2",
+        "SET on_error = rest;\n\n\nCREATE QUERY b AS SELECT 3;",
+    ]
+
+
 def test_each_statement_of_a_script_answers(run: Run, database: FakeDatabase, tmp_path: Path) -> None:
     script = tmp_path / "plant.sql"
     script.write_text("CREATE TABLE t (a INT);\nSELECT 1;\nSELECT 2;")

@@ -56,6 +56,36 @@ def test_parameters_go_by_place_or_by_name(db: Connection, database: FakeDatabas
         db.sql("SELECT $1, :a", 1, a=2)
 
 
+def test_a_bad_query_among_many_is_shown_with_its_own_text(db: Connection, database: FakeDatabase) -> None:
+    with pytest.raises(PenstockError) as refused:
+        db.register([("a", "SELECT ppm"), {"name": "b", "sql": "SELECT pmp"}])
+    assert refused.value.message.startswith('query "b" (2 of 2)'), refused.value.message
+    assert "  1 | SELECT pmp\n    |        ^^^" in refused.value.render()
+    assert db.register([]) == []
+
+
+def test_an_older_answer_is_asked_for_by_cycle_time_or_distance(db: Connection, database: FakeDatabase) -> None:
+    query = db.query("gas_alarm")
+    query.rows(as_of=5)
+    query.rows(as_of="NOW - 5 MINUTES")
+    query.rows(as_of=datetime(2026, 1, 5, 12))
+    assert database.asked_as_of == [5, "NOW - 5 MINUTES", "2026-01-05T12:00:00+00:00"]
+
+
+def test_many_are_dropped_in_one_statement(db: Connection, database: FakeDatabase) -> None:
+    db.drop_queries([])
+    db.drop_queries(["gas_alarm", 'odd "name"'], if_exists=True)
+    assert database.statements == [('DROP QUERY IF EXISTS "gas_alarm", "odd ""name"""', None)]
+
+
+def test_a_connection_says_whose_queries_it_registers(
+    shared: tuple[Live, FakeDatabase], database: FakeDatabase
+) -> None:
+    with penstock.connect(shared[0].url, user="ada") as connection:
+        connection.register([("a", "SELECT 1")])
+    assert database.owners == ["ada"]
+
+
 def test_a_statement_without_rows_says_what_it_did(db: Connection) -> None:
     answer = db.sql("CREATE TABLE t (a INT)")
     assert (answer.done, answer.rows(), answer.notices) == ("CREATE TABLE", [], ("noted",))

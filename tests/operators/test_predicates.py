@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
+from penstock.errors import PenstockError, error
 from penstock.operators import factors, predicates
+from penstock.operators.bits import Words, unpack
 from penstock.operators.evaluate import evaluate_mask, evaluate_static
-from penstock.operators.expr import Call, Column, Expr, Literal
+from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
 from penstock.operators.predicates import PredicateIndex
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, Type
 
@@ -31,16 +35,20 @@ def factor(draw: st.DrawFn, columns: dict[str, Type], static: bool) -> Expr:
     type_ = columns[name]
     column = Column(name, type_, static)
     literal = st.sampled_from(VALUES[type_]).map(lambda v: Literal(v, type_))
-    kind = draw(st.sampled_from(["compare", "flipped", "in", "not in", "or", "null"]))
+    kind = draw(st.sampled_from(["compare", "flipped", "in", "and", "or", "not", "null", "between"]))
     if kind in ("compare", "flipped"):
         operation = draw(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]))
         sides = (column, draw(literal)) if kind == "compare" else (draw(literal), column)
         return Call(operation, sides, BOOLEAN)
-    if kind in ("in", "not in"):
-        found = Call("in", (column, *draw(st.lists(literal, min_size=1, max_size=3))), BOOLEAN)
-        return found if kind == "in" else Call("not", (found,), BOOLEAN)
-    if kind == "or":
-        return Call("or", (draw(factor(columns, static)), draw(factor(columns, static))), BOOLEAN)
+    if kind == "in":
+        return Call("in", (column, *draw(st.lists(literal, min_size=1, max_size=3))), BOOLEAN)
+    if kind == "between":
+        ends = (Call(operation, (column, draw(literal)), BOOLEAN) for operation in ("ge", "le"))
+        return Call("and", tuple(ends), BOOLEAN)
+    if kind in ("and", "or"):
+        return Call(kind, tuple(draw(st.lists(factor(columns, static), min_size=1, max_size=3))), BOOLEAN)
+    if kind == "not":
+        return Call("not", (draw(factor(columns, static)),), BOOLEAN)
     return Call("is_null", (column,), BOOLEAN)
 
 
@@ -52,12 +60,15 @@ def predicate(columns: dict[str, Type], static: bool) -> st.SearchStrategy[Expr 
 MIXED = Call("gt", (Column("k", INT), Column("sensor_id", INT, True)), BOOLEAN)
 
 
-@pytest.mark.parametrize(("share_from", "vectors_bytes"), [(1, 128 << 20), (1000, 128 << 20), (2, 64)])
+@pytest.mark.parametrize(("share_from", "block_words", "bytes_at_once"), [(1, 1, 64 << 20), (1000, 2, 64), (2, 8, 64)])
 def test_answers_equal_brute_force_while_queries_come_and_go(
-    share_from: int, vectors_bytes: int, monkeypatch: pytest.MonkeyPatch
+    share_from: int, block_words: int, bytes_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(factors, "SHARE_FROM", share_from)
-    monkeypatch.setattr(predicates, "_VECTORS_MAX_BYTES", vectors_bytes)
+    monkeypatch.setattr(factors, "_BLOCK_WORDS_MIN", block_words)
+    monkeypatch.setattr(factors, "_BLOCK_WORDS_MAX", block_words)
+    monkeypatch.setattr(factors, "_PARTS_MAX", 2)
+    monkeypatch.setattr(predicates, "_VECTORS_MAX_BYTES", bytes_at_once)
 
     @settings(max_examples=40, deadline=None)
     @given(st.data())
@@ -98,11 +109,16 @@ def batch(seed: int, rows: int, versions: int) -> Batch:
 def check(index: PredicateIndex, queries: dict[int, tuple[Expr | None, Expr | None]], data: Batch) -> None:
     columns, vids, versions = data
     found = dict(index.match(columns, vids, versions))
+    matrix = index.match_matrix(columns, vids, versions)
     gathered = columns | {name: versions[name].take(pa.array(vids)).combine_chunks() for name in STATIC}
     for query_id, (static, stream) in queries.items():
         mask = evaluate_mask(stream, gathered, len(vids)) & evaluate_static(static, versions)[vids]
         expected = np.flatnonzero(mask).tolist()
         assert list(found.pop(query_id, [])) == expected, (str(static), str(stream))
+        assert matrix.numbers.tolist() == sorted(queries)
+        row = matrix.row_of[matrix.numbers.searchsorted(query_id)]
+        assert np.flatnonzero(unpack(matrix.words[row], len(vids))).tolist() == expected
+        assert matrix.counts[row] == np.bitwise_count(matrix.words[row]).sum() == len(expected)
     assert not found, "answers of queries that are not there"
 
 
@@ -116,6 +132,9 @@ def test_a_batch_of_many_containers_is_answered_as_one() -> None:
     few = Call("in", (Column("sensor_id", INT, True), Literal(7, INT), Literal(9, INT)), BOOLEAN)
     index = PredicateIndex([(1, None, above), (2, few, above), (3, None, below), (4, few, None), (5, None, None)])
     found = {query_id: np.array(list(rows)) for query_id, rows in index.match({"v": pa.array(values)}, vids, versions)}
+    matrix = index.match_matrix({"v": pa.array(values)}, vids, versions)
+    for query_id, row in zip(matrix.numbers.tolist(), matrix.row_of.tolist(), strict=True):
+        assert np.array_equal(np.flatnonzero(unpack(matrix.words[row], rows)), found[query_id])
     chosen = (vids == 7) | (vids == 9)
     assert np.array_equal(found[1], np.flatnonzero(values >= 990))
     assert np.array_equal(found[2], np.flatnonzero((values >= 990) & chosen))
@@ -140,17 +159,117 @@ def test_equal_factors_are_kept_once_and_forgotten_with_their_last_query() -> No
     hot = Call("gt", (Column("x", DOUBLE), Literal(35.0, DOUBLE)), BOOLEAN)
     low = Call("lt", (Column("k", INT), Literal(3, INT)), BOOLEAN)
     index = PredicateIndex([(q, None, Call("and", (hot, low), BOOLEAN)) for q in range(100)])
-    assert len(index) == 100 and len(index._factors) == 2
+    assert len(index) == 100 and len(index._selections.factors) == 2
     for query_id in range(100):
         index.remove(query_id)
-    assert len(index) == 0 and len(index._factors) == 0
+    assert len(index) == 0 and len(index._selections.factors) == 0
 
 
-def test_a_user_function_can_be_a_factor() -> None:
-    from penstock.operators.expr import UserCall
+def test_a_user_function_is_called_once_for_all_and_harms_only_who_uses_it() -> None:
+    asked: list[str] = []
 
-    near = UserCall("near", (Column("v", BIGINT),), BOOLEAN)
-    functions = {"near": lambda values, rows: pa.array([v is not None and abs(v) < 2 for v in values.to_pylist()])}
-    index = PredicateIndex([(1, None, near)], functions)
-    found = dict(index.match({"v": pa.array([0, 5, -1])}, np.zeros(3, np.int32), pa.table({"s": [1]})))
-    assert list(found[1]) == [0, 2]
+    def near(values: pa.Array, rows: int) -> pa.Array:
+        asked.append("near")
+        return pa.array([None if v is None else abs(v) for v in values.to_pylist()], pa.int64())
+
+    def broken(values: pa.Array, rows: int) -> pa.Array:
+        asked.append("broken")
+        raise error("function_failed", function="broken", detail="it always does")
+
+    v = Column("v", BIGINT)
+    near_v, broken_v = UserCall("near", (v,), BIGINT), UserCall("broken", (v,), BOOLEAN)
+    close = Call("lt", (near_v, Literal(2, BIGINT)), BOOLEAN)
+    far = Call("gt", (Call("add", (near_v, Literal(1, BIGINT)), BIGINT), Literal(3, BIGINT)), BOOLEAN)
+    odd = Call("or", (close, broken_v), BOOLEAN)
+    queries = [(1, None, close), (2, None, far), (3, None, broken_v), (4, None, odd), (5, None, None)]
+    index = PredicateIndex(queries, {"near": near, "broken": broken})
+    batch = {"v": pa.array([0, 5, -1, None])}, np.zeros(4, np.int32), pa.table({"s": [1]})
+    found = dict(index.match(*batch))
+    assert {q: list(rows) for q, rows in found.items() if isinstance(rows, BitMap)} == {
+        1: [0, 2],
+        2: [1],
+        5: [0, 1, 2, 3],
+    }
+    assert [isinstance(found[q], PenstockError) for q in (3, 4)] == [True, True]
+    assert sorted(asked) == ["broken", "near"]
+    matrix = index.match_matrix(*batch)
+    assert matrix.numbers.tolist() == [1, 2, 5] and sorted(matrix.failed) == [3, 4]
+    assert matrix.counts[matrix.row_of].tolist() == [2, 1, 4]
+
+
+def test_queries_of_equal_meaning_share_a_row_of_the_matrix() -> None:
+    k, x = Column("k", INT), Column("x", DOUBLE)
+    above = Call("gt", (k, Literal(3, INT)), BOOLEAN)
+    same = Call("and", (Call("ge", (k, Literal(4, INT)), BOOLEAN), Call("lt", (Literal(3, INT), k), BOOLEAN)), BOOLEAN)
+    other = Call("gt", (x, Literal(3.0, DOUBLE)), BOOLEAN)
+    index = PredicateIndex([(1, None, above), (2, None, same), (3, None, other), (4, above, None)])
+    columns = {"k": pa.array([3, 4], pa.int32()), "x": pa.array([4.0, 3.0])}
+    matrix = index.match_matrix(columns, np.zeros(2, np.int32), pa.table({"k": pa.array([9], pa.int32())}))
+    assert matrix.row_of[0] == matrix.row_of[1] and len(matrix.words) == 3
+    assert matrix.words[matrix.row_of].tolist() == [[2], [2], [1], [3]]
+
+
+def test_the_matrix_lies_where_the_caller_wants_it(tmp_path: Path) -> None:
+    def mapped(shape: tuple[int, int]) -> Words:
+        return np.memmap(tmp_path / "sheet", np.uint64, "w+", shape=shape)
+
+    index = PredicateIndex([(1, None, Call("is_null", (Column("v", BIGINT),), BOOLEAN)), (2, None, None)])
+    index.match_matrix({"v": pa.array([1, None])}, np.zeros(2, np.int32), pa.table({"s": [1]}), zeros=mapped)
+    assert sorted(np.fromfile(tmp_path / "sheet", np.uint64).tolist()) == [2, 3]
+
+
+def test_thousands_of_queries_come_and_go_without_the_others_being_looked_at() -> None:
+    """Counted in factors that are looked at, not in time: only the constants that changed are."""
+    x = Column("x", DOUBLE)
+
+    def above(number: float) -> Call:
+        return Call("gt", (x, Literal(number, DOUBLE)), BOOLEAN)
+
+    index = PredicateIndex((n, None, above(float(n))) for n in range(2000))
+    columns = {"x": pa.array([500.5, 1999.5])}
+    batch = columns, np.zeros(2, np.int32), pa.table({"s": [1]})
+    assert index.match_matrix(*batch).counts.sum() == 501 + 2000
+    attribute = index._selections.factors._attributes[x]
+    assert not attribute._changed
+    index.remove(7)
+    index.add(7, None, above(1000.25))
+    assert len(attribute._changed) == 2
+    assert index.match_matrix(*batch).counts.sum() == 500 + 2000
+
+
+def test_many_queries_over_many_blocks_equal_brute_force() -> None:
+    """Whole blocks and a broken last one, attributes with and without NULLs, factors that are shared and that are not."""
+    random = np.random.default_rng(3)
+    rows, names = 70_001, {"a": INT, "b": BIGINT, "x": DOUBLE, "t": TEXT}
+    columns = {
+        "a": pa.array(random.integers(0, 256, rows).astype(np.int32)),
+        "b": pa.array(random.integers(-(10**12), 10**12, rows), mask=random.random(rows) < 0.1),
+        "x": pa.array(random.normal(size=rows), mask=random.random(rows) < 0.5),
+        "t": pa.array([f"t{n}" for n in random.integers(0, 60, rows)], mask=random.random(rows) < 0.01),
+    }
+
+    def constant(name: str) -> Literal:
+        value = columns[name][int(random.integers(rows))].as_py()
+        return Literal(value, names[name])
+
+    def draw(depth: int) -> Expr:
+        if depth and random.random() < 0.6:
+            operation = str(random.choice(["and", "or", "not"]))
+            parts = 1 if operation == "not" else int(random.integers(1, 5))
+            return Call(operation, tuple(draw(depth - 1) for _ in range(parts)), BOOLEAN)
+        name = str(random.choice(list(names)))
+        column = Column(name, names[name])
+        if random.random() < 0.2:
+            return Call("in", (column, *(constant(name) for _ in range(4))), BOOLEAN)
+        operations = ["eq", "ne"] if name == "t" else ["lt", "le", "gt", "ge", "eq", "ne"]
+        return Call(str(random.choice(operations)), (column, constant(name)), BOOLEAN)
+
+    queries = {number: draw(3) for number in range(150)}
+    index = PredicateIndex((number, None, expr) for number, expr in queries.items())
+    batch = columns, np.zeros(rows, np.int32), pa.table({"s": [1]})
+    matrix, bitmaps = index.match_matrix(*batch), dict(index.match(*batch))
+    for number, row in zip(matrix.numbers.tolist(), matrix.row_of.tolist(), strict=True):
+        expected = evaluate_mask(queries[number], columns, rows)
+        assert np.array_equal(unpack(matrix.words[row], rows), expected), str(queries[number])
+        assert matrix.counts[row] == expected.sum() == len(bitmaps.get(number, ()))  # type: ignore[arg-type]
+        assert np.array_equal(np.asarray(list(bitmaps.get(number, ())), np.int64), np.flatnonzero(expected))  # type: ignore[call-overload]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -59,6 +59,8 @@ class FakeDatabase:
         self.started = False
         self.stopped = False
         self.statements: list[tuple[str, Any]] = []
+        self.owners: list[str | None] = []
+        self.asked_as_of: list[int | str | None] = []
         self.readings: list[dict[str, Any]] = []
         self.receipts: dict[str, Receipt] = {}
         self.pushes: list[tuple[str, str | None, int]] = []
@@ -83,8 +85,9 @@ class FakeDatabase:
     def stop(self) -> None:
         self.stopped = True
 
-    def execute(self, sql: str, params: Any = None) -> Result:
+    def execute(self, sql: str, params: Any = None, owner: str | None = None) -> Result:
         self.statements.append((sql, params))
+        self.owners.append(owner)
         if self.fail is not None:
             raise self.fail
         if "pmp" in sql:
@@ -125,9 +128,11 @@ class FakeDatabase:
                 self.receipts[idempotency_key] = receipt
             return receipt
 
-    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
+    def invoke(self, name: str, as_of: int | str | None = None, limit: int | None = None) -> Result:
         self.query(name)
-        return Result(self.result.table.slice(0, limit), cycle=as_of or 7, now_us=self.result.now_us)
+        self.asked_as_of.append(as_of)
+        cycle = as_of if isinstance(as_of, int) else 7
+        return Result(self.result.table.slice(0, limit), cycle=cycle, now_us=self.result.now_us)
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> FakeSubscription:
         self.query(name)
@@ -150,10 +155,19 @@ class FakeDatabase:
             subscription.call_back()
 
     def register(
-        self, queries: list[tuple[str, str]], on_error: Literal["none", "rest"] = "none"
+        self,
+        queries: Sequence[Mapping[str, Any]],
+        on_error: Literal["none", "rest"] = "none",
+        owner: str | None = None,
     ) -> list[dict[str, Any]]:
-        self.definitions.update(queries)
-        return [{"name": name, "error": None} for name, _ in queries]
+        for index, query in enumerate(queries):
+            if "pmp" in query["sql"]:
+                problem = error("column_not_found", table="sensors", column="pmp")
+                problem.at(query["sql"], 1, query["sql"].index("pmp") + 1, 3)
+                raise problem.of_many(index, query["name"], len(queries))
+        self.definitions.update((q["name"], q["sql"]) for q in queries)
+        self.owners.append(owner)
+        return [{"name": q["name"], "error": None} for q in queries]
 
     def queries(self) -> list[dict[str, Any]]:
         return [self.query(name) for name in sorted(self.definitions)]
@@ -162,6 +176,10 @@ class FakeDatabase:
         if name not in self.definitions:
             raise error("query_not_found", query=name)
         return {"name": name, "sql": self.definitions[name], "state": "running"}
+
+    def costliest(self, count: int) -> list[dict[str, Any]]:
+        facts = {"ms": 1.5, "rows": 7, "bytes": 30, "matched": 7, "evaluations": 2, "invocations": 0}
+        return [{**query, **facts} for query in self.queries()][:count]
 
     def tables(self) -> list[dict[str, Any]]:
         return [self.table("sensors")]

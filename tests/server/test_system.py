@@ -82,6 +82,29 @@ def test_queries_are_registered_changed_and_dropped(http: Http, database: FakeDa
     ]
 
 
+def test_a_bad_query_among_many_says_which_one_it_is(http: Http) -> None:
+    wanted = [{"name": "a", "sql": "SELECT ppm"}, {"name": "b", "sql": "SELECT pmp", "description": "hot"}]
+    answer = http.post("/v1/queries", json={"queries": wanted})
+    problem = answer.json()["error"]
+    assert (answer.status_code, problem["line"], problem["column"]) == (400, 1, 8)
+    assert problem["message"].startswith('query "b" (2 of 2)')
+
+
+def test_whoever_registers_a_query_owns_it(http: Http, database: FakeDatabase) -> None:
+    http.post("/v1/queries", json={"queries": [{"name": "a", "sql": "SELECT 1"}]}, headers={"Penstock-User": "ada"})
+    http.post("/v1/sql", json={"sql": "CREATE QUERY b AS SELECT 1"}, headers={"Penstock-User": " "})
+    assert database.owners == ["ada", None]
+
+
+def test_a_query_is_described_through_statements() -> None:
+    change = QueryChange(description="it's hot", owner="a'b", strategy="partial")
+    assert change_statements("q", change) == [
+        """COMMENT ON QUERY "q" IS 'it''s hot'""",
+        """ALTER QUERY "q" OWNER TO 'a''b'""",
+        'ALTER QUERY "q" SET STRATEGY partial',
+    ]
+
+
 def test_a_change_cannot_smuggle_in_a_statement() -> None:
     assert change_statements('a"b', QueryChange(end="NOW")) == ['ALTER QUERY "a""b" SET END (NOW)']
     for text in ("NOW); DROP TABLE x; --", "NOW -- x", "NOW /* x */"):
@@ -94,6 +117,12 @@ def test_a_change_cannot_smuggle_in_a_statement() -> None:
 def test_invoke_passes_its_cycle_and_limit_on(http: Http) -> None:
     answer = http.get("/v1/queries/gas_alarm/rows?as_of=5&limit=1").json()
     assert (answer["cycle"], len(answer["rows"])) == (5, 1)
+
+
+def test_invoke_as_of_a_time_passes_it_on_as_text(http: Http, database: FakeDatabase) -> None:
+    assert http.get("/v1/queries/gas_alarm/rows", params={"as_of": "NOW - 5 MINUTES"}).status_code == 200
+    assert http.get("/v1/queries/gas_alarm/rows?as_of=2026-01-05T12:00:00Z").status_code == 200
+    assert database.asked_as_of == ["NOW - 5 MINUTES", "2026-01-05T12:00:00Z"]
 
 
 def test_a_backup_needs_a_new_absolute_path(http: Http, database: FakeDatabase, tmp_path: Path) -> None:

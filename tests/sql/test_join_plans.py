@@ -210,7 +210,7 @@ def test_a_star_has_the_columns_of_every_stream(world: World) -> None:
         ("SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' LIMIT 1", "LIMIT"),
         ("SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' BEGIN (LAST 3 ROWS)", "the newest rows"),
         (
-            "SELECT a.ppm FROM sensors a, loops b LEFT JOIN my_segments m ON m.segment = b.segment WINDOW = '1m'",
+            "SELECT a.ppm FROM sensors a LEFT JOIN loops b ON TRUE, my_segments m WINDOW(a,b) = '1m'",
             '"my_segments", which has no stream, beside an outer join',
         ),
         (
@@ -479,7 +479,12 @@ def test_a_hint_names_the_algorithm(world: World, algorithm: str) -> None:
             "these windows are a path",
         ),
         ("JOIN(hash)", "a.ppm FROM sensors a", "hash", "there is no join"),
-        ("JOIN(gca)", "COUNT(*) FROM sensors a, loops b WINDOW = '1m'", "gca", "an aggregate runs as Spark SQL"),
+        (
+            "JOIN(gca)",
+            "COUNT(*) FROM sensors a, loops b WINDOW = '1m' BEGIN (LAST 5 ROWS)",
+            "gca",
+            "an aggregate runs as Spark SQL, and a window join of the newest rows runs as Spark SQL",
+        ),
     ],
 )
 def test_a_hint_that_cannot_be_followed_is_an_error(

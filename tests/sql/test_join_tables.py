@@ -22,10 +22,10 @@ def world() -> World:
     return world
 
 
-def _parts(table: JoinTable) -> tuple[str, str | None, list[str], list[str], bool]:
+def _parts(table: JoinTable) -> tuple[str, str | None, list[str], list[str], str]:
     alone = None if table.predicate is None else show(table.predicate)
     keys = [f"{show(own)} = {show(value)}" for value, own in table.keys]
-    return table.alias, alone, keys, [show(c) for c in table.conditions], table.exists
+    return table.alias, alone, keys, [show(c) for c in table.conditions], table.use
 
 
 def _reason(world: World, sql: str) -> str:
@@ -41,7 +41,7 @@ def test_a_table_is_looked_up_by_what_a_reading_says(world: World) -> None:
         f"SELECT a.ppm, m.owner {NEAR} WHERE a.ppm = b.speed AND m.segment = b.segment AND m.owner <> 'x'"
     )
     assert [i.alias for i in plan.inputs] == ["a", "b"]
-    assert [_parts(t) for t in plan.tables] == [("m", "owner <> 'x'", ["segment = b.segment"], [], False)]
+    assert [_parts(t) for t in plan.tables] == [("m", "owner <> 'x'", ["segment = b.segment"], [], "inner")]
     assert plan.conditions == ()
     assert [show(o.expr) for o in plan.outputs] == ["a.ppm", "m.owner"]
 
@@ -62,14 +62,14 @@ def test_tables_come_in_an_order_in_which_they_can_be_looked_up(world: World) ->
         "WHERE o.name = m.owner AND m.segment = b.segment AND o.share * a.ppm > b.speed"
     )
     assert [_parts(t) for t in plan.tables] == [
-        ("m", None, ["segment = b.segment"], [], False),
-        ("o", None, ["name = m.owner"], ["(o.share * a.ppm) > b.speed"], False),
+        ("m", None, ["segment = b.segment"], [], "inner"),
+        ("o", None, ["name = m.owner"], ["(o.share * a.ppm) > b.speed"], "inner"),
     ]
 
 
 def test_a_table_that_nothing_is_equal_to_is_compared_row_by_row(world: World) -> None:
     plan = world.join("SELECT o.name FROM sensors a, loops b, owners o WINDOW(a,b) = '5s' WHERE o.share < a.ppm")
-    assert [_parts(t) for t in plan.tables] == [("o", None, [], ["o.share < a.ppm"], False)]
+    assert [_parts(t) for t in plan.tables] == [("o", None, [], ["o.share < a.ppm"], "inner")]
 
 
 def test_streams_that_are_equal_to_one_column_are_equal_to_each_other(world: World) -> None:
@@ -84,7 +84,7 @@ def test_functions_see_only_rows_that_a_combination_reaches(world: World) -> Non
         "WHERE similar(o.share, 1.0) AND similar(o.share, a.ppm) AND o.level = b.segment"
     )
     conditions = ["similar(o.share, 1.0)", "similar(o.share, a.ppm)"]
-    assert [_parts(t) for t in plan.tables] == [("o", None, ["level = b.segment"], conditions, False)]
+    assert [_parts(t) for t in plan.tables] == [("o", None, ["level = b.segment"], conditions, "inner")]
     assert functions_of(plan) == ("similar",)
 
 
@@ -97,7 +97,21 @@ def test_functions_see_only_rows_that_a_combination_reaches(world: World) -> Non
 )
 def test_in_and_exists_ask_for_one_row(world: World, asked: str) -> None:
     plan = world.join(f"SELECT a.ppm FROM sensors a, loops b WINDOW(a,b) = '5s' WHERE {asked}")
-    assert [_parts(t) for t in plan.tables] == [("m", "owner = 'x'", ["segment = b.segment"], [], True)]
+    assert [_parts(t) for t in plan.tables] == [("m", "owner = 'x'", ["segment = b.segment"], [], "exists")]
+
+
+def test_not_exists_asks_for_no_row_and_left_join_takes_none_for_an_answer(world: World) -> None:
+    missing = world.join(
+        "SELECT a.ppm FROM sensors a, loops b WINDOW(a,b) = '5s' WHERE "
+        "NOT EXISTS (SELECT 1 FROM my_segments m WHERE m.owner = 'x' AND b.segment = m.segment)"
+    )
+    assert [_parts(t) for t in missing.tables] == [("m", "owner = 'x'", ["segment = b.segment"], [], "missing")]
+    left = world.join(
+        "SELECT a.ppm, m.owner FROM sensors a, loops b LEFT JOIN my_segments m ON m.segment = b.segment AND m.owner = 'x' "
+        "AND a.ppm > 3 WINDOW(a,b) = '5s' WHERE a.ppm > 1"
+    )
+    assert [_parts(t) for t in left.tables] == [("m", "owner = 'x'", ["segment = b.segment"], ["a.ppm > 3.0"], "left")]
+    assert [show(i.stream_predicate) for i in left.inputs if i.stream_predicate is not None] == ["ppm > 1.0"]
 
 
 def test_in_compares_numbers_of_different_types(world: World) -> None:
@@ -130,8 +144,13 @@ def test_explain_says_how_a_table_is_joined(world: World) -> None:
     ("sql", "reason"),
     [
         (
-            "SELECT a.ppm FROM sensors a, loops b LEFT JOIN my_segments m ON m.segment = b.segment WINDOW = '1m'",
-            '"my_segments", which has no stream, beside an outer join within a window runs as Spark SQL',
+            "SELECT a.ppm FROM sensors a LEFT JOIN loops b ON TRUE, my_segments m WINDOW(a,b) = '1m'",
+            '"my_segments", which has no stream, beside an outer join of streams runs as Spark SQL',
+        ),
+        (
+            "SELECT a.ppm FROM sensors a, loops b LEFT JOIN my_segments m ON m.segment = b.segment WINDOW = '1m' "
+            "WHERE m.owner IS NULL",
+            "a condition of WHERE on the right side of a LEFT JOIN",
         ),
         (
             "SELECT a.ppm FROM sensors a WHERE NOT EXISTS "
@@ -140,7 +159,7 @@ def test_explain_says_how_a_table_is_joined(world: World) -> None:
         ),
         (
             "SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' WHERE b.segment NOT IN (SELECT segment FROM my_segments)",
-            "a subquery beside a window join runs as Spark SQL unless it is IN or EXISTS over a table",
+            "NOT IN (SELECT ...) beside a window join runs as Spark SQL",
         ),
         (
             "SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' WHERE b.segment IN (SELECT segment FROM loops)",

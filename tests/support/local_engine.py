@@ -66,7 +66,8 @@ class LocalEngine:
 
     def run(self, start: Offset, end: Offset) -> CommitRecord | None:
         state = self._planner.state_at(end.journal)
-        tasks = cycle_tasks(self.folder.log, start, end, state, self.parallelism)
+        memory = self.settings.join_memory_mb << 20
+        tasks = cycle_tasks(self.folder.log, start, end, state, self.parallelism, memory)
         batches = [batch for task in random.sample(tasks, len(tasks)) for batch in run_task(task)]
         results = pa.Table.from_batches(batches, RESULT_SCHEMA)
         header = results.filter(pa.compute.equal(results["kind"], "cycle"))["payload"][0].as_py()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.catalog.checks import check_added, check_keys, check_required, check_shape, duplicate, plain_rows
-from penstock.catalog.dependents import users_by_name, with_users
+from penstock.catalog.dependents import Name, users_by_name, with_all_users
 from penstock.catalog.encoding import (
     function_to_json,
     query_to_json,
@@ -26,7 +26,6 @@ from penstock.clock import Clock
 from penstock.errors import PenstockError, error, suggest
 from penstock.types import Field
 
-_SHOWN_DEPENDENTS = 10
 _log = logging.getLogger("penstock.catalog")
 Still = Callable[[], AbstractContextManager[dict[int, int]]]
 
@@ -42,6 +41,9 @@ class NewQuery:
     reads_queries: tuple[str, ...] = ()
     reads_functions: tuple[str, ...] = ()
     start_us: int | None = None
+    owner: str | None = None
+    description: str | None = None
+    strategy: str | None = None
 
 
 class Catalog:
@@ -142,15 +144,15 @@ class Catalog:
         new = NewQuery(name, sql, plan, reads_tables, reads_queries, reads_functions, start_us)
         return self.create_queries([new])[0]
 
-    def create_queries(self, queries: Sequence[NewQuery]) -> list[QueryDefinition]:
-        """All of them with one sync, or none."""
+    def create_queries(self, queries: Sequence[NewQuery], planned: CatalogState | None = None) -> list[QueryDefinition]:
+        """All of them with one sync, or none. `planned`: the catalog that they were planned with, if not this one."""
         with self._lock:
             made: dict[str, QueryDefinition] = {}
             for query in queries:
                 self._exists("query", query.name, self.state.queries, False)
                 self._exists("query", query.name, made, False)
                 self._exists("table", query.name, self.state.tables, False)
-                self._check_reads(query, made)
+                self._check_reads(query, made, planned or self.state)
                 made[query.name] = QueryDefinition(
                     id=self.state.next_query_id + len(made),
                     name=query.name,
@@ -160,20 +162,29 @@ class Catalog:
                     reads_queries=query.reads_queries,
                     reads_functions=query.reads_functions,
                     start_us=query.start_us,
+                    owner=query.owner,
+                    description=query.description,
+                    strategy=query.strategy,
                 )
             self._write_many([("create_query", query_to_json(q)) for q in made.values()])
             return list(made.values())
 
-    def _check_reads(self, query: NewQuery, made: Mapping[str, object]) -> None:
-        """What it reads may have been dropped since it was planned."""
-        for kind, names, known in (
-            ("table", query.reads_tables, self.state.tables),
-            ("query", query.reads_queries, self.state.queries),
-            ("function", query.reads_functions, self.state.functions),
-        ):
+    def _check_reads(self, query: NewQuery, made: Mapping[str, object], planned: CatalogState) -> None:
+        """What it reads may have been dropped since it was planned, and something else have its name."""
+        reads: tuple[tuple[str, tuple[str, ...], Mapping[str, object], Mapping[str, object]], ...] = (
+            ("table", query.reads_tables, self.state.tables, planned.tables),
+            ("query", query.reads_queries, self.state.queries, planned.queries),
+            ("function", query.reads_functions, self.state.functions, planned.functions),
+        )
+        for kind, names, known, before in reads:
             for name in names:
-                if name not in known and not (kind == "query" and name in made):
+                if kind == "query" and name in made:
+                    continue
+                if name not in known:
                     raise self._missing(kind, name, known)
+                if _what(known[name]) != _what(before.get(name)):
+                    hint = f"another {kind} of that name came while the query was planned; try again"
+                    raise error(f"{kind}_not_found", **{kind: name}, hint=hint)
 
     def change_query(
         self,
@@ -197,8 +208,38 @@ class Catalog:
                 self._write("change_query", query_to_json(changed))
             return changed
 
+    def retarget_query(self, planned: QueryDefinition, sql: str, plan: dict[str, object]) -> bool:
+        """A new window for a query; False where it is another one by now, or has another window."""
+        with self._lock:
+            known = self.state.queries.get(planned.name)
+            if _what(known) != _what(planned):
+                return False
+            self.change_query(planned.name, sql=sql, plan=plan)
+            return True
+
+    def describe_query(self, name: str, **facts: str | None) -> QueryDefinition:
+        """Another owner, description or strategy; what it answers stays the same."""
+        with self._lock:
+            known = self.state.queries.get(name)
+            if known is None:
+                raise self._missing("query", name, self.state.queries)
+            changed = replace(
+                known,
+                owner=facts.get("owner", known.owner),
+                description=facts.get("description", known.description),
+                strategy=facts.get("strategy", known.strategy),
+            )
+            if changed != known:
+                body = {n: getattr(changed, n) for n in ("name", "owner", "description", "strategy")}
+                self._write("describe_query", body)
+            return changed
+
     def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
         """Drop a table, stream_type, function or query; with CASCADE also what uses it. What was dropped."""
+        return self.drop_many(kind, [name], cascade, if_exists)
+
+    def drop_many(self, kind: str, names: Sequence[str], cascade: bool = False, if_exists: bool = False) -> list[str]:
+        """All of them with one sync, or none; users that are dropped themselves hold nothing up."""
         with self._lock:
             known: Mapping[str, Mapping[str, object]] = {
                 "table": self.state.tables,
@@ -206,26 +247,21 @@ class Catalog:
                 "function": self.state.functions,
                 "query": self.state.queries,
             }
-            if name not in known[kind]:
-                if if_exists:
-                    return []
-                raise self._missing(kind, name, known[kind])
-            users = users_by_name(self.state.tables.values(), self.state.queries.values())
-            direct = users.get((kind, name), [])
-            if direct and not cascade:
-                shown = [f'{k} "{n}"' for k, n in direct[:_SHOWN_DEPENDENTS]]
-                if len(direct) > len(shown):
-                    shown.append(f"{len(direct) - len(shown)} more")
-                raise error(
-                    "dependents_exist",
-                    kind=kind.replace("_", " "),
-                    name=name,
-                    dependents=", ".join(shown),
-                    hint="drop them first, or add CASCADE",
-                )
-            names = with_users((kind, name), users)
-            self._write("drop", {"names": [list(n) for n in names]})
-            return [f'{k.replace("_", " ")} "{n}"' for k, n in names]
+            for name in names:
+                if name not in known[kind] and not if_exists:
+                    raise self._missing(kind, name, known[kind])
+            wanted = {(kind, name): None for name in names if name in known[kind]}
+            gone = with_all_users(wanted, self._users(kind), cascade)
+            if gone:
+                self._write("drop", {"names": [list(n) for n in gone]})
+            return [f'{k.replace("_", " ")} "{n}"' for k, n in gone]
+
+    def _users(self, kind: str) -> Mapping[Name, list[Name]]:
+        queries = self.state.queries.values()
+        if kind == "query":
+            # Only queries use queries, and few of ten thousand do.
+            return users_by_name((), (q for q in queries if q.reads_queries))
+        return users_by_name(self.state.tables.values(), queries)
 
     # -- static rows
 
@@ -333,3 +369,10 @@ class Catalog:
         if tolerated:
             return True
         raise error("already_exists", kind=kind, name=name)
+
+
+def _what(found: object) -> object:
+    """What a plan depends on of something that goes by a name."""
+    if isinstance(found, Table):
+        return found.id
+    return (found.id, found.sql) if isinstance(found, QueryDefinition) else found

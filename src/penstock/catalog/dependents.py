@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from penstock.catalog.model import QueryDefinition, Table
+from penstock.errors import error
+
+_SHOWN = 10
 
 Name = tuple[str, str]  # kind (table, stream_type, function, query) and name
 
@@ -26,6 +29,27 @@ def users_by_name(tables: Iterable[Table], queries: Iterable[QueryDefinition]) -
             for name in dict.fromkeys(names):
                 users[kind, name].append(me)
     return users
+
+
+def with_all_users(names: Collection[Name], users: Mapping[Name, list[Name]], cascade: bool) -> list[Name]:
+    """What goes when these names go, users before what they use; dependents_exist where others use them."""
+    gone: dict[Name, None] = {}
+    for name in names:
+        others = [u for u in users.get(name, ()) if u not in names]
+        if others and not cascade:
+            shown = [f'{k} "{n}"' for k, n in others[:_SHOWN]]
+            if len(others) > len(shown):
+                shown.append(f"{len(others) - len(shown)} more")
+            raise error(
+                "dependents_exist",
+                kind=name[0].replace("_", " "),
+                name=name[1],
+                dependents=", ".join(shown),
+                hint="drop them first, or add CASCADE",
+            )
+        if name not in gone:
+            gone |= dict.fromkeys(n for n in with_users(name, users) if n not in gone)
+    return list(gone)
 
 
 def with_users(name: Name, users: Mapping[Name, list[Name]]) -> list[Name]:

@@ -122,6 +122,9 @@ def query_to_json(query: QueryDefinition) -> dict[str, Any]:
         "reads_functions": list(query.reads_functions),
         "start_us": query.start_us,
         "paused": query.paused,
+        "owner": query.owner,
+        "description": query.description,
+        "strategy": query.strategy,
     }
 
 
@@ -136,4 +139,8 @@ def query_from_json(data: dict[str, Any]) -> QueryDefinition:
         reads_functions=tuple(data["reads_functions"]),
         start_us=data["start_us"],
         paused=data["paused"],
+        # Entries of older versions do not have these.
+        owner=data.get("owner"),
+        description=data.get("description"),
+        strategy=data.get("strategy"),
     )

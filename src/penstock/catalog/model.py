@@ -111,7 +111,8 @@ class Function:
 class QueryDefinition:
     """A standing query: its text, its compiled plan (JSON of sql.plan) and what it reads.
 
-    `start_us` is START: the query's NOW when it was registered; None where no time was known yet.
+    `start_us` is START: the query's NOW when it was registered; None where no time was known yet. `strategy` says how
+    its answer is kept where somebody chose that (STRATEGIES); None: the cheapest is found by cost.
     """
 
     id: int
@@ -123,6 +124,12 @@ class QueryDefinition:
     reads_functions: tuple[str, ...] = ()
     start_us: int | None = None
     paused: bool = False
+    owner: str | None = None
+    description: str | None = None
+    strategy: str | None = None
+
+
+STRATEGIES = ("complete", "partial", "none")
 
 
 # Hidden columns of the log and of static rows; no user column may start with an underscore.

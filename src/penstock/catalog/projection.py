@@ -61,7 +61,7 @@ ROWS = SqlTable(
     Column("body", Text, nullable=False),
 )
 _DEFINED = {"create_stream_type": "stream_type", "create_function": "function"} | dict.fromkeys(
-    ("create_query", "change_query"), "query"
+    ("create_query", "change_query", "describe_query"), "query"
 )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from penstock.catalog.dependents import Name, users_by_name
@@ -233,6 +233,17 @@ class CatalogState:
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
         draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
 
+    def _describe_query(self, draft: _Definitions, entry: Entry) -> None:
+        # Not a change of what it answers: nobody reads its history again, so its positions stay.
+        body = entry.body
+        found = replace(
+            draft.queries[body["name"]],
+            owner=body["owner"],
+            description=body["description"],
+            strategy=body["strategy"],
+        )
+        draft.queries[found.name] = draft.queries_by_id[found.id] = found
+
     def _drop(self, draft: _Definitions, entry: Entry) -> None:
         for kind, name in entry.body["names"]:
             if kind == "table":
@@ -297,6 +308,7 @@ _CHANGES: dict[str, Callable[[CatalogState, _Definitions, Entry], None]] = {
     "create_function": CatalogState._create_function,
     "create_query": CatalogState._create_query,
     "change_query": CatalogState._change_query,
+    "describe_query": CatalogState._describe_query,
     "drop": CatalogState._drop,
     "observe": CatalogState._observe,
     "retain": CatalogState._retain,

@@ -41,7 +41,8 @@ def connected(url: str, token: str) -> Iterator[Connection]:
     """A connection whose errors end the command with a clear message and status 1."""
     with reported():
         local_url, local_token = local_server()
-        with Connection(url or local_url, token or local_token or None) as connection:
+        user = os.environ.get("PENSTOCK_USER")
+        with Connection(url or local_url, token or local_token or None, user=user) as connection:
             yield connection
 
 

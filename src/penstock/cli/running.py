@@ -5,7 +5,15 @@ from __future__ import annotations
 import typer
 
 from penstock.cli.printing import Format, LivePrinter, print_answer
-from penstock.cli.splitting import Piece, SubscribeTo, all_statements, parse_subscribe
+from penstock.cli.splitting import (
+    Piece,
+    SubscribeTo,
+    all_statements,
+    gather,
+    parse_subscribe,
+    registers_queries,
+    sets_on_error,
+)
 from penstock.client import Connection
 from penstock.errors import PenstockError
 
@@ -25,18 +33,39 @@ def run_statement(connection: Connection, statement: str, format: Format) -> Non
 
 
 def run_script(connection: Connection, script: str, format: Format, origin: str | None = None) -> None:
-    """Every statement in order; the first that fails ends the run, saying where in the file it stands."""
-    for piece in all_statements(script):
+    """Every statement in order; the first that fails ends the run, saying where in the file it stands.
+
+    Statements that register queries one after another go to the server together: thousands take one sync.
+    """
+    on_error = ""
+    for step in gather(all_statements(script)):
+        run = [step] if isinstance(step, Piece) else step
+        together = len(run) > 1 or (on_error and registers_queries(run[0].text))
         try:
-            run_statement(connection, piece.text, format)
+            if together:
+                _run_together(connection, on_error, run, format)
+            else:
+                run_statement(connection, run[0].text, format)
         except PenstockError:
             if origin is not None:
-                typer.echo(_place(origin, piece), err=True)
+                typer.echo(f"{origin}:" if together else f"{origin}, statement at line {run[0].line}:", err=True)
             raise
+        # Each call begins anew: what the script said must be said again.
+        on_error = next((f"{p.text};" for p in reversed(run) if sets_on_error(p.text)), on_error)
 
 
-def _place(origin: str, piece: Piece) -> str:
-    return f"{origin}, statement at line {piece.line}:"
+def _run_together(connection: Connection, on_error: str, run: list[Piece], format: Format) -> None:
+    # Blank lines stand for what comes before, so that lines in errors are those of the file.
+    text, line = on_error, 1
+    for piece in run:
+        behind_comment = "\n" if "--" in piece.text.rpartition("\n")[2] else ""
+        added = "\n" * (piece.line - line) + piece.text + behind_comment + ";"
+        text, line = text + added, line + added.count("\n")
+    try:
+        print_answer(connection.sql(text), format)
+    except PenstockError as problem:
+        problem.sql = text
+        raise
 
 
 def follow(connection: Connection, to: SubscribeTo, format: Format) -> None:

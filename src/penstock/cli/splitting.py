@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 # What a semicolon inside of does not end a statement. An opening without its end runs to the end of the text.
@@ -45,6 +46,37 @@ def all_statements(script: str) -> list[Piece]:
     pieces, rest = split_statements(script)
     last = _piece(script, len(script) - len(rest), len(script))
     return pieces if last is None else [*pieces, last]
+
+
+_BEFORE = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+_REGISTERS = re.compile(_BEFORE + r"(?:CREATE\s+QUERY|SET\s+on_error)\b", re.IGNORECASE | re.DOTALL)
+_SETS = re.compile(_BEFORE + r"SET\s+on_error\b", re.IGNORECASE | re.DOTALL)
+_TOGETHER_MAX_CHARS = 2_000_000
+
+
+def registers_queries(statement: str) -> bool:
+    """Whether it is CREATE QUERY, or says what becomes of several of them."""
+    return _REGISTERS.match(statement) is not None
+
+
+def sets_on_error(statement: str) -> bool:
+    return _SETS.match(statement) is not None
+
+
+def gather(pieces: list[Piece]) -> Iterator[Piece | list[Piece]]:
+    """The statements in order, with those that register queries one after another together, if there are several."""
+    run: list[Piece] = []
+    size = 0
+    for piece in [*pieces, None]:
+        registers = piece is not None and registers_queries(piece.text)
+        if run and (not registers or size > _TOGETHER_MAX_CHARS):
+            yield run if len(run) > 1 else run[0]
+            run, size = [], 0
+        if piece is not None and registers:
+            run.append(piece)
+            size += len(piece.text)
+        elif piece is not None:
+            yield piece
 
 
 def is_blank(text: str) -> bool:

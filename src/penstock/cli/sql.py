@@ -16,6 +16,7 @@ from penstock.errors import error
 
 def sql(
     files: Annotated[list[Path] | None, typer.Argument(help="Files with statements; - is stdin.")] = None,
+    file: Annotated[list[Path] | None, typer.Option("--file", help="The same as FILES; repeatable.")] = None,
     command: Annotated[list[str] | None, typer.Option("-c", "--command", help="Statements to run; repeatable.")] = None,
     format: AskedFormat = None,
     url: Url = "",
@@ -25,7 +26,7 @@ def sql(
     chosen = choose_format(format)
     with connected(url, token) as connection:
         scripts: list[tuple[str | None, str]] = [(None, text) for text in command or []]
-        scripts += [(str(path), _read(path)) for path in files or []]
+        scripts += [(str(path), _read(path)) for path in [*(file or []), *(files or [])]]
         if not scripts and not sys.stdin.isatty():
             scripts = [("stdin", sys.stdin.read())]
         if scripts:

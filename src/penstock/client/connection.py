@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import httpx
@@ -13,16 +15,20 @@ from penstock.client.push import BATCH_ROWS, Readings, Receipt, push, quote
 from penstock.client.query import Query
 from penstock.client.subscribe import Change, subscribe
 from penstock.client.transport import ARROW, JSON, Transport
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 
 
 class Connection:
     """Talks to one server; safe to share between threads. Nothing is sent before the first call."""
 
     def __init__(
-        self, url: str = "http://127.0.0.1:8470", token: str | None = None, client: httpx.Client | None = None
+        self,
+        url: str = "http://127.0.0.1:8470",
+        token: str | None = None,
+        client: httpx.Client | None = None,
+        user: str | None = None,
     ) -> None:
-        self._transport = Transport(url, token, client)
+        self._transport = Transport(url, token, client, user)
 
     @property
     def url(self) -> str:
@@ -52,8 +58,10 @@ class Connection:
         """A handle on the standing query of that name, or on a SELECT."""
         return Query(self, name_or_select, params)
 
-    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Answer:
-        """The answer of a standing query."""
+    def invoke(self, name: str, as_of: int | str | datetime | None = None, limit: int | None = None) -> Answer:
+        """The answer of a standing query: now, or as of a committed cycle, a time, or text such as NOW - 10 MINUTES."""
+        if isinstance(as_of, datetime):
+            as_of = (as_of if as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)).isoformat()
         params = {key: value for key, value in (("as_of", as_of), ("limit", limit)) if value is not None}
         path = f"/v1/queries/{quote(name)}/rows"
         return read_answer(self._transport.call("GET", path, headers={"Accept": ARROW}, params=params).content)
@@ -92,12 +100,33 @@ class Connection:
     # Standing queries
 
     def register(
-        self, queries: Iterable[tuple[str, str]], on_error: Literal["none", "rest"] = "none"
+        self,
+        queries: Iterable[tuple[str, str] | Mapping[str, Any]],
+        on_error: Literal["none", "rest"] = "none",
     ) -> list[dict[str, Any]]:
-        """Create many standing queries with one sync, from (name, SELECT) pairs."""
-        body = {"queries": [{"name": name, "sql": sql} for name, sql in queries], "on_error": on_error}
-        done: list[dict[str, Any]] = self._transport.json("POST", "/v1/queries", body)["queries"]
+        """Create many standing queries with one sync, from (name, SELECT) pairs or records with `name` and `sql`.
+
+        With `none` the first mistake is raised and nothing is registered; with `rest` each query says for itself.
+        """
+        records = [dict(q) if isinstance(q, Mapping) else {"name": q[0], "sql": q[1]} for q in queries]
+        if not records:
+            return []
+        try:
+            done: list[dict[str, Any]] = self._transport.json(
+                "POST", "/v1/queries", {"queries": records, "on_error": on_error}
+            )["queries"]
+        except PenstockError as problem:
+            # The server says which one and where, this side knows the text.
+            named = re.match(r'query ".*" \((\d+) of \d+\)', problem.message)
+            problem.sql = str(records[int(named[1]) - 1 if named else 0].get("sql"))
+            raise
         return done
+
+    def drop_queries(self, names: Iterable[str], cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop many with one sync, or none of them."""
+        listed = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+        if listed:
+            self.sql(f"DROP QUERY {'IF EXISTS ' if if_exists else ''}{listed}{' CASCADE' if cascade else ''}")
 
     def queries(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._transport.json("GET", "/v1/queries")["queries"]
@@ -108,10 +137,24 @@ class Connection:
         return found
 
     def change_query(
-        self, name: str, begin: str | None = None, end: str | None = None, paused: bool | None = None
+        self,
+        name: str,
+        begin: str | None = None,
+        end: str | None = None,
+        paused: bool | None = None,
+        description: str | None = None,
+        owner: str | None = None,
+        strategy: str | None = None,
     ) -> dict[str, Any]:
-        pairs = (("begin", begin), ("end", end), ("paused", paused))
-        body = {key: value for key, value in pairs if value is not None}
+        given = {
+            "begin": begin,
+            "end": end,
+            "paused": paused,
+            "description": description,
+            "owner": owner,
+            "strategy": strategy,
+        }
+        body = {key: value for key, value in given.items() if value is not None}
         found: dict[str, Any] = self._transport.json("PATCH", f"/v1/queries/{quote(name)}", body)
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -44,13 +45,13 @@ class Query:
             )
         return self._name
 
-    def answer(self, as_of: int | None = None, limit: int | None = None) -> Answer:
-        """The answer for the window as of now, or of a committed cycle."""
+    def answer(self, as_of: int | str | datetime | None = None, limit: int | None = None) -> Answer:
+        """The answer for the window as of now, of a committed cycle, or of a past time."""
         if self._select is not None and as_of is None and limit is None:
             return self._connection.sql(self._select, *self._params)
         return self._connection.invoke(self.name, as_of=as_of, limit=limit)
 
-    def rows(self, as_of: int | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+    def rows(self, as_of: int | str | datetime | None = None, limit: int | None = None) -> list[dict[str, Any]]:
         return self.answer(as_of, limit).rows()
 
     def to_arrow(self) -> pa.Table:
@@ -69,6 +70,10 @@ class Query:
     def alter(self, begin: str | None = None, end: str | None = None) -> None:
         """Change the window while the query runs: `alter(begin="NOW - 1 HOUR")`."""
         self._connection.change_query(self.name, begin=begin, end=end)
+
+    def describe_as(self, description: str) -> None:
+        """Say what it is for; an empty text takes that back."""
+        self._connection.change_query(self.name, description=description)
 
     def pause(self) -> None:
         self._connection.change_query(self.name, paused=True)

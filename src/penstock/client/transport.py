@@ -22,9 +22,13 @@ TIMEOUT = httpx.Timeout(connect=5.0, read=600.0, write=60.0, pool=60.0)
 class Transport:
     """Sends requests; raises PenstockError for every refusal and connection_failed where there is no answer."""
 
-    def __init__(self, url: str, token: str | None, client: httpx.Client | None = None) -> None:
+    def __init__(
+        self, url: str, token: str | None, client: httpx.Client | None = None, user: str | None = None
+    ) -> None:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if user:
+            headers["Penstock-User"] = user
         # Settings of a proxy in the environment are for other hosts than a database beside us.
         self._client = client or httpx.Client(timeout=TIMEOUT, trust_env=False)
         self._headers = headers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,17 @@ def write_container(words: Words, out: npt.NDArray[np.uint8]) -> tuple[int, int]
     return count, 2 * count
 
 
+@kernel
+def _write_containers(
+    words: Words, chosen: npt.NDArray[np.int64], out: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64]
+) -> None:
+    wide = CONTAINER_ROWS // 64
+    for i in range(len(chosen)):
+        row = words[chosen[i]]
+        for number in range(out.shape[1]):
+            counts[i, number] = write_container(row[number * wide : (number + 1) * wide], out[i, number])[0]
+
+
 def bitmap_of(containers: list[tuple[int, int, bytes]]) -> BitMap:
     """The bitmap of (container number, rows set, content) in ascending order, without going row by row.
 
@@ -132,3 +143,22 @@ def bitmap_of_words(words: Words) -> BitMap:
         if count:
             containers.append((number, count, out[:size].tobytes()))
     return bitmap_of(containers)
+
+
+def bitmaps_of_rows(words: Words, counts: npt.NDArray[np.int64]) -> Iterator[tuple[int, BitMap]]:
+    """The rows of a matrix of bits that have any set (`counts` says how many), as bitmaps."""
+    some = np.flatnonzero(counts)
+    per_row = max(1, -(-words.shape[1] * 64 // CONTAINER_ROWS))
+    step = max(1, 256 // per_row)
+    out = np.empty((min(step, len(some)), per_row, CONTAINER_BYTES), np.uint8)
+    found = np.empty((len(out), per_row), np.int64)
+    for first in range(0, len(some), step):
+        chosen = some[first : first + step]
+        _write_containers(words, chosen, out, found)
+        for i, row in enumerate(chosen.tolist()):
+            parts = [(n, c, out[i, n, : _content_bytes(c)].tobytes()) for n, c in enumerate(found[i].tolist()) if c]
+            yield row, bitmap_of(parts)
+
+
+def _content_bytes(count: int) -> int:
+    return 2 * count if count <= ARRAY_MAX else CONTAINER_BYTES

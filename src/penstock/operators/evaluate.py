@@ -13,24 +13,30 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
 from penstock.operators.operations import OPERATIONS
 from penstock.operators.operations.casts import cast_value
 from penstock.operators.operations.values import OperationInfo, Value, as_array, literal_scalar
 
-__all__ = ["OPERATIONS", "OperationInfo", "evaluate", "evaluate_mask", "evaluate_static", "mask_of"]
+__all__ = ["OPERATIONS", "Calls", "OperationInfo", "evaluate", "evaluate_mask", "evaluate_static", "mask_of"]
 
 Columns: TypeAlias = Mapping[str, Any]  # or a RecordBatch or Table
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
+Calls: TypeAlias = dict[Expr, Any]
+"""What users' functions gave for one batch, or the error; calls of equal text are made once."""
 
 
-def evaluate(expr: Expr, columns: Columns, rows: int, functions: Functions | None = None) -> pa.Array:
+def evaluate(
+    expr: Expr, columns: Columns, rows: int, functions: Functions | None = None, calls: Calls | None = None
+) -> pa.Array:
     """The expression's value per row, with the Arrow type of `expr.type`.
 
-    `columns` maps flat names to arrays of `rows` values. `functions` holds compiled user functions.
+    `columns` maps flat names to arrays of `rows` values. `functions` holds compiled user functions. Who evaluates
+    many expressions over the same rows gives the same `calls` each time.
     """
-    return as_array(cast_value(_value(expr, columns, rows, functions or {}), expr.type), rows)
+    value = _value(expr, columns, rows, functions or {}, {} if calls is None else calls)
+    return as_array(cast_value(value, expr.type), rows)
 
 
 def evaluate_mask(
@@ -55,7 +61,7 @@ def mask_of(values: pa.Array) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _value(expr: Expr, columns: Columns, rows: int, functions: Functions) -> Value:
+def _value(expr: Expr, columns: Columns, rows: int, functions: Functions, calls: Calls) -> Value:
     match expr:
         case Literal():
             return literal_scalar(expr)
@@ -63,13 +69,24 @@ def _value(expr: Expr, columns: Columns, rows: int, functions: Functions) -> Val
             array = columns[name]
             return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
         case Call(operation, arguments):
-            values = [_value(a, columns, rows, functions) for a in arguments]
+            values = [_value(a, columns, rows, functions, calls) for a in arguments]
             run = OPERATIONS[operation].run
             if all(isinstance(v, pa.Scalar) for v in values):
                 return as_array(run([pa.repeat(v, 1) for v in values], expr, 1), 1)[0]
             return run(values, expr, rows)
-        case UserCall(function, arguments, type_):
-            if function not in functions:
-                raise error("function_not_found", function=function)
-            arrays = [as_array(_value(a, columns, rows, functions), rows) for a in arguments]
-            return cast_value(functions[function](*arrays, rows=rows), type_)
+        case UserCall():
+            if expr not in calls:
+                try:
+                    calls[expr] = _called(expr, columns, rows, functions, calls)
+                except PenstockError as failure:
+                    calls[expr] = failure
+            if isinstance(calls[expr], PenstockError):
+                raise calls[expr]
+            return calls[expr]
+
+
+def _called(expr: UserCall, columns: Columns, rows: int, functions: Functions, calls: Calls) -> Value:
+    if expr.function not in functions:
+        raise error("function_not_found", function=expr.function)
+    arrays = [as_array(_value(a, columns, rows, functions, calls), rows) for a in expr.arguments]
+    return cast_value(functions[expr.function](*arrays, rows=rows), expr.type)

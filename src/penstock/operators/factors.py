@@ -1,253 +1,193 @@
-"""Boolean factors: the conjuncts of many predicates, each distinct one evaluated once per batch.
+"""Boolean factors of many predicates and what AND and OR make of them: each distinct one is worked out once per block.
 
-Factors that compare one attribute with constants share one pass over it: the rows are sorted into the gaps between
-the constants, and the vector of each factor follows from its neighbour's. All others are evaluated one by one.
+Every term has a slot, the number of its vector. A batch goes through in blocks of so few rows that the vectors of all
+slots stay in the processor's cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock.errors import PenstockError
+from penstock.operators.attribute import Attribute, matches
 from penstock.operators.bits import Words, full, pack, words_for
-from penstock.operators.evaluate import Columns, Functions, evaluate, evaluate_mask
-from penstock.operators.expr import Call, Expr, Literal
-from penstock.operators.gaps import EQ, GE, GT, IN, LE, LT, NE, NOT_IN, fill_rows, find_gaps, sort_by_gap
-from penstock.operators.operations.comparisons import compare_floats
-from penstock.operators.operations.values import fixed_width, literal_scalar
-
-_CODES = {"lt": LT, "le": LE, "gt": GT, "ge": GE, "eq": EQ, "ne": NE}
-_NAMES = {code: name for name, code in _CODES.items()}
-_FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-_NUMERIC = ("INT", "BIGINT", "DOUBLE", "TIMESTAMP")
+from penstock.operators.combinations import Combinations
+from penstock.operators.comparisons import Comparison
+from penstock.operators.conjunctions import copy_block
+from penstock.operators.evaluate import Calls, Columns, Functions, evaluate, mask_of
+from penstock.operators.expr import Expr
+from penstock.operators.gaps import EMPTY, Bytes, Int32s
+from penstock.operators.normal_form import Both, Either, Term
 
 # Below this many factors on an attribute, comparing them one by one is quicker than sorting into gaps.
 SHARE_FROM = 32
 
+# A combination of more parts becomes one of combinations, so that a single long one does not widen the table of all.
+_PARTS_MAX = 64
 
-def conjuncts(expr: Expr | None) -> Iterator[Expr]:
-    """The factors whose AND is the predicate."""
-    if expr is None:
-        return
-    if isinstance(expr, Call) and expr.operation == "and":
-        for argument in expr.arguments:
-            yield from conjuncts(argument)
-    else:
-        yield expr
+# A block's vectors should stay in the processor's cache. Much shorter blocks cost more than they save: every answer is
+# written in as many places as there are blocks, each on another page.
+_BLOCK_BYTES = 4 << 20
+_BLOCK_WORDS_MIN, _BLOCK_WORDS_MAX = 64, 256
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """`attribute code constants`: what the shared pass understands. Constants are plain numbers or texts."""
+class Block:
+    """One block's vectors by slot; only those whose state is MIXED are written. It begins at `word` of the batch."""
 
-    attribute: Expr
-    code: int
-    constants: tuple[Any, ...]
-
-
-def as_comparison(expr: Expr) -> Comparison | None:
-    """The factor as a comparison of one attribute with constants, or None."""
-    if isinstance(expr, Call) and expr.operation == "not" and isinstance(expr.arguments[0], Call):
-        inner = as_comparison(expr.arguments[0])
-        return Comparison(inner.attribute, NOT_IN, inner.constants) if inner and inner.code == IN else None
-    if not isinstance(expr, Call):
-        return None
-    if expr.operation == "in":
-        attribute, options, code = expr.arguments[0], expr.arguments[1:], IN
-    elif expr.operation in _CODES:
-        left, right = expr.arguments
-        name = expr.operation
-        if isinstance(left, Literal):
-            left, right, name = right, left, _FLIPPED[name]
-        attribute, options, code = left, (right,), _CODES[name]
-    else:
-        return None
-    if isinstance(attribute, Literal) or not all(isinstance(o, Literal) for o in options):
-        return None
-    kind = attribute.type.kind
-    if kind not in _NUMERIC and not (kind == "TEXT" and code in (EQ, NE, IN)):
-        return None
-    constants = tuple(_plain(o) for o in options if isinstance(o, Literal) and o.type == attribute.type)
-    # NULL and NaN constants follow rules of their own: left to the evaluator.
-    if len(constants) < len(options) or any(c is None or c != c for c in constants):
-        return None
-    return Comparison(attribute, code, constants)
-
-
-def _plain(literal: Literal) -> Any:
-    if literal.value is None:
-        return None
-    scalar = literal_scalar(literal)
-    return scalar.value if pa.types.is_timestamp(scalar.type) else scalar.as_py()
-
-
-@dataclass(slots=True)
-class _Group:
-    """The comparisons on one attribute, and their arrays for the kernel (None while out of date)."""
-
-    attribute: Expr
-    members: dict[int, Comparison] = field(default_factory=dict)
-    compiled: _Compiled | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    constants: Any  # ascending and distinct: NumPy numbers, or an Arrow array of texts
-    slots: npt.NDArray[np.int64]  # members in the order of their first constant, `<` before `<=`
-    codes: npt.NDArray[np.int8]
-    starts: npt.NDArray[np.int64]  # member m compares with constants[indices[starts[m] : starts[m + 1]]]
-    indices: npt.NDArray[np.int64]
+    word: int
+    everything: Words
+    vectors: Words
+    states: Bytes
 
 
 class FactorSet:
-    """Distinct factors with reference counts. A factor's slot is the number of its vector, kept while in use."""
+    """Distinct terms with reference counts. A term keeps its slot while it is in use."""
 
     def __init__(self, functions: Functions | None = None) -> None:
         self._functions = functions
-        self._slots: dict[Expr, int] = {}
-        self._exprs: dict[int, Expr] = {}
-        self._uses: dict[int, int] = {}
+        self._slots: dict[Term, int] = {}
+        self._terms: list[Term | None] = []
+        self._uses: list[int] = []
         self._free: list[int] = []
-        self._groups: dict[Expr, _Group] = {}
+        self._attributes: dict[Expr, Attribute] = {}
         self._general: dict[int, Expr] = {}
-        self.capacity = 0
+        self._combinations = Combinations()
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def acquire(self, expr: Expr) -> int:
-        """The slot of a factor; the same for equal ones."""
-        slot = self._slots.get(expr)
+    def acquire_all(self, term: Term) -> list[int]:
+        """The slots whose AND the term is, ascending."""
+        parts = narrowed(term).parts if isinstance(term, Both) else (term,)
+        return sorted(self.acquire(part) for part in parts)
+
+    def acquire(self, term: Term) -> int:
+        """The slot of a term; the same for equal ones."""
+        slot = self._slots.get(term)
         if slot is not None:
             self._uses[slot] += 1
             return slot
+        parts = [self.acquire(p) for p in narrowed(term).parts] if isinstance(term, Both | Either) else []
         if self._free:
             slot = self._free.pop()
+            self._terms[slot], self._uses[slot] = term, 1
         else:
-            slot, self.capacity = self.capacity, self.capacity + 1
-        self._slots[expr], self._exprs[slot], self._uses[slot] = slot, expr, 1
-        comparison = as_comparison(expr)
-        if comparison is None:
-            self._general[slot] = expr
-        else:
-            group = self._groups.setdefault(comparison.attribute, _Group(comparison.attribute))
-            group.members[slot] = comparison
-            group.compiled = None
+            slot = len(self._terms)
+            self._terms.append(term)
+            self._uses.append(1)
+        self._slots[term] = slot
+        match term:
+            case Both() | Either():
+                self._combinations.add(slot, isinstance(term, Both), parts)
+            case Comparison():
+                attribute = self._attributes.get(term.attribute)
+                if attribute is None:
+                    attribute = self._attributes[term.attribute] = Attribute(term.attribute)
+                attribute.add(term, slot)
+            case _:
+                self._general[slot] = term
         return slot
 
-    def release(self, slot: int) -> bool:
-        """Give a factor back; true when nobody uses it any more and its slot is free."""
+    def release(self, slot: int) -> None:
+        """Give a term back; when nobody uses it any more, its slot is free."""
         self._uses[slot] -= 1
         if self._uses[slot]:
-            return False
-        expr = self._exprs.pop(slot)
-        del self._slots[expr], self._uses[slot]
-        self._free.append(slot)
-        if self._general.pop(slot, None) is None:
-            comparison = as_comparison(expr)
-            assert comparison is not None
-            group = self._groups[comparison.attribute]
-            del group.members[slot]
-            group.compiled = None
-            if not group.members:
-                del self._groups[comparison.attribute]
-        return True
-
-    def evaluate(self, columns: Columns, rows: int, wanted: npt.NDArray[np.int64] | None = None) -> Words:
-        """The packed vector of every factor by slot (of the `wanted` slots only: row i is wanted[i]).
-
-        NULL counts as false. Rows of slots that are not in use hold nothing.
-        """
-        places = np.arange(self.capacity) if wanted is None else np.full(self.capacity, -1, np.int64)
-        if wanted is not None:
-            places[wanted] = np.arange(len(wanted))
-        out = np.empty((self.capacity if wanted is None else len(wanted), words_for(rows)), np.uint64)
-        for slot, expr in self._general.items():
-            if places[slot] >= 0:
-                pack(evaluate_mask(expr, columns, rows, self._functions), out[places[slot]])
-        for group in self._groups.values():
-            if wanted is None or any(places[slot] >= 0 for slot in group.members):
-                self._evaluate_group(group, columns, rows, places, out)
-        return out
-
-    def _evaluate_group(
-        self, group: _Group, columns: Columns, rows: int, places: npt.NDArray[np.int64], out: Words
-    ) -> None:
-        array = evaluate(group.attribute, columns, rows, self._functions)
-        valid = full(rows) if not array.null_count else pack(array.is_valid().to_numpy(zero_copy_only=False))
-        is_text = group.attribute.type.kind == "TEXT"
-        if len(group.members) < SHARE_FROM:
-            for slot, member in group.members.items():
-                if places[slot] >= 0:
-                    mask = _texts_match(array, member) if is_text else _numbers_match(fixed_width(array), member)
-                    pack(mask, out[places[slot]])
-                    out[places[slot]] &= valid
             return
-        plan = group.compiled or _compile(group, is_text)
-        group.compiled = plan
-        gaps = _text_gaps(array, plan.constants) if is_text else _number_gaps(array, plan.constants, valid)
-        order, edges = sort_by_gap(gaps, 2 * len(plan.constants) + 1)
-        fill_rows(order, edges, valid, plan.codes, plan.starts, plan.indices, places[plan.slots], out)
+        term = self._terms[slot]
+        assert term is not None
+        self._terms[slot] = None
+        del self._slots[term]
+        self._free.append(slot)
+        match term:
+            case Both() | Either():
+                for part in self._combinations.remove(slot):
+                    self.release(part)
+            case Comparison():
+                attribute = self._attributes[term.attribute]
+                attribute.remove(term)
+                if not attribute.members:
+                    del self._attributes[term.attribute]
+            case _:
+                del self._general[slot]
+
+    def prepare(self, columns: Columns, rows: int) -> Prepared:
+        """Look at every column once and call every function once."""
+        prepared = Prepared(rows, len(self._terms), self._combinations)
+        calls: Calls = {}
+        for slot, expr in self._general.items():
+            try:
+                prepared.give(slot, pack(mask_of(evaluate(expr, columns, rows, self._functions, calls))))
+            except PenstockError as failure:
+                prepared.failed[slot] = failure
+        for attribute in self._attributes.values():
+            try:
+                array = evaluate(attribute.expr, columns, rows, self._functions, calls)
+            except PenstockError as failure:
+                prepared.failed |= dict.fromkeys(attribute.members.values(), failure)
+                continue
+            if len(attribute.members) >= SHARE_FROM:
+                prepared.sorted.append((attribute, attribute.gaps(array)))
+                continue
+            valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+            for comparison, slot in attribute.members.items():
+                mask = matches(array, comparison)
+                prepared.give(slot, pack(mask if valid is None else mask & valid))
+        if prepared.failed:
+            for slot, part in self._combinations.failed(set(prepared.failed)).items():
+                prepared.failed[slot] = prepared.failed[part]
+        return prepared
 
 
-def _numbers_match(values: npt.NDArray[Any], member: Comparison) -> npt.NDArray[np.bool_]:
-    out: npt.NDArray[np.bool_]
-    if member.code in (IN, NOT_IN):
-        out = np.isin(values, np.array(member.constants, values.dtype), invert=member.code == NOT_IN)
-    elif values.dtype == np.float64:
-        out = compare_floats(_NAMES[member.code], values, np.float64(member.constants[0]))
-    else:
-        out = _INTEGERS[member.code](values, values.dtype.type(member.constants[0]))
-    return out
+class Prepared:
+    """A batch whose columns were looked at: some vectors are there as a whole, the others follow block by block.
+
+    `failed` names the terms that a user's function kept from being evaluated; they count as never true.
+    """
+
+    def __init__(self, rows: int, slots: int, combinations: Combinations) -> None:
+        self.rows = rows
+        self.failed: dict[int, PenstockError] = {}
+        self.sorted: list[tuple[Attribute, Int32s]] = []
+        self._slots = slots
+        self._combinations = combinations
+        self._given: dict[int, Words] = {}
+
+    def give(self, slot: int, vector: Words) -> None:
+        self._given[slot] = vector
+
+    def blocks(self) -> Iterator[Block]:
+        """The batch block by block. The arrays of a block are used again for the next one."""
+        width = _BLOCK_BYTES // (8 * max(self._slots, 1))
+        width = min(max(width, _BLOCK_WORDS_MIN), _BLOCK_WORDS_MAX, max(words_for(self.rows), 1))
+        vectors = np.empty((self._slots, width), np.uint64)
+        states = np.full(self._slots, EMPTY, np.uint8)
+        given_slots = np.array(list(self._given), np.int32)
+        given = np.array(list(self._given.values()), np.uint64).reshape(len(given_slots), words_for(self.rows))
+        for first in range(0, self.rows, 64 * width):
+            rows = min(64 * width, self.rows - first)
+            everything = full(rows)
+            # A shorter last block uses the front of the same arrays.
+            here = vectors if len(everything) == width else np.empty((self._slots, len(everything)), np.uint64)
+            copy_block(given, given_slots, first // 64, everything, here, states)
+            for attribute, gaps in self.sorted:
+                attribute.fill(gaps[first : first + rows], here, states)
+            self._combinations.fill(everything, here, states)
+            for slot in self.failed:
+                states[slot] = EMPTY
+            yield Block(first // 64, everything, here, states)
 
 
-_INTEGERS: dict[int, Any] = {
-    LT: np.less,
-    LE: np.less_equal,
-    GT: np.greater,
-    GE: np.greater_equal,
-    EQ: np.equal,
-    NE: np.not_equal,
-}
+def narrowed(term: Both | Either) -> Both | Either:
+    """A combination of many parts as one of combinations of fewer."""
+    kind, parts = type(term), list(term.parts)
+    while len(parts) > _PARTS_MAX:
+        parts = [_of(kind, parts[i : i + _PARTS_MAX]) for i in range(0, len(parts), _PARTS_MAX)]
+    return kind(frozenset(parts))
 
 
-def _texts_match(array: pa.Array, member: Comparison) -> npt.NDArray[np.bool_]:
-    found = pc.is_in(array, value_set=pa.array(member.constants, pa.string()))
-    out: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
-    return ~out if member.code in (NE, NOT_IN) else out
-
-
-def _number_gaps(array: pa.Array, constants: npt.NDArray[Any], valid: Words) -> npt.NDArray[np.int32]:
-    return find_gaps(fixed_width(array).astype(constants.dtype, copy=False), constants, valid)
-
-
-def _text_gaps(array: pa.Array, constants: pa.Array) -> npt.NDArray[np.int32]:
-    """Texts are only ever compared for equality: gap 0 stands for every text that no factor names."""
-    named = pc.index_in(array, value_set=constants)
-    gaps = pc.add(pc.multiply(named, 2), 1).fill_null(0)
-    out: npt.NDArray[np.int32] = pc.if_else(array.is_valid(), gaps, -1).cast(pa.int32()).to_numpy()
-    return out
-
-
-def _compile(group: _Group, is_text: bool) -> _Compiled:
-    distinct = sorted({c for m in group.members.values() for c in m.constants})
-    index = {c: i for i, c in enumerate(distinct)}
-    members = sorted(group.members.items(), key=lambda item: (index[item[1].constants[0]], item[1].code in (LE, GT)))
-    indices = [np.array([index[c] for c in m.constants], np.int64) for _, m in members]
-    if is_text:
-        constants: Any = pa.array(distinct, pa.string())
-    else:
-        constants = np.array(distinct, np.float64 if group.attribute.type.kind == "DOUBLE" else np.int64)
-    return _Compiled(
-        constants=constants,
-        slots=np.array([slot for slot, _ in members], np.int64),
-        codes=np.array([m.code for _, m in members], np.int8),
-        starts=np.cumsum([0, *(len(i) for i in indices)]).astype(np.int64),
-        indices=np.concatenate(indices),
-    )
+def _of(kind: type[Both] | type[Either], parts: list[Term]) -> Term:
+    return kind(frozenset(parts)) if len(parts) > 1 else parts[0]

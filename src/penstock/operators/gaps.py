@@ -14,15 +14,44 @@ import numpy.typing as npt
 from penstock.operators.bits import Words
 from penstock.operators.kernel import kernel
 
-LT, LE, GT, GE, EQ, NE, IN, NOT_IN = range(8)
-
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+
+# What a block of a vector is known to be: mixed vectors are written out, the others only said.
+MIXED, EMPTY, FULL = range(3)
+
+# Integer constants no farther apart than this have a table that gives the gap of each value.
+TABLE_MAX = 65_536
 
 
 @kernel
-def find_gaps(values: npt.NDArray[Any], constants: npt.NDArray[Any], valid: Words) -> Int32s:
-    """The gap of every row; -1 where it is NULL.
+def gap_table(constants: Int64s) -> Int32s:
+    """The gap of each value from one below the first constant to one above the last."""
+    first = constants[0] - 1
+    table = np.empty(constants[-1] - first + 2, np.int32)
+    at = 0
+    for value in range(len(table)):
+        while at < len(constants) and constants[at] - first < value:
+            at += 1
+        table[value] = 2 * at + (1 if at < len(constants) and constants[at] - first == value else 0)
+    return table
+
+
+@kernel
+def look_up_gaps(values: npt.NDArray[Any], lowest: int, table: Int32s) -> Int32s:
+    """The gap of every row by table; values beyond the table's ends are like its ends."""
+    out = np.empty(len(values), np.int32)
+    last = lowest + len(table) - 1
+    for row in range(len(values)):
+        value = np.int64(values[row])
+        out[row] = table[0 if value < lowest else (len(table) - 1 if value > last else value - lowest)]
+    return out
+
+
+@kernel
+def find_gaps(values: npt.NDArray[Any], constants: npt.NDArray[Any]) -> Int32s:
+    """The gap of every row.
 
     A grid of equal cells over the constants says where to look: a value's cell is a monotone function of it, so only
     the constants of its own cell can be on either side. Uneven constants cost a search by halves inside a cell.
@@ -39,9 +68,6 @@ def find_gaps(values: npt.NDArray[Any], constants: npt.NDArray[Any], valid: Word
         firsts[cell + 1] += firsts[cell]
     out = np.empty(len(values), np.int32)
     for row in range(len(values)):
-        if not (valid[row >> 6] >> np.uint64(row & 63)) & np.uint64(1):
-            out[row] = -1
-            continue
         value = values[row]
         if value != value:
             out[row] = 2 * count  # NaN is above everything
@@ -69,7 +95,7 @@ def _cell(value: float, lowest: float, scale: float, cells: int) -> int:
 
 @kernel
 def sort_by_gap(gaps: Int32s, gap_count: int) -> tuple[Int32s, Int64s]:
-    """Rows in the order of their gaps, ascending within one, NULLs left out; and where each gap begins."""
+    """Rows in the order of their gaps, ascending within one, NULLs (-1) left out; and where each gap begins."""
     edges = np.zeros(gap_count + 1, np.int64)
     for row in range(len(gaps)):
         if gaps[row] >= 0:
@@ -87,52 +113,87 @@ def sort_by_gap(gaps: Int32s, gap_count: int) -> tuple[Int32s, Int64s]:
 
 
 @kernel
-def fill_rows(
-    order: Int32s,
-    edges: Int64s,
-    valid: Words,
-    codes: npt.NDArray[np.int8],
-    starts: Int64s,
-    indices: Int64s,
-    places: Int64s,
-    out: Words,
+def fill_vectors(
+    gaps: Int32s,
+    slots_below: Int32s,
+    slots_from: Int32s,
+    list_slots: Int32s,
+    list_negated: npt.NDArray[np.bool_],
+    list_starts: Int64s,
+    list_indices: Int32s,
+    vectors: Words,
+    states: Bytes,
 ) -> None:
-    """Write the vector of each comparison to its place (none where that is negative).
+    """Write one block of every comparison of an attribute to its slot; negative slots are not there.
 
-    Comparisons come in the order of their constants, so that the prefix only ever grows.
+    Per constant `slots_below` names the vector of `<` and `slots_from` that of `>=`. List m holds
+    constants[list_indices[list_starts[m] : list_starts[m + 1]]]. A row without a value has gap -1.
     """
-    words = len(valid)
+    count = len(slots_below)
+    order, edges = sort_by_gap(gaps, 2 * count + 1)
+    known = edges[2 * count + 1]
+    words = vectors.shape[1]
     one = np.uint64(1)
+    valid = np.zeros(words, np.uint64)
+    for row in range(len(gaps)):
+        if gaps[row] >= 0:
+            valid[row >> 6] |= one << np.uint64(row & 63)
+    whole = FULL if known == len(gaps) else MIXED
     prefix = np.zeros(words, np.uint64)
     done = 0
-    for m in range(len(codes)):
-        place, code = places[m], codes[m]
-        if place < 0:
-            continue
-        if code in (EQ, IN):
-            for w in range(words):
-                out[place, w] = 0
-        elif code in (NE, NOT_IN):
-            for w in range(words):
-                out[place, w] = valid[w]
-        else:
-            gap = 2 * indices[starts[m]] + (1 if code in (LT, GE) else 2)
-            while done < edges[gap]:
-                row = order[done]
-                prefix[row >> 6] |= one << np.uint64(row & 63)
-                done += 1
-            if code in (LT, LE):
-                for w in range(words):
-                    out[place, w] = prefix[w]
+    for i in range(count):
+        upto = edges[2 * i + 1]
+        while done < upto:
+            row = order[done]
+            prefix[row >> 6] |= one << np.uint64(row & 63)
+            done += 1
+        below, above = slots_below[i], slots_from[i]
+        if below >= 0:
+            if done == 0:
+                states[below] = EMPTY
+            elif done == len(gaps):
+                states[below] = FULL
             else:
+                states[below] = MIXED
+                out = vectors[below]
                 for w in range(words):
-                    out[place, w] = valid[w] ^ prefix[w]
-            continue
-        for i in range(starts[m], starts[m + 1]):
-            gap = 2 * indices[i] + 1
-            for at in range(edges[gap], edges[gap + 1]):
-                row = order[at]
-                if code in (EQ, IN):
-                    out[place, row >> 6] |= one << np.uint64(row & 63)
-                else:
-                    out[place, row >> 6] &= ~(one << np.uint64(row & 63))
+                    out[w] = prefix[w]
+        if above >= 0:
+            if done == known:
+                states[above] = EMPTY
+            elif done == 0 and whole == FULL:
+                states[above] = FULL
+            else:
+                states[above] = MIXED
+                out = vectors[above]
+                for w in range(words):
+                    out[w] = valid[w] ^ prefix[w]
+    for m in range(len(list_slots)):
+        slot = list_slots[m]
+        out = vectors[slot]
+        named = 0
+        for at in range(list_starts[m], list_starts[m + 1]):
+            gap = 2 * list_indices[at] + 1
+            if edges[gap] == edges[gap + 1]:
+                continue
+            if named == 0:
+                out[:] = 0
+            named += edges[gap + 1] - edges[gap]
+            for place in range(edges[gap], edges[gap + 1]):
+                row = order[place]
+                out[row >> 6] |= one << np.uint64(row & 63)
+        if list_negated[m]:
+            if named == known:
+                states[slot] = EMPTY
+            elif named == 0 and whole == FULL:
+                states[slot] = FULL
+            else:
+                states[slot] = MIXED
+                for w in range(words):
+                    out[w] = valid[w] ^ out[w] if named else valid[w]
+        elif named == 0:
+            states[slot] = EMPTY
+        elif named == len(gaps):
+            states[slot] = FULL
+        else:
+            states[slot] = MIXED

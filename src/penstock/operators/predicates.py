@@ -1,36 +1,55 @@
 """The predicate index: many queries' predicates against a batch of one stream's rows.
 
-A predicate is an AND of factors. Each distinct factor is evaluated once per batch (`factors`), each distinct static
-predicate once per static version, and a query's answer is the AND of packed bit vectors. Queries come and go
-without touching the others.
+Predicates are brought to a normal form (`normal_form`), each distinct factor is evaluated once per batch (`factors`), each
+distinct static predicate once per static version (`static_masks`), and a query's answer is the AND of packed bit vectors.
+Queries of equal meaning share one answer. Queries come and go without touching the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.operators.bits import CONTAINER_BYTES, CONTAINER_ROWS, bitmap_of, full, words_for
-from penstock.operators.conjunctions import HEADER, and_factors
+from penstock.errors import PenstockError
+from penstock.operators.bits import Words, bitmaps_of_rows, words_for
+from penstock.operators.conjunctions import rows_of_masks
 from penstock.operators.evaluate import Columns, Functions
 from penstock.operators.expr import Expr
-from penstock.operators.factors import FactorSet, conjuncts
-from penstock.operators.gaps import sort_by_gap
-from penstock.operators.static_masks import StaticMasks
+from penstock.operators.factors import Prepared
+from penstock.operators.gaps import Int32s, Int64s, sort_by_gap
+from penstock.operators.matrix import Matrix
+from penstock.operators.normal_form import Term, normal_form
+from penstock.operators.selections import Masks, Selections
+from penstock.operators.static_masks import NO_MASK, StaticMasks
 
-Int32s = npt.NDArray[np.int32]
+# Bytes of bit vectors (answers that become bitmaps, rows by static mask) held at once; more go in several rounds.
+_VECTORS_MAX_BYTES = 64 << 20
 
-# Bytes of factor vectors held at once; beyond it the queries are answered in several rounds.
-_VECTORS_MAX_BYTES = 128 << 20
-# Answers that one kernel call writes before they become bitmaps.
-_ANSWERS_PER_CALL = 256
 
-_Signature = tuple[int, tuple[int, ...]]
+def _vectors_at_once(rows: int) -> int:
+    """How many bit vectors of so many rows may be held at once."""
+    return max(1, _VECTORS_MAX_BYTES // (8 * max(words_for(rows), 1)))
+
+
+def _zeros(shape: tuple[int, int]) -> Words:
+    return np.zeros(shape, np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The index as arrays, until a query comes or goes. Rows of the matrix with the same mask stand together."""
+
+    numbers: Int64s  # the queries, ascending
+    row_of: Int32s  # beside `numbers`
+    selections: Int64s  # by row of the matrix
+    masks: Int32s  # by row of the matrix: its place in `used_masks`, or -1
+    used_masks: Int64s
 
 
 class PredicateIndex:
@@ -41,158 +60,163 @@ class PredicateIndex:
         queries: Iterable[tuple[int, Expr | None, Expr | None]] = (),
         functions: Functions | None = None,
     ) -> None:
-        self._factors = FactorSet(functions)
+        self._selections = Selections(functions)
         self._statics = StaticMasks()
-        self._signature_of: dict[int, _Signature] = {}
-        self._rows_of: dict[_Signature, int] = {}
-        self._members: list[list[int]] = []
-        self._free: list[int] = []
-        self._masks = np.full(16, -1, np.int64)  # per signature: its static mask, -1 for none
-        self._slots = np.full((16, 4), -1, np.int64)  # per signature: its factors, -1 for none
+        self._signatures: dict[int, tuple[int, Term]] = {}
+        self._answers: dict[tuple[int, Term], int] = {}  # by signature: the number of its selection
+        self._answer_of: dict[int, int] = {}  # by query
+        self._masks: dict[int, int] = {}  # by answer
+        self._uses: Counter[int] = Counter()  # by answer
+        self._known: _Layout | None = None
         for query_id, static, stream in queries:
             self.add(query_id, static, stream)
 
     def __len__(self) -> int:
-        return len(self._signature_of)
+        return len(self._signatures)
 
     def __contains__(self, query_id: int) -> bool:
-        return query_id in self._signature_of
+        return query_id in self._signatures
 
     def add(self, query_id: int, static: Expr | None, stream: Expr | None) -> None:
         """Put a query in, in place of one with the same id. `static` may use static columns only."""
-        if query_id in self._signature_of:
+        if query_id in self._signatures:
             self.remove(query_id)
-        slots = tuple(sorted(self._factors.acquire(factor) for factor in set(conjuncts(stream))))
-        signature = (self._statics.acquire(static), slots)
-        self._signature_of[query_id] = signature
-        row = self._rows_of.get(signature)
-        if row is None:
-            row = self._new_row(signature)
-        self._members[row].append(query_id)
+        signature = (self._statics.acquire(static), normal_form(stream))
+        answer = self._answers.get(signature)
+        if answer is None:
+            answer = self._answers[signature] = self._selections.add(signature[1])
+            self._masks[answer] = signature[0]
+        self._signatures[query_id], self._answer_of[query_id] = signature, answer
+        self._uses[answer] += 1
+        self._known = None
 
     def remove(self, query_id: int) -> None:
-        signature = self._signature_of.pop(query_id)
+        signature, answer = self._signatures.pop(query_id), self._answer_of.pop(query_id)
         self._statics.release(signature[0])
-        for slot in signature[1]:
-            self._factors.release(slot)
-        row = self._rows_of[signature]
-        self._members[row].remove(query_id)
-        if not self._members[row]:
-            del self._rows_of[signature]
-            self._free.append(row)
+        self._uses[answer] -= 1
+        if not self._uses[answer]:
+            del self._answers[signature], self._masks[answer], self._uses[answer]
+            self._selections.remove(answer)
+        self._known = None
 
-    def _new_row(self, signature: _Signature) -> int:
-        mask, slots = signature
-        if self._free:
-            row = self._free.pop()
-        else:
-            row = len(self._members)
-            self._members.append([])
-        height, width = self._slots.shape
-        if row >= height or len(slots) > width:
-            grown = np.full((max(height, 2 * row), max(width, len(slots))), -1, np.int64)
-            grown[:height, :width] = self._slots
-            self._slots = grown
-            self._masks = np.concatenate([self._masks, np.full(len(grown) - height, -1, np.int64)])
-        self._slots[row] = -1
-        self._slots[row, : len(slots)] = slots
-        self._masks[row] = mask
-        self._rows_of[signature] = row
-        return row
+    def _layout(self) -> _Layout:
+        if self._known is None:
+            count = len(self._answer_of)
+            numbers = np.fromiter(self._answer_of.keys(), np.int64, count)
+            answers = np.fromiter(self._answer_of.values(), np.int64, count)
+            used = np.fromiter(self._masks.keys(), np.int64, len(self._masks))
+            masks = np.fromiter(self._masks.values(), np.int64, len(self._masks))
+            order = np.argsort(masks, kind="stable")
+            used, masks = used[order], masks[order]
+            used_masks = np.unique(masks[masks != NO_MASK])
+            places = np.where(masks == NO_MASK, -1, np.searchsorted(used_masks, masks)).astype(np.int32)
+            rows = np.empty(int(used.max(initial=-1)) + 1, np.int32)
+            rows[used] = np.arange(len(used), dtype=np.int32)
+            by_number = np.argsort(numbers)
+            self._known = _Layout(numbers[by_number], rows[answers[by_number]], used, places, used_masks)
+        return self._known
 
-    def match(self, columns: Columns, vids: Int32s, versions: pa.Table) -> Iterator[tuple[int, BitMap]]:
-        """Every query that has rows in the batch, with their offsets. Queries with equal predicates share one
-        bitmap: do not change it in place.
+    def match_matrix(
+        self, columns: Columns, vids: Int32s, versions: pa.Table, zeros: Callable[[tuple[int, int]], Words] = _zeros
+    ) -> Matrix:
+        """Every query's answer as a row of bits.
 
         `columns` holds the stream's columns, `vids` each row's static version, `versions` the static columns by
-        vid. Static columns are gathered only for factors that mix them with stream columns.
+        vid. Static columns are gathered only for factors that mix them with stream columns. `zeros` gives the
+        memory for the matrix: who writes it to a file may give the mapped file.
         """
-        rows = len(vids)
-        if rows == 0 or not self._signature_of:
+        layout = self._layout()
+        words = zeros((len(layout.selections), words_for(len(vids))))
+        counts = np.zeros(len(words), np.int64)
+        batch, at_once = self._look_at(columns, vids, versions), _vectors_at_once(len(vids))
+        step = max(len(words), 1) if len(layout.used_masks) <= at_once else at_once
+        for first in range(0, len(words), step):
+            part = slice(first, first + step)
+            self._answer(batch, layout, part, words[part], counts[part])
+        failed = self._failed(batch, layout)
+        if not failed:
+            return Matrix(layout.numbers, layout.row_of, counts, words)
+        kept = ~np.isin(layout.numbers, list(failed))
+        return Matrix(layout.numbers[kept], layout.row_of[kept], counts, words, failed)
+
+    def match(self, columns: Columns, vids: Int32s, versions: pa.Table) -> Iterator[tuple[int, BitMap | PenstockError]]:
+        """Every query that has rows in the batch, with their offsets, or why it cannot be answered.
+
+        Queries with equal predicates share one bitmap: do not change it in place. Arguments as for `match_matrix`.
+        """
+        rows, layout = len(vids), self._layout()
+        if not rows or not len(layout.numbers):
             return
-        used = np.array(sorted(self._rows_of.values(), key=lambda row: int(self._masks[row])), np.int64)
+        batch = self._look_at(columns, vids, versions)
+        failed = self._failed(batch, layout)
+        yield from failed.items()
         everything = BitMap(range(rows))
-        masks = self._statics.masks(versions)
-        parts: dict[int, list[tuple[int, int, bytes]]] = {}
-        for number, start in enumerate(range(0, rows, CONTAINER_ROWS)):
-            block = _Block(columns, vids[start : start + CONTAINER_ROWS], versions, start)
-            for row, count, content in self._match_block(block, used, masks):
-                if rows <= CONTAINER_ROWS:
-                    answer = everything if count == rows else BitMap.deserialize(content)
-                    for query_id in self._members[row]:
+        by_row = np.argsort(layout.row_of, kind="stable")
+        edges = np.searchsorted(layout.row_of[by_row], np.arange(len(layout.selections) + 1))
+        words = np.empty((min(_vectors_at_once(rows), len(layout.selections)), words_for(rows)), np.uint64)
+        for first in range(0, len(layout.selections), len(words)):
+            words[:] = 0
+            counts = np.zeros(min(len(words), len(layout.selections) - first), np.int64)
+            self._answer(batch, layout, slice(first, first + len(counts)), words[: len(counts)], counts)
+            for i, bitmap in bitmaps_of_rows(words, counts):
+                answer = everything if counts[i] == rows else bitmap
+                for query_id in layout.numbers[by_row[edges[first + i] : edges[first + i + 1]]].tolist():
+                    if query_id not in failed:
                         yield query_id, answer
-                else:
-                    parts.setdefault(row, []).append((number, count, content[HEADER:]))
-        for row, containers in parts.items():
-            answer = everything if sum(c[1] for c in containers) == rows else bitmap_of(containers)
-            for query_id in self._members[row]:
-                yield query_id, answer
 
-    def _match_block(
-        self, block: _Block, used: npt.NDArray[np.int64], masks: npt.NDArray[np.uint64]
-    ) -> Iterator[tuple[int, int, bytes]]:
-        rows = block.rows
-        order, edges = sort_by_gap(block.vids, masks.shape[1] * 64)
-        everything = full(rows)
-        size = HEADER + CONTAINER_BYTES
-        out = np.empty((min(_ANSWERS_PER_CALL, len(used)), size), np.uint8)
-        counts = np.empty(len(out), np.int64)
-        lengths = np.empty(len(out), np.int64)
-        for part, slots, vectors in self._rounds(block, used):
-            for first in range(0, len(part), len(out)):
-                some = part[first : first + len(out)]
-                chosen = slots[first : first + len(out)]
-                and_factors(
-                    vectors,
-                    chosen,
-                    self._masks[some],
-                    masks,
-                    block.vids,
-                    order,
-                    edges,
-                    everything,
-                    out,
-                    counts,
-                    lengths,
-                )
-                for i in np.flatnonzero(counts[: len(some)]):
-                    yield int(some[i]), int(counts[i]), out[i, : lengths[i]].tobytes()
+    def _look_at(self, columns: Columns, vids: Int32s, versions: pa.Table) -> _Batch:
+        masks = self._statics.masks(versions)
+        order, edges = sort_by_gap(vids, masks.shape[1] * 64)
+        prepared = self._selections.factors.prepare(_Columns(columns, vids, versions), len(vids))
+        return _Batch(prepared, masks, vids, order, edges)
 
-    def _rounds(
-        self, block: _Block, used: npt.NDArray[np.int64]
-    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint64]]]:
-        """The signatures, the places of their factors, and the factors' vectors, as many at a time as fit."""
-        vector_bytes = 8 * words_for(block.rows)
-        if self._factors.capacity * vector_bytes <= _VECTORS_MAX_BYTES:
-            yield used, self._slots[used], self._factors.evaluate(block, block.rows)
-            return
-        step = max(1, _VECTORS_MAX_BYTES // vector_bytes // self._slots.shape[1])
-        for first in range(0, len(used), step):
-            part = used[first : first + step]
-            slots = self._slots[part]
-            wanted = np.unique(slots[slots >= 0])
-            places = np.where(slots >= 0, np.searchsorted(wanted, slots), -1)
-            yield part, places, self._factors.evaluate(block, block.rows, wanted)
+    def _answer(self, batch: _Batch, layout: _Layout, part: slice, words: Words, counts: Int64s) -> None:
+        """Write the answers of some rows of the matrix."""
+        numbers = layout.masks[part]
+        used = np.unique(numbers[numbers >= 0])
+        rows = np.zeros((len(used), words_for(len(batch.vids))), np.uint64)
+        rows_of_masks(batch.masks, layout.used_masks[used], batch.vids, batch.order, batch.edges, rows)
+        places = np.where(numbers >= 0, np.searchsorted(used, numbers), -1).astype(np.int32)
+        self._selections.answer(batch.prepared, layout.selections[part], Masks(places, rows), words, counts)
+
+    def _failed(self, batch: _Batch, layout: _Layout) -> dict[int, PenstockError]:
+        """Queries that use what a function of a user's failed to give."""
+        failed = self._selections.failed(batch.prepared, layout.selections)
+        if not failed:
+            return {}
+        broken = np.isin(layout.row_of, list(failed))
+        pairs = zip(layout.numbers[broken].tolist(), layout.row_of[broken].tolist(), strict=True)
+        return {query_id: failed[row] for query_id, row in pairs}
 
 
-class _Block(Mapping[str, Any]):
-    """One container's worth of the batch: stream columns are cut, static ones gathered when first asked for."""
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Rows whose columns were looked at, and their order by static version."""
 
-    def __init__(self, columns: Columns, vids: Int32s, versions: pa.Table, start: int) -> None:
-        self.vids, self.rows = vids, len(vids)
-        self._columns, self._versions, self._start = columns, versions, start
-        self._known: dict[str, Any] = {}
+    prepared: Prepared
+    masks: Words
+    vids: Int32s
+    order: Int32s
+    edges: Int64s
+
+
+class _Columns(Mapping[str, Any]):
+    """The batch's columns: static ones are gathered when first asked for."""
+
+    def __init__(self, columns: Columns, vids: Int32s, versions: pa.Table) -> None:
+        self._columns, self._vids, self._versions = columns, vids, versions
+        self._gathered: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._known:
-            try:
-                self._known[name] = self._columns[name].slice(self._start, self.rows)
-            except KeyError:
-                self._known[name] = self._versions[name].take(pa.array(self.vids)).combine_chunks()
-        return self._known[name]
+        try:
+            return self._columns[name]
+        except KeyError:
+            if name not in self._gathered:
+                self._gathered[name] = self._versions[name].take(pa.array(self._vids)).combine_chunks()
+            return self._gathered[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._gathered)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._gathered)

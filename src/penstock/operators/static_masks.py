@@ -10,9 +10,10 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.bits import Words, full, words_for
+from penstock.operators.bits import Words, words_for
 from penstock.operators.expr import Expr
-from penstock.operators.factors import FactorSet, conjuncts
+from penstock.operators.normal_form import ALWAYS, Term, normal_form
+from penstock.operators.selections import Masks, Selections
 
 NO_MASK = -1
 
@@ -21,26 +22,24 @@ class StaticMasks:
     """Distinct static predicates with reference counts; a predicate's number is its row in `masks`."""
 
     def __init__(self) -> None:
-        self._factors = FactorSet()
-        self._numbers: dict[frozenset[Expr], int] = {}
-        self._slots: dict[int, list[int]] = {}
-        self._keys: dict[int, frozenset[Expr]] = {}
+        self._selections = Selections()
+        self._numbers: dict[Term, int] = {}
+        self._terms: dict[int, Term] = {}
         self._uses: Counter[int] = Counter()
-        self._free: list[int] = []
         self._bits = np.zeros((8, 1), np.uint64)
-        self._known: dict[int, int] = {}  # versions that each mask covers already
-        self._count = 0
+        self._behind: dict[int, set[int]] = {}  # masks by the versions that they cover
+        self._known: dict[int, int] = {}
 
     def acquire(self, predicate: Expr | None) -> int:
         """The number of a predicate's mask, NO_MASK for none."""
-        if predicate is None:
+        term = normal_form(predicate)
+        if term == ALWAYS:
             return NO_MASK
-        key = frozenset(conjuncts(predicate))
-        number = self._numbers.get(key)
+        number = self._numbers.get(term)
         if number is None:
-            number = self._free.pop() if self._free else len(self._numbers)
-            self._numbers[key], self._keys[number], self._known[number] = number, key, 0
-            self._slots[number] = [self._factors.acquire(factor) for factor in key]
+            number = self._selections.add(term)
+            self._numbers[term], self._terms[number] = number, term
+            self._cover(number, 0)
             if number >= len(self._bits):
                 self._bits = np.concatenate([self._bits, np.zeros_like(self._bits)])
         self._uses[number] += 1
@@ -51,10 +50,13 @@ class StaticMasks:
             return
         self._uses[number] -= 1
         if not self._uses[number]:
-            del self._numbers[self._keys.pop(number)], self._known[number]
-            for slot in self._slots.pop(number):
-                self._factors.release(slot)
-            self._free.append(number)
+            del self._numbers[self._terms.pop(number)], self._uses[number]
+            self._behind[self._known.pop(number)].discard(number)
+            self._selections.remove(number)
+
+    def _cover(self, number: int, count: int) -> None:
+        self._known[number] = count
+        self._behind.setdefault(count, set()).add(number)
 
     def masks(self, versions: pa.Table) -> Words:
         """Row n, bit v: whether version v passes predicate n. At least as wide as there are versions."""
@@ -63,26 +65,20 @@ class StaticMasks:
         if missing > 0:
             # Room to grow: a table of many sensors is often filled row by row.
             self._bits = np.pad(self._bits, ((0, 0), (0, missing + missing // 2)))
-        behind: dict[int, list[int]] = {}
-        for number, known in self._known.items():
-            if known < count:
-                behind.setdefault(known, []).append(number)
-        for known, numbers in behind.items():
-            self._extend(versions, known, numbers)
+        for known in [k for k in self._behind if k < count]:
+            self._extend(versions, known, self._behind.pop(known))
         return self._bits
 
-    def _extend(self, versions: pa.Table, known: int, numbers: list[int]) -> None:
+    def _extend(self, versions: pa.Table, known: int, numbers: set[int]) -> None:
         """Cover the versions from `known` on, beginning at a whole word."""
+        if not numbers:
+            return
         count, word = versions.num_rows, known // 64
         new = versions.slice(64 * word)
-        wanted = np.unique([slot for number in numbers for slot in self._slots[number]])
-        vectors = self._factors.evaluate(new, new.num_rows, wanted)
-        everything = full(new.num_rows)
-        place = {int(slot): i for i, slot in enumerate(wanted)}
+        chosen = np.array(sorted(numbers), np.int64)
+        bits = np.zeros((len(chosen), self._bits.shape[1] - word), np.uint64)
+        prepared = self._selections.factors.prepare(new, new.num_rows)
+        self._selections.answer(prepared, chosen, Masks.none(len(chosen)), bits, np.zeros(len(chosen), np.int64))
+        self._bits[chosen, word:] = bits
         for number in numbers:
-            bits = everything.copy()
-            for slot in self._slots[number]:
-                bits &= vectors[place[slot]]
-            self._bits[number, word : word + len(bits)] = bits
-            self._bits[number, word + len(bits) :] = 0
-            self._known[number] = count
+            self._cover(number, count)

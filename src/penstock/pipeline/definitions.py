@@ -2,50 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from weakref import WeakSet
 
 import pyarrow as pa
 
-from penstock.catalog.journal import JournalReader
+from penstock.catalog.journal import Entry, JournalReader
 from penstock.catalog.model import Function
 from penstock.catalog.state import CatalogState
 from penstock.operators.functions import compile_function
+from penstock.pipeline.loading import loading
+from penstock.sql.plan import Plan, plan_from_json
 
 _CACHE: dict[str, Definitions] = {}
+# Copies for questions that are ahead of the cycles, until those catch up.
+_AHEAD: dict[str, Definitions] = {}
+
+
+class Changes:
+    """Queries that were registered, changed or dropped since somebody last took them out."""
+
+    def __init__(self) -> None:
+        self.queries: set[int] = set()
 
 
 class Definitions:
-    """The catalog at a journal position, with its functions compiled."""
+    """The catalog at a journal position, with its functions compiled and its plans read."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
         self._reader = JournalReader(root)
         self.state = CatalogState()
         self._compiled: dict[Function, Callable[..., pa.Array]] = {}
+        self._functions: dict[str, Callable[..., pa.Array]] = {}
+        self._functions_of: dict[str, Function] | None = None
+        self._plans: dict[int, Plan] = {}
+        self._changes: WeakSet[Changes] = WeakSet()
 
     def advance(self, position: int) -> None:
-        self.state.apply_many(self._reader.read(upto=position))
+        with loading():
+            entries = self._reader.read(upto=position)
+            changed = self._queries_in(entries)
+            self.state.apply_many(entries)
+        for query_id in changed:
+            self._plans.pop(query_id, None)
+        for gathered in self._changes:
+            gathered.queries |= changed
+
+    def _queries_in(self, entries: Iterable[Entry]) -> set[int]:
+        """Queries that the next entries register, change or drop; one that they both register and drop is known by its id."""
+        changed: set[int] = set()
+        known = self.state.queries
+        for entry in entries:
+            if entry.kind in ("create_query", "change_query"):
+                changed.add(entry.body["id"])
+            elif entry.kind == "describe_query" and entry.body["name"] in known:
+                changed.add(known[entry.body["name"]].id)  # its strategy says whether it meets rows
+            elif entry.kind == "drop":
+                changed |= {known[name].id for kind, name in entry.body["names"] if kind == "query" and name in known}
+        return changed
+
+    def gather_changes(self) -> Changes:
+        """Where changes are gathered from now on, for as long as somebody holds it."""
+        changes = Changes()
+        self._changes.add(changes)
+        return changes
+
+    def plan(self, query_id: int) -> Plan:
+        """A query's plan, read from its definition once."""
+        plan = self._plans.get(query_id)
+        if plan is None:
+            plan = self._plans[query_id] = plan_from_json(self.state.queries_by_id[query_id].plan)
+        return plan
 
     def functions(self) -> dict[str, Callable[..., pa.Array]]:
-        for function in self.state.functions.values():
-            if function not in self._compiled:
-                self._compiled[function] = compile_function(function)
-        return {f.name: self._compiled[f] for f in self.state.functions.values()}
+        """Compiled functions by name: always the same dict, so that whoever holds it sees later ones too."""
+        functions = self.state.functions
+        if functions is not self._functions_of:
+            for function in functions.values():
+                if function not in self._compiled:
+                    self._compiled[function] = compile_function(function)
+            self._compiled = {f: self._compiled[f] for f in functions.values()}
+            self._functions.clear()
+            self._functions.update({f.name: self._compiled[f] for f in functions.values()})
+            self._functions_of = functions
+        return self._functions
 
 
 def definitions_at(root: str, position: int) -> Definitions:
     """The definitions exactly as of `position`; built anew where this worker is ahead already."""
     known = _CACHE.get(root)
     if known is None or known.state.position > position:
-        known = Definitions(Path(root))
-        _CACHE[root] = known
+        known = _CACHE[root] = Definitions(Path(root))
     if known.state.position < position:
         known.advance(position)
     return known
 
 
 def definitions_since(root: str, position: int) -> Definitions:
-    """The definitions as of `position` or later: enough for static versions, which only ever grow."""
+    """The definitions as of `position` or later: enough for static versions, which only ever grow.
+
+    A question may be ahead of the cycles. Taking their copy along would have the next cycle build it anew.
+    """
     known = _CACHE.get(root)
-    return known if known is not None and known.state.position >= position else definitions_at(root, position)
+    if known is not None and known.state.position >= position:
+        _AHEAD.pop(root, None)
+        return known
+    ahead = _AHEAD.setdefault(root, Definitions(Path(root)))
+    if ahead.state.position < position:
+        ahead.advance(position)
+    return ahead

@@ -90,6 +90,7 @@ class Engine:
             .option("cycle_max_rows", str(self.settings.cycle_max_rows))
             .option("cycle_interval_ms", str(self.settings.cycle_interval_ms))
             .option("fill_max_rows", str(self.settings.fill_max_rows))
+            .option("history_max_rows", str(self.settings.history_max_rows))
             .option("join_memory_mb", str(self.settings.join_memory_mb))
             .load()
         )

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import error
+from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
 
 FORMAT_VERSION = 1
 # Containers often have 64 MB: then the folder's own disk, through the page cache, does better.
 SHARED_MEMORY_MIN_BYTES = 1 << 30
-_SHARED = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ class DataFolder:
         """Soft state of this host: a link into shared memory where there is enough of it."""
         return self.tmp / "buffers"
 
+    @property
+    def sheets(self) -> Path:
+        """Soft answers that tasks leave for the server: see `place_sheets`."""
+        return self.tmp / "sheets"
+
     def read_id(self) -> str:
         return (self.root / "folder_id").read_text().strip()
 
@@ -79,12 +84,15 @@ class FolderLock:
         self._check_format(root)
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
-        _remove_shared(folder.buffers)  # of a server that was killed
+        _remove_shared(folder.buffers, root)  # of a server that was killed
+        _remove_shared(folder.sheets, root)
         shutil.rmtree(folder.tmp, ignore_errors=True)
         folder.tmp.mkdir()
+        remove_places_of_the_dead()
         shared = _shared_memory()
         if shared is not None:
             folder.buffers.symlink_to(shared)
+            claim(shared, root, server=True)
 
     def _check_format(self, root: Path) -> None:
         mark = root / "format_version"
@@ -96,19 +104,34 @@ class FolderLock:
             raise error("folder_too_new", found=found, known=FORMAT_VERSION, hint="install a newer Penstock")
 
     def release(self) -> None:
-        _remove_shared(self.folder.buffers)
+        _remove_shared(self.folder.buffers, self.folder.root)
+        _remove_shared(self.folder.sheets, self.folder.root)
         fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
+
+
+def place_sheets(folder: DataFolder, master: str) -> None:
+    """Where tasks leave sheets for the server: in shared memory if they all run on its host, else in the data folder."""
+    if folder.sheets.is_symlink() or folder.sheets.is_dir():
+        return
+    folder.tmp.mkdir(exist_ok=True)
+    alone = master == "local" or master.startswith("local[")
+    shared = _shared_memory() if alone else None
+    if shared is not None:
+        folder.sheets.symlink_to(shared)
+        claim(shared, folder.root, server=True)
+    else:
+        folder.sheets.mkdir()
 
 
 def _shared_memory() -> Path | None:
     """A new place in shared memory, ours alone. On a cluster the same link leads into each host's own."""
     space = None
     with contextlib.suppress(OSError):
-        space = os.statvfs(_SHARED)
+        space = os.statvfs(SHARED)
     if space is None or space.f_frsize * space.f_blocks < SHARED_MEMORY_MIN_BYTES:
         return None
-    place = _SHARED / f"penstock-{uuid.uuid4().hex}"  # never one that somebody could have prepared
+    place = SHARED / f"{PREFIX}{uuid.uuid4().hex}"  # never one that somebody could have prepared
     try:
         place.mkdir(mode=0o700)
     except OSError:
@@ -116,9 +139,10 @@ def _shared_memory() -> Path | None:
     return place
 
 
-def _remove_shared(link: Path) -> None:
-    """Remove what a link into shared memory leads to, if it is one of ours."""
+def _remove_shared(link: Path, root: Path) -> None:
+    """Remove what a link into shared memory leads to, if it is this folder's."""
     if link.is_symlink():
         place = Path(os.readlink(link))
-        if place.parent == _SHARED and place.name.startswith("penstock-"):
+        if place.parent == SHARED and place.name.startswith(PREFIX) and is_of(place, root):
             shutil.rmtree(place, ignore_errors=True)
+            link.unlink(missing_ok=True)  # on other hosts of a cluster this says that the same place is left over

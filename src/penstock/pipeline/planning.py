@@ -13,8 +13,9 @@ from penstock.catalog.journal import Entry
 from penstock.catalog.state import CatalogState
 from penstock.operators.windows import RowsWindow, Window
 from penstock.pipeline.joins.units import advance_fills, remaining_fills
+from penstock.pipeline.keeping import is_pure, meets_rows
 from penstock.pipeline.offset import Offset
-from penstock.sql.plan import JoinPlan, SelectPlan, plan_from_json
+from penstock.sql.plan import JoinPlan, SelectPlan, kernel_of, plan_from_json, selected_table, tables_under
 from penstock.streams.segments import Segment
 from penstock.streams.whole import first_reached
 
@@ -29,6 +30,7 @@ class Limits:
     cycle_max_rows: int
     fill_max_rows: int
     interval_s: float = 0.0
+    history_rows: int = 0  # histories up to this long are left to whoever asks
 
 
 def consistent_cut(
@@ -69,22 +71,31 @@ def plan_cycle(
     """The end of the next cycle. `state` stands at the cut's journal position.
 
     A query that comes or changes in this cycle meets the cycle's new rows at once; its history begins with the
-    next one, so that what a cycle reads follows from its two offsets alone.
+    next one, so that what a cycle reads follows from its two offsets alone. A short history is not read by cycles at
+    all: the server evaluates it when somebody asks.
     """
     data, journal = cut
     data = {table: position for table, position in data.items() if table in state.tables_by_id}
     fill = _advance_fills(_left_to_fill(start, state), state, limits.fill_max_rows)
     join_fill = advance_fills(remaining_fills(start, state), limits.fill_max_rows)
-    for query_id, definition in state.queries_by_id.items():
-        if definition.paused or state.query_positions[query_id][1] <= start.journal:
+    queries = state.queries_by_id
+    changed = (
+        [q for q, (_, at) in state.query_positions.items() if at > start.journal] if journal > start.journal else []
+    )
+    for query_id in changed:
+        definition = queries[query_id]
+        if definition.paused:
             continue
-        plan = plan_from_json(definition.plan)
+        plan = kernel_of(plan_from_json(definition.plan))
+        if plan is None or not tables_under(plan) <= state.tables_by_id.keys():
+            continue
         if isinstance(plan, SelectPlan):
             target = start.data.get(plan.table_id, 0)
             first = min(first_needed(plan.table_id, plan.window, definition.start_us), target)
-            if first < target:
+            asked = is_pure(plan) and (target - first <= limits.history_rows or not meets_rows(definition, plan))
+            if first < target and not asked:
                 fill[query_id] = (first, target)
-        elif isinstance(plan, JoinPlan):
+        else:
             history = _history_of(plan, start, definition.start_us, first_needed)
             if any(first < target for first, target in history.values()):
                 join_fill[query_id] = history
@@ -141,9 +152,8 @@ def _advance_fills(fill: Mapping[int, tuple[int, int]], state: CatalogState, bud
 def _by_table(fill: Iterable[int], state: CatalogState) -> dict[int, list[int]]:
     grouped: dict[int, list[int]] = {}
     for query_id in sorted(fill):
-        plan = plan_from_json(state.queries_by_id[query_id].plan)
-        assert isinstance(plan, SelectPlan)
-        grouped.setdefault(plan.table_id, []).append(query_id)
+        # Ten thousand may fill at once, several times a cycle: no plan is read for that.
+        grouped.setdefault(selected_table(state.queries_by_id[query_id].plan), []).append(query_id)
     return grouped
 
 

@@ -57,6 +57,7 @@ class CycleReader(DataSourceStreamReader):
                 int(self._options["cycle_max_rows"]),
                 int(self._options["fill_max_rows"]),
                 int(self._options["cycle_interval_ms"]) / 1000,
+                int(self._options["history_max_rows"]),
             )
             self._planner_object = Planner(DataFolder(Path(self._options["folder"])), limits)
         return self._planner_object

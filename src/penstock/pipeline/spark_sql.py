@@ -54,14 +54,14 @@ class SparkRunner:
         self._max_rows = result_max_rows
         self._registered: dict[str, Function] = {}
 
-    def run(self, plan: SparkPlan, moment: Moment, system: Mapping[str, pa.Table]) -> pa.Table:
-        """The answer as an Arrow table whose columns are the plan's outputs."""
+    def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table]) -> pa.Table:
+        """The answer as an Arrow table whose columns are the plan's outputs. `given`: relations as rows, by name."""
         views: dict[str, str] = {}
         try:
             self._register_functions(moment.state)
             for relation in plan.relations:
                 view = f"penstock_{relation.name}_{next(_numbers)}"
-                self._frame(relation, plan.sql, moment, system).createOrReplaceTempView(view)
+                self._frame(relation, plan.sql, moment, given).createOrReplaceTempView(view)
                 views[relation.name] = view
             text = plan.sql.format(now=f"TIMESTAMP '{format_timestamp(moment.now_us)}'", **views)
             result = self._spark.sql(text).limit(self._max_rows + 1).toArrow()
@@ -88,9 +88,9 @@ class SparkRunner:
                 self._spark.udf.register(function.name, _spark_function(function))
                 self._registered[function.name] = function
 
-    def _frame(self, relation: Relation, text: str, moment: Moment, system: Mapping[str, pa.Table]) -> DataFrame:
-        if relation.kind == "system":
-            return self._spark.createDataFrame(system[relation.table])
+    def _frame(self, relation: Relation, text: str, moment: Moment, given: Mapping[str, pa.Table]) -> DataFrame:
+        if relation.name in given:
+            return self._spark.createDataFrame(given[relation.name])
         request, columns = self._request(relation, text, moment)
         ddl = ", ".join(f"`{c.name}` {c.type.to_spark()}" for c in columns)
         reader = self._spark.read.format("penstock").option("schema", ddl)

@@ -66,13 +66,13 @@ def cycle_tasks(
 
 
 def _add_joins(tasks: list[CycleTask], units: list[JoinUnit], parallelism: int, memory_bytes: int) -> None:
-    """Parts of joins go to different tasks where there is enough to do for several."""
+    """Parts of joins go to different tasks."""
     for unit in units:
-        at = unit.part % parallelism if unit.spreads else 0
+        at = unit.part % parallelism
         while len(tasks) <= at:
             tasks.append(CycleTask(tasks[0].folder, tasks[0].journal, ()))
         tasks[at].joins += (unit,)
-        tasks[at].join_memory_bytes = memory_bytes // parallelism
+        tasks[at].join_memory_bytes = memory_bytes
 
 
 def _fill_unit(listed: Listing, piece: FillPiece, first: int, end: int) -> Unit:

@@ -1,14 +1,12 @@
-"""Answers of the kernels: commit records folded into bitmaps of log positions, for joins into lists of results.
+"""Answers of the kernels: commit records folded into log positions per query, for joins into lists of results.
 
-A fold is a pure function of the journal and the records, so a restart, `as_of` and a test get the same answers.
-Nothing here evaluates a predicate on a reading: workers did.
+A fold is a pure function of the journal and the records, so a restart, `as_of` and a test get the same answers. It goes
+through what a cycle changed, never through all queries: what many of them matched lies on the tables' shelves as it came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import orjson
@@ -16,153 +14,172 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.catalog.journal import JournalReader
-from penstock.catalog.model import Table
-from penstock.catalog.state import CatalogState
-from penstock.operators.evaluate import evaluate_static
-from penstock.operators.expr import Expr
-from penstock.operators.windows import FOREVER, AnyWindow, JoinWindows, TimeWindow
-from penstock.operators.windows import any_from_json as window_from_json
-from penstock.operators.windows import to_json as window_to_json
-from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
+from penstock.catalog.model import QueryDefinition
+from penstock.operators.windows import FOREVER
+from penstock.pipeline.commits import CommitRecord
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.results import from_bytes, read_results
 from penstock.pipeline.joins.units import LIVE
+from penstock.pipeline.keeping import meets_rows
+from penstock.pipeline.lists import lists_from_bytes
 from penstock.pipeline.offset import Offset
-from penstock.pipeline.positions import BLOCK_ROWS
-from penstock.queries.join_results import JoinResults, results_from_json, results_to_json
-from penstock.queries.partners import Blocks, Partners
-from penstock.sql.plan import JoinPlan, SelectPlan, SparkPlan, plan_from_json, stream_uses, window_of
+from penstock.pipeline.planning import FirstNeeded, SegmentsOf
+from penstock.pipeline.sheets import name_from_bytes
+from penstock.queries.answer import NEVER, Answer
+from penstock.queries.census import Census
+from penstock.queries.counted import Counted
+from penstock.queries.evaluated import size_of
+from penstock.queries.join_results import JoinResults
+from penstock.queries.nows import Nows
+from penstock.queries.partners import Blocks
+from penstock.queries.ranges import joined
+from penstock.queries.shelf import Shelf
+from penstock.queries.snapshot import restore, snapshot_of
+from penstock.sql.plan import (
+    JoinPlan,
+    SelectPlan,
+    SparkPlan,
+    kernel_of,
+    plan_from_json,
+    stream_uses,
+    tables_under,
+    window_of,
+)
+from penstock.streams.segments import list_readable
 
-NEVER = -(2**62)
-MASKS_KEPT = 256
-
-
-@dataclass(slots=True)
-class Answer:
-    """One query's matches. `window` is what invocations see; a changed one waits in `pending` for its history."""
-
-    plan: SelectPlan | JoinPlan
-    start_us: int | None
-    window: AnyWindow
-    pending: AnyWindow | None = None
-    matches: Blocks = field(default_factory=dict)
-    base: Blocks = field(default_factory=dict)
-    values: list[pa.Table] = field(default_factory=list)
-    partners: Partners = field(default_factory=Partners)
-    results: JoinResults | None = None
-    told: tuple[int, dict[int, dict[str, Any]]] | None = None  # what the parts of a join's last step say of themselves
-    earlier: JoinResults | None = None  # what was the answer at older cycles that are still kept
-    coming: JoinResults | None = None  # of a join that reads its history: they take over once it is done
-    now_us: int | None = None  # of a join: the furthest that any committed cycle has come
-    filling: tuple[int, int] | None = None
-    filled_before: bool = False
-    fill_first: int = 0
-    matched: int = 0
-    error: str | None = None
-    error_condition: str = "function_failed"
-    paused: bool = False
-
-    @property
-    def progress(self) -> float:
-        """How much of its history a filling query has read."""
-        if self.filling is None:
-            return 1.0
-        position, target = self.filling
-        return (position - self.fill_first) / max(1, target - self.fill_first)
-
-    @property
-    def ready(self) -> bool:
-        return self.filling is None or self.filled_before
-
-    @property
-    def answers(self) -> bool:
-        """Whether an invocation gets an answer."""
-        return self.ready and not self.paused and self.error is None
-
-    @property
-    def settled(self) -> bool:
-        """Whether everything that its plan asks of the log up to the last cycle has been read."""
-        return self.filling is None and not self.paused
+_OF_TABLES = frozenset({"newest", "heard", "counts", "sheet", "lists"})
 
 
-class AnswerStore:
+class AnswerStore(Nows):
     """All answers as of one committed cycle, with the definitions and the newest times that go with it."""
 
-    def __init__(self, reader: JournalReader, folder: DataFolder) -> None:
+    def __init__(self, reader: JournalReader, folder: DataFolder, listing: SegmentsOf | None = None) -> None:
+        super().__init__()
         self._reader = reader
         self._folder = folder
-        self.state = CatalogState()
-        self.answers: dict[int, Answer] = {}
         self.spark_plans: dict[int, SparkPlan] = {}  # of the queries outside the shared pass
-        self.newest: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
-        self.heard: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}  # NOW of the cycle that brought the newest
-        self.rows: dict[int, int] = {}
         self.cycle = 0
         self.start: Offset | None = None
-        self.offset: Offset | None = None
-        self._masks: dict[tuple[int, Expr], np.ndarray[Any, np.dtype[np.bool_]]] = {}
+        self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
+        self.shelves: dict[int, Shelf] = {}
+        self.complete: set[int] = set()  # queries whose answer is to be kept current because somebody said so
+        self.counted = Counted()
+        self.census = Census()
+        self.reads_queries = False  # whether any query reads another one's answer
+        self.touched: set[int] = set()  # queries that the last cycle changed in more than their matches
 
     def apply(self, record: CommitRecord) -> None:
         """Take in one more cycle (or a snapshot, as the first)."""
         before = self.state.position
+        self.touched = set()
         self.state.apply_many(self._reader.read(upto=record.end.journal))
         self._follow_definitions(before, record)
         self._take_results(record)
         if record.info.get("snapshot"):
-            self._restore(record.info["snapshot"])
-        for query_id, answer in self.answers.items():
-            answer.filling = _filling(record.end, query_id)
-            if answer.filling is None and not answer.paused:
-                answer.filled_before = True
-                if answer.coming is not None:
-                    answer.earlier, answer.results, answer.coming = answer.results, answer.coming, None
-                if answer.pending is not None:
-                    answer.window, answer.pending = answer.pending, None
+            restore(self, record, self._folder)
+            self.touched |= self.answers.keys()
+        else:
+            self._take_fills(record)
+        self.touched |= record.start.filling | record.end.filling
+        for query_id in self.touched:
+            answer = self.answers.get(query_id)
+            if answer is not None:
+                _settle(answer, _filling(record.end, query_id))
+            self.census.take(query_id, answer, self.state.tables_by_id)
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
-        for answer in self.answers.values():
-            if isinstance(answer.plan, JoinPlan):
-                answer.now_us = self._latest_now(answer)
 
     def _follow_definitions(self, before: int, record: CommitRecord) -> None:
-        for query_id in [q for q in self.answers if q not in self.state.queries_by_id]:
+        if self.state.position == before and self.offset is not None:
+            return
+        queries = self.state.queries_by_id
+        for query_id in self.answers.keys() - queries.keys():
             del self.answers[query_id]
+            self.counted.forget(query_id)
+            self.complete.discard(query_id)
+            self.touched.add(query_id)
         for table_id in [t for t in self.newest if t not in self.state.tables_by_id]:
             del self.newest[table_id], self.heard[table_id], self.rows[table_id]
+        for table_id in [t for t in self.shelves if t not in self.state.tables_by_id]:
+            self.shelves.pop(table_id).close()
         if any(t not in self.state.tables_by_id for t, _ in self._masks):
             self._masks.clear()
-        for query_id in [q for q in self.spark_plans if q not in self.state.queries_by_id]:
+        for query_id in self.spark_plans.keys() - queries.keys():
             del self.spark_plans[query_id]
-        for query_id, definition in self.state.queries_by_id.items():
-            if self.state.query_positions[query_id][1] <= before:
+        self.reads_queries = any(d.reads_queries for d in queries.values())
+        for query_id, (_, changed) in self.state.query_positions.items():
+            if changed > before:
+                self._follow_definition(query_id, queries[query_id], record)
+        for query_id, answer in self.answers.items():
+            if answer.strategy != queries[query_id].strategy:  # no change of what it answers, so of no position
+                self._follow_strategy(query_id, answer, queries[query_id], record)
+
+    def _follow_definition(self, query_id: int, definition: QueryDefinition, record: CommitRecord) -> None:
+        whole = plan_from_json(definition.plan)
+        self.spark_plans.pop(query_id, None)
+        if isinstance(whole, SparkPlan):
+            self.spark_plans[query_id] = whole
+        plan = kernel_of(whole)
+        if plan is None:
+            if self.answers.pop(query_id, None) is not None:
+                self.touched.add(query_id)
+            return
+        known = self.answers.get(query_id)
+        if known is None:
+            known = Answer(plan, definition.start_us, window_of(plan))
+            known.reach = self._reach(plan, definition.start_us)
+            self.answers[query_id] = known
+        else:
+            known.pending = window_of(plan) if window_of(plan) != known.window else None
+            known.reach = min(known.reach, self._reach(plan, definition.start_us))
+        if isinstance(plan, JoinPlan):
+            known.coming = JoinResults(self.state.query_positions[query_id][1])
+            known.results = known.results or JoinResults(0)
+        if (known.paused and not definition.paused) or known.error is not None:
+            known.filled_before = False  # what came in between, or failed, is read now, as history
+        known.paused = definition.paused
+        known.plan, known.error = plan, None
+        if not tables_under(plan) <= self.state.tables_by_id.keys():
+            # An older version could register a query over a table that was dropped at that moment.
+            known.error, known.error_condition = "a table that the query reads was dropped", "table_not_found"
+        self._follow_strategy(query_id, known, definition, record)
+        known.fill_first = (_filling(record.end, query_id) or (0, 0))[0]
+        self.touched.add(query_id)
+
+    def _follow_strategy(
+        self, query_id: int, answer: Answer, definition: QueryDefinition, record: CommitRecord
+    ) -> None:
+        answer.strategy = definition.strategy
+        (self.complete.add if answer.strategy == "complete" else self.complete.discard)(query_id)
+        if isinstance(answer.plan, SelectPlan):
+            position = record.start.data.get(answer.plan.table_id, 0)
+            (answer.go_live if meets_rows(definition, answer.plan) else answer.rest)(position)
+
+    def _reach(self, plan: SelectPlan | JoinPlan, start_us: int | None) -> int:
+        """The first row that a query's window can reach."""
+        if isinstance(plan, JoinPlan):
+            return 0
+        return FirstNeeded(self._listing, self.state.retention)(plan.table_id, plan.window, start_us)
+
+    def _take_fills(self, record: CommitRecord) -> None:
+        """What the cycle read of history is known from now on."""
+        for query_id, (first, target) in record.start.fill.items():
+            answer = self.answers.get(query_id)
+            if answer is None or answer.paused or self.state.query_positions[query_id][1] > record.start.journal:
                 continue
-            plan = plan_from_json(definition.plan)
-            if isinstance(plan, SparkPlan):
-                self.spark_plans[query_id] = plan
-                continue
-            known = self.answers.get(query_id)
-            if known is None:
-                known = Answer(plan, definition.start_us, window_of(plan))
-                self.answers[query_id] = known
-            else:
-                known.pending = window_of(plan) if window_of(plan) != known.window else None
-            if isinstance(plan, JoinPlan):
-                known.coming = JoinResults(self.state.query_positions[query_id][1])
-                known.results = known.results or JoinResults(0)
-            if (known.paused and not definition.paused) or known.error is not None:
-                known.filled_before = False  # what came in between, or failed, is read now, as history
-            known.paused = definition.paused
-            known.plan, known.error = plan, None
-            known.fill_first = (_filling(record.end, query_id) or (0, 0))[0]
+            last = record.end.fill[query_id][0] if query_id in record.end.fill else target
+            answer.covered = joined([*answer.covered, (first, last)])
+        for query_id in self._failed:
+            answer = self.answers[query_id]
+            if isinstance(answer.plan, SelectPlan):
+                answer.doubt(record.end.data.get(answer.plan.table_id, 0))
 
     def _take_results(self, record: CommitRecord) -> None:
+        self._failed: set[int] = set()
         columns = (c.to_pylist() for c in record.results.columns)
         for query_id, kind, rows, position, payload in zip(*columns, strict=True):
-            if kind == "newest":
-                self._take_newest(query_id, rows, payload, record.end.now_us)
-                continue
-            if kind == "heard":
-                vids, times = np.split(np.frombuffer(payload, np.int64), 2)
-                self.heard[query_id][vids] = times
+            if kind in _OF_TABLES:
+                if query_id in self.state.tables_by_id:
+                    self._take_of_table(query_id, kind, rows, position, payload, record.end.now_us)
                 continue
             answer = self.answers.get(query_id)
             if answer is None:
@@ -185,6 +202,7 @@ class AnswerStore:
                 except (OSError, pa.ArrowException) as damage:
                     # Nobody else's answer suffers from a file that cannot be read.
                     answer.error, answer.error_condition = f"results {file}: {damage}", "corrupt_segment"
+                    self.touched.add(query_id)
                     continue
                 _take_join(answer, table, file, position)
             elif kind == "values":
@@ -192,86 +210,32 @@ class AnswerStore:
             elif kind == "error":
                 told = orjson.loads(payload)
                 answer.error, answer.error_condition = told["message"], told["condition"]
+                self._failed.add(query_id)
+                self.touched.add(query_id)
 
-    def _take_newest(self, table_id: int, rows: int, payload: bytes, now_us: int) -> None:
-        vids, times = np.split(np.frombuffer(payload, np.int64), 2)
-        size = int(vids.max()) + 1 if len(vids) else 0
-        newest = _grown(self.newest.get(table_id), size)
-        newest[vids] = np.maximum(newest[vids], times)
-        heard = _grown(self.heard.get(table_id), size)
-        heard[vids] = np.maximum(heard[vids], now_us)
-        self.newest[table_id], self.heard[table_id] = newest, heard
-        self.rows[table_id] = self.rows.get(table_id, 0) + rows
+    def _take_of_table(self, table_id: int, kind: str, rows: int, position: int, payload: bytes, now_us: int) -> None:
+        """What a cycle says of a table, or of many of its queries at once."""
+        if kind == "newest":
+            self._take_newest(table_id, rows, payload, now_us)
+        elif kind == "heard":
+            vids, times = np.split(np.frombuffer(payload, np.int64), 2)
+            self.heard[table_id][vids] = times
+        elif kind == "counts":
+            self.counted.add(*np.split(np.frombuffer(payload, np.int64), 2))
+        elif kind == "sheet":
+            self.shelf(table_id).put(name_from_bytes(table_id, position, payload))
+        elif kind == "lists":
+            self.shelf(table_id).put_lists(lists_from_bytes(position, payload))
 
-    def now_of(self, table: Table, static_predicate: Expr | None) -> int | None:
-        """NOW of a stream: the cycle's for transaction time, the newest passing reading's for valid time."""
-        if self.offset is None:
-            return None
-        if table.options.time == "transaction":
-            return self.offset.now_us
-        newest = self.newest.get(table.id)
-        if newest is None:
-            return None
-        if static_predicate is not None:
-            mask = self.passing(table.id, static_predicate)
-            newest = newest[: len(mask)][mask[: len(newest)]]
-        latest = int(newest.max(initial=NEVER))
-        return latest if latest > NEVER else None
+    def shelf(self, table_id: int) -> Shelf:
+        if table_id not in self.shelves:
+            self.shelves[table_id] = Shelf(self._folder.sheets)
+        return self.shelves[table_id]
 
-    def passing(self, table_id: int, predicate: Expr) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which static versions a predicate lets through, by vid."""
-        known = self._masks.get((table_id, predicate))
-        versions = self.state.rows(table_id)
-        if known is None or len(known) < versions.count:
-            known = evaluate_static(predicate, versions.versions())
-            if len(self._masks) >= max(MASKS_KEPT, 2 * len(self.answers)):
-                self._masks.clear()  # questions that are asked once leave one each; those that stay make theirs again
-            self._masks[(table_id, predicate)] = known
-        return known
-
-    def heard_sids(self, table_id: int, predicate: Expr | None) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """Which sensors have had a reading whose static version passes."""
-        vids = np.flatnonzero(self.newest.get(table_id, np.empty(0, np.int64)) > NEVER)
-        if predicate is not None:
-            vids = vids[self.passing(table_id, predicate)[vids]]
-        return np.unique(self.state.rows(table_id).sids[vids])
-
-    def is_idle(self, table: Table, static_predicate: Expr | None) -> bool:
-        """Whether every sensor of a stream has ended, or was not heard for the idle time before the cycle's NOW."""
-        heard = self.heard.get(table.id)
-        if heard is None or self.offset is None:
-            return False
-        ended = self.state.ended(table.id)
-        if ended:
-            sids = self.state.rows(table.id).sids[: len(heard)]
-            heard = np.where(np.isin(sids, list(ended)), NEVER, heard[: len(sids)])
-        if static_predicate is not None:
-            mask = self.passing(table.id, static_predicate)
-            heard = heard[: len(mask)][mask[: len(heard)]]
-        return self.offset.now_us - int(heard.max(initial=NEVER)) > table.options.idle_us
-
-    def query_now(self, answer: Answer) -> int | None:
-        if isinstance(answer.plan, JoinPlan):
-            return answer.now_us
-        return self.now_of_streams([(answer.plan.table_id, answer.plan.static_predicate)])
-
-    def _latest_now(self, answer: Answer) -> int | None:
-        """A stream that was idle and speaks again must not take back what was said meanwhile: NOW never steps back."""
-        now_us = self.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(answer.plan)])
-        known = [n for n in (answer.now_us, now_us) if n is not None]
-        return max(known) if known else None
-
-    def now_of_streams(self, streams: Sequence[tuple[int, Expr | None]]) -> int | None:
-        """NOW of a query: the smallest over its streams; those that are idle do not hold it back."""
-        uses = [(self.state.tables_by_id[table_id], predicate) for table_id, predicate in streams]
-        nows = [self.now_of(*u) for u in uses]
-        known = [n for n in nows if n is not None]
-        if len(known) < len(nows):
-            return None
-        if len(known) == 1:
-            return known[0]
-        awake = [n for n, u in zip(known, uses, strict=True) if not self.is_idle(*u)]
-        return min(awake) if awake else max(known)
+    def matched(self, query_id: int) -> int:
+        """How many rows have met a query's predicate since it came."""
+        answer = self.answers.get(query_id)
+        return (answer.matched if answer is not None else 0) + self.counted[query_id]
 
     def trim_joins(self, keep_from: dict[int, int], oldest_cycle: int) -> None:
         """Forget results before a time, per query, those whose readings are gone, and what tells older cycles apart."""
@@ -283,74 +247,89 @@ class AnswerStore:
             answer.results = answer.results.without(keep_from.get(query_id, NEVER), floors)
 
     def trim(self, keep_from: dict[int, int]) -> None:
-        """Forget matches below a position, per query: no window can reach them again."""
+        """Forget matches below a position, per query: no window can reach them again. For each query there is one."""
         for query_id, position in keep_from.items():
             answer = self.answers.get(query_id)
-            if answer is not None:
-                _cut_below(answer.matches, position)
-                _cut_below(answer.partners.blocks, position)
-                _cut_below(answer.base, position)
-                answer.values = [t for t in answer.values if t.num_rows and t.column("_pos")[-1].as_py() >= position]
+            if answer is not None and position > 0:
+                answer.forget_below(position)
+        lowest: dict[int, int] = {}
+        for query_id, answer in self.answers.items():
+            if isinstance(answer.plan, SelectPlan):
+                table_id = answer.plan.table_id
+                position = keep_from.get(query_id, 0)
+                lowest[table_id] = min(lowest.get(table_id, position), position)
+        known = {q: keep_from.get(q, 0) for q in self.answers}
+        for table_id, shelf in self.shelves.items():
+            shelf.merge(known)
+            shelf.forget_below(lowest.get(table_id, FOREVER))
+
+    def merge_lists(self) -> None:
+        """Whoever asks looks into each list: make few of many."""
+        for shelf in self.shelves.values():
+            shelf.merge(None)
+
+    def give_up_passed(self, most_bytes: int) -> list[Path]:
+        """Drop sheets that no sliding window reaches as of now, then the oldest until the rest fits; their files."""
+        for table_id, shelf in self.shelves.items():
+            now_us, span = self.now_of(self.state.tables_by_id[table_id], None), self.census.longest_span(table_id)
+            if now_us is not None:
+                shelf.give_up_before(now_us - span if span is not None else FOREVER)
+        while sum(shelf.nbytes for shelf in self.shelves.values()) > most_bytes:
+            largest = max(self.shelves.values(), key=lambda shelf: shelf.nbytes)
+            largest.give_up(largest.sheets[:1])
+        return [path for shelf in self.shelves.values() for path in shelf.take_files()]
+
+    def memory_of(self, query_id: int) -> int:
+        """Bytes that a query's matches take, with its share of the sheets and lists that it is in."""
+        answer = self.answers.get(query_id)
+        if answer is None:
+            return 0
+        own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
+        own += sum(int(table.nbytes) for table in answer.values)
+        shelf = self.shelves.get(stream_uses(answer.plan)[0].table_id)
+        return own + (shelf.share(query_id) if shelf is not None else 0)
+
+    def rows_kept(self, query_id: int) -> int:
+        answer = self.answers.get(query_id)
+        if answer is None:
+            return 0
+        if isinstance(answer.plan, JoinPlan):
+            return answer.results.count if answer.results is not None else 0
+        shelf = self.shelves.get(answer.plan.table_id)
+        listed = shelf.view().positions(query_id, 0, FOREVER) if shelf is not None else []
+        return sum(len(found) for found in answer.matches.values()) + sum(map(len, listed))
+
+    def forget_evaluated(self, most_bytes: int) -> None:
+        """What was found when asked is found again when asked again: it must not grow with all that was ever asked."""
+        if sum(answer.evaluated.nbytes for answer in self.answers.values() if answer.evaluated) > most_bytes:
+            for answer in self.answers.values():
+                answer.evaluated.clear()
+
+    def remove_orphans(self) -> None:
+        """Remove sheets of tasks whose cycle was never committed, and what killed ones had begun to write."""
+        assert self.offset is not None
+        known = {kept.name.file for shelf in self.shelves.values() for kept in shelf.sheets}
+        for path in self._folder.sheets.glob("*.sheet"):
+            table_id, first = (int(part) for part in path.name.removeprefix(".").split("-")[:2])
+            if path.name not in known and first < self.offset.data.get(table_id, FOREVER):
+                path.unlink(missing_ok=True)
 
     def to_snapshot(self) -> CommitRecord:
         """Everything in one record that `apply` takes as the first."""
-        assert self.offset is not None
-        rows: list[tuple[int, str, int, int, bytes]] = []
-        details: dict[str, Any] = {}
-        for query_id, answer in self.answers.items():
-            for kind, blocks in (
-                ("match", answer.matches),
-                ("base", answer.base),
-                ("partnered", answer.partners.blocks),
-            ):
-                rows += [(query_id, kind, 0, block, found.serialize()) for block, found in blocks.items()]
-            for table in answer.values:
-                sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, table.schema) as writer:
-                    writer.write_table(table)
-                rows.append((query_id, "values", 0, 0, bytes(sink.getvalue())))
-            details[str(query_id)] = {
-                "window": window_to_json(answer.window),
-                "matched": answer.matched,
-                "fill_first": answer.fill_first,
-                "filled_before": answer.filled_before,
-                "error": answer.error,
-                "error_condition": answer.error_condition,
-                "paused": answer.paused,
-                "results": results_to_json(answer.results),
-                "coming": results_to_json(answer.coming),
-                "now_us": answer.now_us,
-            }
-        for table_id, newest in self.newest.items():
-            vids = np.flatnonzero(newest > NEVER)
-            payload = vids.astype(np.int64).tobytes() + newest[vids].tobytes()
-            rows.append((table_id, "newest", self.rows.get(table_id, 0), 0, payload))
-            heard = self.heard[table_id][vids]
-            rows.append((table_id, "heard", 0, 0, vids.astype(np.int64).tobytes() + heard.tobytes()))
-        columns = [list(c) for c in zip(*rows, strict=True)] if rows else [[] for _ in RESULT_SCHEMA]
-        results = pa.table([pa.array(c, f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)], RESULT_SCHEMA)
-        start = self.start or self.offset
-        return CommitRecord(self.cycle, start, self.offset, results, {"snapshot": details})
+        return snapshot_of(self)
 
-    def _restore(self, details: dict[str, Any]) -> None:
-        for query_id, answer in self.answers.items():
-            kept = details.get(str(query_id))
-            if kept is None:
-                continue
-            window = window_from_json(kept["window"])
-            answer.pending = window_of(answer.plan) if window != window_of(answer.plan) else None
-            if isinstance(answer.plan, JoinPlan):
-                try:
-                    answer.results = results_from_json(kept["results"], self._folder)
-                    answer.coming = results_from_json(kept["coming"], self._folder)
-                except (OSError, pa.ArrowException) as damage:
-                    answer.results, answer.coming = JoinResults(0), None
-                    kept = {**kept, "error": f"results: {damage}", "error_condition": "corrupt_segment"}
-            answer.window = window
-            answer.matched, answer.fill_first = kept["matched"], kept["fill_first"]
-            answer.filled_before, answer.error = kept["filled_before"], kept["error"]
-            answer.paused, answer.error_condition = kept["paused"], kept["error_condition"]
-            answer.now_us = kept.get("now_us")
+
+def _settle(answer: Answer, filling: tuple[int, int] | None) -> None:
+    """A query that has nothing left to read answers through the window that it was given last."""
+    answer.filling = filling
+    if filling is None and not answer.paused:
+        answer.filled_before = True
+        if answer.coming is not None:
+            if answer.results is not None:
+                answer.earlier = (*answer.earlier, answer.results)
+            answer.results, answer.coming = answer.coming, None
+        if answer.pending is not None:
+            answer.window, answer.pending = answer.pending, None
 
 
 def _filling(end: Offset, query_id: int) -> tuple[int, int] | None:
@@ -370,45 +349,9 @@ def _take_join(answer: Answer, table: pa.Table, file: str | None, generation: in
     answer.matched = (answer.coming or answer.results or JoinResults(0)).count
 
 
-def _grown(known: np.ndarray[Any, np.dtype[np.int64]] | None, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A copy with room for `size` versions: readers keep the array they have."""
-    if known is None:
-        return np.full(size + 64, NEVER)
-    return np.concatenate([known, np.full(max(0, size - len(known)), NEVER)])
-
-
-def is_finished(window: AnyWindow, now_us: int | None, start_us: int | None) -> bool:
-    """Whether a window that closes for good has closed; one of a join's is enough."""
-    if isinstance(window, JoinWindows):
-        return any(is_finished(w, now_us, start_us) for w in window.by_input)
-    if not isinstance(window, TimeWindow) or not window.ends or now_us is None:
-        return False
-    return now_us > window.end.resolve(now_us, start_us if start_us is not None else FOREVER)
-
-
 def _merge(blocks: Blocks, block: int, payload: bytes) -> None:
     found = BitMap.deserialize(payload)
     if block in blocks:
         blocks[block] |= found
     else:
         blocks[block] = found
-
-
-def _cut_below(blocks: Blocks, position: int) -> None:
-    for block in list(blocks):
-        if block + BLOCK_ROWS <= position:
-            del blocks[block]
-        elif block < position:
-            blocks[block].remove_range(0, position - block)
-            if not blocks[block]:
-                del blocks[block]
-
-
-def window_low(window: AnyWindow, now_us: int | None, start_us: int | None) -> int | None:
-    """Where a time window begins; None where nothing bounds it yet."""
-    if isinstance(window, JoinWindows):
-        lows = [window_low(w, now_us, start_us) for w in window.by_input]
-        return None if None in lows else min(low for low in lows if low is not None)
-    if not isinstance(window, TimeWindow) or now_us is None:
-        return None
-    return window.begin.resolve(now_us, start_us if start_us is not None else NEVER)

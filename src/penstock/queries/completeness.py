@@ -15,10 +15,11 @@ from penstock.catalog.state import CatalogState
 from penstock.operators.expr import Expr
 from penstock.operators.windows import FOREVER, TimeWindow, Window
 from penstock.queries.first_readings import FirstReadings
+from penstock.queries.join_readers import told_from
 from penstock.queries.observing import streams_of
 from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
-from penstock.sql.plan import JoinPlan, Plan, SelectPlan
+from penstock.sql.plan import Plan, SparkPlan, stream_uses
 from penstock.streams.initial_scan import surviving
 
 
@@ -39,6 +40,7 @@ class Completeness:
         if begin <= -FOREVER:
             return result  # all that is kept was asked for, and that is what there is
         known = [self._kept_from(plan), *(self._observed_from(t, p, state) for t, p in _streams(plan, state))]
+        known.append(told_from(plan, start_us, state))
         latest = max((t for t in known if t is not None), default=begin)
         return replace(result, complete_from_us=latest) if latest > begin else result
 
@@ -78,8 +80,5 @@ def _streams(plan: Plan, state: CatalogState) -> list[tuple[Table, Expr | None]]
 
 
 def _windows(plan: Plan) -> list[Window]:
-    if isinstance(plan, SelectPlan):
-        return [plan.window]
-    if isinstance(plan, JoinPlan):
-        return [i.window for i in plan.inputs]
-    return [r.window for r in plan.relations if r.window is not None]
+    relations = plan.relations if isinstance(plan, SparkPlan) else ()
+    return [*(use.window for use in stream_uses(plan)), *(r.window for r in relations if r.window is not None)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,56 +17,54 @@ from penstock.pipeline.commits import CommitRecord
 CYCLES_SHOWN = 1000
 _ANSWERS = pa.array(["match", "join", "join_file"])
 _OF_QUERIES = pa.array(["match", "base", "values", "error", "join", "join_file", "partnered"])
-
-
-@dataclass(slots=True)
-class Cost:
-    """Of one query, over all cycles or evaluations so far."""
-
-    evaluations: int = 0
-    ms: float = 0.0
-    rows: int = 0
-    bytes: int = 0
-
-    def add(self, ms: float, rows: int, bytes: int) -> None:
-        self.evaluations += 1
-        self.ms += ms
-        self.rows += rows
-        self.bytes += bytes
+_EVALUATIONS, _MS, _ROWS, _BYTES = range(4)
+Ints = npt.NDArray[np.int64]
 
 
 class Costs:
-    """The last thousand cycles one by one, and sums per query."""
+    """The last thousand cycles one by one, and sums per query: a row of numbers each, so ten thousand cost no loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cycles: deque[dict[str, Any]] = deque(maxlen=CYCLES_SHOWN)
-        self._queries: dict[int, Cost] = {}
+        self._queries: Ints = np.empty(0, np.int64)  # ascending
+        self._sums = np.zeros((0, 4))
+        self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
+        self.version: object = None
 
-    def note_cycle(self, record: CommitRecord, sharing: Collection[int], known: Collection[int]) -> None:
-        """A cycle was committed in which the queries `sharing` took part; `known` are all there are."""
+    def follow(self, version: object, sharing: Collection[int], known: Collection[int]) -> None:
+        """Definitions changed: the queries `sharing` take part in cycles from now on; `known` are all there are."""
+        with self._lock:
+            queries = np.sort(np.fromiter(known, np.int64, len(known)))
+            sums = np.zeros((len(queries), 4))
+            if len(self._queries) and len(queries):
+                here, there = _common(queries, self._queries)
+                sums[here] = self._sums[there]
+            self._queries, self._sums, self.version = queries, sums, version
+            self._sharing = np.searchsorted(queries, np.sort(np.fromiter(sharing, np.int64, len(sharing))))
+
+    def note_cycle(self, record: CommitRecord) -> None:
+        """A cycle was committed."""
         results = record.results
         results = results.append_column("bytes", pc.binary_length(results.column("payload")))
-        of_queries = results.filter(pc.is_in(results.column("kind"), _OF_QUERIES))
-        matches = of_queries.filter(pc.is_in(of_queries.column("kind"), _ANSWERS))
-        rows, sizes = _sums(matches, "rows"), _sums(of_queries, "bytes")
         ms = record.info.get("ms")
-        share_ms = (ms or 0.0) / max(1, len(sharing))
+        matched = 0
         with self._lock:
-            for query_id in sharing:
-                cost = self._queries.setdefault(query_id, Cost())
-                cost.add(share_ms, rows.get(query_id, 0), sizes.get(query_id, 0))
-            for gone in self._queries.keys() - known:
-                del self._queries[gone]
+            self._sums[self._sharing, _EVALUATIONS] += 1
+            self._sums[self._sharing, _MS] += (ms or 0.0) / max(1, len(self._sharing))
+            for queries, rows in _matches(results):
+                matched += int(rows.sum())
+                self._add(queries, rows, _ROWS)
+            self._add(*_sums(results.filter(pc.is_in(results.column("kind"), _OF_QUERIES)), "bytes"), _BYTES)
             self._cycles.append(
                 {
                     "cycle": record.cycle,
                     "now": record.end.now_us,
                     "rows": sum(e - record.start.data.get(t, 0) for t, e in record.end.data.items()),
-                    "matched": sum(rows.values()),
+                    "matched": matched,
                     "ms": ms,
                     "bytes": pc.sum(results.column("bytes")).as_py() or 0,
-                    "queries": len(sharing),
+                    "queries": len(self._sharing),
                     "journal": record.end.journal,
                     "filling": len(record.end.filling),
                 }
@@ -74,21 +73,54 @@ class Costs:
     def note_evaluation(self, query_id: int, seconds: float, answer: pa.Table) -> None:
         """A query outside the shared pass was evaluated."""
         with self._lock:
-            self._queries.setdefault(query_id, Cost()).add(seconds * 1000, answer.num_rows, answer.nbytes)
+            at = int(np.searchsorted(self._queries, query_id))
+            if at < len(self._queries) and self._queries[at] == query_id:
+                self._sums[at] += (1, seconds * 1000, answer.num_rows, answer.nbytes)
+
+    def _add(self, queries: Ints, values: Ints, column: int) -> None:
+        if len(queries) and len(self._queries):
+            here, there = _common(queries, self._queries)
+            np.add.at(self._sums[:, column], there, values[here])
 
     def cycles(self) -> list[dict[str, Any]]:
         with self._lock:
             return list(self._cycles)
 
     def of(self, query_id: int) -> dict[str, Any]:
+        """Of one query, over all cycles or evaluations so far."""
         with self._lock:
-            facts = asdict(self._queries.get(query_id, Cost()))
-        return {**facts, "ms": round(facts["ms"], 3)}
+            at = int(np.searchsorted(self._queries, query_id))
+            known = at < len(self._queries) and self._queries[at] == query_id
+            evaluations, ms, rows, size = self._sums[at].tolist() if known else (0, 0.0, 0, 0)
+        return {"evaluations": int(evaluations), "ms": round(ms, 3), "rows": int(rows), "bytes": int(size)}
+
+    def costliest(self, count: int) -> list[int]:
+        """The queries that took most time, then most rows; costliest first."""
+        with self._lock:
+            order = np.lexsort((self._sums[:, _ROWS], self._sums[:, _MS]))[::-1][:count]
+            found: list[int] = self._queries[order].tolist()
+            return found
 
 
-def _sums(results: pa.Table, column: str) -> dict[int, int]:
+def _matches(results: pa.Table) -> Iterator[tuple[Ints, Ints]]:
+    """(queries, rows that a cycle found for each)."""
+    yield _sums(results.filter(pc.is_in(results.column("kind"), _ANSWERS)), "rows")
+    # What many queries matched in one piece of the log comes as one row: their numbers, then their counts.
+    counts = results.filter(pc.equal(results.column("kind"), "counts"))
+    for payload in counts.column("payload").to_pylist():
+        queries, rows = np.split(np.frombuffer(payload, np.int64), 2)
+        yield queries, rows
+
+
+def _sums(results: pa.Table, column: str) -> tuple[Ints, Ints]:
     """By query."""
-    if not results.num_rows:
-        return {}
     found = results.group_by("query", use_threads=False).aggregate([(column, "sum")])
-    return dict(zip(found.column("query").to_pylist(), found.column(f"{column}_sum").to_pylist(), strict=True))
+    values = pc.fill_null(found.column(f"{column}_sum"), 0).cast(pa.int64())
+    return found.column("query").cast(pa.int64()).to_numpy(), values.to_numpy()
+
+
+def _common(wanted: Ints, known: Ints) -> tuple[Ints, Ints]:
+    """Places in both of the values that both have; `known` is ascending."""
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    here = np.flatnonzero(known[at] == wanted)
+    return here, at[here]

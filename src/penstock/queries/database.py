@@ -20,10 +20,11 @@ from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.spark_sql import SparkRunner
+from penstock.queries.as_of import answer_as_of
 from penstock.queries.backup import back_up
 from penstock.queries.completeness import Completeness
 from penstock.queries.costs import Costs
-from penstock.queries.describing import describe_queries, describe_table
+from penstock.queries.describing import as_told, describe_queries, describe_query, describe_table
 from penstock.queries.execute import Executor
 from penstock.queries.observing import Observer
 from penstock.queries.results import Health, Result
@@ -34,8 +35,11 @@ from penstock.queries.standing import StandingQueries
 from penstock.queries.status import failures, status
 from penstock.queries.subscription import SelectSubscription, Subscription
 from penstock.queries.system import SystemTables
+from penstock.queries.usage import Usage
 from penstock.settings import Settings
+from penstock.sql.parse import parse_as_of
 from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.statements import AsOf
 from penstock.streams.housekeeping import Housekeeper
 from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
@@ -83,6 +87,7 @@ class Database:
             self.standing.load()
             self.system = SystemTables(self)
             self.costs = Costs()
+            self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
             self.sampler = Sampler(self.log, self.ingest, self.sensor_tables)
             self.spark_queries = SparkQueries(
@@ -150,6 +155,8 @@ class Database:
                 _log.exception("while closing %s", part)
         if hasattr(self, "standing"):
             self.standing.feed.close()
+        if hasattr(self, "usage"):
+            self.usage.save(self.catalog.state.queries_by_id)
         if hasattr(self, "lock"):
             self.lock.release()
 
@@ -157,9 +164,12 @@ class Database:
         finished = self.standing.finished
         self.standing.take(record)
         with self.standing.locked() as store:
-            sharing = [q for q, answer in store.answers.items() if not answer.paused]
-            known = store.state.queries_by_id.keys()
-        self.costs.note_cycle(record, sharing, known)
+            known, version = store.state.queries_by_id, store.state.position
+            if version != self.costs.version:
+                sharing = [q for q, answer in store.answers.items() if not answer.paused]
+                self.costs.follow(version, sharing, known)
+        self.costs.note_cycle(record)
+        self.usage.save_sometimes(known)
         if self.standing.finished != finished:
             self.observer.follow()
 
@@ -184,9 +194,11 @@ class Database:
 
     # -- statements and readings
 
-    def execute(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Result:
+    def execute(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, owner: str | None = None
+    ) -> Result:
         """Run one or more statements; the last one's result."""
-        return self.executor.execute(sql, params)
+        return self.executor.execute(sql, params, owner)
 
     def push(self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None) -> Receipt:
         """Store readings; returns when the accepted ones are on disk."""
@@ -200,10 +212,14 @@ class Database:
             ) from None
 
     def register(
-        self, queries: list[tuple[str, str]], on_error: Literal["none", "rest"] = "none"
+        self,
+        queries: Sequence[tuple[str, str] | Mapping[str, Any]],
+        on_error: Literal["none", "rest"] = "none",
+        owner: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Create many queries; with `none` a single mistake refuses all of them."""
-        return self.executor.register(queries, on_error)
+        """Create many queries with one sync, from (name, SELECT) or records; `none`: one mistake refuses them all."""
+        records = [q if isinstance(q, Mapping) else {"name": q[0], "sql": q[1]} for q in queries]
+        return self.executor.register(records, on_error, owner)
 
     # -- answers
 
@@ -238,17 +254,26 @@ class Database:
                 hint="ask again in a moment",
             )
 
-    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
-        """The answer of a standing query for its window as of the last cycle, or as of an older one."""
+    def invoke(self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None) -> Result:
+        """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
         definition = self.definition(name)
         self._wait_for_query(definition)
         plan = plan_from_json(definition.plan)
-        if not isinstance(plan, SparkPlan):
-            result = self.standing.invoke(name, as_of, limit)
+        if isinstance(as_of, str):
+            as_of = parse_as_of(as_of)
+        cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
+        if isinstance(as_of, AsOf) and cycle is None:
+            result = answer_as_of(self, definition, as_of, limit)
+        elif not isinstance(plan, SparkPlan):
+            result = self.standing.invoke(name, cycle, limit)
         else:
-            if as_of is not None:
-                raise error("not_supported", feature="as_of on a query outside the shared pass")
+            if cycle is not None:
+                hint = "ask for a time: AS OF NOW - 1 MINUTE"
+                raise error("not_supported", feature="the cycle of a query outside the shared pass", hint=hint)
+            if plan.core is not None:
+                self.standing.wait_ready(name)
             result = self.spark_queries.invoke(definition.id, name, limit)
+        self.usage.note(definition.id, self.clock.now_us())
         return self.completeness.say(result, plan, definition.start_us, self.catalog.state)
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
@@ -262,11 +287,15 @@ class Database:
     # -- about itself
 
     def queries(self) -> list[dict[str, Any]]:
-        return describe_queries(self)
+        return [as_told(facts) for facts in describe_queries(self)]
 
     def query(self, name: str) -> dict[str, Any]:
-        self.definition(name)
-        return next(q for q in self.queries() if q["name"] == name)
+        return as_told(describe_query(self, self.definition(name)))
+
+    def costliest(self, count: int) -> list[dict[str, Any]]:
+        """The queries that cost most, described as `query` does."""
+        known = self.catalog.state.queries_by_id
+        return [as_told(describe_query(self, known[q])) for q in self.costs.costliest(count) if q in known]
 
     def tables(self) -> list[dict[str, Any]]:
         return [describe_table(t) for t in sorted(self.catalog.state.tables.values(), key=lambda t: t.name)]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.model import QueryDefinition, Table
-from penstock.queries.answers import Answer
-from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json, window_of
+from penstock.clock import format_timestamp
+from penstock.queries.answer import Answer
+from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, kernel_of, plan_from_json, window_of
 from penstock.types import format_duration
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
 
 _RUNS = {SelectPlan: "shared pass", JoinPlan: "window join", SparkPlan: "Spark SQL"}
+_RUNS_ON_TOP = "window join, then Spark SQL"
 
 
 def describe_table(table: Table) -> dict[str, Any]:
@@ -50,22 +52,45 @@ def describe_queries(database: Database) -> list[dict[str, Any]]:
         ]
 
 
+def as_told(facts: dict[str, Any]) -> dict[str, Any]:
+    """The same with times as the API writes them."""
+    last_us = facts["last_invoked"]
+    return {**facts, "last_invoked": format_timestamp(last_us) if last_us is not None else None}
+
+
+def describe_query(database: Database, definition: QueryDefinition) -> dict[str, Any]:
+    """One of them."""
+    with database.standing.locked() as store:
+        return _describe_query(database, definition, store.answers.get(definition.id))
+
+
 def _describe_query(database: Database, definition: QueryDefinition, answer: Answer | None) -> dict[str, Any]:
-    plan = plan_from_json(definition.plan)
+    whole = database.standing.store.spark_plans.get(definition.id)
+    known = answer.plan if answer is not None else None
+    plan = whole or known or plan_from_json(definition.plan)
+    kernel = kernel_of(plan)
     failure = database.spark_queries.failure(definition.id)
-    message = answer.error if answer is not None else failure.message if failure is not None else None
+    message = answer.error if answer is not None else None
+    message = failure.message if message is None and failure is not None else message
     state, progress = _state(database, definition, plan, answer, message)
     return {
         "name": definition.name,
         "id": definition.id,
         "sql": definition.sql,
+        "owner": definition.owner,
+        "description": definition.description,
         "state": state,
         "progress": round(progress, 4),
-        "runs": _RUNS[type(plan)],
+        "runs": _RUNS_ON_TOP if isinstance(plan, SparkPlan) and kernel is not None else _RUNS[type(plan)],
         "reason": plan.reason if isinstance(plan, SparkPlan) else None,
-        "window": str(window_of(plan)) if not isinstance(plan, SparkPlan) else None,
-        "matched": answer.matched if answer is not None else None,
+        "window": str(window_of(kernel)) if kernel is not None else None,
+        "matched": database.standing.store.matched(definition.id) if answer is not None else None,
         "error": message,
+        "strategy": database.standing.strategy_of(definition.id) if answer is not None else None,
+        "strategy_asked": definition.strategy,
+        "memory": database.standing.memory_of(definition.id) if answer is not None else None,
+        "invocations": database.usage.invocations(definition.id),
+        "last_invoked": database.usage.last_us(definition.id),
         "seconds": database.spark_queries.seconds(definition.id),
         **database.costs.of(definition.id),
     }
@@ -76,7 +101,7 @@ def _state(
 ) -> tuple[str, float]:
     if definition.paused:
         return "PAUSED", 1.0
-    if not isinstance(plan, SparkPlan) and answer is None:
+    if kernel_of(plan) is not None and answer is None:
         return "STARTING", 0.0
     if message is not None:
         return "FAILED", 1.0

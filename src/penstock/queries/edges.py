@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from penstock.catalog.model import Table
 from penstock.clock import SECOND
-from penstock.operators.windows import FOREVER, JoinWindows, TimeWindow, Window
-from penstock.queries.answers import NEVER, AnswerStore
-from penstock.queries.moments import stream_of
-from penstock.sql.plan import JoinPlan, stream_uses
+from penstock.operators.windows import FOREVER, TimeWindow, Window
+from penstock.queries.answer import NEVER
+from penstock.queries.answers import AnswerStore
+from penstock.queries.moments import streams_behind
+from penstock.sql.plan import JoinPlan
 
 
 def next_edge(store: AnswerStore, moved: bool) -> int:
@@ -21,10 +22,11 @@ def next_edge(store: AnswerStore, moved: bool) -> int:
     if store.offset is None:
         return 0
     now_us = store.offset.now_us
+    soonest = now_us + SECOND
     edges = []
-    if moved and any(d.reads_queries for d in store.state.queries_by_id.values()):
+    if moved and store.reads_queries:
         # Readers of queries see this cycle's rows in the next one, so there must be a next one.
-        edges.append(now_us + SECOND)
+        return soonest
     newest: dict[int, int] = {}
     for table, window, start_us in _windows(store):
         if table.options.time != "transaction" or not isinstance(window, TimeWindow):
@@ -36,17 +38,18 @@ def next_edge(store: AnswerStore, moved: bool) -> int:
         leaving = window.slides and newest[table.id] >= low
         entering = window.end.anchor == "now" and newest[table.id] > high
         if leaving or entering:
-            edges.append(now_us + SECOND)
-        elif window.ends and now_us <= high < FOREVER:
-            edges.append(max(high + 1, now_us + SECOND))
-    edges += [now_us + SECOND for _ in _waiting_for_partners(store, now_us)]
+            return soonest
+        if window.ends and now_us <= high < FOREVER:
+            edges.append(max(high + 1, soonest))
+    if any(True for _ in _waiting_for_partners(store, now_us)):
+        return soonest
     return min(edges, default=0)
 
 
 def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
     """Outer and anti joins with a row whose window has not passed yet: when it has, the row may be an answer."""
-    for query_id, answer in store.answers.items():
-        plan = answer.plan
+    for query_id in store.census.joins:
+        plan = store.answers[query_id].plan
         if isinstance(plan, JoinPlan) and plan.missing != "inner":
             table = store.state.tables_by_id[plan.inputs[0].table_id]
             times, upper = store.newest.get(table.id), plan.bounds[0][1]
@@ -57,13 +60,10 @@ def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
 
 
 def _windows(store: AnswerStore) -> Iterator[tuple[Table, Window | None, int | None]]:
-    """Every window over a stream that a running query looks through."""
-    for answer in store.answers.values():
-        windows = answer.window.by_input if isinstance(answer.window, JoinWindows) else (answer.window,)
-        for use, window in zip(stream_uses(answer.plan), windows, strict=True):
-            yield store.state.tables_by_id[use.table_id], window, answer.start_us
+    """Every window over a stream that a running query looks through, each once."""
+    for table_id, look, start_us in store.census.looks:
+        yield store.state.tables_by_id[table_id], look, start_us
     for query_id, plan in store.spark_plans.items():
         for relation in plan.relations:
-            found = stream_of(relation, store)
-            if found is not None:
-                yield found[0], relation.window, store.state.queries_by_id[query_id].start_us
+            for table, _ in streams_behind(relation, store.state):
+                yield table, relation.window, store.state.queries_by_id[query_id].start_us

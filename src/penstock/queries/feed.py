@@ -7,15 +7,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from penstock.errors import error
-from penstock.operators.expr import Expr
-from penstock.operators.windows import AnyWindow
 from penstock.pipeline.offset import Offset
+from penstock.queries.census import NowKey
+from penstock.queries.window_history import WindowsAt
 
 _log = logging.getLogger("penstock.queries")
-NowKey = tuple[int, Expr | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class CycleMark:
     cycle: int
     end: Offset
     nows: dict[NowKey, int | None]
-    windows: dict[int, AnyWindow]
+    windows: WindowsAt
     joins: dict[int, JoinMark] = field(default_factory=dict)
 
 
@@ -50,9 +49,6 @@ class Feed:
 
     def append(self, mark: CycleMark) -> None:
         with self._changed:
-            if self._marks and self._marks[-1].windows == mark.windows:
-                # Thousands of queries times a thousand cycles: share what did not change.
-                mark = replace(mark, windows=self._marks[-1].windows)
             self._marks.append(mark)
         self.wake()
 
@@ -107,11 +103,6 @@ class Feed:
     def oldest(self) -> int:
         with self._changed:
             return self._marks[0].cycle if self._marks else 0
-
-    def windows(self) -> list[dict[int, AnyWindow]]:
-        """The windows of all kept cycles, without repeats."""
-        with self._changed:
-            return list({id(mark.windows): mark.windows for mark in self._marks}.values())
 
     def wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until a condition holds that commits can make true."""

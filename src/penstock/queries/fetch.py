@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +12,19 @@ from pyroaring import BitMap
 
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.catalog.rows import StaticRows
+from penstock.errors import PenstockError
 from penstock.operators.evaluate import evaluate
 from penstock.operators.expr import Column, UserCall, columns_of, walk
 from penstock.operators.windows import FOREVER
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
+from penstock.queries.open_files import OpenFiles
 from penstock.queries.partners import Blocks
 from penstock.sql.plan import SelectPlan
-from penstock.streams.segments import Segment, Slice, list_segments, read_slice
+from penstock.streams.segments import Segment, list_segments, read_slice, slices
 from penstock.streams.whole import lost_position, missing_file
+
+_BARE = slice_schema([])  # times and static versions alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +38,86 @@ class TimedPositions:
     def take(self, chosen: np.ndarray) -> TimedPositions:
         return TimedPositions(self.positions[chosen], self.times[chosen], self.vids[chosen])
 
+    @staticmethod
+    def together(parts: Sequence[TimedPositions]) -> TimedPositions:
+        if len(parts) == 1:
+            return parts[0]
+        return TimedPositions(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("positions", "times", "vids")))
+
+
+def no_rows() -> TimedPositions:
+    return TimedPositions(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
+
 
 class Fetcher:
     """Reads one table's log for one answer, from one listing: compacted files are found again by position."""
 
-    def __init__(self, log: Path, table: Table, static: StaticRows) -> None:
+    def __init__(
+        self,
+        log: Path,
+        table: Table,
+        static: StaticRows,
+        listing: Callable[[], list[Segment]] | None = None,
+        files: OpenFiles | None = None,
+    ) -> None:
         self._log = log
         self._table = table
-        self._static = static
+        self.static = static
+        self._listing = listing or (lambda: list_segments(log, table.id))
         self._segments: list[Segment] | None = None
+        self._files = files or OpenFiles()
 
     def segments(self) -> list[Segment]:
         if self._segments is None:
-            self._segments = list_segments(self._log, self._table.id)
+            self._segments = self._listing()
         return self._segments
+
+    def lost(self, first: int, end: int) -> int | None:
+        """The first position in [first, end) that should be there and is in no file."""
+        segments = self.segments()
+        begins, ends = (segments[0].first, segments[-1].end) if segments else (end, end)
+        if begins <= first and end <= ends:
+            return None  # a listing has no gaps inside
+        return lost_position(self._log, self._table.id, segments, first, end)
+
+    def missing(self, position: int) -> PenstockError:
+        return missing_file(self._table.id, position)
+
+    def ranges(self, first: int, end: int, low: int, high: int) -> list[tuple[int, int]]:
+        """What of [first, end) lies in files that may have a ts in [low, high], neighbours together."""
+        found: list[tuple[int, int]] = []
+        for segment in self.segments():
+            if segment.max_ts < low or segment.min_ts > high or segment.first >= end or segment.end <= first:
+                continue
+            start, stop = max(first, segment.first), min(end, segment.end)
+            if found and found[-1][1] == start:
+                found[-1] = (found[-1][0], stop)
+            else:
+                found.append((start, stop))
+        return found
+
+    def timed(self, positions: np.ndarray, low: int, high: int) -> TimedPositions:
+        """These positions (ascending), as far as their ts is in [low, high]."""
+        found = [no_rows()]
+        for segment in self.segments():
+            start, stop = np.searchsorted(positions, [segment.first, segment.end])
+            if start < stop:
+                rows = self._read(segment, positions[start:stop] - segment.first, _BARE)
+                times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
+                keep = (times >= low) & (times <= high)
+                vids = rows.column(VERSION_COLUMN.name).to_numpy()
+                found.append(TimedPositions(positions[start:stop][keep], times[keep], vids[keep]))
+        return TimedPositions.together(found)
+
+    def runs(self, first: int, end: int, wanted: set[str]) -> Iterator[tuple[int, np.ndarray, dict[str, pa.Array]]]:
+        """The rows in [first, end) as (position of the first, static versions, columns by flat name)."""
+        schema = slice_schema(stream_fields(self._table, sorted(wanted)))
+        pieces = slices(self.segments(), first, end)
+        if not pieces:
+            return
+        log = pa.concat_tables([read_slice(piece, schema=schema) for piece in pieces])
+        vids = log.column(VERSION_COLUMN.name).to_numpy()
+        yield pieces[0].first, vids, flat_columns(self._table, wanted, log, vids, self.static)
 
     def require(self, blocks: Blocks | None, first: int, end: int) -> None:
         """Raise corrupt_segment where a position in [first, end) that `blocks` names (None: any) is in no file."""
@@ -71,59 +141,50 @@ class Fetcher:
             offsets = offsets_in(blocks, max(segment.first, first), min(segment.end, end), segment.first)
             if len(offsets) == 0:
                 continue
-            rows = self._read(segment, offsets, [])
+            rows = self._read(segment, offsets, _BARE)
             times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
             keep = (times >= low) & (times <= high)
             vids = rows.column(VERSION_COLUMN.name).to_numpy()
             found.append(TimedPositions(offsets[keep] + segment.first, times[keep], vids[keep]))
-        if not found:
-            return TimedPositions(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
-        return TimedPositions(*(np.concatenate([getattr(f, n) for f in found]) for n in ("positions", "times", "vids")))
+        return TimedPositions.together(found) if found else no_rows()
 
     def rows(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> pa.Table:
         """The plan's outputs for these positions (ascending), in log order."""
-        return pa.concat_tables([answer_schema(plan).empty_table(), *self._pieces(plan, positions, values)])
+        found, columns = self._gather(set().union(*(columns_of(o.expr) for o in plan.outputs)), positions)
+        computed = _computed(values)
+        arrays = []
+        for output in plan.outputs:
+            if any(isinstance(n, UserCall) for n in walk(output.expr)):
+                if len(found) == 0:
+                    arrays.append(pa.nulls(0, output.type.to_arrow()))
+                else:
+                    arrays.append(_look_up(computed, output.name, found).cast(output.type.to_arrow()))
+            elif isinstance(output.expr, Column):
+                arrays.append(columns[output.expr.name])
+            else:
+                arrays.append(evaluate(output.expr, columns, len(found)))
+        return pa.Table.from_arrays(arrays, schema=answer_schema(plan))
 
     def columns(self, wanted: set[str], positions: np.ndarray) -> dict[str, pa.Array]:
         """Columns of these positions (ascending), by flat name."""
-        parts: list[dict[str, pa.Array]] = []
-        for segment in self.segments():
-            low, high = np.searchsorted(positions, [segment.first, segment.end])
-            if low < high:
-                rows = self._read(segment, positions[low:high] - segment.first, sorted(wanted))
-                vids = rows.column(VERSION_COLUMN.name).to_numpy()
-                parts.append(flat_columns(self._table, wanted, rows, vids, self._static))
-        if len(parts) == 1:
-            return parts[0]
-        types = {c.name: c.type.to_arrow() for c in self._table.flat_columns()}
-        return {n: pa.concat_arrays([p[n] for p in parts]) if parts else pa.nulls(0, types[n]) for n in wanted}
+        return self._gather(wanted, positions)[1]
 
-    def _pieces(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> Iterator[pa.Table]:
-        wanted = set().union(*(columns_of(o.expr) for o in plan.outputs))
-        computed = _computed(values)
-        for segment in self.segments():
-            low, high = np.searchsorted(positions, [segment.first, segment.end])
-            if low == high:
-                continue
-            mine = positions[low:high]
-            rows = self._read(segment, mine - segment.first, sorted(wanted))
-            vids = rows.column(VERSION_COLUMN.name).to_numpy()
-            columns = flat_columns(self._table, wanted, rows, vids, self._static)
-            arrays = []
-            for output in plan.outputs:
-                if any(isinstance(n, UserCall) for n in walk(output.expr)):
-                    arrays.append(_look_up(computed, output.name, mine).cast(output.type.to_arrow()))
-                elif isinstance(output.expr, Column):
-                    arrays.append(columns[output.expr.name])
-                else:
-                    arrays.append(evaluate(output.expr, columns, len(mine)))
-            yield pa.Table.from_arrays(arrays, schema=answer_schema(plan))
-
-    def _read(self, segment: Segment, offsets: np.ndarray, wanted: list[str]) -> pa.Table:
+    def _gather(self, wanted: set[str], positions: np.ndarray) -> tuple[np.ndarray, dict[str, pa.Array]]:
+        """Those of the positions that the log has, and their columns: from many files, but made flat once."""
         schema = slice_schema(stream_fields(self._table, wanted))
+        rows, found = [schema.empty_table()], [positions[:0]]
+        for segment in self.segments():
+            low, high = np.searchsorted(positions, (segment.first, segment.end))
+            if low < high:
+                found.append(positions[low:high])
+                rows.append(self._read(segment, found[-1] - segment.first, schema))
+        log = pa.concat_tables(rows) if len(rows) != 2 else rows[1]
+        vids = log.column(VERSION_COLUMN.name).to_numpy()
+        return np.concatenate(found), flat_columns(self._table, wanted, log, vids, self.static)
+
+    def _read(self, segment: Segment, offsets: np.ndarray, schema: pa.Schema) -> pa.Table:
         low, high = int(offsets[0]), int(offsets[-1]) + 1
-        piece = Slice(segment.path, segment.format, segment.first + low, low, high - low)
-        table = read_slice(piece, schema=schema)
+        table = self._files.read(segment, low, high, schema)
         if len(offsets) == high - low:
             return table
         return table.take(pa.array(offsets - low))

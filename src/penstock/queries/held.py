@@ -5,9 +5,9 @@ Readers ask for ids (of rows inside the window), and for the rows of ids: what a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,12 @@ from penstock.catalog.model import Table
 from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError, error
 from penstock.queries.fetch import Fetcher
+from penstock.queries.ready import ReadyAnswers
 from penstock.queries.windowed import Instant, Matches, rows_entered, rows_inside
 from penstock.sql.plan import SelectPlan
 
 Ids: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Read = TypeVar("Read")
 
 
 class Held(Protocol):
@@ -63,29 +65,41 @@ class SelectHeld:
     matches: Matches
     values: list[pa.Table]
     instant: Instant
-    log: Path
+    reader: Callable[[], Fetcher]
+    fresh: Callable[[], Fetcher]  # a reader that looks at the log anew
+    ready: ReadyAnswers | None = None  # where the answer is kept current
 
     @property
     def now_us(self) -> int | None:
         return self.instant.now_us
 
     def inside(self) -> Ids:
-        return rows_inside(self.matches, self.instant, self._fetcher(), self.static).positions
+        if self.ready is not None:
+            ready = self.ready
+            return self._reading(lambda f: ready.inside(self.query_id, self.cycle, self.matches, self.instant, f))
+        return self._reading(lambda f: rows_inside(self.matches, self.instant, f, self.static).positions)
 
     def entered(self, before: Held) -> Ids:
         assert isinstance(before, SelectHeld)
-        return rows_entered(self.matches, before.instant, self.instant, self._fetcher(), self.static).positions
+        was, now = before.instant, self.instant
+        return self._reading(lambda f: rows_entered(self.matches, was, now, f, self.static).positions)
 
     def rows(self, ids: Ids) -> pa.Table:
-        return self._fetcher().rows(self.plan, ids, self.values)
+        return self._reading(lambda f: f.rows(self.plan, ids, self.values))
 
     def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
         inside = self.inside()
         left = np.setdiff1d(inside_before, inside)
         return inside, np.setdiff1d(inside, inside_before), all_rows(self, left)
 
-    def _fetcher(self) -> Fetcher:
-        return Fetcher(self.log, self.table, self.static)
+    def _reading(self, work: Callable[[Fetcher], Read]) -> Read:
+        """Read the log by the last listing; where that is too old, by a new one."""
+        try:
+            return work(self.reader())
+        except PenstockError as failure:
+            if failure.condition != "corrupt_segment":
+                raise
+        return work(self.fresh())
 
 
 def all_rows(held: Held, ids: Ids) -> pa.Table:

@@ -6,7 +6,7 @@ An id is a result's number, or, for a row of the first input that no partner cam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,8 @@ from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.catalog.rows import StaticRows
 from penstock.operators.evaluate import evaluate
 from penstock.operators.expr import Column, UserCall, columns_of, walk
-from penstock.operators.windows import JoinWindows
-from penstock.queries.answers import NEVER
+from penstock.operators.windows import Bound, JoinWindows, TimeWindow
+from penstock.queries.answer import NEVER
 from penstock.queries.fetch import Fetcher
 from penstock.queries.held import Held, Ids, all_rows, rows_gone
 from penstock.queries.join_results import JoinResults, Picked
@@ -87,6 +87,22 @@ class JoinHeld:
             return inside, np.setdiff1d(inside, inside_before), all_rows(before, left)
         stayed = before._among(inside_before, self, inside)
         return inside, inside[~self._among(inside, before, inside_before)], all_rows(before, inside_before[~stayed])
+
+    def of_times(self, low: int, high: int) -> Ids:
+        """What a reader of the query sees: rows whose own time lies in [low, high], whatever the query's window shows now.
+
+        Only those that it can ever have shown, with no tuple before its window at its START.
+        """
+        if self.now_us is None:
+            return np.empty(0, np.int64)
+        start = self.start_us if self.start_us is not None else NEVER
+        begins = [w.resolve(start, start)[0] for w in self.windows.by_input]
+        inside = TimeWindow(Bound("constant", max(low, begins[0])), Bound("constant", high))
+        alone = replace(self, windows=JoinWindows((inside,) * len(self.inputs)))._alone_inside()
+        ids: Ids = np.concatenate(
+            [alone, self._results_inside(0, self.count, [(begin, high) for begin in begins], after=low - 1)]
+        )
+        return ids
 
     def _spans(self) -> list[tuple[int, int]] | None:
         """[low, high] per input; None where no NOW is known yet."""
@@ -193,9 +209,10 @@ class JoinHeld:
 
     def _of_table(self, place: int, vids: Ids, wanted: set[str]) -> dict[str, pa.Array]:
         """Columns of an ordinary table's rows, in the versions that the results have."""
-        alias, versions, index = self.plan.tables[place].alias, self.tables[place].versions(), pa.array(vids)
+        alias, versions = self.plan.tables[place].alias, self.tables[place].versions()
+        index = pa.array(vids, mask=vids < 0)
         mine = [c.partition(".")[2] for c in wanted if c.partition(".")[0] == alias]
-        return {f"{alias}.{name}": versions.column(name).combine_chunks().take(index) for name in mine}
+        return {f"{alias}.{name}": versions.column(name).take(index).combine_chunks() for name in mine}
 
     def _fetch(self, place: int, positions: Ids, wanted: set[str]) -> dict[str, pa.Array]:
         """Columns of an input's rows, in any order and as often as they are named."""

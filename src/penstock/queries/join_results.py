@@ -134,10 +134,8 @@ class Picked:
         return [self.column(position_column(s)) for s in range(inputs)]
 
     def versions(self, plan: JoinPlan) -> dict[int, Ints]:
-        """Which version of each ordinary table's row, by the table's place in the plan."""
-        return {
-            place: self.column(version_column(place)) for place, table in enumerate(plan.tables) if not table.exists
-        }
+        """Which version of each ordinary table's row, by the table's place in the plan; -1 where a LEFT JOIN found none."""
+        return {place: self.column(version_column(place)) for place, table in enumerate(plan.tables) if table.is_shown}
 
     def values(self, name: str) -> pa.ChunkedArray:
         return pa.chunked_array([c for p in self.parts for c in p.column(name).chunks])

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.operators.expr import Expr
 from penstock.operators.windows import FOREVER, TimeWindow
 from penstock.pipeline.spark_sql import Moment
-from penstock.queries.answers import NEVER, AnswerStore
-from penstock.sql.plan import Plan, Relation, SelectPlan, SparkPlan, plan_from_json, stream_uses
+from penstock.queries.answer import NEVER
+from penstock.queries.answers import AnswerStore
+from penstock.sql.plan import Plan, Relation, SparkPlan, plan_from_json, stream_uses
 
 
 def moment_of(plan: SparkPlan, store: AnswerStore, start_us: int | None) -> Moment:
     """What a plan stands for at the store's committed offset."""
     assert store.offset is not None
     for relation in plan.relations:
-        known = {"query": store.state.queries, "system": {relation.table}}.get(relation.kind, store.state.tables)
+        named = {relation.table}
+        known = {"query": store.state.queries, "system": named, "core": named}.get(relation.kind, store.state.tables)
         if relation.table not in known:
-            raise error(
-                "not_ready",
-                detail=f'no cycle has taken in "{relation.table}" as it is now',
-                hint="ask again in a moment",
-            )
+            raise _not_taken_in(f'"{relation.table}"')
+    if any(u.table_id not in store.state.tables_by_id for u in stream_uses(plan)):
+        raise _not_taken_in("a stream of the join")
     now_us = now_of_plan(plan, store)
     ranges: dict[str, tuple[int, int]] = {}
     for relation in plan.relations:
@@ -37,27 +37,29 @@ def moment_of(plan: SparkPlan, store: AnswerStore, start_us: int | None) -> Mome
     return Moment(store.offset, store.state.frozen(), fallback, ranges, store.start)
 
 
+def _not_taken_in(what: str) -> PenstockError:
+    return error("not_ready", detail=f"no cycle has taken in {what} as it is now", hint="ask again in a moment")
+
+
 def now_of_plan(plan: Plan, store: AnswerStore) -> int | None:
     """NOW of a query: the smallest over its streams; the cycle's where it reads no stream."""
     assert store.offset is not None
-    if not isinstance(plan, SparkPlan):
-        return store.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(plan)])
-    streams = [s for r in plan.relations if (s := stream_of(r, store)) is not None]
-    if not streams:
-        return store.offset.now_us
-    return store.now_of_streams([(table.id, predicate) for table, predicate in streams])
+    streams = [(table.id, predicate) for table, predicate in all_streams(plan, store.state)]
+    return store.now_of_streams(streams) if streams else store.offset.now_us
 
 
-def stream_of(relation: Relation, store: AnswerStore) -> tuple[Table, Expr | None] | None:
-    """The table and static predicate behind a relation that has readings."""
-    if relation.kind not in ("stream", "query"):
-        return None
-    state: CatalogState = store.state
-    predicate: Expr | None = relation.static_predicate
-    if relation.kind == "query":
-        definition = state.queries.get(relation.table)
-        inner = plan_from_json(definition.plan) if definition is not None else None
-        if not isinstance(inner, SelectPlan):
-            return None
-        return state.tables_by_id[inner.table_id], inner.static_predicate
-    return state.tables[relation.table], predicate
+def all_streams(plan: Plan, state: CatalogState) -> list[tuple[Table, Expr | None]]:
+    """The tables and static predicates behind a plan, also where it reads them through another query."""
+    found = [(state.tables_by_id[u.table_id], u.static_predicate) for u in stream_uses(plan)]
+    for relation in plan.relations if isinstance(plan, SparkPlan) else ():
+        found += streams_behind(relation, state)
+    return found
+
+
+def streams_behind(relation: Relation, state: CatalogState) -> list[tuple[Table, Expr | None]]:
+    """The same behind one relation; a core's streams are the plan's own."""
+    if relation.kind == "stream":
+        return [(state.tables[relation.table], relation.static_predicate)]
+    definition = state.queries.get(relation.table) if relation.kind == "query" else None
+    uses = stream_uses(plan_from_json(definition.plan)) if definition is not None else ()
+    return [(state.tables_by_id[u.table_id], u.static_predicate) for u in uses]

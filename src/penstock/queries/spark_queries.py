@@ -9,13 +9,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from penstock.errors import PenstockError, error
 from penstock.pipeline.spark_sql import Moment, SparkRunner
+from penstock.queries.answers import AnswerStore
+from penstock.queries.join_rows import (
+    FetchedRows,
+    are_same,
+    fetch_rows,
+    joins_below,
+    no_rows,
+    pick_rows,
+    read_joins,
+    rests_on_joins,
+)
 from penstock.queries.moments import moment_of
 from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
@@ -59,6 +70,8 @@ class SparkQueries:
         self._kept: dict[int, tuple[Evaluated, ...]] = {}  # the newest last, so that subscribers can come back
         self._errors: dict[int, PenstockError] = {}
         self._inputs: dict[int, tuple[object, ...]] = {}
+        self._rows: dict[int, dict[str, FetchedRows]] = {}  # of joins, for the last evaluation
+        self._journals: dict[int, int] = {}  # up to where definitions and tables were read for it
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="penstock-spark-queries", daemon=True)
 
@@ -74,16 +87,22 @@ class SparkQueries:
         """Evaluate once, now, at the last committed cycle."""
         with self._standing.locked() as store:
             moment, cycle = moment_of(plan, store, start_us), store.cycle
-        return self._run_at(plan, moment, cycle)
+            reads = read_joins(plan, moment, self._standing, "")
+        picked = pick_rows(reads, self._settings.result_max_rows)
+        rows = fetch_rows(reads, picked, {}, plan, moment.state)
+        return self.run_at(plan, moment, cycle, {relation: r.table for relation, r in rows.items()})
 
-    def _run_at(self, plan: SparkPlan, moment: Moment, cycle: int) -> Evaluated:
+    def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table]) -> Evaluated:
+        """Evaluate once at a moment of one's own; `cycle` is whose definitions and log it stands on."""
         began = time.monotonic()
-        table = self._runner().run(plan, moment, self._system(plan))
+        table = self._runner().run(plan, moment, {**self._system(plan), **joins})
         return Evaluated(table, cycle, moment.now_us, time.monotonic() - began)
 
     def admit(self, plan: SparkPlan) -> None:
         """Try a new query once: Spark must accept it, and all such queries must stay fresh enough."""
-        tried = self.run(plan, None)
+        with self._standing.locked() as store:
+            moment, cycle = moment_of(plan, store, None), store.cycle
+        tried = self.run_at(plan, moment, cycle, no_rows(plan, moment.state))
         total = tried.seconds + sum(a.seconds for a in self._answers.values())
         staleness = total / self._settings.spark_query_budget
         if staleness > STALENESS_MAX_S:
@@ -154,27 +173,54 @@ class SparkQueries:
         with self._standing.locked() as store:
             if store.offset is None:
                 return []
+            mark = self._standing.feed.last()
             for query_id, plan in store.spark_plans.items():
                 definition = store.state.queries_by_id[query_id]
                 if definition.paused:
                     continue
+                below = joins_below(plan, store.state, definition.name)
+                if not self._joins_answer(query_id, set(below.values()), store):
+                    continue
                 moment = moment_of(plan, store, definition.start_us)
                 tables = {t: store.offset.data.get(store.state.tables[t].id, 0) for t in definition.reads_tables}
-                marks = (sorted(tables.items()), sorted(moment.ranges.items()), store.state.query_positions[query_id])
+                marks: tuple[object, ...] = (
+                    sorted(tables.items()),
+                    sorted(moment.ranges.items()),
+                    store.state.query_positions[query_id],
+                )
                 if any(r.kind in ("ordinary", "static", "system") for r in plan.relations):
-                    marks = (*marks, store.offset.journal)  # type: ignore[assignment]
+                    marks = (*marks, store.offset.journal)
                 if any(r.kind == "system" for r in plan.relations):
-                    marks = (*marks, store.cycle)  # type: ignore[assignment]
+                    marks = (*marks, store.cycle)
                 if any(r.kind == "query" for r in plan.relations) and store.start is not None:
                     # It reads another query's rows of a cycle ago, so it is due once more after its inputs rest.
-                    marks = (*marks, sorted(store.start.data.items()))  # type: ignore[assignment]
+                    marks = (*marks, sorted(store.start.data.items()))
+                if below and mark is not None:
+                    joins = [(q, mark.joins.get(store.state.queries[q].id), mark.end.now_us) for q in below.values()]
+                    marks = (*marks, joins)
                 if self._inputs.get(query_id) != marks:
                     self._inputs[query_id] = marks
                     due.append(query_id)
-            for known in (self._answers, self._kept, self._errors, self._inputs):
+            for known in (self._answers, self._kept, self._errors, self._inputs, self._rows, self._journals):
                 for gone in [q for q in known if q not in store.spark_plans]:
                     known.pop(gone, None)
         return due
+
+    def _joins_answer(self, query_id: int, names: Iterable[str], store: AnswerStore) -> bool:
+        """Whether the joins below a query have read their history; what one of them fails with the query fails with."""
+        for name in names:
+            answer = store.answers.get(store.state.queries[name].id)
+            if answer is None or (answer.error is None and not answer.ready):
+                return False
+            try:
+                self._standing.check_failed(name)
+            except PenstockError as failure:
+                known, self._errors[query_id] = self._errors.get(query_id), failure
+                self._inputs.pop(query_id, None)
+                if known is None:
+                    self._standing.feed.wake()
+                return False
+        return True
 
     def _evaluate(self, query_id: int) -> None:
         with self._standing.locked() as store:
@@ -183,15 +229,36 @@ class SparkQueries:
                 return
             # Definition and moment of one cycle: the answer's stamp stands for both.
             moment, cycle = moment_of(plan, store, definition.start_us), store.cycle
+            try:
+                reads = read_joins(plan, moment, self._standing, definition.name)
+            except PenstockError:  # a join below began to read its history again: the query is due once it has
+                self._inputs.pop(query_id, None)
+                return
+            answer = store.answers.get(query_id)
+            if answer is not None:
+                moment = replace(moment, now_us=store.query_now(answer) or moment.now_us)
         try:
-            found = self._run_at(plan, moment, cycle)
-            self._answers[query_id] = found
+            picked, last = pick_rows(reads, self._settings.result_max_rows), self._answers.get(query_id)
+            before = self._rows.get(query_id, {})
+            no_table_changed = (
+                len(reads) == len(plan.relations) or self._journals.get(query_id) == moment.offset.journal
+            )
+            if last and no_table_changed and rests_on_joins(plan, reads) and are_same(picked, before):
+                self._answers[query_id] = replace(last, cycle=cycle, now_us=moment.now_us)
+                self._errors.pop(query_id, None)
+                self._standing.feed.wake()
+                return
+            rows = fetch_rows(reads, picked, before, plan, moment.state)
+            found = self.run_at(plan, moment, cycle, {relation: r.table for relation, r in rows.items()})
+            self._answers[query_id], self._rows[query_id] = found, rows
+            self._journals[query_id] = moment.offset.journal
             self._kept[query_id] = _bounded((*self.kept(query_id), found))
             self._errors.pop(query_id, None)
             self._spent(query_id, found.seconds, found.table)
         except PenstockError as failure:
             known, self._errors[query_id] = self._errors.get(query_id), failure
-            self._inputs.pop(query_id, None)
+            if failure.condition != "over_budget":  # which only other inputs can mend
+                self._inputs.pop(query_id, None)
             told = known is not None and known.message == failure.message
             _log.log(
                 logging.DEBUG if told else logging.WARNING,

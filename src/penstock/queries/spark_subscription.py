@@ -106,6 +106,8 @@ class SparkSubscription(Waiting):
         later = [e for e in self._queries.kept(self._id) if e.cycle > before.cycle]
         found = later[0] if later else self._queries.answer(self._id, self._name)
         self._seen = found
+        if found.table is before.table:  # the same answer, for a later cycle
+            return None
         entered, left = _difference(before.table, found.table)
         if self._changes:
             entered = pa.concat_tables([with_operation(left, "-"), with_operation(entered, "+")])

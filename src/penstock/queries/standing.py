@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-
-from pyroaring import BitMap
 
 from penstock.catalog.journal import JournalReader
 from penstock.errors import PenstockError, error, suggest
-from penstock.operators.windows import AnyWindow, JoinWindows, RowsWindow, TimeWindow, Window
+from penstock.operators.windows import JoinWindows
 from penstock.pipeline.commits import CommitRecord, CommitStore
-from penstock.pipeline.folder import DataFolder
-from penstock.queries.answers import Answer, AnswerStore, is_finished, window_low
+from penstock.pipeline.folder import DataFolder, place_sheets
+from penstock.queries.answer import Answer, is_finished
+from penstock.queries.answers import AnswerStore
 from penstock.queries.edges import next_edge
-from penstock.queries.feed import CycleMark, Feed, JoinMark, NowKey
-from penstock.queries.held import Held, SelectHeld
-from penstock.queries.join_held import InputTable, JoinHeld
+from penstock.queries.feed import CycleMark, Feed, JoinMark
+from penstock.queries.held import Held
+from penstock.queries.holding import hold_join, hold_select
+from penstock.queries.join_held import JoinHeld
+from penstock.queries.listings import Listings
+from penstock.queries.ready import ReadyAnswers
 from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
-from penstock.queries.windowed import Instant, Matches
+from penstock.queries.strategy import READY_MAX_ROWS, READY_SECONDS, Chooser, Strategy
+from penstock.queries.trimming import trim
+from penstock.queries.window_history import WindowHistory, WindowsAt
 from penstock.settings import Settings
-from penstock.sql.plan import JoinPlan, SelectPlan, stream_uses
+from penstock.sql.plan import JoinPlan, stream_uses
 from penstock.streams.segments import Segment, list_readable
-from penstock.streams.whole import first_reached
 
 _log = logging.getLogger("penstock.queries")
 SNAPSHOT_EVERY = 200
 TRIM_EVERY = 20
+QUERIES_PER_TRIM = 2000
 WAIT_S = 10.0
 _MENDING = {
+    "table_not_found": "drop the query, create it anew",
     "function_failed": "drop the query, mend the function, create it anew",
     "corrupt_segment": "put the file back from a backup, then pause and resume the query: it reads its history again",
 }
@@ -46,9 +53,14 @@ class StandingQueries:
         self.settings = settings
         self.feed = Feed(settings.cycles_keep)
         self._lock = threading.RLock()
-        self.store = AnswerStore(JournalReader(folder.root), folder)
+        self.listings = Listings(folder.log)
+        self.windows = WindowHistory()
+        place_sheets(folder, settings.spark_master)
+        self.store = self._new_store()
         self.result_files = ResultFiles(folder)
         self.finished: frozenset[int] = frozenset()
+        self.chooser = Chooser()
+        self.ready = ReadyAnswers()
         self._torn = False  # whether the store has part of a cycle
 
     def load(self) -> None:
@@ -61,13 +73,26 @@ class StandingQueries:
             self._fold(self.commits.read(cycle))
         self.result_files.remove_orphans(self.commits)
 
+    def _new_store(self) -> AnswerStore:
+        def listed(table_id: int) -> list[Segment]:
+            """At least what is committed: rows that come later are in no file that was there before them."""
+            offset = self.store.offset if hasattr(self, "store") else None
+            try:
+                return self.listings.segments(table_id, offset.data.get(table_id, 0) if offset is not None else 0)
+            except PenstockError:
+                return list_readable(self.folder.log, table_id)
+
+        return AnswerStore(JournalReader(self.folder.root), self.folder, listed)
+
     def take(self, record: CommitRecord) -> None:
         """A cycle was committed: fold it in and let everybody know."""
         with self._lock:
             if self._torn or record.cycle != self.store.cycle + 1:
                 # An earlier cycle was committed but not folded to its end; the records know everything.
-                self.store = AnswerStore(JournalReader(self.folder.root), self.folder)
+                self.store = self._new_store()
                 self.feed.clear()
+                self.windows.clear()
+                self.ready.clear()
                 self.load()
             else:
                 self._fold(record)
@@ -77,9 +102,18 @@ class StandingQueries:
             _log.warning("after cycle %d: %s", record.cycle, failure)
 
     def _tidy(self, record: CommitRecord) -> None:
-        """What keeps memory and folder small, and the hint for the planner."""
+        """What keeps memory and folder small and answers current, and the hint for the planner."""
+        with self._lock:
+            gone = self.store.give_up_passed(self.settings.answers_memory_mb << 20)
+        for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
+            path.unlink(missing_ok=True)
+        self._move_on()
         if record.cycle % TRIM_EVERY == 0:
-            self._trim()
+            with self._lock:
+                self.store.merge_lists()
+            # It goes through all queries, and most of what it finds can wait.
+            if record.cycle % (TRIM_EVERY * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
+                self._trim()
         if record.cycle % SNAPSHOT_EVERY == 0:
             with self._lock:
                 self.result_files.compact(self.store)
@@ -92,74 +126,78 @@ class StandingQueries:
     def _fold(self, record: CommitRecord) -> None:
         with self._lock:
             self._torn = True
-            self.store.apply(record)
-            self.result_files.note(self.store)
-            joins: dict[int, JoinMark] = {}
-            nows: dict[NowKey, int | None] = {}
-            windows: dict[int, AnyWindow] = {}
-            for query_id, answer in self.store.answers.items():
-                if answer.answers:
-                    windows[query_id] = answer.window
-                if isinstance(answer.plan, JoinPlan):
-                    assert answer.results is not None
-                    joins[query_id] = JoinMark(
-                        answer.results.generation, answer.results.count, self.store.query_now(answer)
-                    )
-                    continue
-                table = self.store.state.tables_by_id[answer.plan.table_id]
-                key = (table.id, answer.plan.static_predicate)
-                if table.options.time == "valid" and key not in nows:
-                    nows[key] = self.store.now_of(table, answer.plan.static_predicate)
-            self.finished = frozenset(
-                q
-                for q, a in self.store.answers.items()
-                if ends(a.window) and is_finished(a.window, self.store.query_now(a), a.start_us)
-            )
+            store = self.store
+            store.apply(record)
+            self.result_files.note(store)
+            for query_id in store.touched:
+                answer = store.answers.get(query_id)
+                answering = answer is not None and answer.answers
+                self.windows.note(record.cycle, query_id, answer.window if answer is not None and answering else None)
+                if answer is None:
+                    self.chooser.forget(query_id)
+                    self.ready.forget(query_id)
             # Under the lock: whoever sees a query in the store finds it in the newest mark.
-            self.feed.append(CycleMark(record.cycle, record.end, nows, windows, joins))
+            self.feed.append(
+                CycleMark(
+                    record.cycle,
+                    record.end,
+                    {key: store.now_of(store.state.tables_by_id[key[0]], key[1]) for key in store.census.now_keys},
+                    WindowsAt(self.windows, record.cycle),
+                    {query_id: self._join_mark(store.answers[query_id]) for query_id in store.census.joins},
+                )
+            )
+            self.finished = frozenset(q for q in store.census.ending if self._is_finished(store.answers[q]))
             self._torn = False
 
-    def _trim(self) -> None:
-        """Forget matches that no window can reach, also not one that is asked for as of an older cycle."""
+    def _move_on(self) -> None:
+        """Bring the answers up to date that are kept current, as many as a cycle has time for."""
         with self._lock:
-            oldest = self.feed.mark(self.feed.oldest())
-            kept = self.feed.windows()
-            keep_from: dict[int, int] = {}
-            times: dict[int, int] = {}
-            segments: dict[int, list[Segment]] = {}
-            for query_id, answer in self.store.answers.items():
-                if answer.pending is not None or answer.filling is not None:
-                    continue
-                now_us = self._now_at(oldest, query_id, answer)
-                windows = {w[query_id] for w in kept if query_id in w}
-                low = earliest(window_low(w, now_us, answer.start_us) for w in windows)
-                if isinstance(answer.plan, JoinPlan):
-                    if low is not None:
-                        times[query_id] = low
-                    known = oldest.joins.get(query_id)
-                    if answer.results is not None and known and known.generation == answer.results.generation:
-                        answer.earlier = None
-                    if answer.plan.missing == "inner":
-                        continue
-                table_id = stream_uses(answer.plan)[0].table_id
-                floor = self.store.state.retention(table_id)
-                position = floor
-                if low is not None:
-                    if table_id not in segments:
-                        segments[table_id] = list_readable(self.folder.log, table_id)
-                    position = first_reached(segments[table_id], low, floor)
-                if position > 0:
-                    keep_from[query_id] = position
-            self.store.trim(keep_from)
-            self.store.trim_joins(times, oldest.cycle)
+            for query_id in self.chooser.calm_down(self.store.cycle):
+                self.ready.forget(query_id)
+            wanted = [*self.chooser.ready(), *self.store.complete]
+            names = [self.store.state.queries_by_id[q].name for q in wanted if q in self.store.answers]
+        until = time.monotonic() + READY_SECONDS
+        for name in names:
+            if time.monotonic() > until:
+                break
+            with contextlib.suppress(PenstockError):  # it rests, or was dropped: whoever asks is told so
+                held = self.held(name, asked=False)
+                if len(held.inside()) > READY_MAX_ROWS:
+                    self.chooser.too_large(held.query_id)
 
-    def _now_at(self, mark: CycleMark, query_id: int, answer: Answer) -> int | None:
-        if isinstance(answer.plan, JoinPlan):
-            return mark.joins[query_id].now_us if query_id in mark.joins else None
-        table = self.store.state.tables_by_id[answer.plan.table_id]
-        if table.options.time == "transaction":
-            return mark.end.now_us
-        return mark.nows.get((table.id, answer.plan.static_predicate))
+    def strategy_of(self, query_id: int) -> Strategy:
+        """How a query's answer is kept right now."""
+        with self._lock:
+            answer = self.store.answers.get(query_id)
+            return self.chooser.of(query_id, answer) if answer is not None else "complete"
+
+    def strategy_reason(self, query_id: int) -> str:
+        with self._lock:
+            answer = self.store.answers.get(query_id)
+            return self.chooser.why(query_id, answer) if answer is not None else "Spark keeps the last answer"
+
+    def memory_of(self, query_id: int) -> int:
+        """Bytes that a query's answer takes in memory; its share of what it shares with others."""
+        with self._lock:
+            return self.store.memory_of(query_id) + self.ready.size(query_id)[1]
+
+    def rows_kept(self, query_id: int) -> int:
+        """How many of a query's matches are kept somewhere: enough for its window, and whatever was not trimmed yet."""
+        with self._lock:
+            return self.store.rows_kept(query_id)
+
+    def _join_mark(self, answer: Answer) -> JoinMark:
+        assert answer.results is not None
+        return JoinMark(answer.results.generation, answer.results.count, self.store.query_now(answer))
+
+    def _is_finished(self, answer: Answer) -> bool:
+        return is_finished(answer.window, self.store.query_now(answer), answer.start_us)
+
+    def _trim(self) -> None:
+        with self._lock:
+            trim(self.store, self.feed.mark(self.feed.oldest()), self.windows, self.folder.log)
+            self.store.remove_orphans()
+            self.store.forget_evaluated(self.settings.answers_memory_mb << 20)
 
     def _write_next_edge(self, record: CommitRecord) -> None:
         """Tell the planner from when on time alone can change an answer: a soft hint, at most one edge a second."""
@@ -196,8 +234,8 @@ class StandingQueries:
         with self._lock:
             yield self.store
 
-    def held(self, name: str, as_of: int | None = None) -> Held:
-        """A query's answer at the last committed cycle, or at an older one that is still kept."""
+    def held(self, name: str, as_of: int | None = None, asked: bool = True) -> Held:
+        """A query's answer at the last committed cycle, or at an older one that is still kept. `asked`: by somebody."""
         with self._lock:
             definition = self.store.state.queries.get(name)
             answer = self.store.answers.get(definition.id) if definition is not None else None
@@ -213,67 +251,44 @@ class StandingQueries:
                 assert isinstance(window, JoinWindows)
                 return self._held_join(definition.id, answer, answer.plan, mark, window)
             assert not isinstance(window, JoinWindows)
-            table = self.store.state.tables_by_id[answer.plan.table_id]
-            floor, head = self.store.state.retention(table.id), mark.end.data.get(table.id, 0)
-            return SelectHeld(
-                cycle=mark.cycle,
-                query_id=definition.id,
-                plan=answer.plan,
-                table=table,
-                static=self.store.state.rows(table.id),
-                matches=self._matches(answer, answer.plan, window),
-                values=list(answer.values),
-                instant=Instant(floor, head, self._now_at(mark, definition.id, answer), answer.start_us, window),
-                log=self.folder.log,
+            ready = None
+            if mark is last:
+                if asked:
+                    self.chooser.note(definition.id, mark.cycle)
+                ready = self.ready if self.chooser.of(definition.id, answer) == "complete" else None
+            return hold_select(
+                self.store, definition.id, answer, answer.plan, mark, window, self.folder.log, self.listings, ready
             )
+
+    def held_join(self, name: str) -> JoinHeld:
+        """The answer of the window join that a query is or stands on."""
+        held = self.held(name)
+        assert isinstance(held, JoinHeld)
+        return held
+
+    def told(self, name: str) -> JoinHeld:
+        """A window join as its readers see it: one cycle later, whatever its own window shows."""
+        with self._lock:
+            query_id = self.store.state.queries[name].id
+            answer = self.store.answers[query_id]
+            mark = self.feed.last()
+            assert mark is not None and isinstance(answer.plan, JoinPlan) and isinstance(answer.window, JoinWindows)
+            before = self.feed.mark(mark.cycle - 1) if mark.cycle > self.feed.oldest() else mark
+            # What a join reads of its history it tells at once: no cycle need come after.
+            mark = before if before.windows.get(query_id) is not None else mark
+            return self._held_join(query_id, answer, answer.plan, mark, answer.window)
 
     def _held_join(
         self, query_id: int, answer: Answer, plan: JoinPlan, mark: CycleMark, windows: JoinWindows
     ) -> JoinHeld:
-        state, at = self.store.state, mark.joins[query_id]
-        assert answer.results is not None
-        kept = [r for r in (answer.results, answer.earlier) if r is not None and r.generation == at.generation]
-        if not kept:
+        join = hold_join(self.store, query_id, answer, plan, mark, windows, self.folder.log)
+        if join is None:
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
-        inputs = tuple(
-            InputTable(
-                state.tables_by_id[i.table_id],
-                state.rows(i.table_id),
-                state.retention(i.table_id),
-                mark.end.data.get(i.table_id, 0),
-            )
-            for i in plan.inputs
-        )
-        return JoinHeld(
-            cycle=mark.cycle,
-            query_id=query_id,
-            plan=plan,
-            inputs=inputs,
-            results=kept[0],
-            count=at.count,
-            alone=answer.partners.without(answer.matches, mark.cycle) if plan.missing != "inner" else {},
-            windows=windows,
-            now_us=at.now_us,
-            start_us=answer.start_us,
-            log=self.folder.log,
-            tables=tuple(state.rows(t.table_id) for t in plan.tables),
-        )
-
-    def _matches(self, answer: Answer, plan: SelectPlan, window: Window) -> Matches:
-        """A copy of a query's bitmaps, with whatever a window of rows counts."""
-        predicate = plan.static_predicate
-        heard = self.store.heard_sids(plan.table_id, predicate) if isinstance(window, RowsWindow) else None
-        if predicate is None:
-            return Matches(_copy(answer.matches), heard=heard)
-        counts = isinstance(window, RowsWindow) and isinstance(plan.window, RowsWindow)
-        # Workers name the counted rows only while the definition counts rows, and of the past by filling.
-        base = _copy(answer.base) if counts and answer.settled else None
-        return Matches(_copy(answer.matches), base, self.store.passing(plan.table_id, predicate), heard)
+        return join
 
     def _answers_from(self, query_id: int) -> int | str:
         """The oldest kept cycle that has an answer of a query."""
-        found = (c for c in range(self.feed.oldest(), self.store.cycle + 1) if query_id in self.feed.mark(c).windows)
-        return next(found, "still to come")
+        return self.next_answer(query_id, self.feed.oldest() - 1) or "still to come"
 
     def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
         """The answer for the window as of the last cycle (or an older, kept one)."""
@@ -291,8 +306,8 @@ class StandingQueries:
     def next_answer(self, query_id: int, after: int) -> int | None:
         """The first kept cycle after one that has an answer: those in which the query rested have none."""
         last = self.feed.last()
-        cycles = range(max(after + 1, self.feed.oldest()), last.cycle + 1 if last is not None else 0)
-        return next((c for c in cycles if query_id in self.feed.mark(c).windows), None)
+        found = self.windows.first_answer(query_id, max(after, self.feed.oldest() - 1))
+        return found if found is not None and last is not None and found <= last.cycle else None
 
     def is_resting(self, name: str) -> bool:
         """Whether a query answers nothing for now: it is paused, or reads again what it missed."""
@@ -342,20 +357,3 @@ class StandingQueries:
                 detail=f'query "{name}" is FILLING its window: {answer.progress:.0%} of its history read',
                 hint="ask again in a moment",
             )
-
-
-def earliest(lows: Iterable[int | None]) -> int | None:
-    """The smallest; None where any is unbounded, or there is none."""
-    known = list(lows)
-    return None if None in known else min((low for low in known if low is not None), default=None)
-
-
-def ends(window: AnyWindow) -> bool:
-    """Whether a window closes for good."""
-    if isinstance(window, JoinWindows):
-        return any(w.ends for w in window.by_input)
-    return isinstance(window, TimeWindow) and window.ends
-
-
-def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:
-    return {block: BitMap(found) for block, found in blocks.items()}

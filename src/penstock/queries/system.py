@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.clock import format_timestamp
-from penstock.queries.answers import NEVER
+from penstock.queries.answer import NEVER
 from penstock.queries.describing import describe_queries
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql.plan import SparkPlan
@@ -25,8 +25,8 @@ class SystemTables:
         self._database = database
 
     def for_plan(self, plan: SparkPlan) -> dict[str, pa.Table]:
-        """The system tables that a plan reads, as they are now."""
-        return {r.table: self.table(r.table) for r in plan.relations if r.kind == "system"}
+        """The system tables that a plan reads, as they are now, by relation."""
+        return {r.name: self.table(r.table) for r in plan.relations if r.kind == "system"}
 
     def table(self, name: str) -> pa.Table:
         rows = {

@@ -46,12 +46,14 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
     "penstock.queries": (
         SystemColumn("name", TEXT, "the standing query"),
         SystemColumn("state", TEXT, "STARTING, FILLING, RUNNING, PAUSED, FINISHED, FAILED"),
-        SystemColumn("runs", TEXT, "shared pass, or Spark SQL"),
-        SystemColumn("window", TEXT, "its BEGIN and END, in the shared pass"),
+        SystemColumn("owner", TEXT, "whose it is"),
+        SystemColumn("description", TEXT, "what it is for"),
+        SystemColumn("runs", TEXT, "shared pass; window join; window join, then Spark SQL; or Spark SQL"),
+        SystemColumn("window", TEXT, "its BEGIN and END, in the shared pass and of a join"),
         SystemColumn(
             "matched",
             BIGINT,
-            "rows found for it since registration, in the shared pass; history read again counts again",
+            "rows found for it since registration, in the shared pass or by its join; history read again counts again",
         ),
         SystemColumn("progress", DOUBLE, "how much of its history has been read, 0 to 1"),
         SystemColumn("seconds", DOUBLE, "what the last evaluation took, outside the shared pass"),
@@ -61,6 +63,13 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         ),
         SystemColumn("rows", BIGINT, "rows that they gave"),
         SystemColumn("bytes", BIGINT, "what these rows took: in commit records, or in memory outside the shared pass"),
+        SystemColumn(
+            "strategy", TEXT, "how its answer is kept right now: complete, partial or none; NULL for Spark SQL"
+        ),
+        SystemColumn("strategy_asked", TEXT, "the same where somebody asked for it; NULL: whatever is cheapest"),
+        SystemColumn("memory", BIGINT, "bytes that its answer takes, with its share of what it shares with others"),
+        SystemColumn("invocations", BIGINT, "how often somebody asked for its answer, across restarts"),
+        SystemColumn("last_invoked", TIMESTAMP, "when that was last"),
         SystemColumn("error", TEXT, "why it fails"),
         SystemColumn("sql", TEXT, "its text"),
     ),
@@ -113,7 +122,7 @@ SYSTEM_TABLES: dict[str, tuple[Field, ...]] = {
 
 # What fits on a terminal; SELECT gives all of them.
 SHOWN: dict[str, list[str]] = {
-    "queries": ["name", "state", "progress", "runs", "window", "matched", "error"],
+    "queries": ["name", "owner", "state", "progress", "matched", "ms", "memory", "last_invoked", "error"],
     "sensors": ["table_name", "sensor", "address", "state", "readings", "rows_per_s", "errors", "last_reading"],
     "cycles": [column.name for column in SYSTEM_COLUMNS["penstock.cycles"]],
     "streams": ["table_name", "sensors", "open", "rows", "rows_per_s", "refused", "late", "newest"],

@@ -9,8 +9,9 @@ import numpy as np
 
 from penstock.catalog.rows import StaticRows
 from penstock.operators.windows import RowsWindow, TimeWindow, Window
-from penstock.queries.answers import NEVER
-from penstock.queries.fetch import Fetcher, TimedPositions, offsets_in
+from penstock.queries.answer import NEVER
+from penstock.queries.fetch import Fetcher, TimedPositions, no_rows, offsets_in
+from penstock.queries.matches import Positions
 from penstock.queries.partners import Blocks
 
 
@@ -22,10 +23,22 @@ class Matches:
     `passing`, None: all.
     """
 
-    matches: Blocks
+    matches: Blocks | Positions
     base: Blocks | None = None
     passing: np.ndarray | None = None
     heard: np.ndarray | None = None  # sensors with a reading that counts: until all are found, one reads on
+
+    def times(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
+        """Matches in [first, end) whose ts is in [low, high]."""
+        if isinstance(self.matches, Positions):
+            return self.matches.times(fetcher, end, low, high, first)
+        return fetcher.times(self.matches, end, low, high, first)
+
+    def below(self, end: int) -> np.ndarray:
+        """The positions of all matches below one."""
+        if isinstance(self.matches, Positions):
+            return self.matches.between(0, end)
+        return offsets_in(self.matches, 0, end, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +66,8 @@ def rows_inside(matches: Matches, at: Instant, fetcher: Fetcher, static: StaticR
         return matching(matches, newest_counted(matches, at, at.window, fetcher, static), at)
     span = at.range()
     if span is None:
-        return fetcher.times({}, 0)
-    return fetcher.times(matches.matches, at.head, *span, first=at.floor)
+        return no_rows()
+    return matches.times(fetcher, at.head, *span, first=at.floor)
 
 
 def rows_entered(
@@ -79,27 +92,26 @@ def rows_entered(
 def _entered_in_time(matches: Matches, before: Instant, after: Instant, fetcher: Fetcher) -> TimedPositions:
     """The same with one window over time."""
     if after.now_us is None:
-        return fetcher.times({}, 0)
+        return no_rows()
     # Before the first reading NOW could have been any moment: what the first cycle brings has all come since.
     (low, high), (old_low, old_high) = after.range_at(after.now_us), before.range_at(before.now_us or NEVER)
     head, floor, first = before.head, after.floor, min(low, old_low)
-    parts = [fetcher.times(matches.matches, after.head, first, high, first=max(head, floor))]
+    parts = [matches.times(fetcher, after.head, first, high, first=max(head, floor))]
     if high > old_high:
-        parts.append(fetcher.times(matches.matches, head, max(old_high + 1, first), high, first=floor))
+        parts.append(matches.times(fetcher, head, max(old_high + 1, first), high, first=floor))
     if low < old_low:
-        parts.append(fetcher.times(matches.matches, head, low, min(old_low - 1, high), first=floor))
+        parts.append(matches.times(fetcher, head, low, min(old_low - 1, high), first=floor))
     return _union(parts)
 
 
 def _union(parts: list[TimedPositions]) -> TimedPositions:
-    together = TimedPositions(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("positions", "times", "vids")))
+    together = TimedPositions.together(parts)
     _, unique = np.unique(together.positions, return_index=True)
     return together.take(unique)
 
 
 def matching(matches: Matches, rows: TimedPositions, at: Instant) -> TimedPositions:
-    named = offsets_in(matches.matches, 0, at.head, 0)
-    return rows.take(np.flatnonzero(np.isin(rows.positions, named, assume_unique=True)))
+    return rows.take(np.flatnonzero(np.isin(rows.positions, matches.below(at.head), assume_unique=True)))
 
 
 def _counted_in(first: int, end: int, matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:
@@ -125,7 +137,7 @@ def newest_counted(
     fetcher.require(matches.base, at.floor, at.head)
     files = sorted(fetcher.segments(), key=lambda s: -s.max_ts)
     files = [f for f in files if f.first < at.head and f.end > at.floor]
-    kept = fetcher.times({}, 0)
+    kept = no_rows()
     read, step = 0, 4
     while read < len(files):
         taken = [_counted_in(f.first, f.end, matches, at, fetcher) for f in files[read : read + step]]

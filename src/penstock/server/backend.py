@@ -43,28 +43,37 @@ class Backend(Protocol):
 
     def stop(self) -> None: ...
 
-    def execute(self, sql: str, params: Params = None) -> Result:
-        """Run one or more statements; the last one's result."""
+    def execute(self, sql: str, params: Params = None, owner: str | None = None) -> Result:
+        """Run one or more statements; the last one's result. Queries without another owner are `owner`'s."""
 
     def push(self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None) -> Receipt:
         """Store readings; returns when the accepted ones are on disk. Text is cast to the field's type."""
 
-    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
-        """The answer of a standing query, now or at a cycle."""
+    def invoke(self, name: str, as_of: int | str | None = None, limit: int | None = None) -> Result:
+        """The answer of a standing query, now, at a cycle, or at a time or NOW - d as text."""
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
         """Start with the current answer, or with the results of `from_cycle` itself (which may lie ahead)."""
 
     def register(
-        self, queries: list[tuple[str, str]], on_error: Literal["none", "rest"] = "none"
+        self,
+        queries: Sequence[Mapping[str, Any]],
+        on_error: Literal["none", "rest"] = "none",
+        owner: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Create queries with one sync; per query `{"name", "error": None or the body of an error}`."""
+        """Create queries with one sync; per query `{"index", "name", "error": None or the body of an error}`.
+
+        Each has `name` and `sql`, perhaps owner, description and strategy.
+        """
 
     def queries(self) -> list[dict[str, Any]]:
         """Each standing query's definition, state and cost, by name."""
 
     def query(self, name: str) -> dict[str, Any]:
         """One of `queries`, or query_not_found."""
+
+    def costliest(self, count: int) -> list[dict[str, Any]]:
+        """The queries that cost most, as `query` describes them."""
 
     def tables(self) -> list[dict[str, Any]]:
         """Each table's `name`, `columns`, `key`, `stream` and `options`, by name.

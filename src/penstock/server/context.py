@@ -41,6 +41,14 @@ class Context:
     counters: Counters
 
 
+USER_HEADER = "Penstock-User"
+
+
+def user_of(request: Request) -> str | None:
+    """Who asks, as far as they say: queries that they register are theirs. A name, not a proof."""
+    return request.headers.get(USER_HEADER, "").strip() or None
+
+
 def context_of(request: Request) -> Context:
     """The context of the application that got this request, once it is ready to answer."""
     context: Context = request.app.state.context

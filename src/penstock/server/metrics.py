@@ -15,6 +15,16 @@ from penstock.server.counters import Labels, Sample
 
 router = APIRouter(tags=["system"])
 
+# The costliest; a scrape has at most so many series for each of the numbers below.
+QUERIES_SHOWN = 50
+_OF_QUERIES = {
+    "ms": "milliseconds_total",
+    "rows": "rows_total",
+    "matched": "matched",
+    "evaluations": "evaluations_total",
+    "invocations": "invocations_total",
+    "memory": "memory_bytes",
+}
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -34,6 +44,15 @@ def status_samples(status: Mapping[str, Any], prefix: str = "penstock", labels: 
             for part in value:
                 if isinstance(part, Mapping) and "name" in part:
                     yield from status_samples(part, name, (*labels, (_singular(str(key)), str(part["name"]))))
+
+
+def query_samples(queries: list[dict[str, Any]]) -> Iterator[Sample]:
+    """What some queries cost. Never of all: ten thousand series a number would drown whoever collects them."""
+    for facts in queries:
+        labels = (("query", str(facts["name"])),)
+        for fact, name in _OF_QUERIES.items():
+            if facts.get(fact) is not None:
+                yield f"penstock_query_{name}", labels, float(facts[fact])
 
 
 def _singular(word: str) -> str:
@@ -65,9 +84,11 @@ def _escape(text: str) -> str:
 async def metrics(request: Request) -> Response:
     context = context_of(request)
     status = await context.workers.statement.run(context.database.status)
+    costly = await context.workers.statement.run(context.database.costliest, QUERIES_SHOWN)
 
     def samples() -> Iterator[Sample]:
         yield from status_samples(status)
+        yield from query_samples(costly)
         yield from context.counters.samples()
 
     return Response(render(samples()), media_type=CONTENT_TYPE)

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Strategy = Literal["complete", "partial", "none", "auto"]
+
 
 class Strict(BaseModel):
     """A body with a misspelt key is an error, not a default."""
@@ -35,6 +37,9 @@ class NewQuery(Strict):
             "SELECT s.location, s.reading.ppm FROM sensors s WHERE s.reading.ppm > 35 BEGIN (NOW - 10 MINUTES) END (NOW)"
         ],
     )
+    description: str | None = Field(default=None, examples=["too much gas"])
+    owner: str | None = Field(default=None, description="whoever sends it, if not given", examples=["ada"])
+    strategy: Strategy | None = Field(default=None, description="how the answer is kept; auto: whatever is cheapest")
 
 
 class NewQueries(Strict):
@@ -52,6 +57,9 @@ class QueryChange(Strict):
     begin: str | None = Field(default=None, examples=["NOW - 1 HOUR"])
     end: str | None = Field(default=None, examples=["NOW"])
     paused: bool | None = Field(default=None, description="true pauses, false resumes")
+    description: str | None = Field(default=None, description="empty: none any more", examples=["too much gas"])
+    owner: str | None = Field(default=None, examples=["ada"])
+    strategy: Strategy | None = Field(default=None, description="how the answer is kept; auto: whatever is cheapest")
 
 
 class BackupRequest(Strict):
@@ -98,6 +106,7 @@ class PushReceipt(BaseModel):
 class Registration(BaseModel):
     """What became of one query of a registration: `error` is null where it stands."""
 
+    index: int = Field(examples=[0])
     name: str = Field(examples=["gas_alarm"])
     error: dict[str, Any] | None = Field(examples=[None])
 

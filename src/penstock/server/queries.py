@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from penstock.errors import error
 from penstock.server.body import read_model
-from penstock.server.context import context_of
+from penstock.server.context import context_of, user_of
 from penstock.server.encode import choose_format, encode_result, json_response
 from penstock.server.models import NewQueries, QueryChange, Registrations
 from penstock.server.openapi import ANSWER, ERRORS, json_body
@@ -19,6 +19,11 @@ router = APIRouter(prefix="/v1/queries", tags=["queries"], responses=ERRORS)
 def quoted(name: str) -> str:
     """A name as SQL reads it back exactly."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(text: str) -> str:
+    """A text as SQL reads it back exactly."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 @router.get("", summary="List standing queries", response_class=Response)
@@ -42,8 +47,12 @@ async def register_queries(request: Request) -> Response:
     """With `on_error` = `none` one refusal refuses all, with its error; with `rest` each one says for itself."""
     context = context_of(request)
     asked = await read_model(request, context, NewQueries)
-    pairs = [(query.name, query.sql) for query in asked.queries]
-    done = await context.workers.statement.run(context.database.register, pairs, asked.on_error)
+    wanted = [query.model_dump(exclude_none=True) for query in asked.queries]
+    for query in wanted:
+        if query.get("strategy") == "auto":
+            del query["strategy"]
+    register = context.database.register
+    done = await context.workers.statement.run(register, wanted, asked.on_error, user_of(request))
     return json_response({"queries": done}, 201)
 
 
@@ -55,7 +64,7 @@ async def get_query(name: str, request: Request) -> Response:
 
 @router.patch(
     "/{name}",
-    summary="Change the window, pause, resume",
+    summary="Change the window, pause, resume, describe",
     response_class=Response,
     openapi_extra=json_body(QueryChange, {"begin": "NOW - 1 HOUR"}),
 )
@@ -84,8 +93,15 @@ def change_statements(name: str, change: QueryChange) -> list[str]:
         statements.append(f"ALTER QUERY {quoted(name)} SET {' '.join(ends)}")
     if change.paused is not None:
         statements.append(f"ALTER QUERY {quoted(name)} {'PAUSE' if change.paused else 'RESUME'}")
+    if change.description is not None:
+        statements.append(f"COMMENT ON QUERY {quoted(name)} IS {text_literal(change.description)}")
+    if change.owner is not None:
+        statements.append(f"ALTER QUERY {quoted(name)} OWNER TO {text_literal(change.owner)}")
+    if change.strategy is not None:
+        statements.append(f"ALTER QUERY {quoted(name)} SET STRATEGY {change.strategy}")
     if not statements:
-        raise error("invalid_body", detail="nothing to change", hint="begin, end or paused")
+        hint = "begin, end, paused, description, owner or strategy"
+        raise error("invalid_body", detail="nothing to change", hint=hint)
     return statements
 
 
@@ -101,14 +117,15 @@ async def drop_query(name: str, request: Request, cascade: bool = Query(default=
 async def invoke_query(
     name: str,
     request: Request,
-    as_of: int | None = Query(default=None, ge=0, description="a committed cycle"),
+    as_of: str | None = Query(default=None, description="a committed cycle, a time, or NOW - 10 MINUTES"),
     limit: int | None = Query(default=None, ge=0, description="most rows to send"),
 ) -> Response:
-    """The answer for the window as of now, or as of a committed cycle."""
+    """The answer for the window as of now, as of a committed cycle or as of a past time."""
     context = context_of(request)
     media_type = choose_format(request.headers.get("accept"))
 
     def work() -> Response:
-        return encode_result(context.database.invoke(name, as_of, limit), media_type)
+        moment = int(as_of) if as_of is not None and as_of.isdecimal() else as_of
+        return encode_result(context.database.invoke(name, moment, limit), media_type)
 
     return await context.workers.statement.run(work)

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.server.body import read_model
-from penstock.server.context import context_of
+from penstock.server.context import context_of, user_of
 from penstock.server.encode import choose_format, encode_result
 from penstock.server.models import SqlRequest
 from penstock.server.openapi import ANSWER, ERRORS, json_body
@@ -25,12 +25,15 @@ _EXAMPLE = {"sql": "SELECT s.location, s.reading.ppm FROM sensors s WHERE s.read
     openapi_extra=json_body(SqlRequest, _EXAMPLE),
 )
 async def run_sql(request: Request) -> Response:
-    """Answers the last statement. The first that fails ends the run; those before it stay done."""
+    """Answers the last statement. The first that fails ends the run; those before it stay done.
+
+    CREATE QUERY statements that follow each other are registered together, all or none.
+    """
     context = context_of(request)
     media_type = choose_format(request.headers.get("accept"))
     asked = await read_model(request, context, SqlRequest)
 
     def work() -> Response:
-        return encode_result(context.database.execute(asked.sql, asked.params), media_type)
+        return encode_result(context.database.execute(asked.sql, asked.params, user_of(request)), media_type)
 
     return await context.workers.statement.run(work)

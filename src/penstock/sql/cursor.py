@@ -112,6 +112,9 @@ class Cursor(PostgresParser):
             return token.text.lower(), span_of_token(token)
         raise self.expected(what)
 
+    def at_string(self) -> bool:
+        return self._curr.token_type in _STRINGS
+
     def text_literal(self, what: str) -> str:
         if self._curr.token_type not in _STRINGS:
             raise self.expected(what)

@@ -6,7 +6,7 @@ Statements of our own are in `grammar/`, which drives this parser token by token
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -22,7 +22,7 @@ from penstock.sql.cursor import Cursor
 from penstock.sql.durations import LONG_UNITS, UNITS, duration_us
 from penstock.sql.generator import PenstockGenerator
 from penstock.sql.hints import read_hint
-from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Edge, WindowJoin, WindowJoins
+from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Edge, Held, WindowJoin, WindowJoins
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import Span, mark, point, span_of
 
@@ -55,6 +55,8 @@ class PenstockParser(Cursor):
         super().__init__(error_level=ErrorLevel.IMMEDIATE, dialect=options.get("dialect") or Penstock)
         self.sql = text
         self.parameters = parameters or Parameters()
+        # AS OF edges (None: a cycle) by the place of their first token: sqlglot may read a table twice.
+        self.moments: dict[int, tuple[Token, Edge | int]] = {}
 
     def load(self, tokens: list[Token]) -> None:
         """Stand before the first token of one statement."""
@@ -67,6 +69,7 @@ class PenstockParser(Cursor):
     def question(self) -> exp.Query:
         """A SELECT with everything that may belong to it."""
         first = self.here
+        self.moments.clear()
         found = self._parse_query_modifiers(self._parse_set_operations(self._parse_select()))
         if isinstance(found, exp.Subquery):
             found = found.unnest() if not found.args.get("alias") else found
@@ -249,6 +252,38 @@ class PenstockParser(Cursor):
         raise self.expected("a duration such as 10 SECONDS")
 
     # -- windows over time
+
+    def _parse_disjunction(self) -> exp.Expr | None:
+        """A condition, perhaps with `FOR 30 SECONDS` behind it; of other FORs none is followed by a duration."""
+        first = self._curr
+        found = super()._parse_disjunction()
+        if found is None or self._curr.token_type != TokenType.FOR or not self._duration_follows():
+            return found
+        self._advance()
+        held = Held(this=found, us=str(self.duration()))
+        mark(held, first, self._prev)
+        return held
+
+    def _duration_follows(self) -> bool:
+        place = self._index + 2
+        unit = self._tokens[place].text.upper() if place < self._tokens_size else ""
+        if self._next.token_type == TokenType.NUMBER:
+            return unit in UNITS
+        return self._next.token_type in (TokenType.INTERVAL, TokenType.STRING)
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+        if not self.peek("AS", "OF") or self._index + 2 >= self._tokens_size:
+            return super()._parse_table_alias(alias_tokens)
+        place, first = self._index, self._curr
+        self.take("AS", "OF")
+        self.moments[place] = (first, self.moment())
+        return None
+
+    def moment(self) -> Edge | int:
+        """What stands behind AS OF: a time, NOW - d, or the number of a cycle."""
+        if self.take("CYCLE"):
+            return self.integer("a cycle's number")
+        return self.edge()
 
     def _parse_begin_ends(self) -> BeginEnds:
         clauses = []

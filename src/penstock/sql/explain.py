@@ -18,6 +18,7 @@ _KINDS = {
     "ordinary": "table",
     "system": "system table",
     "query": "answers of query",
+    "core": "rows of the join",
 }
 
 
@@ -28,6 +29,8 @@ def explain(plan: Plan, state: State) -> str:
     if isinstance(plan, JoinPlan):
         return "\n".join([*join_lines(plan, state), *_function_lines(plan)])
     lines = [f"Spark SQL: {plan.reason}"]
+    if plan.core is not None:
+        lines += [f"  {line}" for line in join_lines(plan.core, state)]
     for relation in plan.relations:
         lines += _relation_lines(relation)
     lines.append("  output: " + ", ".join(f"{name} {type_}" for name, type_ in plan.outputs))
@@ -54,7 +57,8 @@ def _function_lines(plan: Plan) -> list[str]:
 
 
 def _relation_lines(relation: Relation) -> list[str]:
-    lines = [f'  {relation.name}: {_KINDS[relation.kind]} "{relation.table}"']
+    named = f' "{relation.table}"' if relation.table else ""
+    lines = [f"  {relation.name}: {_KINDS[relation.kind]}{named}"]
     if relation.window is not None:
         lines.append(f"    window: {show_window(relation.window)}")
     if relation.static_predicate is not None:

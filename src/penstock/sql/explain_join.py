@@ -47,7 +47,9 @@ def _input_lines(each: JoinInput, state: State) -> list[str]:
 def _table_lines(table: JoinTable, state: State) -> list[str]:
     keys = ", ".join(f"{show(own)} = {show(value)}" for value, own in table.keys)
     conditions = all_of(list(table.conditions))
-    use = "one row is enough, " if table.exists else ""
+    use = {"inner": "", "left": "or NULL, ", "exists": "one row is enough, ", "missing": "no row must match, "}[
+        table.use
+    ]
     return [
         f'  {table.alias}: table "{state.tables_by_id[table.table_id].name}", {use}as it is at the last reading',
         *([] if table.predicate is None else [f"    rows: {show(table.predicate)}"]),

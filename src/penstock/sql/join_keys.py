@@ -108,6 +108,17 @@ def partial_keys(plan: JoinPlan) -> list[PartialKey]:
     return out
 
 
+def is_looked_up(plan: JoinPlan) -> bool:
+    """Whether equalities lead from every input to every other, so that nothing is scanned."""
+    if plan.inputs[0].keys:
+        return plan.algorithm != "scan"
+    reached = {0}
+    sets = [{place for place, own in enumerate(key.by_input) if own} for key in partial_keys(plan)]
+    for _ in sets:
+        reached |= set().union(*(s for s in sets if s & reached))
+    return len(reached) == len(plan.inputs)
+
+
 def _between_two(condition: Expr, aliases: Sequence[str]) -> Equality | None:
     """A condition over whole combinations as an equality between two inputs, where it is one."""
     match condition:

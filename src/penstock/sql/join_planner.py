@@ -19,7 +19,7 @@ from penstock.sql.binding.context import Bound, SelectContext, WindowGraph
 from penstock.sql.hints import refusal
 from penstock.sql.join_keys import Equality, Side, equal_classes, in_class, usable
 from penstock.sql.join_names import qualified, sources_in
-from penstock.sql.join_tables import asked_tables, implied_equalities, join_table, join_tables
+from penstock.sql.join_tables import Asked, asked_tables, implied_equalities, join_table, join_tables, left_tables
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import is_between_streams
 from penstock.sql.plan import JoinInput, JoinPlan, JoinTable, Output
@@ -79,7 +79,7 @@ def plan_of_from(
 class _Question:
     """The conditions by whom they concern: `own` rows of the first stream alone, `shared` whole combinations.
 
-    `tables` are the ordinary ones of FROM; of each in `asked` one row has to satisfy conditions of its own.
+    `tables` are the ordinary ones of FROM; each in `asked` has conditions of its own, whether for LEFT JOIN or in a subquery.
     """
 
     graph: WindowGraph
@@ -87,7 +87,7 @@ class _Question:
     shared: list[exp.Expr]
     own: list[exp.Expr] = field(default_factory=list)
     tables: list[Source] = field(default_factory=list)
-    asked: list[tuple[Source, list[exp.Expr]]] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
 
 
 def _question(top: SelectContext, subqueries: Sequence[SelectContext]) -> _Question:
@@ -109,16 +109,19 @@ def _of_from(top: SelectContext, inner: Sequence[SelectContext], where: list[exp
     for source in top.sources:
         _refuse_source(source)
     assert top.graph is not None
-    on = [c for join in top.select.args.get("joins") or [] for c in _conditions(join.args.get("on"))]
     tables = [source for source in top.sources if source.kind == "ordinary"]
-    if not any(source.nullable for source in top.sources):
+    if not any(source.nullable for source in top.graph.streams):
+        on, left = left_tables(top)
         shared, asked = asked_tables([*on, *where], inner, {source.alias for source in top.sources})
-        return _Question(top.graph, "inner", shared, tables=tables, asked=asked)
+        return _Question(
+            top.graph, "inner", shared, tables=[t for t in tables if not t.nullable], asked=[*left, *asked]
+        )
     if tables or inner:
         name = f'"{tables[0].name}", which has no stream,' if tables else "a subquery"
-        raise NotCovered(f"{name} beside an outer join within a window runs as Spark SQL")
+        raise NotCovered(f"{name} beside an outer join of streams runs as Spark SQL")
     if any(sources_in(condition) - {top.graph.streams[0]} for condition in where):
         raise NotCovered("a condition of WHERE on the right side of a LEFT JOIN runs as Spark SQL")
+    on = [c for join in top.select.args.get("joins") or [] for c in _conditions(join.args.get("on"))]
     return _Question(top.graph, "left", on, where)
 
 
@@ -201,7 +204,9 @@ def _split(question: _Question) -> tuple[list[JoinInput], list[Expr], list[JoinT
     inputs = [_input(s, alone[place], keys[place]) for place, s in enumerate(streams)]
     tables = join_tables(streams, question.tables, with_tables)
     known = {*streams, *question.tables}
-    tables += [join_table(source, conditions, known, exists=True) for source, conditions in question.asked]
+    for source, conditions, use in question.asked:
+        tables.append(join_table(source, conditions, known, use))
+        known.add(source)
     return inputs, rest, tables
 
 

@@ -11,7 +11,7 @@ from penstock.sql.binding.context import SelectContext
 from penstock.sql.join_keys import Side, usable
 from penstock.sql.join_names import qualified, sources_in
 from penstock.sql.lower import NotCovered, lower
-from penstock.sql.plan import JoinTable
+from penstock.sql.plan import JoinTable, TableUse
 from penstock.sql.relations import all_of, conjuncts, refuse_clauses
 from penstock.sql.scope import Source
 from penstock.sql.values import type_of, typed
@@ -32,7 +32,7 @@ def join_tables(streams: Sequence[Source], tables: Sequence[Source], conditions:
     return found
 
 
-def join_table(table: Source, conditions: Sequence[exp.Expr], known: set[Source], exists: bool = False) -> JoinTable:
+def join_table(table: Source, conditions: Sequence[exp.Expr], known: set[Source], use: TableUse = "inner") -> JoinTable:
     """One table with conditions that it and the sources known before it decide."""
     assert table.table is not None
     alone: list[Expr] = []
@@ -46,7 +46,7 @@ def join_table(table: Source, conditions: Sequence[exp.Expr], known: set[Source]
             keys.append(key)
         else:
             rest.append(qualified(condition))
-    return JoinTable(table.alias, table.table.id, all_of(alone), tuple(keys), tuple(rest), exists)
+    return JoinTable(table.alias, table.table.id, all_of(alone), tuple(keys), tuple(rest), use)
 
 
 def _key(condition: exp.Expr, table: Source, known: set[Source]) -> tuple[Expr, Expr] | None:
@@ -78,32 +78,42 @@ def implied_equalities(streams: Sequence[Source], conditions: Sequence[exp.Expr]
     return found
 
 
-# -- one row is enough: IN and EXISTS
+# -- IN, EXISTS and NOT EXISTS
 
-Asked = tuple[Source, list[exp.Expr]]
+Asked = tuple[Source, list[exp.Expr], TableUse]
 
 
 def asked_tables(
     conditions: Sequence[exp.Expr], inner: Sequence[SelectContext], names: set[str]
 ) -> tuple[list[exp.Expr], list[Asked]]:
-    """IN and EXISTS over an ordinary table, as the table and what its row has to satisfy; and the other conditions."""
+    """Conditions without those that ask about a table's rows, by IN, EXISTS or NOT EXISTS, and for these: what of it."""
     asking = {id(context.select): context for context in inner}
     plain: list[exp.Expr] = []
     asked: list[Asked] = []
     for condition in conditions:
-        context = asking.pop(id(_select_of(condition)), None)
+        if any(source.nullable for source in sources_in(condition)):
+            raise NotCovered("a condition of WHERE on the right side of a LEFT JOIN runs as Spark SQL")
+        negated = isinstance(condition, exp.Not)
+        context = asking.pop(id(_select_of(_bare(condition.this) if negated else condition)), None)
         if context is None:
             plain.append(condition)
             continue
+        if negated and isinstance(_bare(condition.this), exp.In):
+            raise NotCovered("NOT IN (SELECT ...) beside a window join runs as Spark SQL")
         source = _only_table(context, names)
         names = names | {source.alias}
-        asked.append((source, [*_equal_to_column(condition, context), *conjuncts(context.select.args.get("where"))]))
+        wanted = [*_equal_to_column(condition, context), *conjuncts(context.select.args.get("where"))]
+        asked.append((source, wanted, "missing" if negated else "exists"))
     if asking:
         raise NotCovered(f"{_BESIDE} unless it is IN or EXISTS over a table and AND connects it")
     return plain, asked
 
 
 _BESIDE = "a subquery beside a window join runs as Spark SQL"
+
+
+def _bare(condition: exp.Expr) -> exp.Expr:
+    return condition.unnest() if isinstance(condition, exp.Paren) else condition
 
 
 def _select_of(condition: exp.Expr) -> exp.Expr | None:
@@ -130,3 +140,22 @@ def _equal_to_column(condition: exp.Expr, context: SelectContext) -> list[exp.Ex
     if type_of(column) != type_of(value):
         column = typed(exp.Cast(this=column.copy(), to=exp.DataType(this=exp.DType.UNKNOWN)), type_of(value))
     return [typed(exp.EQ(this=value, expression=column), BOOLEAN)]
+
+
+# -- LEFT JOIN
+
+
+def left_tables(top: SelectContext) -> tuple[list[exp.Expr], list[Asked]]:
+    """The conditions of ON in FROM without those of tables that a LEFT JOIN adds, and for these: theirs."""
+    plain: list[exp.Expr] = []
+    left: list[Asked] = []
+    for join in top.select.args.get("joins") or []:
+        conditions = conjuncts(join.args.get("on"))
+        source = next(s for s in top.sources if s.node is join.this)
+        if source.nullable:
+            if any(later.is_stream for later in top.sources[top.sources.index(source) :]):
+                raise NotCovered(f'"{source.name}" of a LEFT JOIN before a stream runs as Spark SQL')
+            left.append((source, conditions, "left"))
+        else:
+            plain += conditions
+    return plain, left

@@ -10,13 +10,14 @@ from typing import Any
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import Penstock, PenstockParser
-from penstock.sql.grammar import changes, definitions, questions
+from penstock.sql.grammar import changes, definitions, queries, questions
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, point, span_of_token
-from penstock.sql.statements import Select, Source, Statement, Transaction
+from penstock.sql.statements import AsOf, BadQuery, OnError, Select, SetOnError, Source, Statement, Transaction
 
 # Suggested for words that nearly are one; short words and those that make good names are left out.
 KEYWORDS = (
@@ -34,12 +35,20 @@ STATEMENT_MAX_TOKENS = 500_000
 
 def parse_script(text: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Statement]:
     """The statements of a script, in order. `params` gives `$1` (a sequence) or `:name` (a mapping) their values."""
-    statements = []
+    statements: list[Statement] = []
     asked_for: set[str] = set()
+    on_error: OnError = "none"
     for tokens in _chunks(text):
         parameters = Parameters(params)
-        statements.append(_statement(text, tokens, parameters))
+        try:
+            statements.append(_statement(text, tokens, parameters))
+        except PenstockError as failure:
+            if on_error == "none" or not _creates_query(tokens):
+                raise
+            statements.append(_bad_query(text, tokens, failure))
         asked_for |= parameters.keys
+        last = statements[-1]
+        on_error = last.choice if isinstance(last, SetOnError) else on_error
     refuse_unused(params, asked_for)
     return statements
 
@@ -50,6 +59,40 @@ def parse_select(text: str) -> Select:
     if len(found) != 1 or not isinstance(found[0], Select):
         raise error("syntax_error", detail="expected one SELECT")
     return found[0]
+
+
+def parse_as_of(text: str) -> AsOf:
+    """A past moment as the API takes it: the number of a cycle, a time with or without quotes, or NOW - 10 MINUTES."""
+    given = text.strip()
+    if given.isdigit():
+        return AsOf(cycle=int(given))
+    try:
+        return AsOf(time_us=parse_timestamp(given))
+    except ValueError:
+        pass
+    parser = PenstockParser(given)
+    hint = "write a time, NOW - 10 MINUTES or the number of a cycle"
+    bad = error("invalid_parameter", detail=f'"{given}" is not a moment', hint=hint)
+    try:
+        parser.load(Penstock().tokenize(given))
+        first = parser.here
+        found = questions.as_of(parser, first, parser.moment())
+    except (PenstockError, ParseError, TokenError):
+        raise bad from None
+    if not parser.at_end():
+        raise bad
+    return found
+
+
+def _creates_query(tokens: list[Token]) -> bool:
+    return len(tokens) > 2 and [t.text.upper() for t in tokens[:2]] == ["CREATE", "QUERY"]
+
+
+def _bad_query(text: str, tokens: list[Token], failure: PenstockError) -> BadQuery:
+    words = [t.text.upper() for t in tokens[2:5]]
+    token = tokens[5] if words == ["IF", "NOT", "EXISTS"] and len(tokens) > 5 else tokens[2]
+    name = token.text if token.token_type == TokenType.IDENTIFIER else token.text.lower()
+    return BadQuery(name, failure, source=Source(text, Span(tokens[0].start, tokens[-1].end + 1)))
 
 
 def _chunks(text: str) -> list[list[Token]]:
@@ -134,11 +177,13 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
     (("(",), questions.select),
     (("CREATE", "STREAM", "TYPE"), definitions.create_stream_type),
     (("CREATE", "TABLE"), definitions.create_table),
-    (("CREATE", "QUERY"), questions.create_query),
+    (("CREATE", "QUERY"), queries.create_query),
     (("CREATE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=False)),
     (("CREATE", "OR", "REPLACE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=True)),
     (("ALTER", "TABLE"), definitions.alter_table),
-    (("ALTER", "QUERY"), questions.alter_query),
+    (("ALTER", "QUERY"), queries.alter_query),
+    (("COMMENT", "ON"), queries.comment_on),
+    (("SET",), queries.set_on_error),
     (("DROP",), definitions.drop),
     (("INSERT",), changes.insert),
     (("UPDATE",), changes.update),

@@ -1,7 +1,7 @@
 """Plans: what the pipeline runs. Plain data, stored in the journal as JSON, printed by EXPLAIN.
 
 A `SelectPlan` runs in the shared pass, a `JoinPlan` in the join step beside it; a `SparkPlan` is whatever no kernel
-covers and runs as Spark SQL.
+covers and runs as Spark SQL, where it can over the rows of a join that runs in its step.
 """
 
 from __future__ import annotations
@@ -56,13 +56,17 @@ class JoinInput:
     keys: tuple[Expr, ...] = ()
 
 
+TableUse = Literal["inner", "left", "exists", "missing"]
+
+
 @dataclass(frozen=True, slots=True)
 class JoinTable:
     """One ordinary table of a join: its rows as they are at the last tuple of a combination.
 
     A row has to satisfy `predicate` alone and, with the combination, every (value, column) of `keys` by equality
     and all `conditions`. Predicate and columns are in the table's own names, values and conditions say alias.column,
-    of streams and of tables before this one. `exists`: one such row is enough, and none is part of the result.
+    of streams and of tables before this one. `use`: a combination is joined with each such row (inner), also with none
+    (left), or has to have one (exists) or none (missing), which then is no part of the result.
     """
 
     alias: str
@@ -70,7 +74,12 @@ class JoinTable:
     predicate: Expr | None = None
     keys: tuple[tuple[Expr, Expr], ...] = ()
     conditions: tuple[Expr, ...] = ()
-    exists: bool = False
+    use: TableUse = "inner"
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether results have a row of it."""
+        return self.use in ("inner", "left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +111,6 @@ class StreamUse:
     window: Window
 
 
-def stream_uses(plan: SelectPlan | JoinPlan) -> tuple[StreamUse, ...]:
-    if isinstance(plan, SelectPlan):
-        return (StreamUse(plan.table_id, plan.static_predicate, plan.window),)
-    return tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in plan.inputs)
-
-
 def window_of(plan: SelectPlan | JoinPlan) -> AnyWindow:
     """What ALTER QUERY changes."""
     return plan.window if isinstance(plan, SelectPlan) else JoinWindows(tuple(i.window for i in plan.inputs))
@@ -118,12 +121,12 @@ class Relation:
     """One reference to a source inside a SparkPlan; `{name}` stands for it in the text.
 
     kind: stream (readings with their static values), static (one row per live sensor), ordinary, system
-    (penstock.*), query (the answer rows of another standing query). `window` bounds a stream's readings
-    unless it is a rows window, which the text itself expresses.
+    (penstock.*), query (the answer rows of another standing query), core (the rows of the plan's own join). `window`
+    bounds a stream's readings unless it is a rows window, which the text itself expresses.
     """
 
     name: str
-    kind: Literal["stream", "static", "ordinary", "system", "query"]
+    kind: Literal["stream", "static", "ordinary", "system", "query", "core"]
     table: str
     window: Window | None = None
     static_predicate: Expr | None = None
@@ -133,7 +136,8 @@ class Relation:
 class SparkPlan:
     """Spark SQL text over relations. Re-evaluated as a whole; `reason` says why no kernel covers it.
 
-    `functions` are the user's functions it calls, `inlined` the queries whose text became part of it.
+    `functions` are the user's functions it calls, `inlined` the queries whose text became part of it. `core` is the window
+    join below it, if it has one that runs in the cycle: then only what stands on top is evaluated again.
     """
 
     sql: str
@@ -143,9 +147,47 @@ class SparkPlan:
     append_only: bool = False
     functions: tuple[str, ...] = ()
     inlined: tuple[str, ...] = ()
+    core: JoinPlan | None = None
 
 
 Plan = SelectPlan | JoinPlan | SparkPlan
+
+
+def kernel_of(plan: Plan) -> SelectPlan | JoinPlan | None:
+    """What of a plan runs in the cycle: all of it, its core, or nothing."""
+    return plan.core if isinstance(plan, SparkPlan) else plan
+
+
+def join_of(plan: Plan) -> JoinPlan | None:
+    """The window join that a plan is or stands on."""
+    kernel = kernel_of(plan)
+    return kernel if isinstance(kernel, JoinPlan) else None
+
+
+def stream_uses(plan: Plan) -> tuple[StreamUse, ...]:
+    """The streams that kernels read for a plan."""
+    kernel = kernel_of(plan)
+    if isinstance(kernel, SelectPlan):
+        return (StreamUse(kernel.table_id, kernel.static_predicate, kernel.window),)
+    return () if kernel is None else tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in kernel.inputs)
+
+
+def tables_under(plan: SelectPlan | JoinPlan) -> set[int]:
+    """All tables that a kernel cannot run without, by id."""
+    joined = {each.table_id for each in plan.tables} if isinstance(plan, JoinPlan) else set()
+    return joined | {use.table_id for use in stream_uses(plan)}
+
+
+def has_join(data: dict[str, Any]) -> bool:
+    """Whether a stored plan is or stands on a window join."""
+    return data["kind"] == "join" or data.get("core") is not None
+
+
+def selected_table(data: dict[str, Any]) -> int:
+    """The stream that a stored selection reads; of the rest of its plan nothing is read."""
+    assert data["kind"] == "select"
+    table_id: int = data["table"]
+    return table_id
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
@@ -197,6 +239,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "append_only": plan.append_only,
         "functions": list(plan.functions),
         "inlined": list(plan.inlined),
+        "core": None if plan.core is None else plan_to_json(plan.core),
     }
 
 
@@ -236,7 +279,14 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
         append_only=data["append_only"],
         functions=tuple(data.get("functions", ())),
         inlined=tuple(data.get("inlined", ())),
+        core=_core_of(data.get("core")),
     )
+
+
+def _core_of(data: dict[str, Any] | None) -> JoinPlan | None:
+    core = None if data is None else plan_from_json(data)
+    assert core is None or isinstance(core, JoinPlan)
+    return core
 
 
 def _input_of(data: dict[str, Any]) -> JoinInput:
@@ -259,7 +309,7 @@ def _table_json(table: JoinTable) -> dict[str, Any]:
         "predicate": _expr_json(table.predicate),
         "keys": [[expressions.to_json(e) for e in key] for key in table.keys],
         "conditions": [expressions.to_json(c) for c in table.conditions],
-        "exists": table.exists,
+        "use": table.use,
     }
 
 
@@ -270,7 +320,7 @@ def _table_of(data: dict[str, Any]) -> JoinTable:
         predicate=_expr_of(data["predicate"]),
         keys=tuple((expressions.from_json(value), expressions.from_json(own)) for value, own in data["keys"]),
         conditions=tuple(expressions.from_json(c) for c in data["conditions"]),
-        exists=data["exists"],
+        use=data["use"],
     )
 
 

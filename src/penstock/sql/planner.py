@@ -11,6 +11,7 @@ from penstock.operators.expr import Expr, UserCall, is_static, walk
 from penstock.operators.windows import EVERYTHING
 from penstock.sql.binding.context import Bound, Collected
 from penstock.sql.binding.query import QueryBinder, SystemTables
+from penstock.sql.cores import take_core
 from penstock.sql.join_planner import is_window_join, join_plan
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.plan import JoinPlan, Output, Plan, SelectPlan, SparkPlan
@@ -24,10 +25,15 @@ from penstock.sql.statements import Select
 __all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of", "retarget_window"]
 
 
-def bind_query(select: Select, state: State, standing: bool, system_tables: SystemTables | None = None) -> Bound:
-    """Resolve names and types. Raises errors that point into the statement's text."""
+def bind_query(
+    select: Select, state: State, standing: bool, system_tables: SystemTables | None = None, spent: bool = False
+) -> Bound:
+    """Resolve names and types. Raises errors that point into the statement's text.
+
+    `spent`: nobody reads the statement's tree again, so it is not copied, which is a quarter of the work.
+    """
     collected = Collected()
-    query = select.query.copy()
+    query = select.query if spent else select.query.copy()
     binder = QueryBinder(select.source.text, state, standing, system_tables or {}, collected)
     try:
         fields = binder.bind(query)
@@ -44,13 +50,17 @@ def plan_query(
     system_tables: SystemTables | None = None,
     shared: bool = True,
     joins: bool = False,
+    spent: bool = False,
 ) -> Plan:
     """The plan of a SELECT. With `shared` false it is Spark SQL even where the shared pass could run it.
 
     `joins`: whether window joins of standing queries have a step of their own, instead of Spark SQL.
     """
-    bound = bind_query(select, state, standing, system_tables)
-    reason = "asked once, so it runs as Spark SQL"
+    if select.as_of is not None:
+        hint = "AS OF stands in SELECT * FROM a standing query"
+        raise point(error("not_supported", feature="AS OF here", hint=hint), select.source.text, select.as_of.at)
+    bound = bind_query(select, state, standing, system_tables, spent)
+    reason, core = "asked once, so it runs as Spark SQL", None
     if shared:
         joined = joins and standing
         try:
@@ -62,7 +72,13 @@ def plan_query(
             return plan
         except NotCovered as failure:
             reason = str(failure)
-        if joined:
+        if joined and is_window_join(bound):
+            try:
+                core = take_core(bound)
+                reason = f"the join is incremental; on top of it, {reason}"
+            except NotCovered as failure:
+                reason = reason if str(failure) == reason else f"{reason}, and {failure}"
+        if joined and core is None:
             _refuse_hint(bound, reason)
     relations = place_relations(bound.collected)
     return SparkPlan(
@@ -74,6 +90,7 @@ def plan_query(
         inlined=tuple(
             sorted(bound.collected.queries - {r.table for r in relations if r.kind == "query"}),
         ),
+        core=core,
     )
 
 
@@ -142,6 +159,8 @@ def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...]
         joined = {each.table_id for each in plan.inputs} | {each.table_id for each in plan.tables}
         return tuple(sorted(state.tables_by_id[i].name for i in joined)), (), functions_of(plan)
     tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
+    if plan.core is not None:
+        tables.update(reads_of(plan.core, state)[0])
     queries = {r.table for r in plan.relations if r.kind == "query"} | set(plan.inlined)
     return tuple(sorted(tables)), tuple(sorted(queries)), functions_of(plan)
 

@@ -13,7 +13,8 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.operators.windows import Window
 from penstock.types import Type
 
-SourceKind = Literal["sensors", "ordinary", "system", "query", "derived"]
+# core: the rows of a window join that runs in the cycle, where its streams stood (sql.cores).
+SourceKind = Literal["sensors", "ordinary", "system", "query", "derived", "core"]
 Origin = Literal["static", "stream", "time", "other"]
 
 
@@ -66,7 +67,7 @@ class Source:
     def is_stream(self) -> bool:
         if self.kind == "sensors":
             return self.needs_stream
-        return self.kind == "query"
+        return self.kind in ("query", "core")
 
     @property
     def stream_name(self) -> str | None:

@@ -17,6 +17,7 @@ from penstock.types import Field, Type
 
 NOWHERE = Span(0, 0)
 DropKind = Literal["table", "stream_type", "function", "query"]
+OnError = Literal["none", "rest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +121,14 @@ class AddColumn(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Statement):
+    """One name or several of a kind; for queries also all whose name is like a pattern."""
+
     kind: DropKind
-    name: str
+    names: tuple[str, ...]
     if_exists: bool = False
     cascade: bool = False
+    like: str | None = None
+    names_at: tuple[Span, ...] = field(repr=False, compare=False, default=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +161,22 @@ class Delete(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class AsOf:
+    """A past moment: a committed cycle, a time, or so many microseconds (0 or less) from NOW."""
+
+    cycle: int | None = None
+    time_us: int | None = None
+    offset_us: int | None = None
+    at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
 class Select(Statement):
     """A question. `sql` is its own text with the values of parameters written out."""
 
     query: exp.Query
     sql: str
+    as_of: AsOf | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +184,7 @@ class CreateQuery(Statement):
     name: str
     select: Select
     if_not_exists: bool = False
+    options: tuple[Option, ...] = ()
 
     @property
     def sql(self) -> str:
@@ -195,6 +212,30 @@ class ResumeQuery(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeQuery(Statement):
+    """Another owner, description or strategy of a query; None: nobody, nothing, or the cheapest."""
+
+    name: str
+    fact: Literal["owner", "description", "strategy"]
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetOnError(Statement):
+    """What the rest of the script registers when one of many queries is refused: none of them, or the rest."""
+
+    choice: OnError
+
+
+@dataclass(frozen=True, slots=True)
+class BadQuery(Statement):
+    """A CREATE QUERY that could not be read, where the script asks for the rest."""
+
+    name: str
+    failure: PenstockError
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribe(Statement):
     name: str
     changes: bool = False
@@ -207,6 +248,7 @@ class Show(Statement):
 
     what: str
     table: str | None = None
+    like: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ ALIASES = "abcdef"
 class Story:
     """One seed: the same readings go to the product and into the model; answers are compared at committed cycles."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, with_tables: float = 0.4) -> None:
+        self.with_tables = with_tables  # how many of the inner joins name ordinary tables
         self.random = random.Random(seed)
         self.folder = folder
         self.clock = ManualClock(EPOCH)
@@ -43,7 +44,10 @@ class Story:
         self.open()
 
     def open(self) -> None:
-        settings = Settings(data=str(self.folder), group_commit_ms=0, join_memory_mb=self.random.choice([0, 1, 64]))
+        memory_mb = self.random.choice([0, 1, 64])
+        settings = Settings(
+            data=str(self.folder), group_commit_ms=0, join_memory_mb=memory_mb, result_max_rows=100_000_000
+        )
         self.db = Database(settings, self.clock, engine=self._engine)
         self.db.start()
 
@@ -138,7 +142,9 @@ class Story:
         if len(self.questions) >= 6:
             return
         self.made += 1
-        question = make_question(self.random, f"q{self.made}", self.streams, self.tables, most_streams)
+        question = make_question(
+            self.random, f"q{self.made}", self.streams, self.tables, most_streams, self.with_tables
+        )
         question.start = self._start(question)
         self.db.execute(f"CREATE QUERY {question.name} AS {question.sql}")
         definition = self.db.catalog.state.queries[question.name]
@@ -250,7 +256,7 @@ def plain(table: pa.Table) -> list[pa.ChunkedArray]:
 
 
 def make_question(
-    random: random.Random, name: str, streams: list[Stream], tables: list[OrdinaryTable], most: int
+    random: random.Random, name: str, streams: list[Stream], tables: list[OrdinaryTable], most: int, share: float
 ) -> Question:
     """A join of any form over some of the streams."""
     count = random.randint(2, most)
@@ -269,7 +275,7 @@ def make_question(
     own = [c for c in conditions if c.startswith("a.sensor IN")]
     joint = [c for c in conditions if c not in own]
     hint = _hint(random, streams_count=count, conditions=conditions, windows=windows)
-    uses = make_uses(random, tables, aliases) if missing == "inner" and random.random() < 0.4 else []
+    uses = make_uses(random, tables, aliases) if missing == "inner" and random.random() < share else []
     if missing != "inner":
         clause = clause.replace("WINDOW =", "WINDOW(a,b) =")  # of one pair, by name
     if missing == "left":
@@ -285,8 +291,8 @@ def make_question(
         sql = f"SELECT {', '.join(outputs[:4])} FROM {chosen[0].name} a WHERE {where}"
     else:
         sources = ", ".join(f"{s.name} {a}" for s, a in zip(chosen, aliases, strict=True))
-        sources += "".join(f", {use.table.name} {use.alias}" for use in uses if not use.exists)
-        conditions += [c for use in uses for c in ([use.asks] if use.exists else use.conditions)]
+        sources += "".join(use.from_item for use in uses)
+        conditions += [c for use in uses for c in use.where]
         outputs += [column for use in uses for column in use.shown]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         sql = f"SELECT {hint}{', '.join(outputs)} FROM {sources} {clause}{where}"
@@ -303,7 +309,7 @@ def _extended(uses: list[TableUse]) -> Any:
     def extended(combination: Combination) -> list[tuple[object, ...]]:
         moment = max(int(str(row["moment"])) for row in combination)
         return [
-            tuple(rows[use.alias][c] for use in uses if not use.exists for c in ("id", "level", "name"))
+            tuple(rows[use.alias][c] for use in uses if use.in_from for c in ("id", "level", "name"))
             for rows in with_tables(uses, combination, moment, {})
         ]
 

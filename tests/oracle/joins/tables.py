@@ -65,18 +65,34 @@ def _text(value: object) -> str:
 
 @dataclass
 class TableUse:
-    """One ordinary table of a question: in FROM, or asked about by IN or EXISTS."""
+    """One ordinary table of a question: in FROM, inner or LEFT JOIN, or asked about by IN, EXISTS or NOT EXISTS."""
 
     table: OrdinaryTable
     alias: str
-    exists: bool
+    kind: str  # inner, left, in, exists, not exists
     conditions: list[str]
     holds: Callable[[Combination, dict[str, Row]], bool]
     asks: str = ""  # the condition of WHERE, where the table is not in FROM
 
     @property
+    def in_from(self) -> bool:
+        return self.kind in ("inner", "left")
+
+    @property
+    def from_item(self) -> str:
+        """How it follows the streams in FROM."""
+        source = f"{self.table.name} {self.alias}"
+        if self.kind == "left":
+            return f" LEFT JOIN {source} ON {' AND '.join(self.conditions) or 'TRUE'}"
+        return f", {source}" if self.in_from else ""
+
+    @property
+    def where(self) -> list[str]:
+        return self.conditions if self.kind == "inner" else [self.asks] if self.asks else []
+
+    @property
     def shown(self) -> list[str]:
-        return [] if self.exists else [f"{self.alias}.{c} AS {self.alias}_{c}" for c in ("id", "level", "name")]
+        return [f"{self.alias}.{c} AS {self.alias}_{c}" for c in ("id", "level", "name")] if self.in_from else []
 
 
 def with_tables(
@@ -89,8 +105,10 @@ def with_tables(
     use, *others = uses
     found = [{**known, use.alias: row} for row in use.table.alive(moment)]
     found = [rows for rows in found if use.holds(combination, rows)]
-    if use.exists:
-        found = [known] if found else []
+    if use.kind == "left" and not found:
+        found = [{**known, use.alias: dict.fromkeys(("id", "k", "level", "name"))}]
+    if not use.in_from:
+        found = [known] if bool(found) == (use.kind != "not exists") else []
     for rows in found:
         yield from with_tables(others, combination, moment, rows)
 
@@ -98,9 +116,9 @@ def with_tables(
 def make_uses(random: Random, tables: list[OrdinaryTable], aliases: tuple[str, ...]) -> list[TableUse]:
     uses = []
     for number in range(random.choice([1, 1, 2])):
-        before = uses[0].alias if uses and not uses[0].exists else None
+        before = uses[0].alias if uses and uses[0].kind == "inner" else None
         uses.append(_use(random, random.choice(tables), f"z{number}", aliases, before))
-    return sorted(uses, key=lambda use: use.exists)
+    return sorted(uses, key=lambda use: (use.kind != "inner", use.kind != "left"))
 
 
 def _use(random: Random, table: OrdinaryTable, alias: str, aliases: tuple[str, ...], before: str | None) -> TableUse:
@@ -110,7 +128,7 @@ def _use(random: Random, table: OrdinaryTable, alias: str, aliases: tuple[str, .
     i, j = random.sample(range(len(aliases)), 2)
     a, b = aliases[i], aliases[j]
     kind = random.choice(["one", "one", "both", "text", "compared", "chain" if before else "one", "free"])
-    exists = random.choice(["", "", "in", "exists"])
+    asked = random.choice(["inner", "inner", "left", "in", "exists", "not exists"])
     if kind in ("one", "both"):
         texts.append(f"{alias}.k = {a}.k")
         tests.append(lambda c, z: _equal(z[alias]["k"], c[i]["k"]))
@@ -131,6 +149,9 @@ def _use(random: Random, table: OrdinaryTable, alias: str, aliases: tuple[str, .
     if kind == "chain":
         texts.append(f"{before}.level = {alias}.id")
         tests.append(lambda c, z: _equal(z[str(before)]["level"], z[alias]["id"]))
+    if kind == "free":  # with all of its rows a story has more answers than a test has time
+        texts.append(f"{alias}.id <= 2")
+        tests.append(lambda c, z: z[alias]["id"] <= 2)  # type: ignore[operator]
     if random.random() < 0.5:
         texts.append(f"{alias}.level > 0")
         tests.append(lambda c, z: z[alias]["level"] is not None and z[alias]["level"] > 0)  # type: ignore[operator]
@@ -139,12 +160,12 @@ def _use(random: Random, table: OrdinaryTable, alias: str, aliases: tuple[str, .
         return all(test(combination, rows) for test in tests)
 
     asks = ""
-    if exists == "in":
+    if asked == "in":
         tests.append(lambda c, z: _equal(z[alias]["id"], c[j]["sensor"]))
         asks = f"{b}.sensor IN (SELECT {alias}.id FROM {table.name} {alias}{_where(texts)})"
-    elif exists == "exists":
-        asks = f"EXISTS (SELECT 1 FROM {table.name} {alias}{_where(texts)})"
-    return TableUse(table, alias, bool(exists), texts, holds, asks)
+    elif asked in ("exists", "not exists"):
+        asks = f"{asked.upper()} (SELECT 1 FROM {table.name} {alias}{_where(texts)})"
+    return TableUse(table, alias, asked, texts, holds, asks)
 
 
 def _where(texts: list[str]) -> str:

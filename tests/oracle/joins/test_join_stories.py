@@ -20,3 +20,13 @@ def test_joins_equal_their_definition(seed: int, tmp_path: Path) -> None:
         assert story.compared > 0
     finally:
         story.db.stop()
+
+
+@pytest.mark.parametrize("seed", [1000 + seed for seed in SEEDS[: len(SEEDS) // 3]])
+def test_joins_with_ordinary_tables_equal_their_definition(seed: int, tmp_path: Path) -> None:
+    story = Story(tmp_path / "data", seed, with_tables=1.0)
+    try:
+        story.run(steps=45, most_streams=3)
+        assert story.compared > 0
+    finally:
+        story.db.stop()

@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock.clock import ManualClock
 from penstock.errors import PenstockError
+from penstock.pipeline.joins import buffers, units
 from penstock.pipeline.planning import Limits
 from penstock.queries.database import Database
 from penstock.settings import Settings
@@ -75,6 +78,14 @@ class Wide:
     # -- what happens
 
     def run(self) -> None:
+        """With steps cut into parts as only large ones are otherwise, or not, or now and then."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(units, "SPREAD_ROWS", self.random.choice([1, 4, 8, 20_000]))
+            patch.setattr(units, "SPREAD_ROWS_WITHOUT_KEY", self.random.choice([1, 4, 200]))
+            patch.setattr(buffers, "MOST_RUNS", self.random.choice([1, 3, 8]))
+            self._run()
+
+    def _run(self) -> None:
         turns = 9
         asked, opened = self.random.randrange(turns // 2), self.random.randrange(turns // 2, turns)
         ended = self.random.randrange(turns) if self.random.random() < 0.3 else None

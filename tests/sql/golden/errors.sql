@@ -267,3 +267,53 @@ SELECT abs(DISTINCT ppm) FROM sensors;
 --| ERROR 42601 syntax_error: DISTINCT belongs into an aggregate
 --|   1 | SELECT abs(DISTINCT ppm) FROM sensors;
 --|     |                     ^^^
+
+ALTER QUERY gas_alarm SET STRATEGY eager;
+--| ERROR 22023 invalid_option: option "strategy": "eager" is not a strategy
+--|   1 | ALTER QUERY gas_alarm SET STRATEGY eager;
+--|     |                                    ^^^^^
+--| hint: strategies are complete, partial, none, auto
+
+ALTER QUERY gas_alarm SET STRATEGI complete;
+--| ERROR 42601 syntax_error: expected BEGIN (..), END (..) or STRATEGY, found "STRATEGI"
+--|   1 | ALTER QUERY gas_alarm SET STRATEGI complete;
+--|     |                           ^^^^^^^^
+
+COMMENT ON QUERY gas_alarm 'no IS';
+--| ERROR 42601 syntax_error: expected IS, found "no IS"
+--|   1 | COMMENT ON QUERY gas_alarm 'no IS';
+--|     |                            ^^^^^^^
+
+COMMENT ON TABLE sensors IS 'x';
+--| ERROR 42601 syntax_error: expected QUERY, found "TABLE"
+--|   1 | COMMENT ON TABLE sensors IS 'x';
+--|     |            ^^^^^
+
+SET on_error = skip;
+--| ERROR 22023 invalid_option: option "on_error": "skip" is not none or rest
+--|   1 | SET on_error = skip;
+--|     |                ^^^^
+--| hint: none or rest: what is registered when a query of many is refused
+
+SET client_encoding = 'UTF8';
+--| ERROR 0A000 not_supported: SET client_encoding is not supported
+--|   1 | SET client_encoding = 'UTF8';
+--|     |     ^^^^^^^^^^^^^^^
+--| hint: settings of a server are given when it starts
+
+DROP QUERY a, ;
+--| ERROR 42601 syntax_error: expected the name of the query, the statement ends here
+--|   1 | DROP QUERY a, ;
+--|     |              ^
+
+SELECT location FROM sensors AS OF NOW - 1 MINUTE;
+--| ERROR 0A000 not_supported: AS OF here is not supported
+--|   1 | SELECT location FROM sensors AS OF NOW - 1 MINUTE;
+--|     |                              ^^
+--| hint: AS OF stands in SELECT * FROM a standing query
+
+SELECT * FROM sensors AS OF NOW + 1 MINUTE;
+--| ERROR 42P20 invalid_window: AS OF wants a moment that has been
+--|   1 | SELECT * FROM sensors AS OF NOW + 1 MINUTE;
+--|     |                       ^^
+--| hint: write a time, NOW - 10 MINUTES or CYCLE 4711

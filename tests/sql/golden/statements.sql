@@ -54,14 +54,14 @@ EXPLAIN ANALYZE gas_alarm;
 DROP QUERY IF EXISTS gas_alarm CASCADE;
 --| Drop
 --|   kind: query
---|   name: gas_alarm
+--|   names: (gas_alarm)
 --|   if_exists: True
 --|   cascade: True
 
 DROP STREAM TYPE gas_probe;
 --| Drop
 --|   kind: stream_type
---|   name: gas_probe
+--|   names: (gas_probe)
 
 BEGIN; COMMIT; ROLLBACK; START TRANSACTION;
 --| Transaction
@@ -79,7 +79,7 @@ DROP INDEX x;
 --|     |      ^^^^^
 
 ALTER QUERY gas_alarm SET WINDOW 3;
---| ERROR 42601 syntax_error: expected BEGIN (..) or END (..), found "WINDOW"
+--| ERROR 42601 syntax_error: expected BEGIN (..), END (..) or STRATEGY, found "WINDOW"
 --|   1 | ALTER QUERY gas_alarm SET WINDOW 3;
 --|     |                           ^^^^^^
 
@@ -100,3 +100,84 @@ EXPLAIN SELECT location, MAX(ppm) FROM sensors WHERE sensor_id < 3 GROUP BY loca
 --|       initial scan: sensor_id < 3
 --|     output: location TEXT, max DOUBLE
 --|     text: SELECT `sensors`.`location` AS `location`, MAX(`sensors`.`ppm`) AS `max` FROM {r0} AS `sensors` WHERE `sensors`.`sensor_id` < 3 GROUP BY `sensors`.`location`
+
+DROP QUERY a, b, "C d";
+--| Drop
+--|   kind: query
+--|   names: (a, b, C d)
+
+DROP QUERY LIKE 'bench_%';
+--| Drop
+--|   kind: query
+--|   like: bench_%
+
+SHOW QUERIES LIKE 'gas%';
+--| Show
+--|   what: queries
+--|   like: gas%
+
+-- stages
+CREATE QUERY described WITH (description = 'who is hot', owner = ada, strategy = complete) AS
+SELECT location FROM sensors WHERE ppm > 35;
+--| statement
+--|   CreateQuery
+--|     name: described
+--|     select: Select
+--|       query: SELECT location FROM sensors WHERE ppm > 35
+--|       sql: SELECT location FROM sensors WHERE ppm > 35
+--|     options:
+--|       description = who is hot
+--|       owner = ada
+--|       strategy = complete
+--| bound
+--|   columns: location TEXT
+--|   tree: SELECT "sensors"."location" AS "location" FROM sensors WHERE "sensors"."ppm" > 35.0::DOUBLE
+--| plan
+--|   shared pass over the stream of "sensors"
+--|     window: BEGIN (START) END (NOW)
+--|     initial scan: every sensor
+--|     stream predicate: ppm > 35.0
+--|     output: location TEXT
+
+COMMENT ON QUERY gas_alarm IS 'too much gas';
+--| DescribeQuery
+--|   name: gas_alarm
+--|   fact: description
+--|   value: too much gas
+
+COMMENT ON QUERY gas_alarm IS NULL;
+--| DescribeQuery
+--|   name: gas_alarm
+--|   fact: description
+
+ALTER QUERY gas_alarm OWNER TO ada;
+--| DescribeQuery
+--|   name: gas_alarm
+--|   fact: owner
+--|   value: ada
+
+ALTER QUERY gas_alarm SET STRATEGY partial;
+--| DescribeQuery
+--|   name: gas_alarm
+--|   fact: strategy
+--|   value: partial
+
+ALTER QUERY gas_alarm SET STRATEGY auto;
+--| DescribeQuery
+--|   name: gas_alarm
+--|   fact: strategy
+
+SET on_error = 'rest';
+--| SetOnError
+--|   choice: rest
+
+SET on_error TO rest; CREATE QUERY IF NOT EXISTS broken AS SELEC 1; CREATE QUERY fine AS SELECT location FROM sensors;
+--| SetOnError
+--|   choice: rest
+--| BadQuery
+--|   name: broken
+--|   failure: expected a SELECT
+--| Spark SQL: only static columns are asked for, so no sensor is opened and it runs as Spark SQL
+--|   r0: static rows of "sensors"
+--|   output: location TEXT
+--|   text: SELECT `sensors`.`location` AS `location` FROM {r0} AS `sensors`

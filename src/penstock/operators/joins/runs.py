@@ -42,6 +42,10 @@ class Run:
     def keyed(self) -> bool:
         return len(self.buckets) > 0
 
+    @property
+    def nbytes(self) -> int:
+        return int(self.ts.nbytes + self.pos.nbytes + self.key.nbytes + sum(c.nbytes for c in self.columns.values()))
+
     def take(self, rows: Ints) -> Run:
         """Some rows of it, as a bag: in the order given, not to be probed."""
         chosen = pa.array(rows)
@@ -81,14 +85,15 @@ def attach_run(first: int, end: int, ts: Ints, pos: Ints, key: Ints | None, colu
 
 
 def merge_runs(runs: Sequence[Run]) -> Run:
-    """One run for neighbouring ones, oldest first."""
+    """One run for neighbouring ones."""
     pos = np.concatenate([r.pos for r in runs])
     order = np.argsort(pos, kind="stable")
     names = runs[0].columns.keys()
     chosen = pa.array(order)
     columns = {n: pa.concat_arrays([r.columns[n] for r in runs]).take(chosen) for n in names}
     key = np.concatenate([r.key for r in runs])[order] if runs[0].keyed else None
-    return build_run(runs[0].first, runs[-1].end, np.concatenate([r.ts for r in runs])[order], pos[order], key, columns)
+    first, end = min(r.first for r in runs), max(r.end for r in runs)
+    return build_run(first, end, np.concatenate([r.ts for r in runs])[order], pos[order], key, columns)
 
 
 def cut_below(run: Run, first: int) -> Run:

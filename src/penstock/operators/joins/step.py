@@ -6,7 +6,7 @@ may contribute anything, streams after it old tuples only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from penstock.operators.joins.lookups import Link, by_key, key_of
 from penstock.operators.joins.probe import expand, probe, ranges
 from penstock.operators.joins.runs import Run
 from penstock.operators.joins.scan import Programs
+from penstock.operators.joins.selectivity import selectivity_of
 
 # How many combinations are in the making at a time: enough to be fast, few enough to stay in the cache.
 BLOCK = 1 << 16
@@ -27,7 +28,9 @@ BLOCK = 1 << 16
 PAIRS = 1 << 20
 PROBED = 1 << 12
 SCANNED = 64
-CONDITION_KEEPS = 0.01
+# What a look into one run and a candidate of a scan cost; only their proportion matters.
+LOOK_NS = 40
+CANDIDATE_NS = 2.2
 
 
 class Rows(Protocol):
@@ -43,7 +46,7 @@ class Rows(Protocol):
         """Those of the new ones that begin a combination in this part."""
         ...
 
-    def old(self, low: int, high: int) -> Sequence[Run]:
+    def old(self, low: int, high: int) -> Iterable[Run]:
         """Runs that hold every old row with a time in [low, high]."""
         ...
 
@@ -100,9 +103,12 @@ class _Turn:
         self._last = last
         self._functions = functions
         self._programs = programs
+        self._selectivity = selectivity_of(join)
         names = {f"{alias}.": i for i, alias in enumerate(join.aliases)}
+        # A condition that names no column is decided like one that names them all.
+        everything = set(range(len(join.aliases)))
         self._needs = [
-            (condition, {names[column.partition(".")[0] + "."] for column in columns_of(condition)})
+            (condition, {names[column.partition(".")[0] + "."] for column in columns_of(condition)} or everything)
             for condition in join.conditions
         ]
 
@@ -117,7 +123,7 @@ class _Turn:
         low, high = self._period(made, bound, stream)
         due = self._due(bound, stream)
         waiting: list[Combinations] = []
-        held = 0
+        held = total = 0
         for run in self._runs(stream, int(low.min()), int(high.max())):
             for found, left in self._partners(made, bound, stream, run, (low, high), due):
                 found = self._refine(found, left)
@@ -125,9 +131,12 @@ class _Turn:
                     continue
                 waiting.append(found)
                 held += len(found)
+                total += len(found)
                 if held >= BLOCK:
                     yield from self._go_on(waiting, (*bound, stream))
                     waiting, held = [], 0
+        candidates = float((high - low).sum()) * self._rows[stream].weight()
+        self._selectivity.learn(self._what(bound, stream), candidates, total)
         if waiting:
             yield from self._go_on(waiting, (*bound, stream))
 
@@ -137,18 +146,25 @@ class _Turn:
 
     def _next(self, bound: tuple[int, ...]) -> int:
         left = [s for s in range(len(self._rows)) if s not in bound]
-        # A look-up costs what it finds, a scan the whole period.
-        return min(left, key=lambda s: (not self._links(bound, s), self._expected(s, bound), s))
+        return min(left, key=lambda s: (self._rank(s, bound), s))
 
     def _links(self, bound: tuple[int, ...], stream: int) -> list[Link]:
         return [link for link in self._join.links if link.reaches(stream, bound)]
 
-    def _expected(self, stream: int, bound: tuple[int, ...]) -> float:
-        upper = self._join.bounds
-        width = min(upper[b][stream] + upper[stream][b] for b in bound)
-        # A condition that can be tested at once keeps few; without one every row in the period is a partner.
-        tested = len(self._due(bound, stream)) + len(self._links(bound, stream))
-        return width * self._rows[stream].weight() * CONDITION_KEEPS**tested
+    def _rank(self, stream: int, bound: tuple[int, ...]) -> float:
+        """What binding a stream next multiplies combinations by, for its price: the least first makes the whole cheapest."""
+        upper, rows = self._join.bounds, self._rows[stream]
+        near = min(upper[b][stream] + upper[stream][b] for b in bound) * rows.weight()
+        what = self._what(bound, stream)
+        partners = near * self._selectivity.of(what, len(what[1]) + len(what[2]))
+        if rows.fresh.keyed:
+            return partners
+        price = (rows.runs() + 1) * LOOK_NS + partners * CANDIDATE_NS if what[2] else near * CANDIDATE_NS
+        return (partners - 1) / max(1.0, price)
+
+    def _what(self, bound: tuple[int, ...], stream: int) -> tuple[int, tuple[Expr, ...], tuple[Link, ...]]:
+        """What decides which rows of a stream are kept."""
+        return stream, self._due(bound, stream), tuple(self._links(bound, stream))
 
     def _period(self, made: Combinations, bound: tuple[int, ...], stream: int) -> tuple[Ints, Ints]:
         """Where the next stream's time must lie, for each combination."""

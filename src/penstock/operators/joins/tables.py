@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,9 @@ class Versions:
     `codes` says both in one number, so that one binary search finds the versions of a key that outlive a position.
     """
 
+    count: int  # of all versions that were looked at
     vids: Ints
+    numbers: Ints  # their keys
     born: Ints
     keys: Ints  # every key once
     deaths: Ints  # every journal position at which one died
@@ -42,21 +45,41 @@ class Versions:
         return np.where(known, begin, 0), np.where(known, end, 0)
 
 
-def order_versions(versions: pa.Table, predicate: Expr | None, keys: Sequence[Expr]) -> Versions:
-    """The versions that pass a predicate and have a key."""
+def order_versions(
+    versions: pa.Table, predicate: Expr | None, keys: Sequence[Expr], before: Versions | None = None
+) -> Versions:
+    """The versions that pass a predicate and have a key. `before`: what this gave for the first of them."""
+    known = before.count if before is not None else 0
+    vids, numbers = _passing(versions.slice(known), predicate, keys)
+    vids += known
+    if before is not None:
+        vids, numbers = np.concatenate([before.vids, vids]), np.concatenate([before.numbers, numbers])
+    # Sorting is stable, and quick for what is nearly in order: so is all but the new end.
+    order = np.argsort(numbers, kind="stable")
+    vids, numbers = vids[order], numbers[order]
+    first = np.ones(len(numbers), np.bool_)
+    first[1:] = numbers[1:] != numbers[:-1]
+    deaths, death = np.unique(versions.column("_died").to_numpy()[vids], return_inverse=True)
+    codes = (np.cumsum(first) - 1) * (len(deaths) + 1) + death
+    order = np.argsort(codes, kind="stable")
+    vids = vids[order]
+    born = versions.column("_born").to_numpy()[vids]
+    return Versions(versions.num_rows, vids, numbers, born, numbers[first], deaths, codes[order])
+
+
+def _passing(versions: pa.Table, predicate: Expr | None, keys: Sequence[Expr]) -> tuple[Ints, Ints]:
     count = versions.num_rows
     passing = evaluate_mask(predicate, versions, count)
-    number: Ints = np.zeros(count, np.int64)
+    numbers: Ints = np.zeros(count, np.int64)
     if keys:
-        number, known = key_numbers([evaluate(k, versions, count) for k in keys])
+        numbers, known = key_numbers([evaluate(k, versions, count) for k in keys])
         passing = passing & known
     vids = np.flatnonzero(passing)
-    groups, group = np.unique(number[vids], return_inverse=True)
-    deaths, death = np.unique(versions.column("_died").to_numpy()[vids], return_inverse=True)
-    codes = group * (len(deaths) + 1) + death
-    order = np.argsort(codes, kind="stable")
-    born = versions.column("_born").to_numpy()[vids]
-    return Versions(vids[order], born[order], groups, deaths, codes[order])
+    return vids, numbers[vids]
+
+
+# Joined with each matching row, also with none, or kept if there is one or none.
+Use = Literal["inner", "left", "exists", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +92,13 @@ class Table:
     columns: Mapping[str, pa.Array]  # by version
     keys: tuple[Expr, ...]  # a combination's values for the key of `versions`
     conditions: tuple[Expr, ...]
-    exists: bool
+    use: Use
 
 
 def with_table(
     made: Combinations, journal: Ints, aliases: Sequence[str], table: Table, functions: Functions
 ) -> Iterator[tuple[Combinations, Ints]]:
-    """Combinations with each row that matches, and their journal positions; with `exists`, those that have one."""
+    """Combinations with each row that matches, or those that have one or none, and their journal positions."""
     begin, end = _candidates(made, journal, aliases, table, functions)
     if int((end - begin).sum()) > PAIRS and len(made) > 1:
         middle = len(made) // 2
@@ -93,11 +116,16 @@ def with_table(
         if not mask.all():
             kept = np.flatnonzero(mask)
             found, left = found.take(kept), left[kept]
-    if table.exists:
-        left = np.unique(left)
-        found = made.take(left)
-    if len(left):
+    if table.use in ("inner", "left") and len(left):
         yield found, journal[left]
+    if table.use == "inner":
+        return
+    has_row = np.zeros(len(made), np.bool_)
+    has_row[left] = True
+    kept = np.flatnonzero(has_row if table.use == "exists" else ~has_row)
+    if len(kept):
+        rest = made.take(kept)
+        yield (_joined(rest, table, np.full(len(kept), -1)) if table.use == "left" else rest), journal[kept]
 
 
 def _candidates(
@@ -112,6 +140,6 @@ def _candidates(
 
 
 def _joined(made: Combinations, table: Table, vids: Ints) -> Combinations:
-    index = pa.array(vids)
+    index = pa.array(vids, mask=vids < 0)  # no version: NULL in every column
     added = {f"{table.alias}.{name}": column.take(index) for name, column in table.columns.items()}
     return Combinations({**made.pos, table.place: vids}, made.ts, made.key, {**made.columns, **added})

@@ -16,7 +16,7 @@ from penstock.operators.joins.keys import is_exact
 from penstock.operators.joins.lookups import Link
 from penstock.operators.joins.step import Join
 from penstock.sql.join_keys import PartialKey, partial_keys
-from penstock.sql.plan import JoinPlan, JoinTable, Output
+from penstock.sql.plan import JoinPlan, JoinTable, Output, TableUse
 from penstock.types import BOOLEAN
 
 
@@ -77,7 +77,11 @@ class OrdinaryTable:
     keys: tuple[tuple[Expr, Expr], ...]
     conditions: tuple[Expr, ...]
     columns: tuple[str, ...]
-    exists: bool
+    use: TableUse
+
+    @property
+    def is_shown(self) -> bool:
+        return self.use in ("inner", "left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ def prepare(plan: JoinPlan) -> PreparedJoin:
             t.keys,
             _table_conditions(t),
             tuple(sorted(_own_names(named, t.alias))),
-            t.exists,
+            t.use,
         )
         for t in plan.tables
     ]

@@ -42,7 +42,7 @@ def result_table(join: PreparedJoin, found: Combinations, functions: Functions) 
     arrays = [pa.array(found.pos[s]) for s in streams]
     arrays += [pa.array(np.minimum.reduce(times)), pa.array(np.maximum.reduce(times))]
     for place, table in enumerate(join.tables):
-        if not table.exists:
+        if table.is_shown:
             names.append(version_column(place))
             arrays.append(pa.array(found.pos[len(join.streams) + place]))
     if join.computed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,23 +12,29 @@ import pyarrow as pa
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
 from penstock.errors import PenstockError, error
 from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
-from penstock.operators.joins.keys import Ints, key_numbers, part_of
+from penstock.operators.joins.keys import Bools, Ints, key_numbers, part_of
 from penstock.operators.joins.runs import NO_KEY, Run, build_run, cut_below
 from penstock.pipeline.definitions import Definitions
-from penstock.pipeline.joins.buffers import BufferFolder, Gone
+from penstock.pipeline.joins.buffers import BufferFolder, Gone, Held
+from penstock.pipeline.joins.cells import RANGES, WHOLE, Cells, Share, without
 from penstock.pipeline.joins.prepared import Stream, link_column
+from penstock.pipeline.joins.recent import Recent
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.streams.segments import Segment, Slice, list_readable, read_slice, slices
 
 
 @dataclass(slots=True)
 class LogReader:
-    """Reads slices of the log for all streams of a task: each slice once per table and set of columns."""
+    """Reads slices of the log for all streams of a task: each slice once per table and set of columns, if memory allows."""
 
     log: Path
     definitions: Definitions
-    _kept: dict[tuple[int, Slice, tuple[str, ...]], pa.Table] = field(default_factory=dict)
+    memory_bytes: int
+    _kept: Recent[pa.Table] = field(init=False)
     _listed: dict[int, list[Segment]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._kept = Recent(self.memory_bytes // 2)
 
     def segments(self, table_id: int) -> list[Segment]:
         if table_id not in self._listed:
@@ -46,7 +52,7 @@ class LogReader:
         if rows is None:
             rows = read_slice(piece, schema=slice_schema(fields))
             if keep:
-                self._kept[known] = rows
+                self._kept.put(known, rows, rows.nbytes)
         vids = rows.column(VERSION_COLUMN.name).to_numpy()
         pos: Ints = np.arange(piece.first, piece.end, dtype=np.int64)
         if stream.static_predicate is not None:
@@ -126,43 +132,31 @@ class StreamRows:
     end: int
     fresh: Run
     starts: Run
-    part: int
-    parts: int
     own: Run  # the new rows that belong to this part and go into its buffers
-    guests: list[StreamRows] = field(default_factory=list)  # other parts that own a hot key of this step
+    shares: Sequence[Share]  # whose old rows are looked at: its own, and those of hot keys that others own
     kept: list[Run] = field(init=False)
+    rows_read_back: int = 0
     _gone: list[Gone] = field(init=False)
-    _read: dict[tuple[Slice, ...], Run] = field(default_factory=dict)
+    _holes: list[Cells] = field(init=False)
+    _read: Recent[Held] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.kept = self.folder.runs(self.start)
+        areas = [Cells(self.first, self.start, share) for share in self.shares]
+        held = self.folder.runs(areas)
+        self.kept = [h.run for h in held]
         self._gone = self.folder.gone()
+        self._holes = without(areas, [h.cells for h in held])
+        self._read = Recent(self.reader.memory_bytes // 4)
 
-    def _unknown(self, first: int, end: int, low: int) -> Iterator[tuple[int, int]]:
-        """What of a gap between runs has to be read: not what is known to lie before a time."""
-        for gone in self._gone:
-            if gone.max_ts < low and gone.first < end and gone.end > first:
-                if first < gone.first:
-                    yield first, gone.first
-                first = max(first, gone.end)
-        if first < end:
-            yield first, end
-
-    def old(self, low: int, high: int) -> Sequence[Run]:
-        found: list[Run] = []
-        at = self.first
-        for run in [*self.kept, None]:
-            gap_end = run.first if run is not None else self.start
-            for first, end in self._unknown(at, gap_end, low):
-                found.extend(self._from_log(first, end, low, high))
-            if run is not None:
-                if len(run) and run.max_ts >= low and run.min_ts <= high:
-                    # What retention has taken is gone, whether or not it is still in memory.
-                    found.append(run if run.first >= self.first else cut_below(run, self.first))
-                at = max(at, run.end)
-        for guest in self.guests:
-            found.extend(guest.old(low, high))
-        return found
+    def old(self, low: int, high: int) -> Iterable[Run]:
+        # One at a time: together they may be more than memory holds.
+        for run in self.kept:
+            if len(run) and run.max_ts >= low and run.min_ts <= high:
+                # What retention has taken is gone, whether or not it is still in memory.
+                yield run if run.first >= self.first else cut_below(run, self.first)
+        too_old = [g.cells for g in self._gone if g.max_ts < low]
+        for hole in without(self._holes, too_old):
+            yield from self._from_log(hole, low, high)
 
     def weight(self) -> float:
         runs = [r for r in (*self.kept, self.fresh) if len(r)]
@@ -181,21 +175,24 @@ class StreamRows:
     def start_of_fresh(self) -> int:
         return self.start
 
-    def _from_log(self, first: int, end: int, low: int, high: int) -> list[Run]:
-        """Rows that no buffer holds, by time: neighbouring files become one run, for as long as the step lasts."""
-        runs = []
+    def _from_log(self, hole: Cells, low: int, high: int) -> Iterator[Run]:
+        """Rows that no buffer holds, by time: neighbouring files become one run, for as long as memory allows."""
         segments = self.reader.segments(self.stream.table_id)
-        if sum(piece.rows for piece in slices(segments, first, end)) != end - first:
-            raise missing_rows(self.stream.table_id, first, end)
-        for group in _neighbours(slices(segments, first, end, low, high)):
-            if group not in self._read:
-                self._read[group] = read_run(self.reader, self.stream, group, self.part, self.parts)
-            runs.append(self._read[group])
-        return [r for r in runs if len(r)]
+        if sum(piece.rows for piece in slices(segments, hole.first, hole.end)) != hole.end - hole.first:
+            raise missing_rows(self.stream.table_id, hole.first, hole.end)
+        for group in _neighbours(slices(segments, hole.first, hole.end, low, high)):
+            held = self._read.get((group, hole.share))
+            if held is None:
+                run = read_run(self.reader, self.stream, group, hole.share)
+                held = Held(Cells(run.first, run.end, hole.share), run)
+                self._read.put((group, hole.share), held, run.nbytes)
+                self.rows_read_back += len(run)
+            if len(held.run):
+                yield held.run
 
-    def read_back(self) -> list[Run]:
-        """What had to be read from the log because no buffer held it."""
-        return list(self._read.values())
+    def read_back(self) -> list[Held]:
+        """What had to be read from the log because no buffer held it, and is still at hand."""
+        return self._read.values()
 
 
 # So many rows of the log at most become one run when they are read back.
@@ -213,12 +210,21 @@ def _neighbours(pieces: Sequence[Slice]) -> list[tuple[Slice, ...]]:
     return [tuple(g) for g in groups]
 
 
-def read_run(reader: LogReader, stream: Stream, pieces: Sequence[Slice], part: int, parts: int) -> Run:
-    """The rows of neighbouring slices that belong to one part, laid out."""
+def read_run(reader: LogReader, stream: Stream, pieces: Sequence[Slice], share: Share) -> Run:
+    """The rows of neighbouring slices whose keys belong to a share, laid out."""
     bag = read_bag(reader, stream, pieces)
-    if bag.key is not None and parts > 1:
-        bag = bag.keep(part_of(bag.key, parts) == part)
+    if bag.key is not None:
+        bag = bag.keep(belongs(bag.key, share))
     return laid_out(bag, pieces[0].first, pieces[-1].end)
+
+
+def belongs(key: Ints, share: Share) -> Bools:
+    """Which keys are a share's."""
+    if share == WHOLE:
+        return np.ones(len(key), np.bool_)
+    place = part_of(key, RANGES)
+    mine: Bools = (place >= share.low) & (place < share.high)
+    return mine
 
 
 def read_bag(reader: LogReader, stream: Stream, pieces: Sequence[Slice]) -> Bag:

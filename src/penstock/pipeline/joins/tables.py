@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.heads import journal_of
+from penstock.catalog.rows import StaticRows
 from penstock.catalog.state import CatalogState
 from penstock.operators.evaluate import Functions
 from penstock.operators.expr import Expr
@@ -16,7 +18,7 @@ from penstock.operators.joins.keys import Ints
 from penstock.operators.joins.tables import Table, Versions, order_versions, with_table
 from penstock.pipeline.joins.prepared import OrdinaryTable, PreparedJoin
 
-MOST_ORDERED = 256
+MOST_KNOWN = 256
 
 
 def join_with_tables(
@@ -49,32 +51,45 @@ def _last_journal(join: PreparedJoin, found: Combinations, state: CatalogState) 
 
 
 def _table(place: int, each: OrdinaryTable, state: CatalogState) -> Table:
-    versions = state.rows(each.table_id).versions()
+    known = _known_table(each, state.rows(each.table_id))
     return Table(
         place,
         each.alias,
-        _ordered(versions, each),
-        {name: _whole(versions.column(name)) for name in each.columns},
+        known.versions,
+        {name: known.column(name) for name in each.columns},
         tuple(value for value, _ in each.keys),
         each.conditions,
-        each.exists,
+        each.use,
     )
 
 
-_ORDERED: dict[tuple[int, Expr | None, tuple[Expr, ...]], tuple[pa.Table, Versions]] = {}
+@dataclass(slots=True)
+class _Known:
+    """A table between two changes, as joins with the same keys and predicate look at it."""
+
+    rows: StaticRows
+    table: pa.Table
+    versions: Versions
+    columns: dict[str, pa.Array] = field(default_factory=dict)
+
+    def column(self, name: str) -> pa.Array:
+        if name not in self.columns:
+            self.columns[name] = self.table.column(name).combine_chunks()
+        return self.columns[name]
 
 
-def _ordered(versions: pa.Table, each: OrdinaryTable) -> Versions:
-    """The versions in order, kept in this worker until the table changes: soft, and a function of `versions`."""
+_KNOWN: dict[tuple[int, Expr | None, tuple[Expr, ...]], _Known] = {}
+
+
+def _known_table(each: OrdinaryTable, rows: StaticRows) -> _Known:
+    """Kept in this worker for as long as the table stays as it is; a change costs its own rows and a short sort."""
     own = tuple(column for _, column in each.keys)
-    key = (each.table_id, each.predicate, own)
-    known = _ORDERED.get(key)
-    if known is None or known[0] is not versions:
-        if len(_ORDERED) >= MOST_ORDERED:
-            _ORDERED.clear()
-        known = _ORDERED[key] = (versions, order_versions(versions, each.predicate, own))
-    return known[1]
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    key, table = (each.table_id, each.predicate, own), rows.versions()
+    known = _KNOWN.get(key)
+    if known is None or known.table is not table:
+        if len(_KNOWN) >= MOST_KNOWN:
+            _KNOWN.clear()
+        # Only the very same rows are sure to begin as they did.
+        before = known.versions if known is not None and known.rows is rows else None
+        known = _KNOWN[key] = _Known(rows, table, order_versions(table, each.predicate, own, before))
+    return known

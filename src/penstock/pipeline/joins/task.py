@@ -24,14 +24,26 @@ from penstock.operators.joins.step import join_step
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.buffers import BufferFolder, buffer_folders, forget_removed, newest_time, remove_unused
+from penstock.pipeline.joins.cells import RANGES, WHOLE, Share
+from penstock.pipeline.joins.leftovers import clean_now_and_then
 from penstock.pipeline.joins.prepared import PreparedJoin, Stream, prepare
 from penstock.pipeline.joins.results import Results, result_table
-from penstock.pipeline.joins.rows import Bag, LogReader, StreamRows, laid_out, loose, missing_rows, no_bag, read_bag
+from penstock.pipeline.joins.rows import (
+    Bag,
+    LogReader,
+    StreamRows,
+    belongs,
+    laid_out,
+    loose,
+    missing_rows,
+    no_bag,
+    read_bag,
+)
 from penstock.pipeline.joins.tables import join_with_tables
-from penstock.pipeline.joins.units import JoinUnit, TableStep
+from penstock.pipeline.joins.units import JoinUnit, TableStep, join_plans
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.said import ResultRow, told
-from penstock.sql.plan import JoinPlan, plan_from_json
+from penstock.sql.plan import join_of, plan_from_json
 
 
 class JoinTask:
@@ -42,12 +54,14 @@ class JoinTask:
         self._root = folder.buffers
         self._definitions = definitions
         self._memory_bytes = memory_bytes
-        self._reader = LogReader(folder.log, definitions)
+        self._reader = LogReader(folder.log, definitions, memory_bytes)
         self._bags: dict[tuple[str, int, int], Bag] = {}
         self._fresh: dict[tuple[str, int, int, int], Run] = {}
         self._used: dict[BufferFolder, tuple[int, int]] = {}
+        self._share = WHOLE  # the narrowest of its units
 
     def run(self, unit: JoinUnit) -> Iterator[ResultRow]:
+        self._share = min(self._share, unit.share, key=lambda s: s.size)
         for query_id in unit.queries:
             join = prepared_join(self._definitions, query_id)
             try:
@@ -87,7 +101,7 @@ class JoinTask:
             "ms": round((time.perf_counter() - began) * 1000, 3),
             "new_rows": sum(len(r.starts) for r in rows),
             "buffered_rows": sum(r.near() for r in rows),
-            "rows_read_back": sum(len(run) for r in rows for run in r.read_back()),
+            "rows_read_back": sum(r.rows_read_back for r in rows),
             "results": total,
         }
         yield query_id, "join_info", 0, unit.part, orjson.dumps(described)
@@ -136,38 +150,32 @@ class JoinTask:
         fresh = self._fresh[key]
         edges = [len(fresh) * p // unit.parts for p in (unit.part, unit.part + 1)]
         starts = fresh if unit.parts == 1 else fresh.take(np.arange(*edges, dtype=np.int64))
-        return self._stream_rows(stream, step, 0, 1, fresh, starts, fresh)
+        return self._stream_rows(stream, step, [WHOLE], fresh, starts, fresh)
 
     def _own_rows(self, stream: Stream, bag: Bag, hot: Ints, unit: JoinUnit) -> StreamRows:
         """With a key each part has its own; rows with a hot key go to all, and each begins with its share of them."""
         step, name = unit.tables[stream.table_id], self._name(stream)
         key = (name, unit.part, step.start, step.end)
         assert bag.key is not None
-        mine = part_of(bag.key, unit.parts) == unit.part
+        mine = belongs(bag.key, unit.share)
         if key not in self._fresh:
             self._fresh[key] = laid_out(bag.keep(mine), step.start, step.end)
         own = self._fresh[key]
         if len(hot) == 0:
-            return self._stream_rows(stream, step, unit.part, unit.parts, own, own, own)
+            return self._stream_rows(stream, step, [unit.share], own, own, own)
         is_hot = np.isin(bag.key, hot)
         fresh = laid_out(bag.keep(mine | is_hot), step.start, step.end)
         begins = (mine & ~is_hot) | shared_out(is_hot, unit.part, unit.parts)
         starts = loose(bag.keep(begins), step.start, step.end)
-        rows = self._stream_rows(stream, step, unit.part, unit.parts, fresh, starts, own)
-        nothing = laid_out(no_bag(stream, self._definitions), step.start, step.end)
-        owners = set(part_of(hot, unit.parts).tolist()) - {unit.part}
-        rows.guests = [
-            self._stream_rows(stream, step, p, unit.parts, nothing, nothing, nothing) for p in sorted(owners)
-        ]
-        return rows
+        elsewhere = {Share(r, r + 1) for r in part_of(hot, RANGES).tolist()}
+        shares = [unit.share, *sorted(s for s in elsewhere if not unit.share.has(s))]
+        return self._stream_rows(stream, step, shares, fresh, starts, own)
 
     def _stream_rows(
-        self, stream: Stream, step: TableStep, part: int, parts: int, fresh: Run, starts: Run, own: Run
+        self, stream: Stream, step: TableStep, shares: Sequence[Share], fresh: Run, starts: Run, own: Run
     ) -> StreamRows:
-        folder = BufferFolder(self._root / self._name(stream) / f"{part}-of-{parts}")
-        return StreamRows(
-            stream, self._reader, folder, step.first, step.start, step.end, fresh, starts, part, parts, own
-        )
+        folder = BufferFolder(self._root / self._name(stream), shares[0])
+        return StreamRows(stream, self._reader, folder, step.first, step.start, step.end, fresh, starts, own, shares)
 
     def _reaches(self) -> dict[str, int]:
         """The streams that running joins read, by name, and how far the widest of them reaches."""
@@ -175,12 +183,11 @@ class JoinTask:
         key = (id(self._definitions), state.position)
         if key not in _REACHES:
             found: dict[str, int] = {}
-            for query_id, definition in state.queries_by_id.items():
-                if definition.plan["kind"] == "join" and not definition.paused:
-                    join = prepared_join(self._definitions, query_id)
-                    for stream in join.streams:
-                        name = stream.signature(state.functions)
-                        found[name] = max(found.get(name, 0), join.reach())
+            for query_id in join_plans(state):
+                join = prepared_join(self._definitions, query_id)
+                for stream in join.streams:
+                    name = stream.signature(state.functions)
+                    found[name] = max(found.get(name, 0), join.reach())
             _REACHES.clear()
             _REACHES[key] = found
         return _REACHES[key]
@@ -205,9 +212,10 @@ class JoinTask:
             for r in rows:
                 # Another join of the same stream may reach further back.
                 oldest = behind - reaches.get(self._name(r.stream), reach)
-                for run in (*r.read_back(), r.own):
+                mine = [(h.run, h.cells.share) for h in r.read_back() if r.folder.share.has(h.cells.share)]
+                for run, share in (*mine, (r.own, r.folder.share)):
                     if run.first < run.end and (len(run) == 0 or run.max_ts >= oldest):
-                        r.folder.publish(run)
+                        r.folder.publish(run, share)
                 keep_from, start = self._used.get(r.folder, (oldest, r.start))
                 self._used[r.folder] = (min(keep_from, oldest), min(start, r.start))
 
@@ -216,13 +224,14 @@ class JoinTask:
         with contextlib.suppress(OSError):
             for folder, (keep_from, start) in self._used.items():
                 folder.tidy(keep_from, start)
-            room = self._memory_bytes
-            parts = {folder.path.name for folder in self._used}
-            others = [f for f in buffer_folders(self._root, parts) if f not in self._used]
+            room = self._memory_bytes * self._share.size // RANGES
+            known = {folder.path for folder in self._used}
+            others = [f for f in buffer_folders(self._root, self._share) if f.path not in known]
             for folder in (*self._used, *others):
                 room = folder.shrink(room)
             if owns_cleaning:
                 remove_unused(self._root, set(self._reaches()))
+            clean_now_and_then(self._root, self._folder.root)
             forget_removed()
 
 
@@ -252,7 +261,7 @@ def prepared_join(definitions: Definitions, query_id: int) -> PreparedJoin:
     if key not in _PREPARED:
         for stale in [k for k in _PREPARED if k[1] == query_id or k[0] != id(definitions)]:
             del _PREPARED[stale]
-        plan = plan_from_json(definitions.state.queries_by_id[query_id].plan)
-        assert isinstance(plan, JoinPlan)
+        plan = join_of(plan_from_json(definitions.state.queries_by_id[query_id].plan))
+        assert plan is not None
         _PREPARED[key] = prepare(plan)
     return _PREPARED[key]

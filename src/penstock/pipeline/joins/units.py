@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
+from penstock.pipeline.joins.cells import RANGES, Share, share_of
 from penstock.pipeline.listing import Listing
 from penstock.pipeline.offset import Offset
-from penstock.sql.plan import JoinPlan, plan_from_json
+from penstock.sql.join_keys import is_looked_up
+from penstock.sql.plan import JoinPlan, has_join, join_of, plan_from_json, tables_under
 from penstock.streams.segments import Slice
 
 LIVE = -1
-# Below this a second task costs more than it saves; without a key each row meets a whole window.
+# Below this a second part costs more than it saves; without a look-up each row meets a whole window.
 SPREAD_ROWS = 20_000
 SPREAD_ROWS_WITHOUT_KEY = 200
 
@@ -37,25 +39,35 @@ class JoinUnit:
     part: int
     parts: int
     generation: int
-    spreads: bool
+
+    @property
+    def share(self) -> Share:
+        """Whose keys are this part's, where there is a key."""
+        return share_of(self.part, self.parts)
 
 
 def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
-    """The joins that run."""
+    """The joins that run: not paused, and over tables that are all there."""
+    global _KNOWN
+    if _KNOWN[0] is state.queries_by_id:  # a change puts another dict in its place
+        return _KNOWN[1]
     found = {}
     for query_id, definition in state.queries_by_id.items():
-        if definition.plan["kind"] == "join" and not definition.paused:
+        if has_join(definition.plan) and not definition.paused:
             known = _PLANS.get(query_id)
             if known is None or known[0] is not definition:
-                plan = plan_from_json(definition.plan)
-                assert isinstance(plan, JoinPlan)
+                plan = join_of(plan_from_json(definition.plan))
+                assert plan is not None
                 known = _PLANS[query_id] = (definition, plan)
-            found[query_id] = known[1]
+            if tables_under(known[1]) <= state.tables_by_id.keys():
+                found[query_id] = known[1]
     for gone in _PLANS.keys() - state.queries_by_id.keys():
         del _PLANS[gone]
+    _KNOWN = state.queries_by_id, found
     return found
 
 
+_KNOWN: tuple[dict[int, QueryDefinition] | None, dict[int, JoinPlan]] = (None, {})
 _PLANS: dict[int, tuple[QueryDefinition, JoinPlan]] = {}
 
 
@@ -68,11 +80,12 @@ def join_units(listed: Listing, start: Offset, end: Offset, state: CatalogState,
     plans = join_plans(state)
     fresh = {t for t, head in end.data.items() if head > start.data.get(t, 0)}
     steps: list[tuple[tuple[int, ...], dict[int, tuple[int, int]], int]] = []
-    together: dict[tuple[tuple[int, ...], bool], list[int]] = {}
+    together: dict[tuple[tuple[int, ...], bool, bool], list[int]] = {}
     for query_id, plan in plans.items():
         if fresh & set(tables_of(plan)):
-            together.setdefault((tables_of(plan), bool(plan.inputs[0].keys)), []).append(query_id)
-    for (tables, _), queries in together.items():
+            alike = (tables_of(plan), bool(plan.inputs[0].keys), is_looked_up(plan))
+            together.setdefault(alike, []).append(query_id)
+    for (tables, _, _), queries in together.items():
         ranges = {t: (start.data.get(t, 0), end.data.get(t, 0)) for t in tables}
         steps.append((tuple(queries), ranges, LIVE))
     for query_id, left in remaining_fills(start, state).items():
@@ -83,10 +96,10 @@ def join_units(listed: Listing, start: Offset, end: Offset, state: CatalogState,
     units = []
     for members, ranges, generation in steps:
         shares = {t: _share(listed, t, a, b, state) for t, (a, b) in ranges.items()}
-        keyed = bool(plans[members[0]].inputs[0].keys)
         rows = sum(b - a for a, b in ranges.values())
-        spreads = rows >= (SPREAD_ROWS if keyed else SPREAD_ROWS_WITHOUT_KEY)
-        units += [JoinUnit(members, shares, part, parts, generation, spreads) for part in range(parts)]
+        spreads = rows >= (SPREAD_ROWS if is_looked_up(plans[members[0]]) else SPREAD_ROWS_WITHOUT_KEY)
+        count = min(parts, RANGES) if spreads else 1
+        units += [JoinUnit(members, shares, part, count, generation) for part in range(count)]
     return units
 
 
@@ -98,8 +111,7 @@ def remaining_fills(start: Offset, state: CatalogState) -> dict[int, dict[int, t
     """What is left of joins' histories; not of those that changed since, and not what retention has taken."""
     left = {}
     for query_id, by_table in start.join_fill.items():
-        definition = state.queries_by_id.get(query_id)
-        if definition is None or definition.paused or state.query_positions[query_id][1] > start.journal:
+        if query_id not in join_plans(state) or state.query_positions[query_id][1] > start.journal:
             continue
         left[query_id] = {
             t: (min(max(first, state.retention(t)), target), target) for t, (first, target) in by_table.items()

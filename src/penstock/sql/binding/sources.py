@@ -9,7 +9,8 @@ from sqlglot import exp
 from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.errors import error, suggest
 from penstock.sql.binding.context import SelectContext
-from penstock.sql.plan import SelectPlan, plan_from_json
+from penstock.sql.plan import JoinPlan, SelectPlan, plan_from_json
+from penstock.sql.read_joins import read_outputs, tells_its_time
 from penstock.sql.scope import Source, SourceColumn, fold
 from penstock.sql.values import external, type_of, typed
 from penstock.sql.windowing import default_windows
@@ -215,13 +216,16 @@ class SourceBinder:
         return Source(alias, "derived", found, item)
 
     def _query(self, item: exp.Table, name: str, alias: str, context: SelectContext) -> Source:
-        """Another standing query: select-project ones are read like a stream, others are written out as a view."""
+        """Another standing query: select-project ones are read like a stream, others are written out as a view.
+
+        So are window joins, by questions that are asked once: only standing readers have kept what they reach.
+        """
         binder = self._binder
         definition = binder.state.queries[name]
         collected = binder.collected
         collected.queries.add(name)
         plan = plan_from_json(definition.plan)
-        if isinstance(plan, SelectPlan):
+        if isinstance(plan, SelectPlan) or (isinstance(plan, JoinPlan) and binder.standing):
             return self._append_only(item, name, alias, plan)
         if name in collected.reading:
             path = " and ".join(collected.reading)
@@ -243,15 +247,17 @@ class SourceBinder:
         item.replace(node)
         return Source(alias, "derived", columns, node, name=name)
 
-    def _append_only(self, item: exp.Table, name: str, alias: str, plan: SelectPlan) -> Source:
-        columns = []
-        for output in plan.outputs:
-            if output.name == TIME_COLUMN and str(output.expr) != TIME_COLUMN:
-                hint = 'an answer has a time of its own called "ts"; give that column another name'
-                feature = f'reading query "{name}", which calls something else "ts",'
-                self._binder.fail(item, error("not_supported", feature=feature, hint=hint))
-            if output.name != TIME_COLUMN:
-                columns.append(SourceColumn(output.name, output.type, "stream", output.name))
+    def _append_only(self, item: exp.Table, name: str, alias: str, plan: SelectPlan | JoinPlan) -> Source:
+        if isinstance(plan, JoinPlan):
+            outputs, honest = read_outputs(plan), tells_its_time(plan)
+        else:
+            outputs = plan.outputs
+            honest = all(str(o.expr) == TIME_COLUMN for o in outputs if o.name == TIME_COLUMN)
+        if not honest:
+            hint = 'an answer has a time of its own called "ts"; give that column another name'
+            feature = f'reading query "{name}", which calls something else "ts",'
+            self._binder.fail(item, error("not_supported", feature=feature, hint=hint))
+        columns = [SourceColumn(o.name, o.type, "stream", o.name) for o in outputs if o.name != TIME_COLUMN]
         columns.append(SourceColumn(TIME_COLUMN, TIMESTAMP, "time"))
         return Source(alias, "query", tuple(columns), item, name=name, needs_stream=True)
 

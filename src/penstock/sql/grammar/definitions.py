@@ -35,7 +35,7 @@ def create_stream_type(parser: PenstockParser) -> CreateStreamType:
         if connector is None and parser.take("USING"):
             connector, _ = parser.name("a way to reach the sensors, such as mqtt")
         elif not options and parser.take("OPTIONS"):
-            options = parser.listed(lambda: _option(parser))
+            options = parser.listed(lambda: option(parser))
         else:
             raise parser.expected("USING, OPTIONS or the end of the statement")
     return CreateStreamType(name, fields, connector, options, if_not_exists, name_at=at)
@@ -66,7 +66,7 @@ def create_table(parser: PenstockParser) -> CreateTable:
     while not parser.at_end():
         here = parser.here
         if parser.take("WITH"):
-            options.extend(parser.listed(lambda: _option(parser)))
+            options.extend(parser.listed(lambda: option(parser)))
         elif parser.take("ALWAYS", "ON"):
             options.append(Option("always_on", "true", span_of_token(here)))
         elif deduplicate is None and (parser.take("DEDUPLICATE", "BY") or parser.take("DEDUPLICATE")):
@@ -113,7 +113,7 @@ def _column(parser: PenstockParser) -> ColumnDefinition:
     return ColumnDefinition(name, found, primary_key, not_null, at=at, type_at=type_at)
 
 
-def _option(parser: PenstockParser) -> Option:
+def option(parser: PenstockParser) -> Option:
     name, at = parser.name("an option's name")
     while parser.take(".") or parser.take("-"):
         part, _ = parser.name("an option's name")
@@ -200,14 +200,28 @@ def drop(parser: PenstockParser) -> Drop:
             raise parser.expected("TABLE, STREAM TYPE, FUNCTION or QUERY")
         parser.skip()
         kind = next(k for k in get_args(DropKind) if k == word)
+    if kind == "query" and parser.take("LIKE"):
+        return Drop(kind, (), like=parser.text_literal("a pattern in quotes"), cascade=_cascade(parser))
     if_exists = parser.take("IF", "EXISTS")
-    name, at = parser.name(f"the name of the {kind.replace('_', ' ')}")
+    names = [_dropped(parser, kind)]
+    while parser.take(","):
+        names.append(_dropped(parser, kind))
+    texts, places = zip(*names, strict=True)
+    return Drop(kind, texts, if_exists, _cascade(parser), names_at=places, name_at=places[0])
+
+
+def _dropped(parser: PenstockParser, kind: DropKind) -> tuple[str, Span]:
+    found = parser.name(f"the name of the {kind.replace('_', ' ')}")
     if kind == "function" and parser.peek("("):
         while not parser.take(")"):
             if parser.at_end():
                 raise parser.expected('")"')
             parser.skip()
+    return found
+
+
+def _cascade(parser: PenstockParser) -> bool:
     cascade = parser.take("CASCADE")
     if not cascade:
         parser.take("RESTRICT")
-    return Drop(kind, name, if_exists, cascade, name_at=at)
+    return cascade

@@ -1,17 +1,17 @@
-"""SELECT, CREATE QUERY, ALTER QUERY, SUBSCRIBE, SHOW, DESCRIBE and EXPLAIN."""
+"""SELECT, SUBSCRIBE, SHOW, DESCRIBE and EXPLAIN."""
 
 from __future__ import annotations
 
+from sqlglot.tokenizer_core import Token
+
 from penstock.errors import error, suggest
 from penstock.sql.dialect import PenstockParser
-from penstock.sql.positions import Span
+from penstock.sql.nodes import Edge
+from penstock.sql.positions import Span, span_of_token
 from penstock.sql.statements import (
-    AlterQuery,
-    CreateQuery,
+    AsOf,
     Describe,
     Explain,
-    PauseQuery,
-    ResumeQuery,
     Select,
     Show,
     Source,
@@ -25,54 +25,32 @@ def select(parser: PenstockParser) -> Select:
     first = parser.here
     query = parser.question()
     span = Span(first.start, parser.last.end + 1)
-    return Select(query, parser.parameters.substituted(parser.sql, span), source=Source(parser.sql, span))
+    text = parser.parameters.substituted(parser.sql, span)
+    return Select(query, text, past_moment(parser), source=Source(parser.sql, span))
 
 
-def create_query(parser: PenstockParser) -> CreateQuery:
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the query")
-    parser.need("AS")
-    return CreateQuery(name, select(parser), if_not_exists, name_at=at)
+def past_moment(parser: PenstockParser) -> AsOf | None:
+    """The AS OF of a question."""
+    found = list(parser.moments.values())
+    if len(found) > 1:
+        raise parser.fail(error("not_supported", feature="AS OF more than once"), found[1][0])
+    if not found:
+        return None
+    token, moment = found[0]
+    return as_of(parser, token, moment)
 
 
-def alter_query(parser: PenstockParser) -> AlterQuery | PauseQuery | ResumeQuery:
-    name, at = parser.name("the name of a query")
-    if parser.take("PAUSE"):
-        return PauseQuery(name, name_at=at)
-    if parser.take("RESUME"):
-        return ResumeQuery(name, name_at=at)
-    if not parser.take("SET"):
-        raise parser.expected("SET BEGIN (..), PAUSE or RESUME")
-    begin = end = None
-    if parser.peek("BEGIN"):
-        first = parser.here
-        parser.skip()
-        begin = _bound_text(parser, rows=True)
-        if first.text.upper() == "BEGIN" and parser.take("END"):
-            end = _bound_text(parser, rows=False)
-    elif parser.take("END"):
-        end = _bound_text(parser, rows=False)
-    else:
-        raise parser.expected("BEGIN (..) or END (..)")
-    return AlterQuery(name, begin, end, name_at=at)
-
-
-def _bound_text(parser: PenstockParser, rows: bool) -> str:
-    """The text of one end, without its parentheses, after checking that it is one."""
-    first = parser.here
-    if rows and (parser.peek("LAST") or parser.peek("(", "LAST")):
-        opened = parser.take("(")
-        parser.need("LAST")
-        parser.integer("a number of rows")
-        if not parser.take("ROWS"):
-            parser.need("ROW")
-        parser.take("PER", "SENSOR")
-        if opened:
-            parser.need(")")
-    else:
-        parser.edge()
-    text = parser.parameters.substituted(parser.sql, Span(first.start, parser.last.end + 1))
-    return text[1:-1].strip() if text.startswith("(") and text.endswith(")") else text
+def as_of(parser: PenstockParser, token: Token, moment: Edge | int) -> AsOf:
+    at = span_of_token(token)
+    if isinstance(moment, int):
+        return AsOf(cycle=moment, at=at)
+    anchor, offset = moment.args["anchor"], int(moment.args["offset"])
+    if anchor == "constant":
+        return AsOf(time_us=offset, at=at)
+    if anchor == "now" and offset <= 0:
+        return AsOf(offset_us=offset, at=at)
+    hint = "write a time, NOW - 10 MINUTES or CYCLE 4711"
+    raise parser.fail(error("invalid_window", detail="AS OF wants a moment that has been", hint=hint), token)
 
 
 def subscribe(parser: PenstockParser) -> Subscribe:
@@ -96,7 +74,8 @@ def show(parser: PenstockParser) -> Show:
             at = None
             if parser.take("FROM") or parser.take("OF") or parser.take("IN"):
                 table, at = parser.name("the name of a table")
-            return Show(what.lower(), table, name_at=at)
+            like = parser.text_literal("a pattern in quotes") if parser.take("LIKE") else None
+            return Show(what.lower(), table, like, name_at=at)
     hint = suggest(parser.here.text, [what.lower() for what in SHOWN]) or "SHOW can list " + ", ".join(SHOWN)
     raise parser.fail(error("syntax_error", detail=f'there is nothing called "{parser.here.text}" to show', hint=hint))
 

@@ -1,0 +1,72 @@
+"""Many predicates over the same rows, each the AND of terms that others may share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.errors import PenstockError
+from penstock.operators.bits import Words
+from penstock.operators.conjunctions import and_terms
+from penstock.operators.evaluate import Functions
+from penstock.operators.factors import FactorSet, Prepared
+from penstock.operators.gaps import Int32s, Int64s
+from penstock.operators.normal_form import Term
+from penstock.operators.slot_table import SlotTable
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """What answers are cut down to: answer i to the rows that are set in rows[numbers[i]], unless that is -1."""
+
+    numbers: Int32s
+    rows: Words
+
+    @classmethod
+    def none(cls, answers: int) -> Masks:
+        return cls(np.full(answers, -1, np.int32), np.zeros((0, 0), np.uint64))
+
+
+class Selections:
+    """Predicates by number; a number is used again once its predicate is gone."""
+
+    def __init__(self, functions: Functions | None = None) -> None:
+        self.factors = FactorSet(functions)
+        self._table = SlotTable()
+
+    def add(self, term: Term) -> int:
+        return self._table.add(self.factors.acquire_all(term))
+
+    def remove(self, number: int) -> None:
+        for slot in self._table.remove(number):
+            self.factors.release(slot)
+
+    def answer(self, prepared: Prepared, chosen: Int64s, masks: Masks, out: Words, counts: Int64s) -> None:
+        """Write the rows of the batch that the chosen predicates select to `out`, where only zeros stand.
+
+        How many they are is added to `counts`.
+        """
+        for block in prepared.blocks():
+            and_terms(
+                chosen,
+                self._table.slots,
+                masks.numbers,
+                masks.rows,
+                block.word,
+                block.everything,
+                block.vectors,
+                block.states,
+                out,
+                counts,
+            )
+
+    def failed(self, prepared: Prepared, chosen: Int64s) -> dict[int, PenstockError]:
+        """Which of the chosen predicates have no answer, by their place among them, and why."""
+        if not prepared.failed:
+            return {}
+        broken = np.isin(self._table.slots[chosen], np.array(list(prepared.failed)))
+        return {
+            int(i): next(prepared.failed[s] for s in self._table.parts(int(chosen[i])) if s in prepared.failed)
+            for i in np.flatnonzero(broken.any(axis=1))
+        }

@@ -1,0 +1,97 @@
+"""Shared passes that follow the journal: a cycle costs what changed since the last one, however many queries there are."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from penstock.catalog.model import Table
+from penstock.pipeline.definitions import Changes, Definitions
+from penstock.pipeline.keeping import meets_rows
+from penstock.pipeline.loading import loading
+from penstock.pipeline.shared_pass import SharedPass
+from penstock.sql.plan import SelectPlan
+
+# After so many changes what was loaded is taken out of the collector's sight: Spark's workers run a full collection after
+# every task, and over the definitions of ten thousand queries it takes longer than a cycle's work.
+_SETTLE_AFTER = 500
+
+
+@dataclass(slots=True)
+class _Live:
+    """The pass of all running queries of a table, and the queries that changed since it was brought up to date."""
+
+    shared: SharedPass
+    changes: Changes
+    settled: int = 0
+
+
+@dataclass(slots=True)
+class _Fill:
+    """The pass of the queries that a fill serves, as they were defined by then."""
+
+    only: frozenset[int]
+    mark: tuple[int | None, ...]
+    shared: SharedPass
+
+
+_LIVE: WeakKeyDictionary[Definitions, dict[int, _Live]] = WeakKeyDictionary()
+_FILLS: WeakKeyDictionary[Definitions, dict[int, _Fill]] = WeakKeyDictionary()
+
+
+def shared_pass(definitions: Definitions, table: Table, only: frozenset[int] | None) -> SharedPass:
+    """The shared pass of a table as the definitions stand. `only`: for a fill."""
+    return _live_pass(definitions, table) if only is None else _fill_pass(definitions, table, only)
+
+
+def _live_pass(definitions: Definitions, table: Table) -> SharedPass:
+    passes = _LIVE.setdefault(definitions, {})
+    live = passes.get(table.id)
+    functions = definitions.functions()
+    if live is None:
+        changes = definitions.gather_changes()
+        changes.queries.update(definitions.state.queries_by_id)
+        for gone in passes.keys() - definitions.state.tables_by_id.keys():
+            del passes[gone]
+        live = passes[table.id] = _Live(SharedPass(functions), changes)
+    changed = live.changes.queries
+    if changed:
+        live.settled += len(changed)
+        with loading():
+            for query_id in changed:
+                plan = _plan_over(definitions, table, query_id)
+                if plan is not None and meets_rows(definitions.state.queries_by_id[query_id], plan):
+                    live.shared.add(query_id, plan)
+                elif query_id in live.shared.plans:
+                    live.shared.remove(query_id)
+        changed.clear()
+        if live.settled >= _SETTLE_AFTER:
+            live.settled = 0
+            gc.collect()
+            gc.freeze()
+    return live.shared
+
+
+def _fill_pass(definitions: Definitions, table: Table, only: frozenset[int]) -> SharedPass:
+    # One fill at a time and table: its pieces come one after the other.
+    fills = _FILLS.setdefault(definitions, {})
+    positions = definitions.state.query_positions
+    mark = tuple(positions[q][1] if q in positions else None for q in sorted(only))
+    fill = fills.get(table.id)
+    if fill is None or fill.only != only or fill.mark != mark:
+        fill = fills[table.id] = _Fill(only, mark, SharedPass(definitions.functions()))
+        for query_id in only:
+            plan = _plan_over(definitions, table, query_id)
+            # Whatever its strategy is by now: history that a cycle was planned to read is known from then on.
+            if plan is not None and not definitions.state.queries_by_id[query_id].paused:
+                fill.shared.add(query_id, plan)
+    return fill.shared
+
+
+def _plan_over(definitions: Definitions, table: Table, query_id: int) -> SelectPlan | None:
+    definition = definitions.state.queries_by_id.get(query_id)
+    if definition is None or table.name not in definition.reads_tables:
+        return None
+    plan = definitions.plan(query_id)
+    return plan if isinstance(plan, SelectPlan) and plan.table_id == table.id else None

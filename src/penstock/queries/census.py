@@ -1,0 +1,86 @@
+"""What all answers together ask of a cycle, counted as they come and go: no cycle goes through all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TypeVar
+
+from penstock.catalog.model import Table
+from penstock.operators.expr import Expr
+from penstock.operators.windows import JoinWindows, TimeWindow, Window
+from penstock.queries.answer import Answer, ends
+from penstock.sql.plan import JoinPlan, stream_uses, tables_under
+
+NowKey = tuple[int, Expr | None]
+# A window over a table's rows; START where the window depends on it.
+Look = tuple[int, Window, int | None]
+T = TypeVar("T")
+
+
+class Census:
+    """Distinct streams, windows and spans over all answers."""
+
+    def __init__(self) -> None:
+        self.now_keys: Counter[NowKey] = Counter()
+        self.looks: Counter[Look] = Counter()
+        self.joins: set[int] = set()
+        self.ending: set[int] = set()
+        self._spans: dict[int, Counter[int]] = {}
+        self._told: dict[int, tuple[list[NowKey], list[Look]]] = {}
+
+    def take(self, query_id: int, answer: Answer | None, tables: dict[int, Table]) -> None:
+        """A query came, changed, or (None) went."""
+        self._leave(query_id)
+        if answer is None or not tables_under(answer.plan) <= tables.keys():
+            return
+        uses = stream_uses(answer.plan)
+        windows = answer.window.by_input if isinstance(answer.window, JoinWindows) else (answer.window,)
+        keys: list[NowKey] = []
+        if not isinstance(answer.plan, JoinPlan) and tables[uses[0].table_id].options.time == "valid":
+            keys.append((uses[0].table_id, uses[0].static_predicate))
+        looks = [
+            (use.table_id, window, answer.start_us if depends_on_start(window) else None)
+            for use, window in zip(uses, windows, strict=True)
+        ]
+        self._told[query_id] = (keys, looks)
+        self.now_keys.update(keys)
+        self.looks.update(looks)
+        for table_id, span in _spans(looks):
+            self._spans.setdefault(table_id, Counter())[span] += 1
+        if isinstance(answer.plan, JoinPlan):
+            self.joins.add(query_id)
+        if ends(answer.window):
+            self.ending.add(query_id)
+
+    def _leave(self, query_id: int) -> None:
+        keys, looks = self._told.pop(query_id, ([], []))
+        _subtract(self.now_keys, keys)
+        _subtract(self.looks, looks)
+        for table_id, span in _spans(looks):
+            _subtract(self._spans[table_id], [span])
+            if not self._spans[table_id]:
+                del self._spans[table_id]
+        self.joins.discard(query_id)
+        self.ending.discard(query_id)
+
+    def longest_span(self, table_id: int) -> int | None:
+        """How far back from NOW the longest sliding window of a table reaches; None where there is none."""
+        return max(self._spans[table_id]) if table_id in self._spans else None
+
+
+def depends_on_start(window: Window) -> bool:
+    return isinstance(window, TimeWindow) and "start" in (window.begin.anchor, window.end.anchor)
+
+
+def _spans(looks: list[Look]) -> Iterator[tuple[int, int]]:
+    for table_id, window, _ in looks:
+        if isinstance(window, TimeWindow) and window.slides:
+            yield table_id, -window.begin.offset_us
+
+
+def _subtract(counter: Counter[T], gone: list[T]) -> None:
+    for each in gone:
+        counter[each] -= 1
+        if not counter[each]:
+            del counter[each]

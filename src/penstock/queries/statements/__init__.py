@@ -1,0 +1,1 @@
+"""Statements at work, by subject: each function takes the database and one statement, and gives its reply."""

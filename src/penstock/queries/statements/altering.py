@@ -1,0 +1,49 @@
+"""ALTER QUERY and COMMENT ON QUERY: a live change of window, pause and resume, owner, description and strategy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.queries.join_readers import check_readers
+from penstock.queries.results import Result
+from penstock.queries.statements.asking import plan_of
+from penstock.queries.statements.registering import check_window, stored
+from penstock.queries.statements.replies import done
+from penstock.sql import statements as st
+from penstock.sql.parse import parse_select
+from penstock.sql.plan import JoinPlan, plan_from_json
+from penstock.sql.retarget import retarget_window
+
+if TYPE_CHECKING:
+    from penstock.queries.database import Database
+
+
+def alter_query(database: Database, statement: st.AlterQuery) -> Result:
+    while not _alter(database, statement):
+        pass  # another session was faster: the change is made to what it left
+    return done("ALTER QUERY")
+
+
+def _alter(database: Database, statement: st.AlterQuery) -> bool:
+    definition = database.definition(statement.name)
+    text = retarget_window(definition.sql, statement)
+    plan = plan_of(database, parse_select(text), standing=True)
+    check_window(database, plan)
+    if isinstance(plan_from_json(definition.plan), JoinPlan):
+        check_readers(statement.name, plan, database.catalog.state)
+    return database.catalog.retarget_query(definition, text, stored(plan))
+
+
+def describe_query(database: Database, statement: st.DescribeQuery) -> Result:
+    database.catalog.describe_query(statement.name, **{statement.fact: statement.value})
+    return done("COMMENT" if statement.fact == "description" else "ALTER QUERY")
+
+
+def pause(database: Database, statement: st.PauseQuery) -> Result:
+    database.catalog.change_query(statement.name, paused=True)
+    return done("ALTER QUERY")
+
+
+def resume(database: Database, statement: st.ResumeQuery) -> Result:
+    database.catalog.change_query(statement.name, paused=False)
+    return done("ALTER QUERY")

@@ -1,0 +1,61 @@
+"""SELECT: asked once, or of a standing query by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.catalog.state import CatalogState
+from penstock.errors import error
+from penstock.queries.results import Result
+from penstock.queries.system_columns import SYSTEM_TABLES
+from penstock.sql import statements as st
+from penstock.sql.plan import Plan, SparkPlan
+from penstock.sql.planner import invocation_of, plan_query
+
+if TYPE_CHECKING:
+    from penstock.queries.database import Database
+
+
+def plan_of(database: Database, select: st.Select, standing: bool, state: CatalogState | None = None) -> Plan:
+    """How a SELECT runs. Its tree is spent afterwards."""
+    state = state or database.catalog.state
+    return plan_query(select, state, standing, SYSTEM_TABLES, shared=standing, joins=True, spent=True)
+
+
+def select(database: Database, statement: st.Select) -> Result:
+    name = invocation_of(statement, database.catalog.state)
+    if name is not None:
+        # Whoever types this expects what was acknowledged before; GET /v1/queries/NAME/rows does not wait.
+        database.wait_for_own_writes()
+        return database.invoke(name, statement.as_of)
+    plan = plan_of(database, statement, standing=False)
+    database.wait_for_own_writes()
+    assert isinstance(plan, SparkPlan)
+    found = database.spark_queries.run(plan, None)
+    notices = _unobserved(database, plan, found.table)
+    result = Result(found.table, cycle=found.cycle, now_us=found.now_us, notices=notices)
+    return database.completeness.say(result, plan, None, database.catalog.state)
+
+
+def _unobserved(database: Database, plan: SparkPlan, table: pa.Table) -> tuple[str, ...]:
+    """A hint when an empty answer only means that nobody has looked yet."""
+    if table.num_rows:
+        return ()
+    heads, state = database.log.heads(), database.catalog.state
+    silent = [r.table for r in plan.relations if r.kind == "stream" and not heads.get(state.tables[r.table].id)]
+    return tuple(
+        f'nothing has been observed of "{name}" yet: a one-shot SELECT opens no sensor; CREATE QUERY does'
+        for name in silent
+    )
+
+
+def refuse_subscribe(database: Database, statement: st.Subscribe) -> Result:
+    """SUBSCRIBE needs a line that stays open."""
+    database.definition(statement.name)
+    raise error(
+        "not_supported",
+        feature="SUBSCRIBE in a single request",
+        hint=f"use `penstock sql`, the client's subscribe, or GET /v1/queries/{statement.name}/events",
+    )

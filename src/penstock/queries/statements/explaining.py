@@ -1,0 +1,82 @@
+"""EXPLAIN and EXPLAIN ANALYZE."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.queries.results import Result
+from penstock.queries.statements.asking import plan_of
+from penstock.queries.statements.replies import rows_of
+from penstock.sql import statements as st
+from penstock.sql.explain import explain as explain_plan
+from penstock.sql.plan import SparkPlan, plan_from_json
+
+if TYPE_CHECKING:
+    from penstock.queries.database import Database
+
+
+def explain(database: Database, statement: st.Explain) -> Result:
+    state = database.catalog.state
+    lines: list[str] = []
+    if isinstance(statement.target, str):
+        definition = database.definition(statement.target)
+        plan = plan_from_json(definition.plan)
+        if statement.analyze:
+            lines = _measured(database, definition.name)
+    else:
+        plan = plan_of(database, statement.target, standing=False)
+        if statement.analyze:
+            database.wait_for_own_writes()
+            assert isinstance(plan, SparkPlan)
+            found = database.spark_queries.run(plan, None)
+            lines = [
+                f"rows: {found.table.num_rows}",
+                f"took: {found.seconds * 1000:.0f} ms",
+                f"cycle: {found.cycle}",
+            ]
+    text = explain_plan(plan, state)
+    if isinstance(statement.target, str):
+        lines = [*_kept(database, statement.target), *_ran(database, statement.target), *lines]
+    return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))
+
+
+def _kept(database: Database, name: str) -> list[str]:
+    """How the answer of a query is kept between two questions, and why so."""
+    with database.standing.locked() as store:
+        definition = store.state.queries.get(name)
+        if definition is None or definition.id not in store.answers:
+            return []
+        standing = database.standing
+        return [
+            f"  answer kept: {standing.strategy_of(definition.id)}, because {standing.strategy_reason(definition.id)}"
+        ]
+
+
+def _ran(database: Database, name: str) -> list[str]:
+    """What the last step of a join did: which algorithm, why, and what it cost."""
+    with database.standing.locked() as store:
+        definition = store.state.queries.get(name)
+        answer = store.answers.get(definition.id) if definition is not None else None
+        if answer is None or answer.told is None:
+            return []
+        cycle, parts = answer.told
+    first = parts[min(parts)]
+    total = {n: sum(p[n] for p in parts.values()) for n in ("new_rows", "buffered_rows", "rows_read_back", "results")}
+    return [
+        f"  last step (cycle {cycle}): {first['algorithm']}, because {first['why']}",
+        f"    took {max(p['ms'] for p in parts.values()):.1f} ms in {len(parts)} parts, expected"
+        f" {first['expected_ms']:.1f} ms a part",
+        f"    {total['new_rows']} new rows met {total['buffered_rows']} buffered ones"
+        f" and {total['rows_read_back']} read back from the log: {total['results']} results",
+    ]
+
+
+def _measured(database: Database, name: str) -> list[str]:
+    facts = database.query(name)
+    result = database.invoke(name, limit=0)
+    lines = [f"state: {facts['state']}", f"cycle: {result.cycle}"]
+    if facts["matched"] is not None:
+        lines.append(f"rows matched since registration: {facts['matched']}")
+    if facts["seconds"] is not None:
+        lines.append(f"last evaluation took: {facts['seconds'] * 1000:.0f} ms")
+    return lines

@@ -1,0 +1,237 @@
+"""CREATE QUERY: one or many with one sync, all of them or the rest."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from sqlglot import exp
+
+from penstock.catalog.catalog import NewQuery
+from penstock.catalog.state import CatalogState
+from penstock.errors import PenstockError, error
+from penstock.operators.windows import RowsWindow
+from penstock.pipeline.loading import loading
+from penstock.queries.join_budget import check_join_fits
+from penstock.queries.moments import all_streams, now_of_plan
+from penstock.queries.results import Result
+from penstock.queries.statements.asking import plan_of
+from penstock.queries.statements.replies import done
+from penstock.sql import statements as st
+from penstock.sql.parse import parse_select
+from penstock.sql.plan import Plan, SparkPlan, join_of, plan_to_json, stream_uses
+from penstock.sql.planner import reads_of
+from penstock.sql.query_facts import query_facts
+from penstock.sql.scope import fold
+
+if TYPE_CHECKING:
+    from penstock.queries.database import Database
+
+Registering = st.CreateQuery | st.BadQuery
+_SHOWN_REFUSALS = 5
+_SHOWN_NOTICES = 20
+_COLLECT_EVERY = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A query to be: what it asks, or why that could not be read."""
+
+    name: str
+    asks: st.Select | PenstockError
+    facts: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Registering]]:
+    """A script's statements, with those that register queries one after another gathered into one.
+
+    A query that reads one of its own run begins a new one: what it reads must be there when it is planned.
+    """
+    run: list[Registering] = []
+    names: set[str] = set()
+    for statement in statements:
+        registers = isinstance(statement, st.CreateQuery | st.BadQuery)
+        if run and (not registers or not names.isdisjoint(_reads(statement))):
+            yield run
+            run, names = [], set()
+        if isinstance(statement, st.CreateQuery | st.BadQuery):
+            run.append(statement)
+            names.add(statement.name)
+        else:
+            yield statement
+    if run:
+        yield run
+
+
+def _reads(statement: st.Statement) -> set[str]:
+    if not isinstance(statement, st.CreateQuery):
+        return set()
+    return {fold(t.this) for t in statement.select.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
+
+
+def create_queries(
+    database: Database, statements: Sequence[Registering], on_error: st.OnError, owner: str | None
+) -> Result:
+    """A run of CREATE QUERY."""
+    known = set(database.catalog.state.queries)
+    wanted = []
+    for statement in statements:
+        if isinstance(statement, st.BadQuery):
+            wanted.append(Wanted(statement.name, statement.failure))
+        elif not (statement.if_not_exists and statement.name in known):
+            wanted.append(_wanted(statement, owner))
+            known.add(statement.name)
+    refused = register_all(database, wanted, on_error)
+    bad = [failure for failure in refused if failure is not None]
+    notices = [failure.render() for failure in bad[:_SHOWN_NOTICES]]
+    if len(bad) > len(notices):
+        notices.append(f"{len(bad) - len(notices)} more queries were refused")
+    count = f" {len(wanted) - len(bad)}" if len(statements) > 1 else ""
+    return done(f"CREATE QUERY{count}", tuple(notices))
+
+
+def _wanted(statement: st.CreateQuery, owner: str | None) -> Wanted:
+    try:
+        return Wanted(statement.name, statement.select, {"owner": owner, **query_facts(statement)})
+    except PenstockError as failure:
+        return Wanted(statement.name, failure)
+
+
+def register(
+    database: Database, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
+) -> list[dict[str, Any]]:
+    """The same for records with `name`, `sql` and perhaps owner, description and strategy."""
+    with loading():
+        wanted = [_read(query, owner) for query in queries]
+    refused = register_all(database, wanted, on_error)
+    return [
+        {"index": index, "name": w.name, "error": None if failure is None else failure.body()["error"]}
+        for index, (w, failure) in enumerate(zip(wanted, refused, strict=True))
+    ]
+
+
+def _read(query: Mapping[str, Any], owner: str | None) -> Wanted:
+    facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
+    try:
+        return Wanted(query["name"], parse_select(query["sql"]), facts)
+    except PenstockError as failure:
+        return Wanted(query["name"], failure)
+
+
+def register_all(database: Database, wanted: Sequence[Wanted], on_error: st.OnError) -> list[PenstockError | None]:
+    """Register what can be, in one batch of the journal; for each query why it was refused.
+
+    With `none` a single refusal refuses all of them, and is raised.
+    """
+    state = database.catalog.state.frozen()
+    with loading():
+        made, refused = _plan_all(database, wanted, state)
+    bad = [failure for failure in refused if failure is not None]
+    if bad and on_error == "none":
+        raise _first_of(bad)
+    database.catalog.create_queries(list(made.values()), state)
+    return refused
+
+
+def _plan_all(
+    database: Database, wanted: Sequence[Wanted], state: CatalogState
+) -> tuple[dict[str, NewQuery], list[PenstockError | None]]:
+    made: dict[str, NewQuery] = {}
+    refused: list[PenstockError | None] = []
+    for index, query in enumerate(wanted):
+        if index % _COLLECT_EVERY == _COLLECT_EVERY - 1:
+            gc.collect(0)  # trees of SQL are full of circles, and nobody looks for them meanwhile
+        try:
+            if isinstance(query.asks, PenstockError):
+                raise query.asks
+            if query.name in made:
+                raise error("already_exists", kind="query", name=query.name)
+            _check_room(database, len(made))
+            made[query.name] = _new_query(database, query.name, query.asks, query.facts, state)
+            refused.append(None)
+        except PenstockError as failure:
+            refused.append(failure.of_many(index, query.name, len(wanted)) if len(wanted) > 1 else failure)
+    return made, refused
+
+
+def _first_of(bad: list[PenstockError]) -> PenstockError:
+    """The first refusal, with the names of the others."""
+    first, others = bad[0], bad[1:]
+    if others:
+        shown = ", ".join(f'"{f.query}"' for f in others[:_SHOWN_REFUSALS])
+        more = f" and {len(others) - _SHOWN_REFUSALS} more" if len(others) > _SHOWN_REFUSALS else ""
+        told = f"refused as well: {shown}{more}"
+        first.hint = f"{first.hint}; {told}" if first.hint else told
+    return first
+
+
+def _check_room(database: Database, coming: int) -> None:
+    most = database.settings.queries_max
+    if len(database.catalog.state.queries) + coming >= most:
+        raise error(
+            "limit_reached",
+            detail=f"this server keeps at most {most} standing queries",
+            hint="drop some, or raise queries_max",
+        )
+
+
+def _new_query(
+    database: Database, name: str, select: st.Select, facts: Mapping[str, str | None], state: CatalogState
+) -> NewQuery:
+    if name in state.queries:
+        raise error("already_exists", kind="query", name=name)
+    if name in state.tables:
+        raise error("already_exists", kind="table", name=name)
+    plan = plan_of(database, select, standing=True, state=state)
+    check_window(database, plan)
+    tables, queries, functions = reads_of(plan, state)
+    if isinstance(plan, SparkPlan):
+        database.wait_for_own_writes()
+        database.spark_queries.admit(plan)
+    join = join_of(plan)
+    if join is not None:
+        check_join_fits(join, database.folder.log, database.settings)
+    start_us = _start_of(database, plan, state)
+    return NewQuery(name, select.sql, stored(plan), tables, queries, functions, start_us, **facts)
+
+
+def stored(plan: Plan) -> dict[str, Any]:
+    """A plan as the journal takes it: not nested without end."""
+    found = plan_to_json(plan)
+    try:
+        orjson.dumps([[[found]]])  # an entry has it in its body
+    except TypeError:
+        hint = "a function can take the place of a long expression"
+        raise error("syntax_error", detail="the question is nested too deeply", hint=hint) from None
+    return found
+
+
+def check_window(database: Database, plan: Plan) -> None:
+    """A window of rows has no more of them than the server allows a query."""
+    most = database.settings.query_rows_max
+    windows = (
+        [r.window for r in plan.relations] if isinstance(plan, SparkPlan) else [u.window for u in stream_uses(plan)]
+    )
+    for window in windows:
+        if isinstance(window, RowsWindow) and window.count > most:
+            raise error(
+                "limit_reached",
+                detail=f"a query's window has at most {most} rows; this one has {window.count}",
+                hint="ask for fewer rows or for a time, or raise query_rows_max",
+            )
+
+
+def _start_of(database: Database, plan: Plan, state: CatalogState) -> int | None:
+    """START: the query's NOW at this moment. A transaction-time stream's is the wall clock."""
+    with database.standing.locked() as store:
+        streams = [table for table, _ in all_streams(plan, state)]
+        if all(t.options.time == "transaction" for t in streams):
+            offset = store.offset
+            return max(database.clock.now_us(), offset.now_us if offset is not None else 0)
+        try:
+            return now_of_plan(plan, store)
+        except KeyError:  # the table is newer than the last committed cycle: nothing is known of its time
+            return None

@@ -1,0 +1,64 @@
+"""What answers may forget: matches that no window reaches any more, also none asked for as of an older cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock.queries.answer import Answer, window_low
+from penstock.queries.answers import AnswerStore
+from penstock.queries.feed import CycleMark
+from penstock.queries.join_readers import reached_by_readers
+from penstock.queries.listings import Reaches
+from penstock.queries.window_history import WindowHistory
+from penstock.sql.plan import JoinPlan, stream_uses
+
+
+def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Path) -> None:
+    keep_from: dict[int, int] = {}
+    times: dict[int, int] = {}
+    reaches: dict[int, Reaches] = {}
+    windows.forget(oldest.cycle)
+    for query_id, answer in store.answers.items():
+        if answer.pending is not None or answer.filling is not None:
+            continue
+        now_us = now_at(store, oldest, query_id, answer)
+        lows = [window_low(w, now_us, answer.start_us) for w in windows.since(query_id, oldest.cycle)]
+        low = _earliest([*lows, *reached_by_readers(store, query_id)])
+        if isinstance(answer.plan, JoinPlan):
+            if low is not None:
+                times[query_id] = low
+            known = oldest.joins.get(query_id)
+            if known is not None:
+                answer.earlier = tuple(r for r in answer.earlier if r.generation >= known.generation)
+            if answer.plan.missing == "inner":
+                continue
+        table_id = stream_uses(answer.plan)[0].table_id
+        floor = store.state.retention(table_id)
+        position = floor
+        if low is not None:
+            if table_id not in reaches:
+                reaches[table_id] = Reaches(log, table_id, floor)
+            position = reaches[table_id].first(low)
+        if position > 0:
+            keep_from[query_id] = position
+    store.trim(keep_from)
+    store.trim_joins(times, oldest.cycle)
+
+
+def now_at(store: AnswerStore, mark: CycleMark, query_id: int, answer: Answer) -> int | None:
+    """A query's NOW at a kept cycle."""
+    if isinstance(answer.plan, JoinPlan):
+        return mark.joins[query_id].now_us if query_id in mark.joins else None
+    table = store.state.tables_by_id.get(answer.plan.table_id)
+    if table is None:
+        return None
+    if table.options.time == "transaction":
+        return mark.end.now_us
+    return mark.nows.get((table.id, answer.plan.static_predicate))
+
+
+def _earliest(lows: Iterable[int | None]) -> int | None:
+    """The smallest; None where any is unbounded, or there is none."""
+    known = list(lows)
+    return None if None in known else min((low for low in known if low is not None), default=None)

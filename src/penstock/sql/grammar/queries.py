@@ -1,0 +1,119 @@
+"""CREATE QUERY, ALTER QUERY, COMMENT ON QUERY and SET on_error."""
+
+from __future__ import annotations
+
+from penstock.errors import error, suggest
+from penstock.sql.dialect import PenstockParser
+from penstock.sql.grammar.definitions import option
+from penstock.sql.grammar.questions import select
+from penstock.sql.positions import Span
+from penstock.sql.query_facts import STRATEGY_WORDS, strategy_named
+from penstock.sql.statements import (
+    AlterQuery,
+    CreateQuery,
+    DescribeQuery,
+    OnError,
+    Option,
+    PauseQuery,
+    ResumeQuery,
+    SetOnError,
+)
+
+_ON_ERROR: dict[str, OnError] = {"none": "none", "rest": "rest"}
+
+
+def create_query(parser: PenstockParser) -> CreateQuery:
+    if_not_exists = parser.take("IF", "NOT", "EXISTS")
+    name, at = parser.name("the name of the query")
+    options: tuple[Option, ...] = ()
+    if parser.take("WITH"):
+        options = parser.listed(lambda: option(parser))
+    parser.need("AS")
+    return CreateQuery(name, select(parser), if_not_exists, options, name_at=at)
+
+
+def alter_query(parser: PenstockParser) -> AlterQuery | PauseQuery | ResumeQuery | DescribeQuery:
+    name, at = parser.name("the name of a query")
+    if parser.take("PAUSE"):
+        return PauseQuery(name, name_at=at)
+    if parser.take("RESUME"):
+        return ResumeQuery(name, name_at=at)
+    if parser.take("OWNER"):
+        parser.need("TO")
+        return DescribeQuery(name, "owner", _name_or_text(parser, "the name of an owner"), name_at=at)
+    if not parser.take("SET"):
+        raise parser.expected("SET BEGIN (..), SET STRATEGY, OWNER TO, PAUSE or RESUME")
+    if parser.take("STRATEGY"):
+        return DescribeQuery(name, "strategy", _strategy(parser), name_at=at)
+    begin = end = None
+    if parser.peek("BEGIN"):
+        first = parser.here
+        parser.skip()
+        begin = _bound_text(parser, rows=True)
+        if first.text.upper() == "BEGIN" and parser.take("END"):
+            end = _bound_text(parser, rows=False)
+    elif parser.take("END"):
+        end = _bound_text(parser, rows=False)
+    else:
+        raise parser.expected("BEGIN (..), END (..) or STRATEGY")
+    return AlterQuery(name, begin, end, name_at=at)
+
+
+def comment_on(parser: PenstockParser) -> DescribeQuery:
+    if not parser.take("QUERY"):
+        raise parser.expected("QUERY")
+    name, at = parser.name("the name of a query")
+    parser.need("IS")
+    text = None if parser.take("NULL") else parser.text_literal("a text in quotes, or NULL")
+    return DescribeQuery(name, "description", text or None, name_at=at)
+
+
+def set_on_error(parser: PenstockParser) -> SetOnError:
+    first = parser.here
+    name, at = parser.name("on_error")
+    if name != "on_error":
+        hint = suggest(name, ["on_error"]) or "settings of a server are given when it starts"
+        raise parser.fail(error("not_supported", feature=f"SET {name}", hint=hint), first)
+    if not parser.take("TO"):
+        parser.need("=")
+    here = parser.here
+    word = _name_or_text(parser, "none or rest").lower()
+    if word not in _ON_ERROR:
+        hint = suggest(word, _ON_ERROR) or "none or rest: what is registered when a query of many is refused"
+        raise parser.fail(error("invalid_option", option=name, detail=f'"{word}" is not none or rest', hint=hint), here)
+    return SetOnError(_ON_ERROR[word], name_at=at)
+
+
+def _strategy(parser: PenstockParser) -> str | None:
+    here = parser.here
+    parser.take("=")
+    word = _name_or_text(parser, ", ".join(STRATEGY_WORDS)).lower()
+    if word not in STRATEGY_WORDS:
+        detail = f'"{word}" is not a strategy'
+        hint = suggest(word, STRATEGY_WORDS) or "strategies are " + ", ".join(STRATEGY_WORDS)
+        raise parser.fail(error("invalid_option", option="strategy", detail=detail, hint=hint), here)
+    return strategy_named(word)
+
+
+def _name_or_text(parser: PenstockParser, what: str) -> str:
+    if parser.at_string():
+        return parser.text_literal(what)
+    return parser.name(what)[0]
+
+
+def _bound_text(parser: PenstockParser, rows: bool) -> str:
+    """The text of one end, without its parentheses, after checking that it is one."""
+    first = parser.here
+    if rows and (parser.peek("LAST") or parser.peek("(", "LAST")):
+        opened = parser.take("(")
+        parser.need("LAST")
+        parser.integer("a number of rows")
+        if not parser.take("ROWS"):
+            parser.need("ROW")
+        parser.take("PER", "SENSOR")
+        if opened:
+            parser.need(")")
+    else:
+        parser.edge()
+    text = parser.parameters.substituted(parser.sql, Span(first.start, parser.last.end + 1))
+    return text[1:-1].strip() if text.startswith("(") and text.endswith(")") else text
