@@ -11,7 +11,8 @@ from penstock.pipeline.definitions import Changes, Definitions
 from penstock.pipeline.keeping import meets_rows
 from penstock.pipeline.loading import loading
 from penstock.pipeline.shared_pass import SharedPass
-from penstock.sql.plan import SelectPlan
+from penstock.pipeline.slices.slice_pass import SlicePass
+from penstock.sql.plan import AggregatePlan, SelectPlan
 
 # After so many changes what was loaded is taken out of the collector's sight: Spark's workers run a full collection after
 # every task, and over the definitions of ten thousand queries it takes longer than a cycle's work.
@@ -23,6 +24,7 @@ class _Live:
     """The pass of all running queries of a table, and the queries that changed since it was brought up to date."""
 
     shared: SharedPass
+    slices: SlicePass
     changes: Changes
     settled: int = 0
 
@@ -42,10 +44,15 @@ _FILLS: WeakKeyDictionary[Definitions, dict[int, _Fill]] = WeakKeyDictionary()
 
 def shared_pass(definitions: Definitions, table: Table, only: frozenset[int] | None) -> SharedPass:
     """The shared pass of a table as the definitions stand. `only`: for a fill."""
-    return _live_pass(definitions, table) if only is None else _fill_pass(definitions, table, only)
+    return _live_pass(definitions, table).shared if only is None else _fill_pass(definitions, table, only)
 
 
-def _live_pass(definitions: Definitions, table: Table) -> SharedPass:
+def slice_pass(definitions: Definitions, table: Table) -> SlicePass:
+    """The aggregations of a table as the definitions stand."""
+    return _live_pass(definitions, table).slices
+
+
+def _live_pass(definitions: Definitions, table: Table) -> _Live:
     passes = _LIVE.setdefault(definitions, {})
     live = passes.get(table.id)
     functions = definitions.functions()
@@ -54,23 +61,32 @@ def _live_pass(definitions: Definitions, table: Table) -> SharedPass:
         changes.queries.update(definitions.state.queries_by_id)
         for gone in passes.keys() - definitions.state.tables_by_id.keys():
             del passes[gone]
-        live = passes[table.id] = _Live(SharedPass(functions), changes)
+        live = passes[table.id] = _Live(SharedPass(functions), SlicePass(), changes)
     changed = live.changes.queries
     if changed:
         live.settled += len(changed)
         with loading():
             for query_id in changed:
-                plan = _plan_over(definitions, table, query_id)
-                if plan is not None and meets_rows(definitions.state.queries_by_id[query_id], plan):
-                    live.shared.add(query_id, plan)
-                elif query_id in live.shared.plans:
-                    live.shared.remove(query_id)
+                _follow(live, definitions, table, query_id)
         changed.clear()
         if live.settled >= _SETTLE_AFTER:
             live.settled = 0
             gc.collect()
             gc.freeze()
-    return live.shared
+    return live
+
+
+def _follow(live: _Live, definitions: Definitions, table: Table, query_id: int) -> None:
+    plan = _plan_over(definitions, table, query_id)
+    meets = plan is not None and meets_rows(definitions.state.queries_by_id[query_id], plan)
+    if isinstance(plan, SelectPlan) and meets:
+        live.shared.add(query_id, plan)
+    elif query_id in live.shared.plans:
+        live.shared.remove(query_id)
+    if isinstance(plan, AggregatePlan) and meets:
+        live.slices.add(query_id, plan)
+    elif query_id in live.slices.plans:
+        live.slices.remove(query_id)
 
 
 def _fill_pass(definitions: Definitions, table: Table, only: frozenset[int]) -> SharedPass:
@@ -84,14 +100,14 @@ def _fill_pass(definitions: Definitions, table: Table, only: frozenset[int]) -> 
         for query_id in only:
             plan = _plan_over(definitions, table, query_id)
             # Whatever its strategy is by now: history that a cycle was planned to read is known from then on.
-            if plan is not None and not definitions.state.queries_by_id[query_id].paused:
+            if isinstance(plan, SelectPlan) and not definitions.state.queries_by_id[query_id].paused:
                 fill.shared.add(query_id, plan)
     return fill.shared
 
 
-def _plan_over(definitions: Definitions, table: Table, query_id: int) -> SelectPlan | None:
+def _plan_over(definitions: Definitions, table: Table, query_id: int) -> SelectPlan | AggregatePlan | None:
     definition = definitions.state.queries_by_id.get(query_id)
     if definition is None or table.name not in definition.reads_tables:
         return None
     plan = definitions.plan(query_id)
-    return plan if isinstance(plan, SelectPlan) and plan.table_id == table.id else None
+    return plan if isinstance(plan, SelectPlan | AggregatePlan) and plan.table_id == table.id else None

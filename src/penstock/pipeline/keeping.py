@@ -7,7 +7,7 @@ from enum import IntEnum
 from penstock.catalog.model import QueryDefinition
 from penstock.operators.expr import calls_user
 from penstock.operators.windows import TimeWindow
-from penstock.sql.plan import SelectPlan
+from penstock.sql.plan import AggregatePlan, SelectPlan
 
 
 class Keeping(IntEnum):
@@ -25,16 +25,18 @@ def keeping_of(plan: SelectPlan) -> Keeping:
     return Keeping.SOFT if plan.window.slides else Keeping.LISTED
 
 
-def is_pure(plan: SelectPlan) -> bool:
+def is_pure(plan: SelectPlan | AggregatePlan) -> bool:
     """Whether the server itself can say which rows are inside: no user's code, and a window over time."""
     return isinstance(plan.window, TimeWindow) and not calls_user_code(plan)
 
 
-def calls_user_code(plan: SelectPlan) -> bool:
+def calls_user_code(plan: SelectPlan | AggregatePlan) -> bool:
+    if isinstance(plan, AggregatePlan):
+        return False
     predicate = plan.stream_predicate
     return (predicate is not None and calls_user(predicate)) or any(calls_user(o.expr) for o in plan.outputs)
 
 
-def meets_rows(definition: QueryDefinition, plan: SelectPlan) -> bool:
+def meets_rows(definition: QueryDefinition, plan: SelectPlan | AggregatePlan) -> bool:
     """Whether new rows meet a query in the shared pass; if not, whoever asks evaluates."""
     return not definition.paused and not (definition.strategy == "none" and is_pure(plan))

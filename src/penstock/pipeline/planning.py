@@ -15,7 +15,15 @@ from penstock.operators.windows import RowsWindow, Window
 from penstock.pipeline.joins.units import advance_fills, remaining_fills
 from penstock.pipeline.keeping import is_pure, meets_rows
 from penstock.pipeline.offset import Offset
-from penstock.sql.plan import JoinPlan, SelectPlan, kernel_of, plan_from_json, selected_table, tables_under
+from penstock.sql.plan import (
+    AggregatePlan,
+    JoinPlan,
+    SelectPlan,
+    kernel_of,
+    plan_from_json,
+    selected_table,
+    tables_under,
+)
 from penstock.streams.segments import Segment
 from penstock.streams.whole import first_reached
 
@@ -89,6 +97,8 @@ def plan_cycle(
         plan = kernel_of(plan_from_json(definition.plan))
         if plan is None or not tables_under(plan) <= state.tables_by_id.keys():
             continue
+        if isinstance(plan, AggregatePlan):
+            continue  # whoever asks first slices its history
         if isinstance(plan, SelectPlan):
             target = start.data.get(plan.table_id, 0)
             first = min(first_needed(plan.table_id, plan.window, definition.start_us), target)

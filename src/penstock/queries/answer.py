@@ -13,7 +13,7 @@ from penstock.queries.evaluated import Evaluated
 from penstock.queries.join_results import JoinResults
 from penstock.queries.partners import Blocks, Partners
 from penstock.queries.ranges import Ranges, from_position, joined
-from penstock.sql.plan import JoinPlan, SelectPlan
+from penstock.sql.plan import KernelPlan
 
 NEVER = -(2**62)
 
@@ -22,7 +22,7 @@ NEVER = -(2**62)
 class Answer:
     """One query's matches. `window` is what invocations see; a changed one waits in `pending` for its history."""
 
-    plan: SelectPlan | JoinPlan
+    plan: KernelPlan
     start_us: int | None
     window: AnyWindow
     pending: AnyWindow | None = None

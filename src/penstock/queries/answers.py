@@ -34,9 +34,12 @@ from penstock.queries.nows import Nows
 from penstock.queries.partners import Blocks
 from penstock.queries.ranges import joined
 from penstock.queries.shelf import Shelf
+from penstock.queries.slices.store import SliceStore
 from penstock.queries.snapshot import restore, snapshot_of
 from penstock.sql.plan import (
+    AggregatePlan,
     JoinPlan,
+    KernelPlan,
     SelectPlan,
     SparkPlan,
     kernel_of,
@@ -47,7 +50,7 @@ from penstock.sql.plan import (
 )
 from penstock.streams.segments import list_readable
 
-_OF_TABLES = frozenset({"newest", "heard", "counts", "sheet", "lists"})
+_OF_TABLES = frozenset({"newest", "heard", "counts", "sheet", "lists", "slices"})
 
 
 class AnswerStore(Nows):
@@ -64,6 +67,7 @@ class AnswerStore(Nows):
         self.shelves: dict[int, Shelf] = {}
         self.complete: set[int] = set()  # queries whose answer is to be kept current because somebody said so
         self.counted = Counted()
+        self.slices = SliceStore()
         self.census = Census()
         self.reads_queries = False  # whether any query reads another one's answer
         self.touched: set[int] = set()  # queries that the last cycle changed in more than their matches
@@ -94,6 +98,7 @@ class AnswerStore(Nows):
         queries = self.state.queries_by_id
         for query_id in self.answers.keys() - queries.keys():
             del self.answers[query_id]
+            self.slices.forget(query_id)
             self.counted.forget(query_id)
             self.complete.discard(query_id)
             self.touched.add(query_id)
@@ -131,6 +136,10 @@ class AnswerStore(Nows):
         else:
             known.pending = window_of(plan) if window_of(plan) != known.window else None
             known.reach = min(known.reach, self._reach(plan, definition.start_us))
+        if isinstance(plan, AggregatePlan):
+            self.slices.take(query_id, plan)
+        else:
+            self.slices.forget(query_id)
         if isinstance(plan, JoinPlan):
             known.coming = JoinResults(self.state.query_positions[query_id][1])
             known.results = known.results or JoinResults(0)
@@ -150,11 +159,11 @@ class AnswerStore(Nows):
     ) -> None:
         answer.strategy = definition.strategy
         (self.complete.add if answer.strategy == "complete" else self.complete.discard)(query_id)
-        if isinstance(answer.plan, SelectPlan):
+        if isinstance(answer.plan, SelectPlan | AggregatePlan):
             position = record.start.data.get(answer.plan.table_id, 0)
             (answer.go_live if meets_rows(definition, answer.plan) else answer.rest)(position)
 
-    def _reach(self, plan: SelectPlan | JoinPlan, start_us: int | None) -> int:
+    def _reach(self, plan: KernelPlan, start_us: int | None) -> int:
         """The first row that a query's window can reach."""
         if isinstance(plan, JoinPlan):
             return 0
@@ -170,6 +179,7 @@ class AnswerStore(Nows):
             answer.covered = joined([*answer.covered, (first, last)])
         for query_id in self._failed:
             answer = self.answers[query_id]
+            self.slices.doubt(query_id)
             if isinstance(answer.plan, SelectPlan):
                 answer.doubt(record.end.data.get(answer.plan.table_id, 0))
 
@@ -224,6 +234,8 @@ class AnswerStore(Nows):
             self.counted.add(*np.split(np.frombuffer(payload, np.int64), 2))
         elif kind == "sheet":
             self.shelf(table_id).put(name_from_bytes(table_id, position, payload))
+        elif kind == "slices":
+            self.slices.fold(payload, rows)
         elif kind == "lists":
             self.shelf(table_id).put_lists(lists_from_bytes(position, payload))
 
@@ -258,6 +270,7 @@ class AnswerStore(Nows):
                 table_id = answer.plan.table_id
                 position = keep_from.get(query_id, 0)
                 lowest[table_id] = min(lowest.get(table_id, position), position)
+        self.slices.trim(keep_from)
         known = {q: keep_from.get(q, 0) for q in self.answers}
         for table_id, shelf in self.shelves.items():
             shelf.merge(known)
@@ -284,6 +297,8 @@ class AnswerStore(Nows):
         answer = self.answers.get(query_id)
         if answer is None:
             return 0
+        if isinstance(answer.plan, AggregatePlan):
+            return self.slices.memory_of(query_id)
         own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
         own += sum(int(table.nbytes) for table in answer.values)
         shelf = self.shelves.get(stream_uses(answer.plan)[0].table_id)
@@ -295,6 +310,8 @@ class AnswerStore(Nows):
             return 0
         if isinstance(answer.plan, JoinPlan):
             return answer.results.count if answer.results is not None else 0
+        if isinstance(answer.plan, AggregatePlan):
+            return 0  # cells stand for rows
         shelf = self.shelves.get(answer.plan.table_id)
         listed = shelf.view().positions(query_id, 0, FOREVER) if shelf is not None else []
         return sum(len(found) for found in answer.matches.values()) + sum(map(len, listed))

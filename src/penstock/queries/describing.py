@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
 from penstock.queries.answer import Answer
-from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, kernel_of, plan_from_json, window_of
+from penstock.sql.plan import AggregatePlan, JoinPlan, Plan, SelectPlan, SparkPlan, kernel_of, plan_from_json, window_of
 from penstock.types import format_duration
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
 
-_RUNS = {SelectPlan: "shared pass", JoinPlan: "window join", SparkPlan: "Spark SQL"}
+_RUNS = {SelectPlan: "shared pass", AggregatePlan: "slices", JoinPlan: "window join", SparkPlan: "Spark SQL"}
 _RUNS_ON_TOP = "window join, then Spark SQL"
 
 

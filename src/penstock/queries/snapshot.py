@@ -53,6 +53,7 @@ def snapshot_of(store: AnswerStore) -> CommitRecord:
         rows.append((table_id, "heard", 0, 0, vids.astype(np.int64).tobytes() + heard.tobytes()))
     for table_id, shelf in store.shelves.items():
         rows.extend(_shelf(table_id, shelf))
+    rows.extend((table_id, "slices", 0, 0, payload) for table_id, payload in store.slices.snapshot())
     columns = [list(c) for c in zip(*rows, strict=True)] if rows else [[] for _ in RESULT_SCHEMA]
     results = pa.table([pa.array(c, f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)], RESULT_SCHEMA)
     start = store.start or store.offset

@@ -25,11 +25,12 @@ from penstock.queries.listings import Listings
 from penstock.queries.ready import ReadyAnswers
 from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
+from penstock.queries.slices.holding import hold_aggregate
 from penstock.queries.strategy import READY_MAX_ROWS, READY_SECONDS, Chooser, Strategy
 from penstock.queries.trimming import trim
 from penstock.queries.window_history import WindowHistory, WindowsAt
 from penstock.settings import Settings
-from penstock.sql.plan import JoinPlan, stream_uses
+from penstock.sql.plan import AggregatePlan, JoinPlan, stream_uses
 from penstock.streams.segments import Segment, list_readable
 
 _log = logging.getLogger("penstock.queries")
@@ -251,6 +252,9 @@ class StandingQueries:
                 assert isinstance(window, JoinWindows)
                 return self._held_join(definition.id, answer, answer.plan, mark, window)
             assert not isinstance(window, JoinWindows)
+            if isinstance(answer.plan, AggregatePlan):
+                log, name = self.folder.log, definition.name
+                return hold_aggregate(self, definition.id, name, answer, answer.plan, mark, window, log)
             ready = None
             if mark is last:
                 if asked:

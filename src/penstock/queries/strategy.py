@@ -13,7 +13,7 @@ from typing import Literal
 from penstock.operators.windows import TimeWindow
 from penstock.pipeline.keeping import calls_user_code, is_pure
 from penstock.queries.answer import Answer
-from penstock.sql.plan import SelectPlan
+from penstock.sql.plan import AggregatePlan, SelectPlan
 
 Strategy = Literal["complete", "partial", "none"]
 
@@ -53,6 +53,8 @@ class Chooser:
 
     def why(self, query_id: int, answer: Answer) -> str:
         """The reason, for EXPLAIN."""
+        if isinstance(answer.plan, AggregatePlan):
+            return "slices are kept, a window adds up those inside it when asked"
         if not isinstance(answer.plan, SelectPlan):
             return "a join's results are kept, its window is cut when asked"
         if calls_user_code(answer.plan):

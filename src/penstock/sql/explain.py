@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from penstock.sql.dialect import sql_of
+from penstock.sql.explain_aggregate import aggregate_lines
 from penstock.sql.explain_join import join_lines
 from penstock.sql.notation import show, show_conditions, show_outputs, show_window
-from penstock.sql.plan import JoinPlan, Plan, Relation, SelectPlan
+from penstock.sql.plan import AggregatePlan, JoinPlan, Plan, Relation, SelectPlan
 from penstock.sql.planner import bind_query, functions_of, plan_query
 from penstock.sql.scope import State
 from penstock.sql.statements import CreateQuery, Explain, Select, Statement, tree
@@ -28,6 +29,8 @@ def explain(plan: Plan, state: State) -> str:
         return "\n".join([*_select_lines(plan, state), *_function_lines(plan)])
     if isinstance(plan, JoinPlan):
         return "\n".join([*join_lines(plan, state), *_function_lines(plan)])
+    if isinstance(plan, AggregatePlan):
+        return "\n".join(aggregate_lines(plan, state))
     lines = [f"Spark SQL: {plan.reason}"]
     if plan.core is not None:
         lines += [f"  {line}" for line in join_lines(plan.core, state)]

@@ -12,17 +12,13 @@ from typing import Any, Literal
 from penstock.operators import expr as expressions
 from penstock.operators import windows
 from penstock.operators.expr import Expr
+from penstock.operators.slices.combining import Panes
 from penstock.operators.windows import AnyWindow, JoinWindows, TimeWindow, Window
+from penstock.sql.aggregate_plan import Aggregate, AggregatePlan
+from penstock.sql.output import Output
 from penstock.types import Type, parse_type
 
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """One column of an answer."""
-
-    name: str
-    type: Type
-    expr: Expr
+__all__ = ["Aggregate", "AggregatePlan", "Output"]  # beside what is defined here
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +107,9 @@ class StreamUse:
     window: Window
 
 
-def window_of(plan: SelectPlan | JoinPlan) -> AnyWindow:
+def window_of(plan: SelectPlan | JoinPlan | AggregatePlan) -> AnyWindow:
     """What ALTER QUERY changes."""
-    return plan.window if isinstance(plan, SelectPlan) else JoinWindows(tuple(i.window for i in plan.inputs))
+    return JoinWindows(tuple(i.window for i in plan.inputs)) if isinstance(plan, JoinPlan) else plan.window
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +146,11 @@ class SparkPlan:
     core: JoinPlan | None = None
 
 
-Plan = SelectPlan | JoinPlan | SparkPlan
+KernelPlan = SelectPlan | JoinPlan | AggregatePlan
+Plan = KernelPlan | SparkPlan
 
 
-def kernel_of(plan: Plan) -> SelectPlan | JoinPlan | None:
+def kernel_of(plan: Plan) -> KernelPlan | None:
     """What of a plan runs in the cycle: all of it, its core, or nothing."""
     return plan.core if isinstance(plan, SparkPlan) else plan
 
@@ -167,12 +164,12 @@ def join_of(plan: Plan) -> JoinPlan | None:
 def stream_uses(plan: Plan) -> tuple[StreamUse, ...]:
     """The streams that kernels read for a plan."""
     kernel = kernel_of(plan)
-    if isinstance(kernel, SelectPlan):
+    if isinstance(kernel, SelectPlan | AggregatePlan):
         return (StreamUse(kernel.table_id, kernel.static_predicate, kernel.window),)
     return () if kernel is None else tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in kernel.inputs)
 
 
-def tables_under(plan: SelectPlan | JoinPlan) -> set[int]:
+def tables_under(plan: KernelPlan) -> set[int]:
     """All tables that a kernel cannot run without, by id."""
     joined = {each.table_id for each in plan.tables} if isinstance(plan, JoinPlan) else set()
     return joined | {use.table_id for use in stream_uses(plan)}
@@ -184,8 +181,8 @@ def has_join(data: dict[str, Any]) -> bool:
 
 
 def selected_table(data: dict[str, Any]) -> int:
-    """The stream that a stored selection reads; of the rest of its plan nothing is read."""
-    assert data["kind"] == "select"
+    """The stream that a stored selection or aggregation reads; of the rest of its plan nothing is read."""
+    assert data["kind"] in ("select", "aggregate")
     table_id: int = data["table"]
     return table_id
 
@@ -221,6 +218,8 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             "missing": plan.missing,
             "tables": [_table_json(t) for t in plan.tables],
         }
+    if isinstance(plan, AggregatePlan):
+        return _aggregate_json(plan)
     return {
         "kind": "spark",
         "sql": plan.sql,
@@ -262,6 +261,8 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
             missing=data["missing"],
             tables=tuple(_table_of(t) for t in data.get("tables", ())),
         )
+    if data["kind"] == "aggregate":
+        return _aggregate_of(data)
     return SparkPlan(
         sql=data["sql"],
         relations=tuple(
@@ -280,6 +281,40 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
         functions=tuple(data.get("functions", ())),
         inlined=tuple(data.get("inlined", ())),
         core=_core_of(data.get("core")),
+    )
+
+
+def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
+    return {
+        "kind": "aggregate",
+        "table": plan.table_id,
+        "keys": [expressions.to_json(k) for k in plan.keys],
+        "aggregates": [
+            [a.function, [expressions.to_json(e) for e in a.arguments], str(a.type)] for a in plan.aggregates
+        ],
+        "outputs": [_output_json(o) for o in plan.outputs],
+        "window": windows.to_json(plan.window),
+        "static": _expr_json(plan.static_predicate),
+        "stream": _expr_json(plan.stream_predicate),
+        "having": _expr_json(plan.having),
+        "panes": None if plan.panes is None else [plan.panes.width, plan.panes.step],
+    }
+
+
+def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
+    return AggregatePlan(
+        table_id=data["table"],
+        keys=tuple(expressions.from_json(k) for k in data["keys"]),
+        aggregates=tuple(
+            Aggregate(function, tuple(expressions.from_json(e) for e in arguments), parse_type(type_))
+            for function, arguments, type_ in data["aggregates"]
+        ),
+        outputs=_outputs_of(data["outputs"]),
+        window=windows.from_json(data["window"]),
+        static_predicate=_expr_of(data["static"]),
+        stream_predicate=_expr_of(data["stream"]),
+        having=_expr_of(data["having"]),
+        panes=None if data["panes"] is None else Panes(*data["panes"]),
     )
 
 

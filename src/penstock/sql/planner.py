@@ -7,16 +7,18 @@ from itertools import chain
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.operators.expr import Expr, UserCall, is_static, walk
+from penstock.operators.expr import Expr, UserCall, walk
 from penstock.operators.windows import EVERYTHING
+from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
 from penstock.sql.binding.context import Bound, Collected
 from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.cores import take_core
 from penstock.sql.join_planner import is_window_join, join_plan
 from penstock.sql.lower import NotCovered, lower
-from penstock.sql.plan import JoinPlan, Output, Plan, SelectPlan, SparkPlan
+from penstock.sql.one_stream import one_stream, predicates
+from penstock.sql.plan import AggregatePlan, JoinPlan, Output, Plan, SelectPlan, SparkPlan
 from penstock.sql.positions import point, span_of
-from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
+from penstock.sql.relations import place_relations, refuse_clauses, settle
 from penstock.sql.retarget import retarget_window
 from penstock.sql.scope import State, fold
 from penstock.sql.spark_text import spark_sql
@@ -66,7 +68,7 @@ def plan_query(
         try:
             if joined and is_window_join(bound):
                 return join_plan(bound)
-            plan = _select_plan(bound)
+            plan = aggregate_plan(bound) if joined and is_aggregation(bound) else _select_plan(bound)
             if joined:
                 _refuse_hint(bound, "one stream is read as it comes; there is no join")
             return plan
@@ -96,35 +98,20 @@ def plan_query(
 
 def _select_plan(bound: Bound) -> SelectPlan:
     """The question as one pass over one stream, or NotCovered with the reason."""
-    query, contexts = bound.query, bound.collected.contexts
-    if isinstance(query, exp.SetOperation):
-        raise NotCovered(f"{type(query).__name__.upper()} runs as Spark SQL")
-    if not isinstance(query, exp.Select):
-        raise NotCovered("a question in parentheses runs as Spark SQL")
-    sources = contexts[0].sources
-    if any(source.kind == "query" or (source.kind == "derived" and source.name) for source in sources):
-        raise NotCovered("reading another query runs as Spark SQL")
-    if any(source.kind == "derived" for source in sources) or len(contexts) > 1:
-        raise NotCovered("a subquery runs as Spark SQL")
-    if len(sources) != 1:
-        raise NotCovered("a join runs as Spark SQL" if sources else "no stream is read")
-    source = sources[0]
-    if source.kind != "sensors" or source.table is None:
-        raise NotCovered(f'"{source.name}" has no stream, so the question runs as Spark SQL')
-    if not source.needs_stream:
-        raise NotCovered("only static columns are asked for, so no sensor is opened and it runs as Spark SQL")
-    refuse_clauses(contexts[0])
+    query, source = one_stream(bound)
+    assert source.table is not None
+    refuse_clauses(bound.collected.contexts[0])
     outputs = tuple(
         Output(field.name, field.type, lower(item.this))
         for field, item in zip(bound.fields, query.expressions, strict=True)
     )
-    conditions = [lower(condition) for condition in conjuncts(query.args.get("where"))]
+    static, stream = predicates(query)
     return SelectPlan(
         table_id=source.table.id,
         outputs=outputs,
         window=source.window or EVERYTHING,
-        static_predicate=all_of([c for c in conditions if is_static(c)]),
-        stream_predicate=all_of([c for c in conditions if not is_static(c)]),
+        static_predicate=static,
+        stream_predicate=stream,
     )
 
 
@@ -145,15 +132,17 @@ def functions_of(plan: Plan) -> tuple[str, ...]:
         expressions += plan.conditions
         expressions += [e for i in plan.inputs for e in (i.static_predicate, i.stream_predicate, *i.keys)]
         expressions += [e for t in plan.tables for e in (t.predicate, *chain(*t.keys), *t.conditions)]
-    else:
+    elif isinstance(plan, SelectPlan):
         expressions += [plan.static_predicate, plan.stream_predicate]
+    else:
+        return ()
     calls = {node.function for e in expressions if e is not None for node in walk(e) if isinstance(node, UserCall)}
     return tuple(sorted(calls))
 
 
 def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The tables, queries and functions a plan depends on, by name."""
-    if isinstance(plan, SelectPlan):
+    if isinstance(plan, SelectPlan | AggregatePlan):
         return (state.tables_by_id[plan.table_id].name,), (), functions_of(plan)
     if isinstance(plan, JoinPlan):
         joined = {each.table_id for each in plan.inputs} | {each.table_id for each in plan.tables}

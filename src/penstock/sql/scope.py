@@ -89,6 +89,16 @@ class Source:
         return None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PaneEdges:
+    """TUMBLE or SLIDE of a SELECT: what stands for both edges of a row's window, and its measures in microseconds."""
+
+    start: exp.Expr
+    end: exp.Expr
+    width_us: int
+    step_us: int
+
+
 @dataclass(slots=True, eq=False)
 class Scope:
     """The sources of one SELECT, inside those of the SELECT around it."""
@@ -99,6 +109,7 @@ class Scope:
     merged: dict[str, Source] = field(default_factory=dict)
     # Names of bound expressions: window_start of TUMBLE, and output names where HAVING or ORDER BY may use them.
     named: dict[str, exp.Expr] = field(default_factory=dict)
+    panes: PaneEdges | None = None
     # Bare names that mean the whole combination of a W-join, although each of its streams has such a column.
     combination: dict[str, exp.Expr] = field(default_factory=dict)
 

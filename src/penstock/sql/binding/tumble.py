@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.errors import PenstockError, error
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.nodes import Const
-from penstock.sql.scope import Scope
+from penstock.sql.scope import PaneEdges, Scope
 from penstock.sql.values import DURATION, constant, type_of, typed
 from penstock.types import BIGINT, TIMESTAMP, Type
 
@@ -41,6 +41,7 @@ def bind_tumble(select: exp.Select, scope: Scope, binder: ExpressionBinder) -> N
             ),
             TIMESTAMP,
         )
+        scope.panes = PaneEdges(start, end, width.value, width.value)
         scope.named["window_start"] = start
         scope.named["window_end"] = end
         node.replace(start.copy())

@@ -1,0 +1,21 @@
+"""Which partial says the value of which aggregate."""
+
+from __future__ import annotations
+
+from penstock.operators.slices.base import Partial
+from penstock.operators.slices.count import Count
+from penstock.operators.slices.extremes import Extremes
+from penstock.operators.slices.total import Total
+from penstock.types import Type
+
+PARTIALS: tuple[type[Partial], ...] = (Count, Total, Extremes)
+_BY_NAME = {partial.name: partial for partial in PARTIALS}
+
+
+def partial_for(function: str, types: tuple[Type, ...]) -> str | None:
+    """The name of the partial that covers a function of arguments of these types; None where none does."""
+    return next((partial.name for partial in PARTIALS if partial.takes(function, types)), None)
+
+
+def make_partial(name: str, types: tuple[Type, ...]) -> Partial:
+    return _BY_NAME[name](types)

@@ -1,0 +1,106 @@
+"""The standing aggregations of one table, kept ready in a worker: each family is sliced once, whoever asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+from pyroaring import BitMap
+
+from penstock.errors import PenstockError
+from penstock.operators.predicates import PredicateIndex
+from penstock.pipeline.rows import Rows
+from penstock.pipeline.said import ResultRow, told
+from penstock.pipeline.slices import payload
+from penstock.pipeline.slices.shape import (
+    Family,
+    Measure,
+    columns_needed,
+    family_name,
+    family_of,
+    measure_name,
+    measures_of,
+    slice_width,
+)
+from penstock.pipeline.slices.slicer import Batch, slice_family
+from penstock.sql.plan import AggregatePlan
+
+
+class _Members:
+    """One family's queries: which measures and widths they ask for."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.measures: Counter[Measure] = Counter()
+        self.widths: Counter[int] = Counter()
+
+
+class SlicePass:
+    """Queries come and go without touching other families."""
+
+    def __init__(self) -> None:
+        self.plans: dict[int, AggregatePlan] = {}
+        self._families: dict[Family, _Members] = {}
+        self._by_number: dict[int, Family] = {}
+        self._index = PredicateIndex()
+        self._numbers = 0
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def add(self, query_id: int, plan: AggregatePlan) -> None:
+        """Put a query in, in place of what it was before."""
+        if query_id in self.plans:
+            self.remove(query_id)
+        self.plans[query_id] = plan
+        family = family_of(plan)
+        members = self._families.get(family)
+        if members is None:
+            self._numbers += 1
+            members = self._families[family] = _Members(self._numbers)
+            self._by_number[members.number] = family
+            self._index.add(members.number, family.static_predicate, family.stream_predicate)
+        members.measures.update(measures_of(plan))
+        members.widths[slice_width(plan.panes)] += 1
+
+    def remove(self, query_id: int) -> None:
+        plan = self.plans.pop(query_id)
+        family = family_of(plan)
+        members = self._families[family]
+        members.measures -= Counter(measures_of(plan))
+        members.widths -= Counter([slice_width(plan.panes)])
+        if not members.measures:
+            del self._families[family], self._by_number[members.number]
+            self._index.remove(members.number)
+
+    @property
+    def columns(self) -> set[str]:
+        """What slicing has to read of each row."""
+        needed: set[str] = set()
+        for family, members in self._families.items():
+            needed |= columns_needed(family, tuple(members.measures))
+        return needed
+
+    def slice(self, batch: Rows, table_id: int) -> Iterator[ResultRow]:
+        """Rows for the commit record. A family without rows says so, too: then nobody has to look."""
+        versions = batch.static.versions()
+        matches = dict(self._index.match(batch.columns, batch.vids, versions))
+        rows = Batch(batch.first, batch.times, batch.vids, batch.columns, versions)
+        ranges = [(batch.first, batch.first + batch.count)]
+        for family, members in self._families.items():
+            found = matches.get(members.number, BitMap())
+            if isinstance(found, PenstockError):
+                yield from self._failed(family, found, batch.first)
+                continue
+            chosen = None if len(found) == batch.count else np.asarray(found.to_array(), np.int64)
+            measures = tuple(members.measures)
+            sliced = slice_family(family, measures, rows, chosen, min(members.widths))
+            names = [measure_name(m) for m in measures]
+            data = payload.to_bytes(family_name(family), names, ranges, sliced.keys, sliced.cells)
+            yield table_id, "slices", len(found), batch.first, data
+
+    def _failed(self, family: Family, failure: PenstockError, first: int) -> Iterator[ResultRow]:
+        for query_id, plan in self.plans.items():
+            if family_of(plan) == family:
+                yield query_id, "error", 0, first, told(failure)

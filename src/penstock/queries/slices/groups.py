@@ -1,0 +1,46 @@
+"""Numbers for the groups of a family, in the order in which they were first seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.operators.slices.base import Ints
+from penstock.types import Type
+
+Key = tuple[Any, ...]
+_NAN = math.nan  # one object, so that NaNs are equal in a tuple
+
+
+class Groups:
+    """Never renumbered while cells know them by number. Called under the store's lock."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Key, int] = {}
+        self._keys: list[Key] = []
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def number(self, keys: Iterable[Key]) -> Ints:
+        return np.fromiter((self._number(key) for key in keys), np.int64)
+
+    def _number(self, key: Key) -> int:
+        found = self._numbers.get(key)
+        if found is not None:
+            return found
+        plain = tuple(_NAN if isinstance(v, float) and math.isnan(v) else v for v in key)
+        found = self._numbers.get(plain)
+        if found is None:
+            found = self._numbers[plain] = len(self._keys)
+            self._keys.append(plain)
+        return found
+
+    def columns(self, groups: Ints, types: Sequence[Type]) -> list[pa.Array]:
+        """The keys of some groups, one array per key."""
+        chosen = [self._keys[g] for g in groups.tolist()]
+        return [pa.array([key[i] for key in chosen], t.to_arrow(), from_pandas=False) for i, t in enumerate(types)]

@@ -1,0 +1,155 @@
+"""One aggregation's answer as of a committed cycle."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import PenstockError, error
+from penstock.operators.slices.combining import Combined, Look, Rest, combine, merge_combined
+from penstock.pipeline.slices.shape import SECOND_US, Measure, family_of, measures_of, slice_width
+from penstock.queries.answers import AnswerStore
+from penstock.queries.fetch import Fetcher
+from penstock.queries.held import Held, Ids
+from penstock.queries.slices.reading import READ_ROWS, inside, slice_log
+from penstock.queries.slices.rows import answer_table
+from penstock.queries.slices.store import FamilyStore
+from penstock.queries.windowed import Instant
+from penstock.sql.plan import AggregatePlan
+
+Reader = Callable[[], Fetcher]
+
+
+@dataclass(slots=True, eq=False)
+class AggregateHeld:
+    """Computed when first asked for, from what the store holds by then: cells are facts, whenever one looks."""
+
+    cycle: int
+    query_id: int
+    name: str
+    plan: AggregatePlan
+    instant: Instant
+    reach: int
+    locked: Callable[[], AbstractContextManager[AnswerStore]]
+    reader: Reader
+    fresh: Reader  # a reader that looks at the log anew
+    _answer: pa.Table | None = field(default=None)
+
+    @property
+    def now_us(self) -> int | None:
+        return self.instant.now_us
+
+    def inside(self) -> Ids:
+        return np.arange(self.answer().num_rows)
+
+    def rows(self, ids: Ids) -> pa.Table:
+        return self.answer().take(pa.array(ids))
+
+    def entered(self, before: Held) -> Ids:
+        """Groups with a new value."""
+        assert isinstance(before, AggregateHeld)
+        return _without(self.answer(), before.answer())
+
+    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        assert isinstance(before, AggregateHeld)
+        left = before.answer().take(pa.array(_without(before.answer(), self.answer())))
+        return self.inside(), self.entered(before), left
+
+    def answer(self) -> pa.Table:
+        if self._answer is None:
+            try:
+                self._answer = self._compute(self.reader())
+            except PenstockError as failure:
+                if failure.condition != "corrupt_segment":
+                    raise
+                self._answer = self._compute(self.fresh())
+        return self._answer
+
+    def _compute(self, fetcher: Fetcher) -> pa.Table:
+        span, at = self.instant.range(), self.instant
+        low, high = span if span is not None else (0, -1)
+        panes = self.plan.panes
+        pane = math.gcd(panes.width, panes.step) if panes is not None else None
+        look = Look(low, high, at.floor, at.head if span is not None else at.floor, pane)
+        measures = measures_of(self.plan)
+        looked = self._look(fetcher, measures, look)
+        rests: dict[Rest, list[Measure]] = {}
+        for measure, (_, rest) in looked.items():
+            rests.setdefault(rest, []).append(measure)
+        read = [
+            (needed, sliced)
+            for rest, needed in rests.items()
+            for first, end in rest.positions
+            for sliced in slice_log(
+                fetcher, family_of(self.plan), needed, first, end, pane or SECOND_US, inside(rest.periods, low, high)
+            )
+        ]
+        with self.locked() as store:
+            family = self._family(store)
+            parts = {measure: [combined] for measure, (combined, _) in looked.items()}
+            for needed, sliced in read:
+                numbers = family.number(sliced)
+                for measure, cells in zip(needed, sliced.cells, strict=True):
+                    own = replace(cells, groups=numbers[cells.groups])
+                    parts[measure].append(combine(own, measure.make(), panes))
+            whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
+            return answer_table(self.plan, whole, family.groups)
+
+    def _family(self, store: AnswerStore) -> FamilyStore:
+        if self.query_id not in store.answers:
+            raise error("query_not_found", query=self.name, hint="it was dropped")
+        return store.slices.of(self.plan)
+
+    def _look(
+        self, fetcher: Fetcher, measures: tuple[Measure, ...], look: Look
+    ) -> dict[Measure, tuple[Combined, Rest]]:
+        """What is known in cells, after all of the history that the window reaches has been sliced."""
+        first = max(self.reach, look.floor)
+        while True:
+            with self.locked() as store:
+                family = self._family(store)
+                gaps = family.missing(measures, first, look.head) if look.head > first else []
+                if not gaps:
+                    return {m: family.look(m, look, self.plan.panes) for m in measures}
+            for (low, high), needed in gaps:
+                self._slice(fetcher, needed, low, high)
+
+    def _slice(self, fetcher: Fetcher, measures: list[Measure], first: int, end: int) -> None:
+        """Slice a range that nobody has sliced. What was read need not be read again if this stops half-way."""
+        width = slice_width(self.plan.panes)
+        for low in range(first, end, READ_ROWS):
+            high = min(end, low + READ_ROWS)
+            for sliced in slice_log(fetcher, family_of(self.plan), measures, low, high, width):
+                with self.locked() as store:
+                    self._family(store).put(measures, (low, high), sliced)
+
+
+def _without(rows: pa.Table, other: pa.Table) -> Ids:
+    """Which rows are not among the others, as often as they are there."""
+    known = Counter(_tuples(other))
+    found = []
+    for at, row in enumerate(_tuples(rows)):
+        if known[row] > 0:
+            known[row] -= 1
+        else:
+            found.append(at)
+    return np.array(found, np.int64)
+
+
+def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
+    """Rows that can be compared: NaN equals NaN here."""
+    columns = [[_comparable(v) for v in column.to_pylist()] for column in rows.columns]
+    return list(zip(*columns, strict=True))
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    return repr(value) if isinstance(value, list | dict) else value

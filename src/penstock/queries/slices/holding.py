@@ -1,0 +1,62 @@
+"""An aggregation's answer at a kept cycle, cut loose from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from penstock.operators.windows import Window
+from penstock.queries.answer import Answer
+from penstock.queries.answers import AnswerStore
+from penstock.queries.feed import CycleMark
+from penstock.queries.fetch import Fetcher
+from penstock.queries.listings import Listings
+from penstock.queries.slices.held import AggregateHeld
+from penstock.queries.trimming import now_at
+from penstock.queries.windowed import Instant
+from penstock.sql.plan import AggregatePlan
+
+
+class Owner(Protocol):
+    """Who owns the answers."""
+
+    store: AnswerStore
+    listings: Listings
+
+    @property
+    def locked(self) -> Callable[[], AbstractContextManager[AnswerStore]]: ...
+
+
+def hold_aggregate(
+    owner: Owner,
+    query_id: int,
+    name: str,
+    answer: Answer,
+    plan: AggregatePlan,
+    mark: CycleMark,
+    window: Window,
+    log: Path,
+) -> AggregateHeld:
+    """Called under the lock."""
+    store, listings = owner.store, owner.listings
+    table = store.state.tables_by_id[plan.table_id]
+    static = store.state.rows(table.id)
+    head = mark.end.data.get(table.id, 0)
+
+    def reader() -> Fetcher:
+        return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
+
+    now_us = now_at(store, mark, query_id, answer)
+    return AggregateHeld(
+        cycle=mark.cycle,
+        query_id=query_id,
+        name=name,
+        plan=plan,
+        instant=Instant(store.state.retention(table.id), head, now_us, answer.start_us, window),
+        reach=answer.reach,
+        locked=owner.locked,
+        reader=reader,
+        fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
+    )

@@ -1,0 +1,46 @@
+"""From partials to the rows of an answer: finish the aggregates, drop what HAVING refuses, project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.operators.evaluate import evaluate, evaluate_mask
+from penstock.operators.slices.combining import Combined
+from penstock.pipeline.slices.shape import Measure, measure_of
+from penstock.queries.slices.groups import Groups
+from penstock.sql.aggregate_plan import WINDOW_END, WINDOW_START, aggregate_name, key_name
+from penstock.sql.plan import AggregatePlan
+from penstock.types import TIMESTAMP
+
+
+def answer_table(plan: AggregatePlan, whole: Mapping[Measure, Combined], groups: Groups) -> pa.Table:
+    """One row per (pane, group); all measures have the same ones, because they saw the same rows."""
+    one = next(iter(whole.values()))
+    count, columns = len(one.groups), {}
+    if not plan.keys and plan.panes is None:
+        count = 1  # an aggregate without groups answers also where there are no rows
+    for place, key in enumerate(groups.columns(one.groups, [k.type for k in plan.keys])):
+        columns[key_name(place)] = key
+    if plan.panes is not None:
+        columns[WINDOW_START] = _times(one.windows)
+        columns[WINDOW_END] = _times(one.windows + plan.panes.width)
+    for place, aggregate in enumerate(plan.aggregates):
+        measure = measure_of(aggregate)
+        partial, state = measure.make(), whole[measure].state
+        finished = partial.finish(
+            aggregate.function, state if len(one.groups) else partial.empty(count), aggregate.type
+        )
+        columns[aggregate_name(place)] = finished
+    if plan.having is not None:
+        kept = pa.array(np.flatnonzero(evaluate_mask(plan.having, columns, count)))
+        columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
+    arrays = [evaluate(output.expr, columns, count) for output in plan.outputs]
+    schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _times(micros: np.ndarray) -> pa.Array:
+    return pa.array(micros).cast(TIMESTAMP.to_arrow())

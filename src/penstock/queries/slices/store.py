@@ -1,0 +1,182 @@
+"""The cells of all standing aggregations: folded from commit records, forgotten when no window reaches them.
+
+Cells are facts about the log. A row of the log is in exactly one cell of each measure, or in a range that nobody has
+sliced yet; then whoever asks slices it (`reading`). So nothing here can be wrong, only missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.operators.slices.base import Ints
+from penstock.operators.slices.cells import Cells, CellStore
+from penstock.operators.slices.combining import Combined, Look, Panes, Rest, choose_cells, combine
+from penstock.pipeline.slices import payload
+from penstock.pipeline.slices.shape import Family, Measure, family_name, family_of, measure_name, measures_of
+from penstock.pipeline.slices.slicer import SlicedFamily
+from penstock.queries.ranges import Range, Ranges, from_position, joined, outside
+from penstock.queries.slices.groups import Groups
+from penstock.sql.plan import AggregatePlan
+
+
+@dataclass(slots=True)
+class MeasureStore:
+    """One measure's cells, and which rows of the log are in them."""
+
+    cells: CellStore
+    covered: Ranges = ()
+    users: set[int] = field(default_factory=set)
+
+
+class FamilyStore:
+    """What the queries of a family share."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self.groups = Groups()
+        self.measures: dict[Measure, MeasureStore] = {}
+        self.rows = 0
+
+    def missing(self, measures: tuple[Measure, ...], first: int, head: int) -> list[tuple[Range, list[Measure]]]:
+        """Ranges of the log that some of the measures do not cover yet."""
+        found: dict[Range, list[Measure]] = {}
+        for measure in measures:
+            for gap in outside(self.measures[measure].covered, first, head):
+                found.setdefault(gap, []).append(measure)
+        return list(found.items())
+
+    def number(self, sliced: SlicedFamily) -> Ints:
+        """This family's numbers of the groups that were sliced."""
+        keys = list(zip(*(key.to_pylist() for key in sliced.keys), strict=True)) if sliced.keys else [()]
+        return self.groups.number(keys)
+
+    def put(self, measures: list[Measure], gap: Range, sliced: SlicedFamily) -> None:
+        """Take in what somebody sliced, unless it has become known meanwhile."""
+        numbers = self.number(sliced)
+        for measure, cells in zip(measures, sliced.cells, strict=True):
+            known = self.measures.get(measure)
+            if known is not None and outside(known.covered, *gap) == [gap]:
+                known.cells.put(_renumbered(cells, numbers[cells.groups]))
+                known.covered = joined([*known.covered, gap])
+
+    def fold(self, told: payload.Told) -> None:
+        numbers = self.groups.number(told.keys())
+        for measure, known in self.measures.items():
+            name = measure_name(measure)
+            if name not in told.measures:
+                continue
+            gaps = [outside(known.covered, *each) for each in told.ranges]
+            if all(gap == [each] for gap, each in zip(gaps, told.ranges, strict=True)):
+                known.cells.put(told.cells(name, known.cells.partial, numbers))
+                known.covered = joined([*known.covered, *told.ranges])
+
+    def look(self, measure: Measure, look: Look, panes: Panes | None) -> tuple[Combined, Rest]:
+        """What cells say inside a look, and what of the log has to be read beside them."""
+        store = self.measures[measure].cells
+        view = store.view()
+        chosen, rest = choose_cells(view, look)
+        return combine(view.take(chosen), store.partial, panes), rest
+
+    @property
+    def nbytes(self) -> int:
+        return sum(known.cells.nbytes for known in self.measures.values())
+
+
+class SliceStore:
+    """Families by name. Called under the lock of the answers' owner."""
+
+    def __init__(self) -> None:
+        self.families: dict[str, FamilyStore] = {}
+        self._plans: dict[int, AggregatePlan] = {}
+
+    def take(self, query_id: int, plan: AggregatePlan) -> None:
+        """A query came or changed."""
+        before = self._plans.get(query_id)
+        self._plans[query_id] = plan
+        name = family_name(family_of(plan))
+        family = self.families.get(name)
+        if family is None:
+            family = self.families[name] = FamilyStore(family_of(plan))
+        for measure in measures_of(plan):
+            if measure not in family.measures:
+                family.measures[measure] = MeasureStore(CellStore(measure.make()))
+            family.measures[measure].users.add(query_id)
+        if before is not None and (family_of(before), measures_of(before)) != (family_of(plan), measures_of(plan)):
+            self._leave(query_id, before, plan)
+
+    def forget(self, query_id: int) -> None:
+        plan = self._plans.pop(query_id, None)
+        if plan is not None:
+            self._leave(query_id, plan, None)
+
+    def _leave(self, query_id: int, plan: AggregatePlan, stays: AggregatePlan | None) -> None:
+        name = family_name(family_of(plan))
+        family = self.families[name]
+        kept = measures_of(stays) if stays is not None and family_of(stays) == family.family else ()
+        for measure in measures_of(plan):
+            if measure in kept:
+                continue
+            family.measures[measure].users.discard(query_id)
+            if not family.measures[measure].users:
+                del family.measures[measure]
+        if not family.measures:
+            del self.families[name]
+
+    def of(self, plan: AggregatePlan) -> FamilyStore:
+        return self.families[family_name(family_of(plan))]
+
+    def fold(self, data: bytes, rows: int) -> None:
+        """Take in what a cycle or a snapshot told."""
+        told = payload.from_bytes(data)
+        family = self.families.get(told.family)
+        if family is not None:
+            family.rows += rows
+            family.fold(told)
+
+    def trim(self, keep_from: Mapping[int, int]) -> None:
+        """Forget cells of rows that no query reaches. Queries without a position keep everything."""
+        for family in self.families.values():
+            for known in family.measures.values():
+                position = min((keep_from.get(q, 0) for q in known.users), default=0)
+                if position > 0:
+                    known.covered = from_position(known.covered, known.cells.forget_below(position))
+
+    def doubt(self, query_id: int) -> None:
+        """Something failed while a query's rows were read: everything is sliced again."""
+        plan = self._plans.get(query_id)
+        if plan is not None:
+            family = self.of(plan)
+            for measure in measures_of(plan):
+                family.measures[measure].cells = CellStore(measure.make())
+                family.measures[measure].covered = ()
+
+    def memory_of(self, query_id: int) -> int:
+        """Bytes of a query's measures, shared evenly among those who use them."""
+        plan = self._plans.get(query_id)
+        if plan is None:
+            return 0
+        used = [self.of(plan).measures[m] for m in measures_of(plan)]
+        return sum(known.cells.nbytes // max(1, len(known.users)) for known in used)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(family.nbytes for family in self.families.values())
+
+    def snapshot(self) -> Iterator[tuple[int, bytes]]:
+        """Everything as payloads, each with the table it is about."""
+        for name, family in self.families.items():
+            types = [key.type for key in family.family.keys]
+            for measure, known in family.measures.items():
+                cells = known.cells.view()
+                used, inverse = np.unique(cells.groups, return_inverse=True)
+                keys = family.groups.columns(used, types)
+                one = _renumbered(cells, inverse)
+                data = payload.to_bytes(name, [measure_name(measure)], known.covered, keys, [one])
+                yield family.family.table_id, data
+
+
+def _renumbered(cells: Cells, groups: Ints) -> Cells:
+    return Cells(cells.starts, cells.widths, groups, cells.firsts, cells.lasts, cells.rows, cells.state)

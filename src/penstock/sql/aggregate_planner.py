@@ -1,0 +1,152 @@
+"""Bound SELECT -> AggregatePlan, or NotCovered with the reason why it stays Spark SQL."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.operators.expr import Expr, calls_user
+from penstock.operators.slices.combining import Panes
+from penstock.operators.slices.registry import partial_for
+from penstock.operators.windows import EVERYTHING, TimeWindow
+from penstock.sql.aggregate_plan import (
+    WINDOW_END,
+    WINDOW_START,
+    Aggregate,
+    AggregatePlan,
+    aggregate_name,
+    key_name,
+)
+from penstock.sql.binding.calls import is_aggregate
+from penstock.sql.binding.context import Bound
+from penstock.sql.lower import NotCovered, lower
+from penstock.sql.one_stream import one_stream, predicates
+from penstock.sql.output import Output
+from penstock.sql.scope import PaneEdges
+from penstock.sql.values import DURATION, external, type_of, typed
+from penstock.types import BIGINT, TIMESTAMP, Type
+
+_FUNCTIONS: dict[type[exp.Expr], str] = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+}
+_REFUSED = (
+    ("distinct", "DISTINCT"),
+    ("order", "ORDER BY"),
+    ("limit", "LIMIT"),
+    ("offset", "OFFSET"),
+    ("windows", "a window function"),
+)
+
+
+def is_aggregation(bound: Bound) -> bool:
+    return isinstance(bound.query, exp.Select) and bound.collected.contexts[0].aggregated
+
+
+def aggregate_plan(bound: Bound) -> AggregatePlan:
+    """The question as slices of one stream, or NotCovered with the reason."""
+    query, source = one_stream(bound)
+    assert source.table is not None
+    for key, words in _REFUSED:
+        if query.args.get(key):
+            raise NotCovered(f"{words} over aggregates runs as Spark SQL")
+    window = source.window or EVERYTHING
+    if not isinstance(window, TimeWindow):
+        raise NotCovered("aggregates over a window of rows run as Spark SQL")
+    taken = _Taken(query, bound.collected.contexts[0].scope.panes)
+    outputs = tuple(
+        Output(field.name, field.type, taken.lower(item.this))
+        for field, item in zip(bound.fields, query.expressions, strict=True)
+    )
+    having = query.args.get("having")
+    condition = taken.lower(having.this) if having is not None else None
+    static, stream = predicates(query)
+    plan = AggregatePlan(
+        table_id=source.table.id,
+        keys=tuple(lower(key) for key in taken.keys),
+        aggregates=tuple(taken.aggregates) or (Aggregate("count", (), BIGINT),),
+        outputs=outputs,
+        window=window,
+        static_predicate=static,
+        stream_predicate=stream,
+        having=condition,
+        panes=taken.panes,
+    )
+    if any(calls_user(e) for e in expressions_of(plan)):
+        raise NotCovered("aggregates with user functions run as Spark SQL")
+    return plan
+
+
+def expressions_of(plan: AggregatePlan) -> list[Expr]:
+    found = [*plan.keys, *(a for call in plan.aggregates for a in call.arguments), *(o.expr for o in plan.outputs)]
+    return found + [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
+
+
+class _Taken:
+    """The aggregates and keys of a SELECT, each once, and expressions over them."""
+
+    def __init__(self, query: exp.Select, edges: PaneEdges | None) -> None:
+        self.aggregates: list[Aggregate] = []
+        self.keys: list[exp.Expr] = []
+        self._edges = edges
+        self.panes = None if edges is None else Panes(edges.width_us, edges.step_us)
+        group = query.args.get("group")
+        if group is None:
+            return
+        nested = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
+        if any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")) or group.find(*nested):
+            raise NotCovered("grouping sets run as Spark SQL")
+        self.keys = [key for key in group.expressions if edges is None or key != edges.start]
+        if len(group.expressions) - len(self.keys) != (edges is not None):
+            raise NotCovered("two windows in GROUP BY run as Spark SQL")
+
+    def lower(self, node: exp.Expr) -> Expr:
+        """The expression over keys and aggregates."""
+        return lower(node.copy().transform(self._replaced, copy=False))
+
+    def _replaced(self, node: exp.Expr) -> exp.Expr:
+        if self._edges is not None and node == self._edges.start:
+            return _column(WINDOW_START, TIMESTAMP)
+        if self._edges is not None and node == self._edges.end:
+            return _column(WINDOW_END, TIMESTAMP)
+        if node in self.keys:
+            return _column(key_name(self.keys.index(node)), external(type_of(node)))
+        if isinstance(node, exp.Window | exp.Filter | exp.WithinGroup):
+            raise NotCovered(f"{_WORDS[type(node)]} runs as Spark SQL")
+        if is_aggregate(node):
+            aggregate = _aggregate(node)
+            if aggregate not in self.aggregates:
+                self.aggregates.append(aggregate)
+            return _column(aggregate_name(self.aggregates.index(aggregate)), aggregate.type)
+        return node
+
+
+_WORDS: dict[type[exp.Expr], str] = {
+    exp.Window: "a window function",
+    exp.Filter: "FILTER",
+    exp.WithinGroup: "WITHIN GROUP",
+}
+
+
+def _column(name: str, type_: Type) -> exp.Expr:
+    return typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), type_)
+
+
+def _aggregate(node: exp.Expr) -> Aggregate:
+    words = node.sql_name() if isinstance(node, exp.Func) else node.name
+    function = _FUNCTIONS.get(type(node))
+    if function is None:
+        raise NotCovered(f"{words.upper()} runs as Spark SQL")
+    if node.expressions:
+        raise NotCovered(f"{words.upper()} of several arguments runs as Spark SQL")
+    if isinstance(node.this, exp.Distinct):
+        raise NotCovered(f"{words.upper()}(DISTINCT ..) runs as Spark SQL")
+    everything = function == "count" and (node.this is None or isinstance(node.this, exp.Star))
+    arguments: tuple[Expr, ...] = () if everything else (lower(node.this),)
+    if function == "avg" and arguments and type_of(node) == DURATION:
+        raise NotCovered("AVG of an INTERVAL runs as Spark SQL")
+    if partial_for(function, tuple(a.type for a in arguments)) is None:
+        raise NotCovered(f"{words.upper()} of {arguments[0].type} runs as Spark SQL")
+    return Aggregate(function, arguments, external(type_of(node)))

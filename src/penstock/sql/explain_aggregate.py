@@ -1,0 +1,34 @@
+"""How an aggregation runs, one fact a line."""
+
+from __future__ import annotations
+
+from penstock.sql.aggregate_plan import AggregatePlan, aggregate_name, key_name
+from penstock.sql.notation import show, show_conditions, show_window
+from penstock.sql.scope import State
+from penstock.types import format_duration
+
+
+def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
+    table = state.tables_by_id[plan.table_id].name
+    names = {key_name(i): show(key) for i, key in enumerate(plan.keys)}
+    for place, call in enumerate(plan.aggregates):
+        arguments = ", ".join(show(a) for a in call.arguments) or "*"
+        names[aggregate_name(place)] = f"{call.function}({arguments})"
+    lines = [f'slices of the stream of "{table}", exact', f"  window: {show_window(plan.window)}"]
+    if plan.panes is not None:
+        width, step = format_duration(plan.panes.width), format_duration(plan.panes.step)
+        lines.append(f"  panes: {width}" + ("" if width == step else f", every {step}"))
+    lines += [f"  {line}" for line in show_conditions(plan.static_predicate, plan.stream_predicate)]
+    lines.append("  groups: " + (", ".join(show(key) for key in plan.keys) or "one"))
+    lines.append("  aggregates: " + ", ".join(names[aggregate_name(i)] for i in range(len(plan.aggregates))))
+    if plan.having is not None:
+        lines.append("  having: " + _named(show(plan.having), names))
+    shown = ((o.name, str(o.type), _named(show(o.expr), names)) for o in plan.outputs)
+    lines.append("  output: " + ", ".join(f"{n} {t}" if n == e else f"{n} {t} = {e}" for n, t, e in shown))
+    return lines
+
+
+def _named(text: str, names: dict[str, str]) -> str:
+    for name in sorted(names, key=len, reverse=True):
+        text = text.replace(name, names[name])
+    return text

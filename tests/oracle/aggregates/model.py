@@ -1,0 +1,120 @@
+"""Aggregations by brute force: every answer from all rows, with nothing remembered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Question:
+    """An aggregation as SQL and as plain functions."""
+
+    name: str
+    keys: tuple[str, ...]
+    aggregates: tuple[tuple[str, str | None], ...]  # (function, column)
+    begin_us: int | None  # how far back from NOW; None: from the registration on
+    end_us: int = 0
+    pane_us: int | None = None
+    static: tuple[str, Callable[[Row], bool]] | None = None
+    stream: tuple[str, Callable[[Row], bool]] | None = None
+    having: int | None = None  # at least so many rows
+
+    @property
+    def sql(self) -> str:
+        items = [*self.keys, *(f"{f}({c or '*'}) AS {f}_{c or 'rows'}" for f, c in self.aggregates)]
+        groups = list(self.keys)
+        if self.pane_us is not None:
+            items = ["window_start", "window_end", *items]
+            groups.append(f"TUMBLE({self.pane_us // 1000} MS)")
+        where = " AND ".join(text for text, _ in filter(None, (self.static, self.stream)))
+        text = f"SELECT {', '.join(items)} FROM probes"
+        text += f" WHERE {where}" if where else ""
+        text += f" GROUP BY {', '.join(groups)}" if groups else ""
+        text += f" HAVING COUNT(*) >= {self.having}" if self.having is not None else ""
+        return f"{text} {self.window}"
+
+    @property
+    def window(self) -> str:
+        if self.begin_us is None:
+            return "BEGIN (START) END (NOW)"
+        end = f"NOW - {self.end_us // 1000} MS" if self.end_us else "NOW"
+        return f"BEGIN (NOW - {self.begin_us // 1000} MS) END ({end})"
+
+    def passes(self, row: Row) -> bool:
+        return self.static is None or self.static[1](row)
+
+    def answer(self, rows: Iterable[Row], now_us: int | None, start_us: int | None) -> list[tuple[Any, ...]]:
+        """The answer over these rows, sorted."""
+        inside: list[Row] = []
+        if now_us is not None:
+            low = (
+                now_us - self.begin_us
+                if self.begin_us is not None
+                else (start_us if start_us is not None else -(2**62))
+            )
+            inside = [
+                r
+                for r in rows
+                if self.passes(r)
+                and (self.stream is None or self.stream[1](r))
+                and low <= r["ts"] <= now_us - self.end_us
+            ]
+        groups: dict[tuple[Any, ...], list[Row]] = {}
+        for row in inside:
+            panes: tuple[Any, ...] = ()
+            if self.pane_us is not None:
+                start = row["ts"] // self.pane_us * self.pane_us
+                panes = (start, start + self.pane_us)
+            groups.setdefault((*panes, *(_key(row[k]) for k in self.keys)), []).append(row)
+        if not self.keys and self.pane_us is None:
+            groups.setdefault((), [])
+        found = [
+            (*key, *(aggregate(f, c, mine) for f, c in self.aggregates))
+            for key, mine in groups.items()
+            if self.having is None or len(mine) >= self.having
+        ]
+        return sorted(found, key=repr)
+
+
+def aggregate(function: str, column: str | None, rows: list[Row]) -> Any:
+    if column is None:
+        return len(rows)
+    values = [row[column] for row in rows if row[column] is not None]
+    if function == "count":
+        return len(values)
+    if not values:
+        return None
+    if function in ("min", "max"):
+        ordered = sorted(values, key=lambda v: (isinstance(v, float) and math.isnan(v), v))
+        return ordered[0] if function == "min" else ordered[-1]
+    if function == "sum":
+        return sum(values) if isinstance(values[0], int) else _sum(values)
+    if function == "avg":
+        return _sum(values) / len(values)
+    raise AssertionError(function)
+
+
+def _sum(values: list[float]) -> float:
+    return math.nan if any(math.isnan(v) for v in values) else math.fsum(values)
+
+
+def _key(value: Any) -> Any:
+    return 0.0 if isinstance(value, float) and value == 0 else value
+
+
+def same(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> bool:
+    return len(ours) == len(theirs) and all(
+        len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-14, abs_tol=1e-300)
+    return type(a) is type(b) and bool(a == b)

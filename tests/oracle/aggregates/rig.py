@@ -1,0 +1,248 @@
+"""A database and all rows it was given, side by side, compared at committed cycles."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.pipeline.planning import Limits
+from penstock.queries import standing
+from penstock.queries.database import Database
+from penstock.queries.subscription import Subscription
+from penstock.settings import Settings
+from penstock.sql.plan import AggregatePlan, plan_from_json
+from tests.oracle.aggregates.model import Question, Row, same
+from tests.support.local_engine import LocalEngine
+
+BEGAN_US = 1_763_190_000_000_000
+PLACES = ("north", "south", "east", None)
+COLUMNS = "(id INT PRIMARY KEY, place TEXT, level DOUBLE, reading STREAM (value DOUBLE, whole BIGINT, kind INT))"
+
+
+class Rig:
+    """Runs one random story."""
+
+    def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.random = random.Random(seed)
+        # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
+        monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 7)
+        monkeypatch.setattr(standing, "TRIM_EVERY", 3)
+        self.folder, self.clock = folder, ManualClock(BEGAN_US)
+        self.time = self.random.choice(["valid", "transaction"])
+        self.rows: list[dict[str, Any]] = []
+        self.sensors: dict[int, tuple[str | None, float]] = {}
+        self.questions: dict[str, Question] = {}
+        self.watching: dict[str, tuple[Subscription, list[tuple[Any, ...]]]] = {}
+        self.names = 0
+        self.compared = 0
+        self.open()
+        order = ", out_of_order = 'accept'" if self.time == "valid" else ""
+        self.db.execute(f"CREATE TABLE probes {COLUMNS} WITH (time = '{self.time}'{order})")
+        for sensor in range(1, 6):
+            self.place(sensor)
+
+    def open(self) -> None:
+        settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=5)
+        self.db = Database(settings, self.clock, engine=self._engine)  # type: ignore[arg-type]
+        self.db.start()
+        self.db.housekeeper.close()
+
+    def _engine(self, *arguments: Any) -> LocalEngine:
+        self.engine = LocalEngine(*arguments, clock=self.clock, parallelism=self.random.randint(1, 3))
+        return self.engine
+
+    def place(self, sensor: int) -> None:
+        """A sensor comes, or moves: its later readings say so, earlier ones do not."""
+        place, level = self.random.choice(PLACES), self.random.choice([0.0, -0.0, 1.5])
+        text = "NULL" if place is None else f"'{place}'"
+        if sensor in self.sensors:
+            self.db.execute(f"UPDATE probes SET place = {text}, level = {level!r} WHERE id = {sensor}")
+        else:
+            self.db.execute(f"INSERT INTO probes VALUES ({sensor}, {text}, {level!r}, NULL)")
+        self.sensors[sensor] = (place, level)
+
+    def push(self) -> None:
+        readings = []
+        for _ in range(self.random.randint(1, 12)):
+            reading: dict[str, Any] = {"id": self.random.choice(list(self.sensors))}
+            reading["value"] = self.random.choice([None, 0.1, 0.2, -0.3, 1e17, 1.0, float(self.random.randint(-9, 9))])
+            reading["whole"] = self.random.choice([None, self.random.randint(-5, 5), 2**40])
+            reading["kind"] = self.random.choice([None, 1, 2, 3])
+            now = self.clock.now_us()
+            if self.time == "valid":
+                late = self.random.choice([0, 0, 0, 1000, 700_000, self.random.randint(0, 20_000_000)])
+                reading["ts"] = (now - late) // 1000 * 1000
+            place, level = self.sensors[reading["id"]]
+            self.rows.append({**reading, "place": place, "level": level})
+            readings.append({**reading, "ts": _text(reading["ts"])} if "ts" in reading else reading)
+        receipt = self.db.push("probes", readings)
+        assert receipt.accepted == len(readings), receipt
+
+    def create(self) -> None:
+        self.names += 1
+        question = self.question(f"q{self.names}")
+        self.db.execute(f"CREATE QUERY {question.name} AS {question.sql}")
+        plan = plan_from_json(self.db.catalog.state.queries[question.name].plan)
+        assert isinstance(plan, AggregatePlan), plan
+        self.questions[question.name] = question
+
+    def question(self, name: str) -> Question:
+        pick = self.random.choice
+        calls: list[tuple[str, str | None]] = [("count", None)]
+        for function in ("count", "sum", "avg", "min", "max"):
+            for column in ("value", "whole"):
+                if self.random.random() < 0.3:
+                    calls.append((function, column))
+        statics: list[Any] = [
+            None,
+            None,
+            ("id <= 3", lambda r: r["id"] <= 3),
+            ("place = 'north'", lambda r: r["place"] == "north"),
+        ]
+        streams: list[Any] = [None, None, ("value > 0", lambda r: r["value"] is not None and r["value"] > 0)]
+        begin = pick([None, 1_000_000, 2_500_000, 10_000_000, 3_333_000])
+        return Question(
+            name,
+            pick([(), ("place",), ("id",), ("place", "level"), ("kind",), ("kind", "place")]),
+            tuple(calls),
+            begin,
+            pick([0, 0, 0, 400_000]) if begin is not None else 0,
+            pick([None, None, 1_000_000, 3_000_000, 500_000, 1_300_000]),
+            pick(statics),
+            pick(streams),
+            pick([None, None, 2]),
+        )
+
+    def alter(self) -> None:
+        if self.questions:
+            name = self.random.choice(list(self.questions))
+            old = self.questions[name]
+            begin = self.random.choice([1_000_000, 5_000_000, 15_000_000])
+            new = Question(**{**{f: getattr(old, f) for f in old.__dataclass_fields__}, "begin_us": begin, "end_us": 0})
+            self.db.execute(f"ALTER QUERY {name} SET {new.window}")
+            self.questions[name] = new
+
+    def drop(self) -> None:
+        if len(self.questions) > 2:
+            name = self.random.choice(list(self.questions))
+            self.db.execute(f"DROP QUERY {name}")
+            del self.questions[name]
+            self.watching.pop(name, None)
+
+    def watch(self) -> None:
+        name = self.random.choice(list(self.questions) or [""])
+        current = self.db.standing.store.state.position == self.db.catalog.state.position
+        if name and name not in self.watching and current:
+            subscription = self.db.subscribe(name, changes=True)
+            self.watching[name] = (subscription, [])
+
+    def cycle(self) -> None:
+        limits = Limits(self.random.choice([3, 7, 1000]), 1000)
+        self.engine.cycle(limits)
+        if self.random.random() < 0.1:
+            self.watching.clear()
+            self.db.stop()
+            self.open()
+
+    def step(self) -> None:
+        action = self.random.choices(
+            [self.push, self.cycle, self.create, self.alter, self.drop, self.watch, self.wait, self.move],
+            [30, 30, 6, 4, 2, 4, 15, 2],
+        )[0]
+        action()
+        if action == self.cycle:
+            self.compare()
+
+    def finish(self) -> None:
+        for _ in range(3):
+            self.engine.cycle(Limits(1000, 1000))
+            self.compare()
+
+    def move(self) -> None:
+        self.place(self.random.randint(1, 7))
+
+    def wait(self) -> None:
+        self.clock.advance(self.random.choice([1000, 37_000, 1_000_000, 4_700_000]))
+
+    def compare(self) -> None:
+        store = self.db.standing.store
+        if store.offset is None:
+            return
+        (table,) = store.state.tables.values()
+        rows = self.known(store.offset.data.get(table.id, 0))
+        for name, question in self.questions.items():
+            definition = store.state.queries.get(name)
+            if definition is None or definition.id not in store.answers:
+                continue
+            if str(store.answers[definition.id].window) != str(plan_from_json(self.db.definition(name).plan).window):  # type: ignore[union-attr]
+                continue
+            if self.random.random() < 0.5:
+                self._compare_one(name, question, rows, store.offset.now_us, definition.start_us)
+        for name in list(self.watching):
+            self._follow(name)
+
+    def _compare_one(self, name: str, question: Question, rows: list[Row], clock_us: int, start_us: int | None) -> None:
+        now = clock_us
+        if self.time == "valid":
+            now = max((r["ts"] for r in rows if question.passes(r)), default=None)  # type: ignore[assignment]
+        result = self.db.standing.invoke(name)
+        ours, theirs = _sorted(result.table), question.answer(rows, now, start_us)
+        self.compared += 1
+        assert same(ours, theirs), (question.sql, now, ours, theirs)
+
+    def _follow(self, name: str) -> None:
+        subscription, known = self.watching[name]
+        while (event := subscription.next(0)) is not None:
+            for row in event.table.to_pylist():
+                operation = row.pop("op")
+                values = tuple(_plain(v) for v in row.values())
+                if operation == "+":
+                    known.append(values)
+                else:
+                    known.remove(next(k for k in known if repr(k) == repr(values)))
+        if not self.db.standing.is_resting(name):
+            now = _sorted(self.db.standing.invoke(name).table)
+            assert same(sorted(known, key=repr), now), (name, known, now)
+
+    def known(self, head: int) -> list[Row]:
+        """The rows that are committed, with the times that the log gave them."""
+        if self.time == "transaction":
+            self._take_times()
+        return self.rows[:head]
+
+    def _take_times(self) -> None:
+        if any("ts" not in row for row in self.rows):
+            from penstock.streams.segments import list_segments, read_slice, slices
+
+            (table,) = self.db.catalog.state.tables.values()
+            segments = list_segments(self.db.folder.log, table.id)
+            times = [t for s in slices(segments, 0, len(self.rows)) for t in read_slice(s).column("ts").to_pylist()]
+            for row, ts in zip(self.rows, times, strict=True):
+                row["ts"] = _micros(ts)
+
+
+def _sorted(table: Any) -> list[tuple[Any, ...]]:
+    return sorted((tuple(_plain(v) for v in row.values()) for row in table.to_pylist()), key=repr)
+
+
+def _plain(value: Any) -> Any:
+    return _micros(value) if isinstance(value, datetime) else value
+
+
+def _micros(value: datetime) -> int:
+    return round(value.timestamp()) * 1_000_000 + value.microsecond if value.microsecond == 0 else _exact(value)
+
+
+def _exact(value: datetime) -> int:
+    return int(value.replace(microsecond=0).timestamp()) * 1_000_000 + value.microsecond
+
+
+def _text(micros: int) -> str:
+    from penstock.clock import format_timestamp
+
+    return format_timestamp(micros)

@@ -1,0 +1,23 @@
+"""Random stories of aggregations against brute force: late rows, ties, silence, restarts, changed windows, drops."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.aggregates.rig import Rig
+
+SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_answer_is_what_all_rows_say(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path, seed, monkeypatch)
+    rig.create()
+    for _ in range(160):
+        rig.step()
+    rig.finish()
+    assert rig.compared > 20
+    rig.db.stop()

@@ -1,0 +1,58 @@
+"""Standing aggregations: invoked, subscribed to, restarted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from penstock.sql.plan import AggregatePlan, plan_from_json
+from tests.pipeline_pure.world import Pipe
+
+
+def rows(pipe: Pipe, name: str) -> list[dict[str, Any]]:
+    return pipe.db.standing.invoke(name).table.to_pylist()
+
+
+def test_an_average_per_place_follows_the_rows_and_survives_a_restart(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.probes()
+    pipe.db.execute(
+        "CREATE QUERY means AS SELECT place, COUNT(*) AS n, SUM(value) AS s, AVG(value) AS m, MIN(value) AS low,"
+        " MAX(value) AS high FROM probes GROUP BY place BEGIN (NOW - 10 SECONDS) END (NOW)"
+    )
+    definition = pipe.db.catalog.state.queries["means"]
+    assert isinstance(plan_from_json(definition.plan), AggregatePlan)
+    pipe.push(1.0, 2.0, 6.0)
+    pipe.push(5.0, sensor=2)
+    pipe.engine.drain()
+    expected = [
+        {"place": "north", "n": 3, "s": 9.0, "m": 3.0, "low": 1.0, "high": 6.0},
+        {"place": "south", "n": 1, "s": 5.0, "m": 5.0, "low": 5.0, "high": 5.0},
+    ]
+    assert rows(pipe, "means") == expected
+    pipe.restart()
+    assert rows(pipe, "means") == expected
+    pipe.clock.advance(5_000_000)
+    pipe.push(10.0)
+    pipe.engine.drain()
+    assert rows(pipe, "means")[0] == {"place": "north", "n": 4, "s": 19.0, "m": 4.75, "low": 1.0, "high": 10.0}
+    pipe.clock.advance(7_000_000)
+    pipe.engine.drain()
+    assert rows(pipe, "means") == [{"place": "north", "n": 1, "s": 10.0, "m": 10.0, "low": 10.0, "high": 10.0}]
+
+
+def test_a_subscriber_gets_each_new_value_and_with_changes_the_old_one_too(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY n AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 10 SECONDS) END (NOW)")
+    pipe.engine.drain()
+    plain, changes = pipe.db.subscribe("n"), pipe.db.subscribe("n", changes=True)
+    for subscription in (plain, changes):
+        event = subscription.next(1.0)
+        assert event is not None and event.table.column("n").to_pylist() == [0]
+    pipe.push(1.0, 2.0)
+    pipe.engine.drain()
+    event = plain.next(1.0)
+    assert event is not None and event.table.to_pylist() == [{"n": 2}]
+    event = changes.next(1.0)
+    assert event is not None and event.table.to_pylist() == [{"op": "-", "n": 0}, {"op": "+", "n": 2}]
