@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.operators.expr import Expr, calls_user
+from penstock.operators.expr import Call, Expr, Literal, calls_user
 from penstock.operators.slices.combining import Panes
 from penstock.operators.slices.registry import partial_for
 from penstock.operators.windows import EVERYTHING, TimeWindow
@@ -31,7 +31,18 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Avg: "avg",
     exp.Min: "min",
     exp.Max: "max",
+    exp.First: "first",
+    exp.Last: "last",
+    exp.Variance: "var_samp",
+    exp.VariancePop: "var_pop",
+    exp.Stddev: "stddev_samp",
+    exp.StddevSamp: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+    exp.Corr: "corr",
+    exp.CovarSamp: "covar_samp",
+    exp.CovarPop: "covar_pop",
 }
+_OF_TWO = frozenset({"corr", "covar_samp", "covar_pop"})
 _REFUSED = (
     ("distinct", "DISTINCT"),
     ("order", "ORDER BY"),
@@ -113,10 +124,11 @@ class _Taken:
             return _column(WINDOW_END, TIMESTAMP)
         if node in self.keys:
             return _column(key_name(self.keys.index(node)), external(type_of(node)))
-        if isinstance(node, exp.Window | exp.Filter | exp.WithinGroup):
+        if isinstance(node, exp.Window | exp.WithinGroup):
             raise NotCovered(f"{_WORDS[type(node)]} runs as Spark SQL")
-        if is_aggregate(node):
-            aggregate = _aggregate(node)
+        filtered = isinstance(node, exp.Filter)
+        if filtered or is_aggregate(node):
+            aggregate = _filtered(node) if filtered else _aggregate(node)
             if aggregate not in self.aggregates:
                 self.aggregates.append(aggregate)
             return _column(aggregate_name(self.aggregates.index(aggregate)), aggregate.type)
@@ -125,7 +137,6 @@ class _Taken:
 
 _WORDS: dict[type[exp.Expr], str] = {
     exp.Window: "a window function",
-    exp.Filter: "FILTER",
     exp.WithinGroup: "WITHIN GROUP",
 }
 
@@ -134,17 +145,30 @@ def _column(name: str, type_: Type) -> exp.Expr:
     return typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), type_)
 
 
+def _filtered(node: exp.Expr) -> Aggregate:
+    """FILTER (WHERE c): rows that do not satisfy c are NULL to the aggregate."""
+    inner = _aggregate(node.this)
+    if inner.function in ("first", "last"):
+        raise NotCovered(f"FILTER of {inner.function.upper()} runs as Spark SQL")
+    condition = lower(node.expression.this)
+    values = inner.arguments or (Literal(1, BIGINT),)
+    arguments = tuple(Call("case", (condition, value, Literal(None, value.type)), value.type) for value in values)
+    return Aggregate(inner.function, arguments, inner.type)
+
+
 def _aggregate(node: exp.Expr) -> Aggregate:
     words = node.sql_name() if isinstance(node, exp.Func) else node.name
     function = _FUNCTIONS.get(type(node))
     if function is None:
         raise NotCovered(f"{words.upper()} runs as Spark SQL")
-    if node.expressions:
+    if node.expressions or (node.args.get("expression") is not None and function not in _OF_TWO):
         raise NotCovered(f"{words.upper()} of several arguments runs as Spark SQL")
     if isinstance(node.this, exp.Distinct):
         raise NotCovered(f"{words.upper()}(DISTINCT ..) runs as Spark SQL")
     everything = function == "count" and (node.this is None or isinstance(node.this, exp.Star))
     arguments: tuple[Expr, ...] = () if everything else (lower(node.this),)
+    if function in _OF_TWO:
+        arguments = (*arguments, lower(node.expression))
     if function == "avg" and arguments and type_of(node) == DURATION:
         raise NotCovered("AVG of an INTERVAL runs as Spark SQL")
     if partial_for(function, tuple(a.type for a in arguments)) is None:

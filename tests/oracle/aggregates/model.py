@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -20,17 +21,19 @@ class Question:
     begin_us: int | None  # how far back from NOW; None: from the registration on
     end_us: int = 0
     pane_us: int | None = None
+    step_us: int | None = None  # None: panes follow each other
     static: tuple[str, Callable[[Row], bool]] | None = None
     stream: tuple[str, Callable[[Row], bool]] | None = None
     having: int | None = None  # at least so many rows
 
     @property
     def sql(self) -> str:
-        items = [*self.keys, *(f"{f}({c or '*'}) AS {f}_{c or 'rows'}" for f, c in self.aggregates)]
+        items = [*self.keys, *(f"{_call(f, c)} AS a{i}" for i, (f, c) in enumerate(self.aggregates))]
         groups = list(self.keys)
         if self.pane_us is not None:
             items = ["window_start", "window_end", *items]
-            groups.append(f"TUMBLE({self.pane_us // 1000} MS)")
+            step = f", {self.step_us // 1000} MS" if self.step_us is not None else ""
+            groups.append(f"{'SLIDE' if step else 'TUMBLE'}({self.pane_us // 1000} MS{step})")
         where = " AND ".join(text for text, _ in filter(None, (self.static, self.stream)))
         text = f"SELECT {', '.join(items)} FROM probes"
         text += f" WHERE {where}" if where else ""
@@ -44,6 +47,16 @@ class Question:
             return "BEGIN (START) END (NOW)"
         end = f"NOW - {self.end_us // 1000} MS" if self.end_us else "NOW"
         return f"BEGIN (NOW - {self.begin_us // 1000} MS) END ({end})"
+
+    def _panes(self, ts: int) -> Iterator[tuple[int, ...]]:
+        if self.pane_us is None:
+            yield ()
+            return
+        step = self.step_us or self.pane_us
+        start = ts // step * step
+        while start + self.pane_us > ts:
+            yield start, start + self.pane_us
+            start -= step
 
     def passes(self, row: Row) -> bool:
         return self.static is None or self.static[1](row)
@@ -66,11 +79,8 @@ class Question:
             ]
         groups: dict[tuple[Any, ...], list[Row]] = {}
         for row in inside:
-            panes: tuple[Any, ...] = ()
-            if self.pane_us is not None:
-                start = row["ts"] // self.pane_us * self.pane_us
-                panes = (start, start + self.pane_us)
-            groups.setdefault((*panes, *(_key(row[k]) for k in self.keys)), []).append(row)
+            for pane in self._panes(row["ts"]):
+                groups.setdefault((*pane, *(_key(row[k]) for k in self.keys)), []).append(row)
         if not self.keys and self.pane_us is None:
             groups.setdefault((), [])
         found = [
@@ -81,22 +91,50 @@ class Question:
         return sorted(found, key=repr)
 
 
+def _call(function: str, column: str | None) -> str:
+    if function == "filtered":
+        return f"SUM({column}) FILTER (WHERE kind = 2)"
+    return f"{function}({column}, whole)" if function == "corr" else f"{function}({column or '*'})"
+
+
 def aggregate(function: str, column: str | None, rows: list[Row]) -> Any:
     if column is None:
         return len(rows)
+    if function in ("first", "last"):
+        ordered = sorted(rows, key=lambda r: (r["ts"], r["position"]))
+        return ordered[0 if function == "first" else -1][column] if ordered else None
+    if function == "filtered":
+        return aggregate("sum", column, [row for row in rows if row["kind"] == 2])
+    if function == "corr":
+        return _corr([(row[column], row["whole"]) for row in rows if None not in (row[column], row["whole"])])
     values = [row[column] for row in rows if row[column] is not None]
     if function == "count":
         return len(values)
     if not values:
         return None
     if function in ("min", "max"):
-        ordered = sorted(values, key=lambda v: (isinstance(v, float) and math.isnan(v), v))
-        return ordered[0] if function == "min" else ordered[-1]
+        ranked = sorted(values, key=lambda v: (isinstance(v, float) and math.isnan(v), v))
+        return ranked[0] if function == "min" else ranked[-1]
     if function == "sum":
         return sum(values) if isinstance(values[0], int) else _sum(values)
     if function == "avg":
         return _sum(values) / len(values)
-    raise AssertionError(function)
+    count = len(values) - function.endswith("_samp")
+    if count == 0:
+        return None
+    exact = [Fraction(v) for v in values]
+    spread = float(sum((v - sum(exact) / len(exact)) ** 2 for v in exact) / count)
+    return math.sqrt(spread) if function.startswith("stddev") else spread
+
+
+def _corr(pairs: list[tuple[Any, Any]]) -> float | None:
+    if not pairs:
+        return None
+    xs, ys = ([Fraction(pair[i]) for pair in pairs] for i in (0, 1))
+    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
+    both = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
+    spread = sum((a - x) ** 2 for a in xs) * sum((b - y) ** 2 for b in ys)
+    return float(both) / math.sqrt(spread) if spread else math.nan
 
 
 def _sum(values: list[float]) -> float:
@@ -116,5 +154,5 @@ def same(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> bool:
 
 def _same(a: Any, b: Any) -> bool:
     if isinstance(a, float) and isinstance(b, float):
-        return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-14, abs_tol=1e-300)
+        return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-300)
     return type(a) is type(b) and bool(a == b)

@@ -20,6 +20,10 @@ from tests.oracle.aggregates.model import Question, Row, same
 from tests.support.local_engine import LocalEngine
 
 BEGAN_US = 1_763_190_000_000_000
+FUNCTIONS = (
+    *("count", "sum", "avg", "min", "max", "first", "last", "filtered", "corr"),
+    *("var_samp", "var_pop", "stddev_samp", "stddev_pop"),
+)
 PLACES = ("north", "south", "east", None)
 COLUMNS = "(id INT PRIMARY KEY, place TEXT, level DOUBLE, reading STREAM (value DOUBLE, whole BIGINT, kind INT))"
 
@@ -70,7 +74,7 @@ class Rig:
         readings = []
         for _ in range(self.random.randint(1, 12)):
             reading: dict[str, Any] = {"id": self.random.choice(list(self.sensors))}
-            reading["value"] = self.random.choice([None, 0.1, 0.2, -0.3, 1e17, 1.0, float(self.random.randint(-9, 9))])
+            reading["value"] = self.random.choice([None, 0.1, 0.2, -0.3, 1e9, 1.0, float(self.random.randint(-9, 9))])
             reading["whole"] = self.random.choice([None, self.random.randint(-5, 5), 2**40])
             reading["kind"] = self.random.choice([None, 1, 2, 3])
             now = self.clock.now_us()
@@ -78,7 +82,7 @@ class Rig:
                 late = self.random.choice([0, 0, 0, 1000, 700_000, self.random.randint(0, 20_000_000)])
                 reading["ts"] = (now - late) // 1000 * 1000
             place, level = self.sensors[reading["id"]]
-            self.rows.append({**reading, "place": place, "level": level})
+            self.rows.append({**reading, "place": place, "level": level, "position": len(self.rows)})
             readings.append({**reading, "ts": _text(reading["ts"])} if "ts" in reading else reading)
         receipt = self.db.push("probes", readings)
         assert receipt.accepted == len(readings), receipt
@@ -94,9 +98,9 @@ class Rig:
     def question(self, name: str) -> Question:
         pick = self.random.choice
         calls: list[tuple[str, str | None]] = [("count", None)]
-        for function in ("count", "sum", "avg", "min", "max"):
+        for function in FUNCTIONS:
             for column in ("value", "whole"):
-                if self.random.random() < 0.3:
+                if self.random.random() < 0.2:
                     calls.append((function, column))
         statics: list[Any] = [
             None,
@@ -105,6 +109,9 @@ class Rig:
             ("place = 'north'", lambda r: r["place"] == "north"),
         ]
         streams: list[Any] = [None, None, ("value > 0", lambda r: r["value"] is not None and r["value"] > 0)]
+        panes: list[tuple[int | None, int | None]] = [(None, None)] * 3
+        panes += [(1_000_000, None), (3_000_000, None), (500_000, None), (1_300_000, None)]
+        panes += [(3_000_000, 1_000_000), (2_000_000, 1_500_000), (1_000_000, 300_000)]
         begin = pick([None, 1_000_000, 2_500_000, 10_000_000, 3_333_000])
         return Question(
             name,
@@ -112,7 +119,7 @@ class Rig:
             tuple(calls),
             begin,
             pick([0, 0, 0, 400_000]) if begin is not None else 0,
-            pick([None, None, 1_000_000, 3_000_000, 500_000, 1_300_000]),
+            *pick(panes),
             pick(statics),
             pick(streams),
             pick([None, None, 2]),

@@ -234,11 +234,23 @@ SELECT APPROX_COUNT(ppm, 0.01) FROM sensors;
 --|     |        ^^^^^^^^^^^^^^^^^^^^^^^
 --| hint: use the exact aggregate for now
 
-SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(1 MINUTE, 10 SECONDS);
---| ERROR 0A000 not_supported: SLIDE is not supported
---|   1 | SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(1 MINUTE, 10 SECONDS);
+SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(1 MINUTE);
+--| ERROR 42601 syntax_error: SLIDE takes two durations: window and step
+--|   1 | SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(1 MINUTE);
+--|     |                                                             ^^^^^^^^^^^^^^^
+--| hint: write SLIDE(1 MINUTE, 10 SECONDS)
+
+SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(10 SECONDS, 1 MINUTE);
+--| ERROR 42P20 invalid_window: a step is between 1/1000 of the window and all of it
+--|   1 | SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(10 SECONDS, 1 MINUTE);
 --|     |                                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^
---| hint: use TUMBLE(d), or a sliding window BEGIN (NOW - d) END (NOW)
+--| hint: write SLIDE(1 MINUTE, 10 SECONDS)
+
+SELECT location, MAX(ppm) FROM sensors GROUP BY location, LATCH(1 MINUTE);
+--| ERROR 0A000 not_supported: LATCH is not supported
+--|   1 | SELECT location, MAX(ppm) FROM sensors GROUP BY location, LATCH(1 MINUTE);
+--|     |                                                           ^^^^^^^^^^^^^^^
+--| hint: a window that never ends is BEGIN (START) END (NOW), as far back as readings are kept
 
 SELECT ppm FROM sensors WHERE ts > NOW() - INTERVAL '1 month';
 --| ERROR 22007 invalid_duration: "INTERVAL '1 MONTH'" is not a duration

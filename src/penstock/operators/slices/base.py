@@ -20,12 +20,16 @@ State: TypeAlias = dict[str, Numbers]
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """An argument's values that are not NULL: in which cell each one is, when it was read, and where it stands in the log."""
+    """An argument's values: in which cell each one is, when it was read, and where it stands in the log.
+
+    Those that are NULL are not among them, unless the partial keeps NULLs; then they are not `valid`.
+    """
 
     cells: Ints
     numbers: tuple[Numbers, ...]  # one array per argument: float64, or int64 for whole numbers, times and truth values
     times: Ints
     positions: Ints
+    valid: npt.NDArray[np.bool_]
 
 
 class Partial(ABC):
@@ -37,6 +41,7 @@ class Partial(ABC):
 
     name: ClassVar[str]
     functions: ClassVar[frozenset[str]]
+    keeps_nulls: ClassVar[bool] = False
 
     def __init__(self, types: tuple[Type, ...]) -> None:
         self.types = types

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from penstock.operators.slices.base import Partial
 from penstock.operators.slices.count import Count
+from penstock.operators.slices.ends import Ends
 from penstock.operators.slices.extremes import Extremes
+from penstock.operators.slices.moments import Moments
+from penstock.operators.slices.pairs import Pairs
 from penstock.operators.slices.total import Total
 from penstock.types import Type
 
-PARTIALS: tuple[type[Partial], ...] = (Count, Total, Extremes)
+PARTIALS: tuple[type[Partial], ...] = (Count, Total, Extremes, Moments, Ends, Pairs)
 _BY_NAME = {partial.name: partial for partial in PARTIALS}
 
 

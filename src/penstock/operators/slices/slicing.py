@@ -29,20 +29,20 @@ class Sliced:
     def aggregate(self, partial: Partial, arguments: Sequence[pa.Array]) -> Cells:
         """One argument's partials over these rows."""
         state = partial.empty(len(self.starts))
-        partial.add(state, self._values(arguments))
+        partial.add(state, self._values(arguments, partial.keeps_nulls))
         widths = np.full(len(self.starts), self.width, np.int64)
         return Cells(self.starts, widths, self.groups, self.firsts, self.lasts, self.rows, state)
 
-    def _values(self, arguments: Sequence[pa.Array]) -> Values:
+    def _values(self, arguments: Sequence[pa.Array], keeps_nulls: bool) -> Values:
         valid = np.ones(len(self.cells), np.bool_)
         for argument in arguments:
             if argument.null_count:
                 valid &= argument.is_valid().to_numpy(zero_copy_only=False)
         numbers = tuple(numbers_of(argument) for argument in arguments)
-        if valid.all():
-            return Values(self.cells, numbers, self.times, self.positions)
+        if keeps_nulls or valid.all():
+            return Values(self.cells, numbers, self.times, self.positions, valid)
         chosen = tuple(n[valid] for n in numbers)
-        return Values(self.cells[valid], chosen, self.times[valid], self.positions[valid])
+        return Values(self.cells[valid], chosen, self.times[valid], self.positions[valid], valid[valid])
 
 
 def numbers_of(values: pa.Array) -> Numbers:

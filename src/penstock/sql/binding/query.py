@@ -276,6 +276,8 @@ class QueryBinder:
             self.fail(group, error("not_supported", feature="GROUP BY ALL"))
 
         def one(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Dot) and "penstock" in node.meta:
+                return node  # the start of a sliding pane
             if isinstance(node, exp.Literal) and node.is_int:
                 chosen: exp.Expr = self._ordinal(node, items)
                 return chosen.copy()
