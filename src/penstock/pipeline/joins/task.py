@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.buffers import BufferFolder, buffer_folders, forget_removed, newest_time, remove_unused
 from penstock.pipeline.joins.cells import RANGES, WHOLE, Share
 from penstock.pipeline.joins.leftovers import clean_now_and_then
+from penstock.pipeline.joins.members import MemberResults
 from penstock.pipeline.joins.prepared import PreparedJoin, Stream, prepare
 from penstock.pipeline.joins.results import Results, result_table
 from penstock.pipeline.joins.rows import (
@@ -39,11 +41,14 @@ from penstock.pipeline.joins.rows import (
     no_bag,
     read_bag,
 )
+from penstock.pipeline.joins.sharing import Shared, shared_joins
 from penstock.pipeline.joins.tables import join_with_tables
-from penstock.pipeline.joins.units import JoinUnit, TableStep
+from penstock.pipeline.joins.units import LIVE, JoinUnit, TableStep
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.said import ResultRow, told
 from penstock.sql.plan import has_join, join_of, plan_from_json
+
+_log = logging.getLogger(__name__)
 
 
 class JoinTask:
@@ -62,7 +67,21 @@ class JoinTask:
 
     def run(self, unit: JoinUnit) -> Iterator[ResultRow]:
         self._share = min(self._share, unit.share, key=lambda s: s.size)
+        done: set[int] = set()
+        for group in self._groups(unit):
+            try:
+                # Nothing is said before all is known: where it fails, each member finds out for itself whose trouble it is.
+                said = list(self._run_shared(group, unit))
+            except OSError:
+                raise
+            except Exception as failure:
+                _log.warning("joins %s cannot run as one: %r", sorted(group.numbers), failure)
+                continue
+            done |= group.numbers
+            yield from said
         for query_id in unit.queries:
+            if query_id in done:
+                continue
             join = prepared_join(self._definitions, query_id)
             try:
                 yield from self._run_query(query_id, join, unit)
@@ -72,6 +91,35 @@ class JoinTask:
                 raise  # the disk's trouble is everybody's: the cycle is tried again
             except Exception as failure:  # one query's trouble must not stop the others
                 yield query_id, "error", 0, 0, told(_unforeseen(failure))
+
+    def _groups(self, unit: JoinUnit) -> list[Shared]:
+        """The members of a group have the same tables and key, so that a step has all of them; filling is everybody's own."""
+        if unit.generation != LIVE:
+            return []
+        present = set(unit.queries)
+        return [g for g in shared_joins(running_joins(self._definitions)) if g.numbers <= present]
+
+    def _run_shared(self, group: Shared, unit: JoinUnit) -> Iterator[ResultRow]:
+        """One step for all members of a group."""
+        join, functions = group.join, self._definitions.functions()
+        rows = self._rows(join, unit)
+        began = time.perf_counter()
+        hot = any(r.fresh is not r.own for r in rows)
+        choice = choose(join.join, rows, join.keyed, None, join.uniform, hot)
+        members = {number: prepared_join(self._definitions, number) for number in sorted(group.numbers)}
+        results = MemberResults(self._folder, group, members, self._definitions.state, functions)
+        for found in self._combinations(join, rows, choice, unit):
+            results.add(found)
+        results.settle()
+        if join.keyed or unit.part == 0:
+            self._publish(join, rows)
+        described = self._described(choice, rows, began)
+        described |= {"shared_with": len(members) - 1, "combinations": results.combinations}
+        for number in members:
+            for kind, count, payload in results.results[number].packed():
+                yield number, kind, count, unit.generation, payload
+            said = {**described, "results": results.rows[number]}
+            yield number, "join_info", 0, unit.part, orjson.dumps(said)
 
     def _run_query(self, query_id: int, join: PreparedJoin, unit: JoinUnit) -> Iterator[ResultRow]:
         rows = self._rows(join, unit)
@@ -94,7 +142,12 @@ class JoinTask:
             yield query_id, kind, count, unit.generation, payload
         if join.keyed or unit.part == 0:
             self._publish(join, rows)
-        described = {
+        described = {**self._described(choice, rows, began), "results": total}
+        yield query_id, "join_info", 0, unit.part, orjson.dumps(described)
+
+    def _described(self, choice: Choice, rows: list[StreamRows], began: float) -> dict[str, object]:
+        """What a step did, for EXPLAIN."""
+        return {
             "algorithm": choice.algorithm,
             "why": choice.why,
             "expected_ms": round(choice.cost_ms, 3),
@@ -102,9 +155,7 @@ class JoinTask:
             "new_rows": sum(len(r.starts) for r in rows),
             "buffered_rows": sum(r.near() for r in rows),
             "rows_read_back": sum(r.rows_read_back for r in rows),
-            "results": total,
         }
-        yield query_id, "join_info", 0, unit.part, orjson.dumps(described)
 
     def _combinations(
         self, join: PreparedJoin, rows: list[StreamRows], choice: Choice, unit: JoinUnit
@@ -183,12 +234,11 @@ class JoinTask:
         key = (id(self._definitions), state.position)
         if key not in _REACHES:
             found: dict[str, int] = {}
-            for query_id, definition in state.queries_by_id.items():
-                if has_join(definition.plan) and not definition.paused:
-                    join = prepared_join(self._definitions, query_id)
-                    for stream in join.streams:
-                        name = stream.signature(state.functions)
-                        found[name] = max(found.get(name, 0), join.reach())
+            joins = running_joins(self._definitions)
+            for join in (*joins.values(), *(group.join for group in shared_joins(joins))):
+                for stream in join.streams:
+                    name = stream.signature(state.functions)
+                    found[name] = max(found.get(name, 0), join.reach())
             _REACHES.clear()
             _REACHES[key] = found
         return _REACHES[key]
@@ -254,6 +304,18 @@ def bitmaps(query_id: int, kind: str, positions: Sequence[Ints]) -> Iterator[Res
 
 _REACHES: dict[tuple[int, int], dict[str, int]] = {}
 _PREPARED: dict[tuple[int, int, int], PreparedJoin] = {}
+_RUNNING: dict[tuple[int, int], dict[int, PreparedJoin]] = {}
+
+
+def running_joins(definitions: Definitions) -> dict[int, PreparedJoin]:
+    """All joins that are not paused; the same object until a definition changes."""
+    state = definitions.state
+    key = (id(definitions), state.position)
+    if key not in _RUNNING:
+        running = [q for q, d in state.queries_by_id.items() if has_join(d.plan) and not d.paused]
+        _RUNNING.clear()
+        _RUNNING[key] = {query_id: prepared_join(definitions, query_id) for query_id in running}
+    return _RUNNING[key]
 
 
 def prepared_join(definitions: Definitions, query_id: int) -> PreparedJoin:
