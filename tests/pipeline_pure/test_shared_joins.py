@@ -31,7 +31,12 @@ FORMS: dict[str, Say] = {
     "some equal": lambda c: (
         f"SELECT a.n FROM a, b, c WINDOW = {c % 3 + 1} SECONDS WHERE a.k = b.k AND c.v > 5 AND b.v < c.v + {c}"
     ),
-    "inequality": lambda c: f"SELECT a.n FROM a, b WINDOW = 1 SECOND WHERE a.v < b.v + {c} - 8.5",
+    "inequality": lambda c: f"SELECT a.n FROM a, b WINDOW = 1 SECOND WHERE a.v < b.v - {c}",
+    "two inequalities": lambda c: (
+        f"SELECT a.n FROM a, b WINDOW = 1 SECOND WHERE {c} + b.v >= a.v AND b.v - 2 < {c} - a.v"
+    ),
+    "alternatives": lambda c: f"SELECT a.n FROM a, b WINDOW = 1 SECOND WHERE a.v < b.v + {c} - 8.5",
+    "products": lambda c: f"SELECT a.n FROM a, b WINDOW = 1 SECOND WHERE a.k = b.k AND a.v * {c} > b.v",
     "order of FROM": lambda c: (
         f"SELECT a.n FROM {'a, b' if c % 2 else 'b, a'} WINDOW = 1 SECOND WHERE b.k = a.k AND a.v > {c}"
     ),

@@ -17,6 +17,7 @@ from penstock.operators.bits import Words, lowest_bit, words_for
 from penstock.operators.evaluate import Functions
 from penstock.operators.expr import Call, Column, Expr, Literal
 from penstock.operators.joins.combinations import Combinations
+from penstock.operators.joins.composite import Inequality, Ranked, as_inequality
 from penstock.operators.joins.keys import Ints
 from penstock.operators.joins.step import Join
 from penstock.operators.joins.weakest import all_of
@@ -47,9 +48,10 @@ class Refinement:
         self._by_selection: dict[int, list[int]] = {}
         known: dict[object, int] = {}
         done = set(tested)
+        self._ranked = _ranked([c for member in members for c in member.conditions if c not in done])
         for member in members:
-            left = [c for c in member.conditions if c not in done] + _windows(shared.bounds, member.bounds)
-            term = normal_form(all_of(left))
+            left = [self._as_rank(c) for c in member.conditions if c not in done]
+            term = normal_form(all_of([*left, *_windows(shared.bounds, member.bounds)]))
             if term == ALWAYS:
                 self._everything.append(member.number)
                 continue
@@ -76,11 +78,31 @@ class Refinement:
             elif counts[place]:
                 yield members, set_bits(words[place], int(counts[place]))
 
+    def _as_rank(self, condition: Expr) -> Expr:
+        """An inequality as a comparison of its rank, where there are others like it."""
+        found = as_inequality(condition)
+        if found is None or found[0] not in self._ranked:
+            return condition
+        return self._ranked[found[0]].condition(found[1])
+
     def _columns(self, found: Combinations) -> Mapping[str, pa.Array]:
         columns = found.evaluable(self._shared.aliases)
+        for ranked in self._ranked.values():
+            columns[ranked.column.name] = pa.array(ranked.ranks(columns, len(found)))
         for i, j in self._pairs:
             columns[_distance(i, j).name] = pa.array(found.ts[j] - found.ts[i])
         return columns
+
+
+def _ranked(conditions: Sequence[Expr]) -> dict[Inequality, Ranked]:
+    """Inequalities that differ in their constants only, each with the constants there are."""
+    constants: dict[Inequality, set[float]] = {}
+    for condition in conditions:
+        found = as_inequality(condition)
+        if found is not None:
+            constants.setdefault(found[0], set()).add(found[1])
+    many = {inequality: some for inequality, some in constants.items() if len(some) > 1}
+    return {each: Ranked(f"#rank{number}", each, list(some)) for number, (each, some) in enumerate(many.items())}
 
 
 def _distance(i: int, j: int) -> Column:
