@@ -68,9 +68,14 @@ class Results:
         if self._rows >= FILE_ROWS:
             self._flush()
 
+    @property
+    def writes_files(self) -> bool:
+        """Whether packing will go to disk."""
+        return self._rows > INLINE_ROWS or bool(self._files and self._rows)
+
     def packed(self) -> Iterator[tuple[str, int, bytes]]:
         """(kind, rows, payload) as the commit record holds them."""
-        if self._rows > INLINE_ROWS or (self._files and self._rows):
+        if self.writes_files:
             self._flush()
         yield from self._files
         if self._rows:

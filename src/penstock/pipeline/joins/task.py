@@ -131,8 +131,8 @@ class JoinTask:
         benefit_of(group).ran_together(seconds, unit.rows, results.combinations, sum(results.rows.values()))
         described = self._described(choice, rows, began)
         described |= {"shared_with": len(members) - 1, "combinations": results.combinations}
-        for number in members:
-            for kind, count, payload in results.results[number].packed():
+        for number, packed in results.packed():
+            for kind, count, payload in packed:
                 yield number, kind, count, unit.generation, payload
             said = {**described, "results": results.rows[number]}
             yield number, "join_info", 0, unit.part, orjson.dumps(said)
