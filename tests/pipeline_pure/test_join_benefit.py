@@ -41,3 +41,10 @@ def test_a_group_that_is_no_quicker_apart_goes_on_together() -> None:
     for _ in range(10):
         assert benefit.together
         benefit.ran_together(1.0, 1000, combinations=MUCH, results=10)
+
+
+def test_a_trial_that_would_read_back_too_much_is_not_made() -> None:
+    benefit = Benefit(members=100)
+    for _ in range(10):
+        benefit.ran_together(0.01, 1000, combinations=100 * MUCH, results=10, buffered=10_000_000)
+        assert benefit.together

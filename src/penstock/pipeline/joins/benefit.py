@@ -15,6 +15,8 @@ STEP_IS_WORTH = 10_000
 TRIAL = 3
 # By so much quicker has it to be: times of single steps vary.
 CLEARLY = 1.25
+# A trial reads the windows of all members back, each by itself; that has to pay before it is looked at again.
+READ_BACK_S = 3e-7
 # After so many steps it is tried again: rates and values change.
 ANEW = 500
 _MOST_GROUPS = 256
@@ -33,10 +35,17 @@ class Benefit:
     def together(self) -> bool:
         return self._left == 0
 
-    def ran_together(self, seconds: float, rows: int, combinations: int, results: int) -> None:
+    def ran_together(self, seconds: float, rows: int, combinations: int, results: int, buffered: int = 0) -> None:
+        """A step of so many seconds over so many new rows and buffered ones made combinations, and gave out results."""
         self._together.add(seconds, rows)
         doubtful = combinations > MOST_LARGER * (results + self._members * STEP_IS_WORTH)
-        if doubtful and self._together.steps > 1 and (not self._apart.steps or self._together.steps > ANEW):
+        affordable = self._members * buffered * READ_BACK_S < ANEW * seconds / 5
+        if (
+            doubtful
+            and affordable
+            and self._together.steps > 1
+            and (not self._apart.steps or self._together.steps > ANEW)
+        ):
             self._left, self._apart = TRIAL, _Seconds()
 
     def ran_apart(self, seconds: float, rows: int) -> None:

@@ -28,7 +28,7 @@ MOST_LARGER = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """A plan with its streams in an order and under names that do not depend on how it was written.
+    """A plan with its streams and conditions in an order and under names that do not depend on how it was written.
 
     Stream s of the uniform plan is `order[s]` of the query's own. `carried` are columns that it needs beside its conditions'.
     """
@@ -107,12 +107,17 @@ def made_uniform(join: PreparedJoin) -> Uniform:
     places = range(len(plan.inputs))
     order = tuple(sorted(places, key=lambda i: (plan.inputs[i].table_id, i)))
     names = {plan.inputs[old].alias: f"s{new}" for new, old in enumerate(order)}
-    inputs = tuple(replace(plan.inputs[old], alias=f"s{new}") for new, old in enumerate(order))
+    inputs = tuple(_sorted(replace(plan.inputs[old], alias=f"s{new}")) for new, old in enumerate(order))
     bounds = tuple(tuple(plan.bounds[a][b] for b in order) for a in order)
-    conditions = tuple(renamed(c, names) for part in plan.conditions for c in conjuncts(part))
+    conditions = tuple(by_shape(renamed(c, names) for part in plan.conditions for c in conjuncts(part)))
     rich = bool(join.tables or join.computed)
     carried = [f"s{new}.{name}" for new, old in enumerate(order) if rich for name in join.streams[old].columns]
     return Uniform(JoinPlan(inputs, bounds, conditions, ()), order, tuple(carried))
+
+
+def _sorted(given: JoinInput) -> JoinInput:
+    static, stream = (all_of(by_shape(conjuncts(p))) for p in (given.static_predicate, given.stream_predicate))
+    return replace(given, static_predicate=static, stream_predicate=stream)
 
 
 def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
@@ -130,12 +135,12 @@ def _likeness(plan: JoinPlan) -> Hashable:
     """Equal for plans that differ in constants only. Equalities between streams lead to rows: they have to be equal."""
     return (
         tuple((i.table_id, _text(i.keys), *map(_shapes, _predicates(i))) for i in plan.inputs),
-        tuple(_text([c]) if _is_equality(c) else repr(shape(c)) for c in by_shape(plan.conditions)),
+        tuple(_text([c]) if _is_equality(c) else repr(shape(c)) for c in plan.conditions),
     )
 
 
 def _predicates(given: JoinInput) -> tuple[list[Expr], list[Expr]]:
-    return by_shape(conjuncts(given.static_predicate)), by_shape(conjuncts(given.stream_predicate))
+    return conjuncts(given.static_predicate), conjuncts(given.stream_predicate)
 
 
 def _is_equality(condition: Expr) -> bool:
@@ -182,12 +187,12 @@ def _shared(group: Sequence[tuple[int, Uniform]]) -> Shared:
     for place in places:
         given = [plan.inputs[place] for plan in plans]
         static, stream = (
-            _weakest([by_shape(conjuncts(getattr(i, name))) for i in given])
-            for name in ("static_predicate", "stream_predicate")
+            _weakest([conjuncts(predicate) for predicate in predicates])
+            for predicates in ([i.static_predicate for i in given], [i.stream_predicate for i in given])
         )
         inputs.append(replace(given[0], static_predicate=all_of(static), stream_predicate=all_of(stream)))
     bounds = tuple(tuple(max(p.bounds[a][b] or 0 for p in plans) for b in places) for a in places)
-    conditions = _weakest([by_shape(p.conditions) for p in plans])
+    conditions = _weakest([p.conditions for p in plans])
     join = prepare(JoinPlan(tuple(inputs), bounds, tuple(conditions), ()))
     members = tuple(Member(query_id, _known(u.plan.bounds), _all_conditions(u.plan)) for query_id, u in group)
     tested = _all_conditions(join.plan)

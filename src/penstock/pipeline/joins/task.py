@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 import orjson
-from pyroaring import BitMap
 
 from penstock.errors import PenstockError
 from penstock.operators.joins.choice import OURS, Choice, choose
@@ -30,7 +29,7 @@ from penstock.pipeline.joins.cells import RANGES, WHOLE, Share
 from penstock.pipeline.joins.leftovers import clean_now_and_then, remove_idle
 from penstock.pipeline.joins.members import MemberResults
 from penstock.pipeline.joins.prepared import PreparedJoin, Stream
-from penstock.pipeline.joins.results import Results, result_table
+from penstock.pipeline.joins.results import Results, bitmaps, result_table
 from penstock.pipeline.joins.rows import (
     Bag,
     LogReader,
@@ -46,7 +45,6 @@ from penstock.pipeline.joins.running import prepared_join, reaches, running_join
 from penstock.pipeline.joins.sharing import Shared, shared_joins
 from penstock.pipeline.joins.tables import join_with_tables
 from penstock.pipeline.joins.units import LIVE, JoinUnit, TableStep
-from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.said import ResultRow, told
 
 _log = logging.getLogger(__name__)
@@ -128,7 +126,8 @@ class JoinTask:
         if join.keyed or unit.part == 0:
             self._publish(join, rows)
         seconds = time.perf_counter() - began
-        benefit_of(group).ran_together(seconds, unit.rows, results.combinations, sum(results.rows.values()))
+        given, buffered = sum(results.rows.values()), sum(r.near() for r in rows)
+        benefit_of(group).ran_together(seconds, unit.rows, results.combinations, given, buffered)
         described = self._described(choice, rows, began)
         described |= {"shared_with": len(members) - 1, "combinations": results.combinations}
         for number, packed in results.packed():
@@ -294,15 +293,3 @@ class JoinTask:
 
 def _unforeseen(failure: Exception) -> PenstockError:
     return PenstockError("internal_error", f"the join could not be computed: {failure!r}")
-
-
-def bitmaps(query_id: int, kind: str, positions: Sequence[Ints]) -> Iterator[ResultRow]:
-    """Positions as the commit record holds them, one bitmap per block."""
-    blocks: dict[int, BitMap] = {}
-    for some in positions:
-        for block in np.unique(some // BLOCK_ROWS * BLOCK_ROWS):
-            inside = some[some // BLOCK_ROWS * BLOCK_ROWS == block] - block
-            blocks.setdefault(int(block), BitMap()).update(inside.astype(np.uint32))
-    for block, found in blocks.items():
-        found.run_optimize()
-        yield query_id, kind, len(found), block, found.serialize()
