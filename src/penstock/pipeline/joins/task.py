@@ -74,6 +74,8 @@ class JoinTask:
             try:
                 # Nothing is said before all is known: where it fails, each member finds out for itself whose trouble it is.
                 said = list(self._run_shared(group, unit))
+            except PenstockError:
+                continue
             except OSError:
                 raise
             except Exception as failure:
@@ -113,7 +115,7 @@ class JoinTask:
 
     def _run_shared(self, group: Shared, unit: JoinUnit) -> Iterator[ResultRow]:
         """One step for all members of a group."""
-        join, functions = group.join, self._definitions.functions()
+        join, functions, started = group.join, self._definitions.functions(), time.perf_counter()
         rows = self._rows(join, unit)
         began = time.perf_counter()
         hot = any(r.fresh is not r.own for r in rows)
@@ -125,7 +127,7 @@ class JoinTask:
         results.settle()
         if join.keyed or unit.part == 0:
             self._publish(join, rows)
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - started
         given, buffered = sum(results.rows.values()), sum(r.near() for r in rows)
         benefit_of(group).ran_together(seconds, unit.rows, results.combinations, given, buffered)
         described = self._described(choice, rows, began)
