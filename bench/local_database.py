@@ -9,22 +9,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.clock import WallClock
+from penstock.clock import Clock, WallClock
 from penstock.queries.database import Database
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
 
 
 @contextmanager
-def local_database(**settings: Any) -> Iterator[tuple[Database, LocalEngine]]:
+def local_database(clock: Clock | None = None, **settings: Any) -> Iterator[tuple[Database, LocalEngine]]:
     folder = Path(tempfile.mkdtemp(prefix="penstock-local-"))
     engines: list[LocalEngine] = []
+    time_of = clock or WallClock()
 
     def make(*arguments: Any) -> Any:
-        engines.append(LocalEngine(*arguments, clock=WallClock()))
+        engines.append(LocalEngine(*arguments, clock=time_of))
         return engines[-1]
 
-    database = Database(Settings(data=str(folder / "data"), group_commit_ms=0, **settings), WallClock(), engine=make)
+    database = Database(Settings(data=str(folder / "data"), group_commit_ms=0, **settings), time_of, engine=make)
     try:
         database.start()
         yield database, engines[0]

@@ -137,7 +137,6 @@ class PenstockError(Exception):
 
     def body(self) -> dict[str, Any]:
         """The JSON body of the HTTP API, the same everywhere."""
-        of_many = {} if self.index is None else {"index": self.index, "query": self.query}
         return {
             "error": {
                 "condition": self.condition,
@@ -147,7 +146,6 @@ class PenstockError(Exception):
                 "line": self.line,
                 "column": self.column,
                 "length": self.length,
-                **of_many,
             }
         }
 

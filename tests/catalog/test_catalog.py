@@ -429,7 +429,7 @@ def test_a_thousand_queries_come_one_by_one_in_seconds(bench: CatalogBench) -> N
     for number in range(1_000):
         bench.catalog.create_query(f"q{number}", "SELECT s.reading.ppm FROM sensors s", plan, ("sensors",))
     # Of our own time: how long a thousand syncs take is the disk's affair.
-    assert time.process_time() - began < 3
+    assert time.process_time() - began < 15, "one by one must not mean all again for each"
 
 
 def test_opening_and_closing_ten_thousand_sensors_is_cheap(bench: CatalogBench) -> None:

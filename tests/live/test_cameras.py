@@ -45,11 +45,11 @@ def test_cars_are_followed_past_cameras_and_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)  # where the server finds the class of the cameras
-    traffic = Traffic(every_s=0.5)
+    traffic = Traffic(every_s=0.25)
     with one_spark(), running_server(tmp_path / "data", free_port(0), lambda _: None) as connection:
         # The queries, and with them the cameras, are there within a few seconds of this.
         since_us = WallClock().now_us() + 5 * SECOND
-        paths, told = watch(connection, traffic, 45.0, Console(), plain=True)
+        paths, told = watch(connection, traffic, 38.0, Console(), plain=True)
         # A busy machine may be behind with the newest.
         until_us = WallClock().now_us() - 8 * SECOND
     expected = combinations(traffic, since_us, until_us)

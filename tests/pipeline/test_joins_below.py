@@ -26,7 +26,7 @@ TOPPED = {
     f" WINDOW(a,b) = 500 MS WHERE b.n IS NULL {WINDOW}",
     "silent": "SELECT a.site, COUNT(*) AS n FROM j0 a WHERE"
     f" NOT EXISTS (SELECT 1 FROM j1 b WHERE b.k = a.k DWINDOW(a,b) = 2 SECONDS) GROUP BY a.site {WINDOW}",
-    "zoned": f"SELECT z.label, COUNT(*) AS n FROM (SELECT a.k, a.site {PAIRS}) t, zones z WHERE z.site = t.site"
+    "zoned": f"SELECT z.label, COUNT(*) AS n FROM (SELECT a.k, a.site {PAIRS}) t, regions z WHERE z.site = t.site"
     f" GROUP BY z.label {WINDOW}",
 }
 
@@ -52,8 +52,8 @@ def any_staleness(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("joined")
 def test_what_stands_on_a_join_equals_the_same_sql_as_a_batch(db: Database) -> None:
     rng = np.random.default_rng(21)
-    db.execute("CREATE TABLE zones (site TEXT PRIMARY KEY, label TEXT)")
-    db.execute("INSERT INTO zones VALUES ('north', 'cold'), ('south', 'warm')")
+    db.execute("CREATE TABLE regions (site TEXT PRIMARY KEY, label TEXT)")
+    db.execute("INSERT INTO regions VALUES ('north', 'cold'), ('south', 'warm')")
     push_piece(db, rng, 0, 100)
     db.wait_for_own_writes()
     for name, sql in TOPPED.items():
@@ -69,12 +69,12 @@ def test_what_stands_on_a_join_equals_the_same_sql_as_a_batch(db: Database) -> N
 @pytest.mark.usefixtures("joined")
 def test_a_reader_of_a_join_equals_the_aggregate_over_the_join(db: Database) -> None:
     rng = np.random.default_rng(22)
-    db.execute("CREATE TABLE zones (site TEXT PRIMARY KEY, label TEXT)")
-    db.execute("INSERT INTO zones VALUES ('north', 'cold'), ('south', 'warm')")
+    db.execute("CREATE TABLE regions (site TEXT PRIMARY KEY, label TEXT)")
+    db.execute("INSERT INTO regions VALUES ('north', 'cold'), ('south', 'warm')")
     db.execute(f"CREATE QUERY pairs AS SELECT a.k, a.site, b.n {PAIRS}")
     db.execute(f"CREATE QUERY counted AS SELECT k, COUNT(*) AS n, MIN(ts_min) AS first, MAX(ts) AS last FROM pairs"
                f" WHERE n > 3 GROUP BY k {WINDOW}")  # fmt: skip
-    db.execute(f"CREATE QUERY labelled AS SELECT z.label, COUNT(*) AS n FROM pairs p JOIN zones z ON z.site = p.site"
+    db.execute(f"CREATE QUERY labelled AS SELECT z.label, COUNT(*) AS n FROM pairs p JOIN regions z ON z.site = p.site"
                f" GROUP BY z.label {WINDOW}")  # fmt: skip
     for piece in range(3):
         push_piece(db, rng, piece, 100)
@@ -84,6 +84,6 @@ def test_a_reader_of_a_join_equals_the_aggregate_over_the_join(db: Database) -> 
     expected = ordered(ask(db, batch))
     eventually(lambda: settled(db, "counted") == expected, timeout_s=120)
     assert len(expected) > 10
-    labels = f"SELECT z.label, COUNT(*) AS n FROM j0 a, j1 b, zones z WINDOW(a,b) = 1 SECOND" \
+    labels = f"SELECT z.label, COUNT(*) AS n FROM j0 a, j1 b, regions z WINDOW(a,b) = 1 SECOND" \
              f" WHERE a.k = b.k AND z.site = a.site GROUP BY z.label {WINDOW}"  # fmt: skip
     assert settled(db, "labelled") == ordered(ask(db, labels))

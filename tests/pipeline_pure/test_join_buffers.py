@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from penstock.operators.joins.runs import Run, build_run
+from penstock.pipeline import folder as folders
 from penstock.pipeline.joins import buffers, leftovers
 from penstock.pipeline.joins.buffers import BufferFolder
 from penstock.pipeline.joins.cells import RANGES, WHOLE, Cells, Share, share_of, without
@@ -138,6 +140,51 @@ def test_buffers_of_a_dead_server_go_and_those_of_others_stay(shared: Path, tmp_
     _age(moved)
     leftovers.remove_places_of_the_dead()
     assert not moved.exists() and all(place.exists() for place in kept)
+
+
+def test_sheets_of_a_killed_server_go_and_a_copied_folder_takes_nothing_along(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "SHARED", shared)
+    monkeypatch.setattr(folders, "SHARED_MEMORY_MIN_BYTES", 0)
+    first = folders.DataFolder(tmp_path / "first")
+    lock = folders.FolderLock(first)
+    folders.place_sheets(first, "local[2]")
+    places = [Path(os.readlink(link)) for link in (first.buffers, first.sheets)]
+    shutil.copytree(first.root, tmp_path / "copy", symlinks=True)
+    folders.FolderLock(folders.DataFolder(tmp_path / "copy")).release()
+    assert all(place.exists() for place in places)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (first.root / "lock").write_text(f"{dead.pid}\n")
+    leftovers.remove_places_of_the_dead()
+    assert not any(place.exists() for place in places)
+    lock.release()
+
+
+def test_a_folder_of_the_same_path_says_nothing_of_another_ones_place(shared: Path, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    root.mkdir()
+    (root / "folder_id").write_text("first\n")
+    place = _server(shared, root, os.getpid())
+    _age(place)
+    (root / "folder_id").write_text("second\n")
+    (root / "tmp" / "buffers").unlink()
+    leftovers.remove_places_of_the_dead()
+    assert place.exists() and not leftovers.is_of(place, root), "its server lives"
+    owner = place / leftovers.OWNER
+    told = owner.read_text()
+    owner.write_text(told.replace(leftovers._here(), "elsewhere pid:[1]"))
+    _age(place)
+    (root / "folder_id").write_text("first\n")
+    leftovers.remove_places_of_the_dead()
+    assert place.exists(), "its folder is in another container"
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    owner.write_text(told.replace(str(os.getpid()), str(dead.pid)))
+    (root / "folder_id").write_text("second\n")
+    leftovers.remove_places_of_the_dead()
+    assert not place.exists()
 
 
 def test_half_written_runs_go_after_a_while(tmp_path: Path) -> None:

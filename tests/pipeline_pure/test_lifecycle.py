@@ -100,6 +100,23 @@ def test_the_costliest_are_those_that_found_most(pipe: Pipe) -> None:
     assert [(f["name"], f["rows"]) for f in found] == [("q0", 3), ("q1", 2)]
 
 
+def test_what_a_query_costs_is_told_everywhere(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute(f"CREATE QUERY hot WITH (strategy = 'partial') AS {HOT}")
+    pipe.push(2.0, 3.0)
+    pipe.engine.drain()
+    pipe.db.invoke("hot")
+    facts = told(pipe)
+    assert (facts["strategy"], facts["strategy_asked"], facts["rows"]) == ("partial", "partial", 2)
+    assert facts["memory"] >= 0 and facts["ms"] >= 0
+    (row,) = pipe.db.system.table("penstock.queries").to_pylist()
+    assert {name: row[name] for name in ("strategy", "memory", "rows", "invocations")} == {
+        name: facts[name] for name in ("strategy", "memory", "rows", "invocations")
+    }
+    (shown,) = pipe.db.execute("SHOW QUERIES").table.to_pylist()
+    assert {"owner", "matched", "ms", "memory", "last_invoked"} <= shown.keys()
+
+
 def test_a_paused_query_costs_nothing_until_it_resumes(pipe: Pipe) -> None:
     pipe.probes()
     pipe.db.register([("a", HOT), ("b", HOT)])

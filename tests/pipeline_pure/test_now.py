@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from penstock.queries import standing
 from penstock.queries.moments import now_of_plan
 from penstock.sql.parse import parse_select
 from penstock.sql.planner import plan_query
@@ -38,47 +35,3 @@ def test_a_stream_whose_sensors_have_all_ended_does_not_hold_now_back(pipe: Pipe
     assert now(pipe) == BEGAN_US + 500
     pipe.db.execute("UPDATE slow SET reading = 'elsewhere' WHERE id = 2")
     assert now(pipe) == BEGAN_US + 20
-
-
-LONELY = (
-    "CREATE QUERY lonely AS SELECT a.ts, b.value FROM fast a LEFT JOIN slow b ON a.id = b.id WINDOW(a, b) = 1 SECOND "
-    "BEGIN (NOW - 20 SECONDS) END (NOW)"
-)
-
-
-@pytest.mark.parametrize("every", [1000, 1], ids=["records", "snapshots"])
-def test_now_of_a_join_stays_where_it_was_when_an_idle_stream_speaks_again(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch, every: int
-) -> None:
-    """fast:  0 ............ 30 | slow:  0 .. silent for a minute .. 5"""
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", every)
-    second = 1_000_000
-    for table in ("fast", "slow"):
-        options = "WITH (time = 'valid', out_of_order = 'accept', idle = '1 MINUTE')"
-        pipe.db.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, reading STREAM (value DOUBLE)) {options}")
-        pipe.db.execute(f"INSERT INTO {table} VALUES (1, NULL)")
-    pipe.db.execute(LONELY)
-
-    def say(table: str, at: int) -> None:
-        pipe.db.push(table, [{"id": 1, "value": float(at), "ts": BEGAN_US + at * second}])
-        pipe.engine.drain()
-
-    def told() -> tuple[int | None, list[int]]:
-        held = pipe.db.standing.held("lonely")
-        rows = pipe.db.standing.invoke("lonely").table.to_pylist()
-        return held.now_us, sorted(int(row["ts"].timestamp() * second - BEGAN_US) // second for row in rows)
-
-    say("fast", 0)
-    say("slow", 0)
-    say("fast", 11)
-    assert told()[0] == BEGAN_US
-    pipe.clock.advance(61 * second)
-    say("fast", 30)
-    assert told() == (BEGAN_US + 30 * second, [11])
-    say("slow", 5)
-    assert told() == (BEGAN_US + 30 * second, [11]), "what NOW has passed stays passed"
-    pipe.restart()
-    assert told() == (BEGAN_US + 30 * second, [11])
-    say("slow", 31)
-    say("fast", 32)
-    assert told()[0] == BEGAN_US + 31 * second

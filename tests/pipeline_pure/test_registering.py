@@ -137,3 +137,22 @@ def test_a_server_keeps_no_more_queries_than_it_was_told(pipes: Callable[..., Pi
         pipe.db.execute(f"CREATE QUERY more AS {HOT.format(1)}")
     pipe.db.execute("DROP QUERY q0")
     pipe.db.execute(f"CREATE QUERY more AS {HOT.format(1)}")
+
+
+@pytest.mark.parametrize("operators", [118, *range(121, 127), 1000])
+def test_a_long_chain_of_operators_is_registered_or_refused_by_name(pipe: Pipe, operators: int) -> None:
+    pipe.probes()
+    deep = f"SELECT value FROM probes WHERE value{' + 1' * operators} > 5 BEGIN (NOW - 1 HOUR) END (NOW)"
+    found = pipe.db.register([("fine", HOT.format(1)), ("deep", deep)], on_error="rest")
+    refused = found[1]["error"]
+    if refused is None:
+        pipe.push(2.0)
+        pipe.engine.drain()
+        assert pipe.answer("deep") == [2.0]
+    else:
+        assert (refused["condition"], refused["message"]) == (
+            "syntax_error",
+            'query "deep" (2 of 2): the question is nested too deeply',
+        )
+    assert names(pipe) == (["deep", "fine"] if refused is None else ["fine"])
+    assert refused is None or operators > 118

@@ -82,6 +82,20 @@ def test_a_query_that_is_asked_for_often_is_kept_current_and_no_longer_when_nobo
     assert len(pipe.answer("seen")) == 3 * strategy.LOOK_CYCLES + 4
 
 
+def test_a_query_that_was_asked_for_many_times_in_its_last_cycle_is_let_go_of_as_well() -> None:
+    chooser = strategy.Chooser()
+    for cycle in range(1, strategy.LOOK_CYCLES + 2):
+        chooser.note(1, cycle)
+        chooser.note(1, cycle)
+    assert chooser.ready() == [1]
+    last = strategy.LOOK_CYCLES + 2
+    for _ in range(2 * strategy.LOOK_CYCLES):
+        chooser.note(1, last)
+    assert chooser.calm_down(last + strategy.LOOK_CYCLES) == []
+    assert chooser.calm_down(last + 2 * strategy.LOOK_CYCLES) == [1]
+    assert chooser.ready() == []
+
+
 def test_windows_of_rows_are_cut_when_asked_whatever_somebody_chose(pipe: Pipe) -> None:
     pipe.db.execute("CREATE QUERY last WITH (strategy = 'none') AS SELECT value FROM probes BEGIN (LAST 2 ROWS)")
     pipe.push(2.0)

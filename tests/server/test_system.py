@@ -86,7 +86,7 @@ def test_a_bad_query_among_many_says_which_one_it_is(http: Http) -> None:
     wanted = [{"name": "a", "sql": "SELECT ppm"}, {"name": "b", "sql": "SELECT pmp", "description": "hot"}]
     answer = http.post("/v1/queries", json={"queries": wanted})
     problem = answer.json()["error"]
-    assert (answer.status_code, problem["index"], problem["query"], problem["column"]) == (400, 1, "b", 8)
+    assert (answer.status_code, problem["line"], problem["column"]) == (400, 1, 8)
     assert problem["message"].startswith('query "b" (2 of 2)')
 
 

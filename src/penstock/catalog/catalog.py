@@ -144,15 +144,15 @@ class Catalog:
         new = NewQuery(name, sql, plan, reads_tables, reads_queries, reads_functions, start_us)
         return self.create_queries([new])[0]
 
-    def create_queries(self, queries: Sequence[NewQuery]) -> list[QueryDefinition]:
-        """All of them with one sync, or none."""
+    def create_queries(self, queries: Sequence[NewQuery], planned: CatalogState | None = None) -> list[QueryDefinition]:
+        """All of them with one sync, or none. `planned`: the catalog that they were planned with, if not this one."""
         with self._lock:
             made: dict[str, QueryDefinition] = {}
             for query in queries:
                 self._exists("query", query.name, self.state.queries, False)
                 self._exists("query", query.name, made, False)
                 self._exists("table", query.name, self.state.tables, False)
-                self._check_reads(query, made)
+                self._check_reads(query, made, planned or self.state)
                 made[query.name] = QueryDefinition(
                     id=self.state.next_query_id + len(made),
                     name=query.name,
@@ -169,16 +169,22 @@ class Catalog:
             self._write_many([("create_query", query_to_json(q)) for q in made.values()])
             return list(made.values())
 
-    def _check_reads(self, query: NewQuery, made: Mapping[str, object]) -> None:
-        """What it reads may have been dropped since it was planned."""
-        for kind, names, known in (
-            ("table", query.reads_tables, self.state.tables),
-            ("query", query.reads_queries, self.state.queries),
-            ("function", query.reads_functions, self.state.functions),
-        ):
+    def _check_reads(self, query: NewQuery, made: Mapping[str, object], planned: CatalogState) -> None:
+        """What it reads may have been dropped since it was planned, and something else have its name."""
+        reads: tuple[tuple[str, tuple[str, ...], Mapping[str, object], Mapping[str, object]], ...] = (
+            ("table", query.reads_tables, self.state.tables, planned.tables),
+            ("query", query.reads_queries, self.state.queries, planned.queries),
+            ("function", query.reads_functions, self.state.functions, planned.functions),
+        )
+        for kind, names, known, before in reads:
             for name in names:
-                if name not in known and not (kind == "query" and name in made):
+                if kind == "query" and name in made:
+                    continue
+                if name not in known:
                     raise self._missing(kind, name, known)
+                if _what(known[name]) != _what(before.get(name)):
+                    hint = f"another {kind} of that name came while the query was planned; try again"
+                    raise error(f"{kind}_not_found", **{kind: name}, hint=hint)
 
     def change_query(
         self,
@@ -202,13 +208,27 @@ class Catalog:
                 self._write("change_query", query_to_json(changed))
             return changed
 
+    def retarget_query(self, planned: QueryDefinition, sql: str, plan: dict[str, object]) -> bool:
+        """A new window for a query; False where it is another one by now, or has another window."""
+        with self._lock:
+            known = self.state.queries.get(planned.name)
+            if _what(known) != _what(planned):
+                return False
+            self.change_query(planned.name, sql=sql, plan=plan)
+            return True
+
     def describe_query(self, name: str, **facts: str | None) -> QueryDefinition:
         """Another owner, description or strategy; what it answers stays the same."""
         with self._lock:
             known = self.state.queries.get(name)
             if known is None:
                 raise self._missing("query", name, self.state.queries)
-            changed = replace(known, **facts)  # type: ignore[arg-type]
+            changed = replace(
+                known,
+                owner=facts.get("owner", known.owner),
+                description=facts.get("description", known.description),
+                strategy=facts.get("strategy", known.strategy),
+            )
             if changed != known:
                 body = {n: getattr(changed, n) for n in ("name", "owner", "description", "strategy")}
                 self._write("describe_query", body)
@@ -349,3 +369,10 @@ class Catalog:
         if tolerated:
             return True
         raise error("already_exists", kind=kind, name=name)
+
+
+def _what(found: object) -> object:
+    """What a plan depends on of something that goes by a name."""
+    if isinstance(found, Table):
+        return found.id
+    return (found.id, found.sql) if isinstance(found, QueryDefinition) else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -116,7 +117,8 @@ class Connection:
             )["queries"]
         except PenstockError as problem:
             # The server says which one and where, this side knows the text.
-            problem.sql = str(records[problem.index or 0].get("sql"))
+            named = re.match(r'query ".*" \((\d+) of \d+\)', problem.message)
+            problem.sql = str(records[int(named[1]) - 1 if named else 0].get("sql"))
             raise
         return done
 

@@ -111,6 +111,4 @@ def read_error(body: bytes, status: int) -> PenstockError:
         line=detail.get("line"),
         column=detail.get("column"),
         length=detail.get("length"),
-        index=detail.get("index"),
-        query=detail.get("query"),
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import error
-from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, remove_places_of_the_dead
+from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
 
 FORMAT_VERSION = 1
 # Containers often have 64 MB: then the folder's own disk, through the page cache, does better.
@@ -84,8 +84,8 @@ class FolderLock:
         self._check_format(root)
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
-        _remove_shared(folder.buffers)  # of a server that was killed
-        _remove_shared(folder.sheets)
+        _remove_shared(folder.buffers, root)  # of a server that was killed
+        _remove_shared(folder.sheets, root)
         shutil.rmtree(folder.tmp, ignore_errors=True)
         folder.tmp.mkdir()
         remove_places_of_the_dead()
@@ -104,8 +104,8 @@ class FolderLock:
             raise error("folder_too_new", found=found, known=FORMAT_VERSION, hint="install a newer Penstock")
 
     def release(self) -> None:
-        _remove_shared(self.folder.buffers)
-        _remove_shared(self.folder.sheets)
+        _remove_shared(self.folder.buffers, self.folder.root)
+        _remove_shared(self.folder.sheets, self.folder.root)
         fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
 
@@ -119,6 +119,7 @@ def place_sheets(folder: DataFolder, master: str) -> None:
     shared = _shared_memory() if alone else None
     if shared is not None:
         folder.sheets.symlink_to(shared)
+        claim(shared, folder.root, server=True)
     else:
         folder.sheets.mkdir()
 
@@ -138,10 +139,10 @@ def _shared_memory() -> Path | None:
     return place
 
 
-def _remove_shared(link: Path) -> None:
-    """Remove what a link into shared memory leads to, if it is one of ours."""
+def _remove_shared(link: Path, root: Path) -> None:
+    """Remove what a link into shared memory leads to, if it is this folder's."""
     if link.is_symlink():
         place = Path(os.readlink(link))
-        if place.parent == SHARED and place.name.startswith(PREFIX):
+        if place.parent == SHARED and place.name.startswith(PREFIX) and is_of(place, root):
             shutil.rmtree(place, ignore_errors=True)
             link.unlink(missing_ok=True)  # on other hosts of a cluster this says that the same place is left over

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -60,7 +59,12 @@ def _live_pass(definitions: Definitions, table: Table) -> SharedPass:
     if changed:
         live.settled += len(changed)
         with loading():
-            _bring_up_to_date(live.shared, definitions, table, changed)
+            for query_id in changed:
+                plan = _plan_over(definitions, table, query_id)
+                if plan is not None and meets_rows(definitions.state.queries_by_id[query_id], plan):
+                    live.shared.add(query_id, plan)
+                elif query_id in live.shared.plans:
+                    live.shared.remove(query_id)
         changed.clear()
         if live.settled >= _SETTLE_AFTER:
             live.settled = 0
@@ -77,24 +81,17 @@ def _fill_pass(definitions: Definitions, table: Table, only: frozenset[int]) -> 
     fill = fills.get(table.id)
     if fill is None or fill.only != only or fill.mark != mark:
         fill = fills[table.id] = _Fill(only, mark, SharedPass(definitions.functions()))
-        _bring_up_to_date(fill.shared, definitions, table, only)
+        for query_id in only:
+            plan = _plan_over(definitions, table, query_id)
+            # Whatever its strategy is by now: history that a cycle was planned to read is known from then on.
+            if plan is not None and not definitions.state.queries_by_id[query_id].paused:
+                fill.shared.add(query_id, plan)
     return fill.shared
 
 
-def _bring_up_to_date(shared: SharedPass, definitions: Definitions, table: Table, changed: Iterable[int]) -> None:
-    for query_id in changed:
-        plan = _running_plan(definitions, table, query_id)
-        if plan is not None:
-            shared.add(query_id, plan)
-        elif query_id in shared.plans:
-            shared.remove(query_id)
-
-
-def _running_plan(definitions: Definitions, table: Table, query_id: int) -> SelectPlan | None:
+def _plan_over(definitions: Definitions, table: Table, query_id: int) -> SelectPlan | None:
     definition = definitions.state.queries_by_id.get(query_id)
     if definition is None or table.name not in definition.reads_tables:
         return None
     plan = definitions.plan(query_id)
-    if not isinstance(plan, SelectPlan) or plan.table_id != table.id or not meets_rows(definition, plan):
-        return None
-    return plan
+    return plan if isinstance(plan, SelectPlan) and plan.table_id == table.id else None

@@ -49,18 +49,14 @@ def lists_from_bytes(first: int, payload: bytes) -> Lists:
     return Lists(first, end, queries, starts, np.frombuffer(payload, np.uint32, -1, 24 + 16 * count))
 
 
-def merge_lists(parts: Sequence[Lists], keep_from: dict[int, int]) -> Lists | None:
-    """One for several, without positions below `keep_from` of their query; queries not in it are gone."""
+def merge_lists(parts: Sequence[Lists], keep_from: dict[int, int] | None) -> Lists | None:
+    """One for several, without positions below `keep_from` of their query (None: with all); queries not in it are gone."""
     first, end = min(p.first for p in parts), max(p.end for p in parts)
     queries = np.concatenate([np.repeat(p.queries, np.diff(p.starts)) for p in parts])
     positions = np.concatenate([p.offsets.astype(np.int64) + p.first for p in parts])
-    known = np.array(sorted(keep_from), np.int64)
-    floors = np.array([keep_from[q] for q in known.tolist()], np.int64)
-    at = np.minimum(np.searchsorted(known, queries), max(0, len(known) - 1))
-    if len(known) == 0:
-        return None
-    kept = (known[at] == queries) & (positions >= floors[at])
-    queries, positions = queries[kept], positions[kept]
+    if keep_from is not None:
+        kept = _reached(queries, positions, keep_from)
+        queries, positions = queries[kept], positions[kept]
     if len(queries) == 0:
         return None
     order = np.lexsort((positions, queries))
@@ -68,3 +64,13 @@ def merge_lists(parts: Sequence[Lists], keep_from: dict[int, int]) -> Lists | No
     edges = np.flatnonzero(np.append(True, np.diff(queries) != 0))
     starts = np.append(edges, len(queries))
     return Lists(first, end, queries[edges], starts, (positions - first).astype(np.uint32))
+
+
+def _reached(queries: Ints, positions: Ints, keep_from: dict[int, int]) -> npt.NDArray[np.bool_]:
+    if not keep_from:
+        return np.zeros(len(queries), np.bool_)
+    known = np.array(sorted(keep_from), np.int64)
+    floors = np.array([keep_from[q] for q in known.tolist()], np.int64)
+    at = np.minimum(np.searchsorted(known, queries), len(known) - 1)
+    kept: npt.NDArray[np.bool_] = (known[at] == queries) & (positions >= floors[at])
+    return kept

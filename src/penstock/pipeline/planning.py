@@ -15,7 +15,7 @@ from penstock.operators.windows import RowsWindow, Window
 from penstock.pipeline.joins.units import advance_fills, remaining_fills
 from penstock.pipeline.keeping import is_pure, meets_rows
 from penstock.pipeline.offset import Offset
-from penstock.sql.plan import JoinPlan, SelectPlan, kernel_of, plan_from_json
+from penstock.sql.plan import JoinPlan, SelectPlan, kernel_of, plan_from_json, selected_table, tables_under
 from penstock.streams.segments import Segment
 from penstock.streams.whole import first_reached
 
@@ -87,13 +87,15 @@ def plan_cycle(
         if definition.paused:
             continue
         plan = kernel_of(plan_from_json(definition.plan))
+        if plan is None or not tables_under(plan) <= state.tables_by_id.keys():
+            continue
         if isinstance(plan, SelectPlan):
             target = start.data.get(plan.table_id, 0)
             first = min(first_needed(plan.table_id, plan.window, definition.start_us), target)
             asked = is_pure(plan) and (target - first <= limits.history_rows or not meets_rows(definition, plan))
             if first < target and not asked:
                 fill[query_id] = (first, target)
-        elif isinstance(plan, JoinPlan):
+        else:
             history = _history_of(plan, start, definition.start_us, first_needed)
             if any(first < target for first, target in history.values()):
                 join_fill[query_id] = history
@@ -150,9 +152,8 @@ def _advance_fills(fill: Mapping[int, tuple[int, int]], state: CatalogState, bud
 def _by_table(fill: Iterable[int], state: CatalogState) -> dict[int, list[int]]:
     grouped: dict[int, list[int]] = {}
     for query_id in sorted(fill):
-        plan = plan_from_json(state.queries_by_id[query_id].plan)
-        assert isinstance(plan, SelectPlan)
-        grouped.setdefault(plan.table_id, []).append(query_id)
+        # Ten thousand may fill at once, several times a cycle: no plan is read for that.
+        grouped.setdefault(selected_table(state.queries_by_id[query_id].plan), []).append(query_id)
     return grouped
 
 

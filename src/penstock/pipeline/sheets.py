@@ -10,7 +10,6 @@ Layout, little-endian, each part padded to 8 bytes: head (int64), queries (int64
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import uuid
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import orjson
+import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.operators.bits import Words, words_for
@@ -114,8 +114,9 @@ def write_sheet(folder: Path, sheet: Sheet) -> str | None:
 def map_sheet(path: Path) -> Sheet | None:
     """A sheet as it lies in shared memory; None where it is gone or torn."""
     try:
-        with open(path, "rb") as file:
-            data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        # Arrow's map outlives its file, while one of `mmap` keeps a descriptor, and there may be thousands.
+        with pa.memory_map(str(path)) as file:
+            data = file.read_buffer()
         return _parts_of(np.frombuffer(data, np.uint8))
     except (OSError, ValueError):
         return None

@@ -32,9 +32,8 @@ class Answer:
     partners: Partners = field(default_factory=Partners)
     results: JoinResults | None = None
     told: tuple[int, dict[int, dict[str, Any]]] | None = None  # what the parts of a join's last step say of themselves
-    earlier: JoinResults | None = None  # what was the answer at older cycles that are still kept
+    earlier: tuple[JoinResults, ...] = ()  # what was the answer at older cycles that are still kept, one per change
     coming: JoinResults | None = None  # of a join that reads its history: they take over once it is done
-    now_us: int | None = None  # of a join: the furthest that any committed cycle has come
     filling: tuple[int, int] | None = None
     filled_before: bool = False
     fill_first: int = 0

@@ -6,9 +6,7 @@ through what a cycle changed, never through all queries: what many of them match
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
@@ -16,10 +14,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.catalog.journal import JournalReader
-from penstock.catalog.model import QueryDefinition, Table
-from penstock.catalog.state import CatalogState
-from penstock.operators.evaluate import evaluate_static
-from penstock.operators.expr import Expr
+from penstock.catalog.model import QueryDefinition
 from penstock.operators.windows import FOREVER
 from penstock.pipeline.commits import CommitRecord
 from penstock.pipeline.folder import DataFolder
@@ -35,33 +30,36 @@ from penstock.queries.census import Census
 from penstock.queries.counted import Counted
 from penstock.queries.evaluated import size_of
 from penstock.queries.join_results import JoinResults
+from penstock.queries.nows import Nows
 from penstock.queries.partners import Blocks
 from penstock.queries.ranges import joined
 from penstock.queries.shelf import Shelf
 from penstock.queries.snapshot import restore, snapshot_of
-from penstock.sql.plan import JoinPlan, SelectPlan, SparkPlan, kernel_of, plan_from_json, stream_uses, window_of
+from penstock.sql.plan import (
+    JoinPlan,
+    SelectPlan,
+    SparkPlan,
+    kernel_of,
+    plan_from_json,
+    stream_uses,
+    tables_under,
+    window_of,
+)
 from penstock.streams.segments import list_readable
 
-MASKS_KEPT = 256
 _OF_TABLES = frozenset({"newest", "heard", "counts", "sheet", "lists"})
 
 
-class AnswerStore:
+class AnswerStore(Nows):
     """All answers as of one committed cycle, with the definitions and the newest times that go with it."""
 
     def __init__(self, reader: JournalReader, folder: DataFolder, listing: SegmentsOf | None = None) -> None:
+        super().__init__()
         self._reader = reader
         self._folder = folder
-        self.state = CatalogState()
-        self.answers: dict[int, Answer] = {}
         self.spark_plans: dict[int, SparkPlan] = {}  # of the queries outside the shared pass
-        self.newest: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
-        self.heard: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}  # NOW of the cycle that brought the newest
-        self.rows: dict[int, int] = {}
         self.cycle = 0
         self.start: Offset | None = None
-        self.offset: Offset | None = None
-        self._masks: dict[tuple[int, Expr], np.ndarray[Any, np.dtype[np.bool_]]] = {}
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.shelves: dict[int, Shelf] = {}
         self.complete: set[int] = set()  # queries whose answer is to be kept current because somebody said so
@@ -89,8 +87,6 @@ class AnswerStore:
                 _settle(answer, _filling(record.end, query_id))
             self.census.take(query_id, answer, self.state.tables_by_id)
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
-        for query_id in self.census.joins:
-            self.answers[query_id].now_us = self._latest_now(self.answers[query_id])
 
     def _follow_definitions(self, before: int, record: CommitRecord) -> None:
         if self.state.position == before and self.offset is not None:
@@ -142,6 +138,9 @@ class AnswerStore:
             known.filled_before = False  # what came in between, or failed, is read now, as history
         known.paused = definition.paused
         known.plan, known.error = plan, None
+        if not tables_under(plan) <= self.state.tables_by_id.keys():
+            # An older version could register a query over a table that was dropped at that moment.
+            known.error, known.error_condition = "a table that the query reads was dropped", "table_not_found"
         self._follow_strategy(query_id, known, definition, record)
         known.fill_first = (_filling(record.end, query_id) or (0, 0))[0]
         self.touched.add(query_id)
@@ -238,86 +237,6 @@ class AnswerStore:
         answer = self.answers.get(query_id)
         return (answer.matched if answer is not None else 0) + self.counted[query_id]
 
-    def _take_newest(self, table_id: int, rows: int, payload: bytes, now_us: int) -> None:
-        vids, times = np.split(np.frombuffer(payload, np.int64), 2)
-        size = int(vids.max()) + 1 if len(vids) else 0
-        newest = _grown(self.newest.get(table_id), size)
-        newest[vids] = np.maximum(newest[vids], times)
-        heard = _grown(self.heard.get(table_id), size)
-        heard[vids] = np.maximum(heard[vids], now_us)
-        self.newest[table_id], self.heard[table_id] = newest, heard
-        self.rows[table_id] = self.rows.get(table_id, 0) + rows
-
-    def now_of(self, table: Table, static_predicate: Expr | None) -> int | None:
-        """NOW of a stream: the cycle's for transaction time, the newest passing reading's for valid time."""
-        if self.offset is None:
-            return None
-        if table.options.time == "transaction":
-            return self.offset.now_us
-        newest = self.newest.get(table.id)
-        if newest is None:
-            return None
-        if static_predicate is not None:
-            mask = self.passing(table.id, static_predicate)
-            newest = newest[: len(mask)][mask[: len(newest)]]
-        latest = int(newest.max(initial=NEVER))
-        return latest if latest > NEVER else None
-
-    def passing(self, table_id: int, predicate: Expr) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which static versions a predicate lets through, by vid."""
-        known = self._masks.get((table_id, predicate))
-        versions = self.state.rows(table_id)
-        if known is None or len(known) < versions.count:
-            known = evaluate_static(predicate, versions.versions())
-            if len(self._masks) >= max(MASKS_KEPT, 2 * len(self.answers)):
-                self._masks.clear()  # questions that are asked once leave one each; those that stay make theirs again
-            self._masks[(table_id, predicate)] = known
-        return known
-
-    def heard_sids(self, table_id: int, predicate: Expr | None) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """Which sensors have had a reading whose static version passes."""
-        vids = np.flatnonzero(self.newest.get(table_id, np.empty(0, np.int64)) > NEVER)
-        if predicate is not None:
-            vids = vids[self.passing(table_id, predicate)[vids]]
-        return np.unique(self.state.rows(table_id).sids[vids])
-
-    def is_idle(self, table: Table, static_predicate: Expr | None) -> bool:
-        """Whether every sensor of a stream has ended, or was not heard for the idle time before the cycle's NOW."""
-        heard = self.heard.get(table.id)
-        if heard is None or self.offset is None:
-            return False
-        ended = self.state.ended(table.id)
-        if ended:
-            sids = self.state.rows(table.id).sids[: len(heard)]
-            heard = np.where(np.isin(sids, list(ended)), NEVER, heard[: len(sids)])
-        if static_predicate is not None:
-            mask = self.passing(table.id, static_predicate)
-            heard = heard[: len(mask)][mask[: len(heard)]]
-        return self.offset.now_us - int(heard.max(initial=NEVER)) > table.options.idle_us
-
-    def query_now(self, answer: Answer) -> int | None:
-        if isinstance(answer.plan, JoinPlan):
-            return answer.now_us
-        return self.now_of_streams([(answer.plan.table_id, answer.plan.static_predicate)])
-
-    def _latest_now(self, answer: Answer) -> int | None:
-        """A stream that was idle and speaks again must not take back what was said meanwhile: NOW never steps back."""
-        now_us = self.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(answer.plan)])
-        known = [n for n in (answer.now_us, now_us) if n is not None]
-        return max(known) if known else None
-
-    def now_of_streams(self, streams: Sequence[tuple[int, Expr | None]]) -> int | None:
-        """NOW of a query: the smallest over its streams; those that are idle do not hold it back."""
-        uses = [(self.state.tables_by_id[table_id], predicate) for table_id, predicate in streams]
-        nows = [self.now_of(*u) for u in uses]
-        known = [n for n in nows if n is not None]
-        if len(known) < len(nows):
-            return None
-        if len(known) == 1:
-            return known[0]
-        awake = [n for n, u in zip(known, uses, strict=True) if not self.is_idle(*u)]
-        return min(awake) if awake else max(known)
-
     def trim_joins(self, keep_from: dict[int, int], oldest_cycle: int) -> None:
         """Forget results before a time, per query, those whose readings are gone, and what tells older cycles apart."""
         for query_id, answer in self.answers.items():
@@ -344,6 +263,11 @@ class AnswerStore:
             shelf.merge(known)
             shelf.forget_below(lowest.get(table_id, FOREVER))
 
+    def merge_lists(self) -> None:
+        """Whoever asks looks into each list: make few of many."""
+        for shelf in self.shelves.values():
+            shelf.merge(None)
+
     def give_up_passed(self, most_bytes: int) -> list[Path]:
         """Drop sheets that no sliding window reaches as of now, then the oldest until the rest fits; their files."""
         for table_id, shelf in self.shelves.items():
@@ -363,14 +287,30 @@ class AnswerStore:
         own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
         own += sum(int(table.nbytes) for table in answer.values)
         shelf = self.shelves.get(stream_uses(answer.plan)[0].table_id)
-        return own + (shelf.view().share(query_id) if shelf is not None else 0)
+        return own + (shelf.share(query_id) if shelf is not None else 0)
+
+    def rows_kept(self, query_id: int) -> int:
+        answer = self.answers.get(query_id)
+        if answer is None:
+            return 0
+        if isinstance(answer.plan, JoinPlan):
+            return answer.results.count if answer.results is not None else 0
+        shelf = self.shelves.get(answer.plan.table_id)
+        listed = shelf.view().positions(query_id, 0, FOREVER) if shelf is not None else []
+        return sum(len(found) for found in answer.matches.values()) + sum(map(len, listed))
+
+    def forget_evaluated(self, most_bytes: int) -> None:
+        """What was found when asked is found again when asked again: it must not grow with all that was ever asked."""
+        if sum(answer.evaluated.nbytes for answer in self.answers.values() if answer.evaluated) > most_bytes:
+            for answer in self.answers.values():
+                answer.evaluated.clear()
 
     def remove_orphans(self) -> None:
-        """Remove sheets of tasks whose cycle was never committed."""
+        """Remove sheets of tasks whose cycle was never committed, and what killed ones had begun to write."""
         assert self.offset is not None
         known = {kept.name.file for shelf in self.shelves.values() for kept in shelf.sheets}
         for path in self._folder.sheets.glob("*.sheet"):
-            table_id, first = (int(part) for part in path.name.split("-")[:2])
+            table_id, first = (int(part) for part in path.name.removeprefix(".").split("-")[:2])
             if path.name not in known and first < self.offset.data.get(table_id, FOREVER):
                 path.unlink(missing_ok=True)
 
@@ -385,7 +325,9 @@ def _settle(answer: Answer, filling: tuple[int, int] | None) -> None:
     if filling is None and not answer.paused:
         answer.filled_before = True
         if answer.coming is not None:
-            answer.earlier, answer.results, answer.coming = answer.results, answer.coming, None
+            if answer.results is not None:
+                answer.earlier = (*answer.earlier, answer.results)
+            answer.results, answer.coming = answer.coming, None
         if answer.pending is not None:
             answer.window, answer.pending = answer.pending, None
 
@@ -405,13 +347,6 @@ def _take_join(answer: Answer, table: pa.Table, file: str | None, generation: in
     if answer.coming is not None and generation in (LIVE, answer.coming.generation):
         answer.coming = answer.coming.with_results(table, file)
     answer.matched = (answer.coming or answer.results or JoinResults(0)).count
-
-
-def _grown(known: np.ndarray[Any, np.dtype[np.int64]] | None, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A copy with room for `size` versions: readers keep the array they have."""
-    if known is None:
-        return np.full(size + 64, NEVER)
-    return np.concatenate([known, np.full(max(0, size - len(known)), NEVER)])
 
 
 def _merge(blocks: Blocks, block: int, payload: bytes) -> None:

@@ -10,7 +10,7 @@ from penstock.catalog.model import Table
 from penstock.operators.expr import Expr
 from penstock.operators.windows import JoinWindows, TimeWindow, Window
 from penstock.queries.answer import Answer, ends
-from penstock.sql.plan import JoinPlan, stream_uses
+from penstock.sql.plan import JoinPlan, stream_uses, tables_under
 
 NowKey = tuple[int, Expr | None]
 # A window over a table's rows; START where the window depends on it.
@@ -32,7 +32,7 @@ class Census:
     def take(self, query_id: int, answer: Answer | None, tables: dict[int, Table]) -> None:
         """A query came, changed, or (None) went."""
         self._leave(query_id)
-        if answer is None:
+        if answer is None or not tables_under(answer.plan) <= tables.keys():
             return
         uses = stream_uses(answer.plan)
         windows = answer.window.by_input if isinstance(answer.window, JoinWindows) else (answer.window,)

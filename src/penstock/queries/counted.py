@@ -1,4 +1,4 @@
-"""Rows matched per query, added up for many queries at once."""
+"""A number per query, such as rows matched, added up for many queries at once."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ class Counted:
             self._sums = np.insert(self._sums, at[new], 0)
             at = np.searchsorted(self._queries, queries)
         self._sums[at] += counts
+
+    def take(self, queries: Ints, counts: Ints) -> None:
+        """Take away again what was added."""
+        self.add(queries, -counts)
+
+    def forget_empty(self) -> None:
+        """Forget the queries that nothing is left of."""
+        left = self._sums != 0
+        if not left.all():
+            self._queries, self._sums = self._queries[left], self._sums[left]
 
     def forget(self, query_id: int) -> None:
         at = self._place(query_id)

@@ -62,6 +62,10 @@ class Evaluated:
                 if left:
                     self._blocks[block] = left
 
+    def __bool__(self) -> bool:
+        """Whether anything is kept."""
+        return bool(self._ranges)
+
     def clear(self) -> None:
         with self._lock:
             self._ranges, self._blocks = (), {}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, error
+from penstock.pipeline.loading import loading
 from penstock.queries.results import Result
 from penstock.queries.statements import altering, asking, defining, explaining, registering, showing, static_rows
 from penstock.queries.statements.replies import done
@@ -28,7 +29,9 @@ class Executor:
         """Run one or more statements; the last one's result. `owner` is who registers queries without another."""
         result = done("OK")
         on_error: st.OnError = "none"
-        for step in registering.runs(parse_script(sql, params)):
+        with loading():
+            steps = list(registering.runs(parse_script(sql, params)))
+        for step in steps:
             statement = step[0] if isinstance(step, list) else step
             try:
                 if isinstance(step, list):

@@ -18,10 +18,13 @@ from penstock.operators.expr import Column, UserCall, columns_of, walk
 from penstock.operators.windows import FOREVER
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
+from penstock.queries.open_files import OpenFiles
 from penstock.queries.partners import Blocks
 from penstock.sql.plan import SelectPlan
-from penstock.streams.segments import Segment, Slice, list_segments, read_slice, slices
+from penstock.streams.segments import Segment, list_segments, read_slice, slices
 from penstock.streams.whole import lost_position, missing_file
+
+_BARE = slice_schema([])  # times and static versions alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +53,19 @@ class Fetcher:
     """Reads one table's log for one answer, from one listing: compacted files are found again by position."""
 
     def __init__(
-        self, log: Path, table: Table, static: StaticRows, listing: Callable[[], list[Segment]] | None = None
+        self,
+        log: Path,
+        table: Table,
+        static: StaticRows,
+        listing: Callable[[], list[Segment]] | None = None,
+        files: OpenFiles | None = None,
     ) -> None:
         self._log = log
         self._table = table
         self.static = static
         self._listing = listing or (lambda: list_segments(log, table.id))
         self._segments: list[Segment] | None = None
+        self._files = files or OpenFiles()
 
     def segments(self) -> list[Segment]:
         if self._segments is None:
@@ -93,7 +102,7 @@ class Fetcher:
         for segment in self.segments():
             start, stop = np.searchsorted(positions, [segment.first, segment.end])
             if start < stop:
-                rows = self._read(segment, positions[start:stop] - segment.first, [])
+                rows = self._read(segment, positions[start:stop] - segment.first, _BARE)
                 times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
                 keep = (times >= low) & (times <= high)
                 vids = rows.column(VERSION_COLUMN.name).to_numpy()
@@ -132,7 +141,7 @@ class Fetcher:
             offsets = offsets_in(blocks, max(segment.first, first), min(segment.end, end), segment.first)
             if len(offsets) == 0:
                 continue
-            rows = self._read(segment, offsets, [])
+            rows = self._read(segment, offsets, _BARE)
             times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
             keep = (times >= low) & (times <= high)
             vids = rows.column(VERSION_COLUMN.name).to_numpy()
@@ -141,48 +150,41 @@ class Fetcher:
 
     def rows(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> pa.Table:
         """The plan's outputs for these positions (ascending), in log order."""
-        return pa.concat_tables([answer_schema(plan).empty_table(), *self._pieces(plan, positions, values)])
+        found, columns = self._gather(set().union(*(columns_of(o.expr) for o in plan.outputs)), positions)
+        computed = _computed(values)
+        arrays = []
+        for output in plan.outputs:
+            if any(isinstance(n, UserCall) for n in walk(output.expr)):
+                if len(found) == 0:
+                    arrays.append(pa.nulls(0, output.type.to_arrow()))
+                else:
+                    arrays.append(_look_up(computed, output.name, found).cast(output.type.to_arrow()))
+            elif isinstance(output.expr, Column):
+                arrays.append(columns[output.expr.name])
+            else:
+                arrays.append(evaluate(output.expr, columns, len(found)))
+        return pa.Table.from_arrays(arrays, schema=answer_schema(plan))
 
     def columns(self, wanted: set[str], positions: np.ndarray) -> dict[str, pa.Array]:
         """Columns of these positions (ascending), by flat name."""
-        parts: list[dict[str, pa.Array]] = []
-        for segment in self.segments():
-            low, high = np.searchsorted(positions, [segment.first, segment.end])
-            if low < high:
-                rows = self._read(segment, positions[low:high] - segment.first, sorted(wanted))
-                vids = rows.column(VERSION_COLUMN.name).to_numpy()
-                parts.append(flat_columns(self._table, wanted, rows, vids, self.static))
-        if len(parts) == 1:
-            return parts[0]
-        types = {c.name: c.type.to_arrow() for c in self._table.flat_columns()}
-        return {n: pa.concat_arrays([p[n] for p in parts]) if parts else pa.nulls(0, types[n]) for n in wanted}
+        return self._gather(wanted, positions)[1]
 
-    def _pieces(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> Iterator[pa.Table]:
-        wanted = set().union(*(columns_of(o.expr) for o in plan.outputs))
-        computed = _computed(values)
-        for segment in self.segments():
-            low, high = np.searchsorted(positions, [segment.first, segment.end])
-            if low == high:
-                continue
-            mine = positions[low:high]
-            rows = self._read(segment, mine - segment.first, sorted(wanted))
-            vids = rows.column(VERSION_COLUMN.name).to_numpy()
-            columns = flat_columns(self._table, wanted, rows, vids, self.static)
-            arrays = []
-            for output in plan.outputs:
-                if any(isinstance(n, UserCall) for n in walk(output.expr)):
-                    arrays.append(_look_up(computed, output.name, mine).cast(output.type.to_arrow()))
-                elif isinstance(output.expr, Column):
-                    arrays.append(columns[output.expr.name])
-                else:
-                    arrays.append(evaluate(output.expr, columns, len(mine)))
-            yield pa.Table.from_arrays(arrays, schema=answer_schema(plan))
-
-    def _read(self, segment: Segment, offsets: np.ndarray, wanted: list[str]) -> pa.Table:
+    def _gather(self, wanted: set[str], positions: np.ndarray) -> tuple[np.ndarray, dict[str, pa.Array]]:
+        """Those of the positions that the log has, and their columns: from many files, but made flat once."""
         schema = slice_schema(stream_fields(self._table, wanted))
+        rows, found = [schema.empty_table()], [positions[:0]]
+        for segment in self.segments():
+            low, high = np.searchsorted(positions, (segment.first, segment.end))
+            if low < high:
+                found.append(positions[low:high])
+                rows.append(self._read(segment, found[-1] - segment.first, schema))
+        log = pa.concat_tables(rows) if len(rows) != 2 else rows[1]
+        vids = log.column(VERSION_COLUMN.name).to_numpy()
+        return np.concatenate(found), flat_columns(self._table, wanted, log, vids, self.static)
+
+    def _read(self, segment: Segment, offsets: np.ndarray, schema: pa.Schema) -> pa.Table:
         low, high = int(offsets[0]), int(offsets[-1]) + 1
-        piece = Slice(segment.path, segment.format, segment.first + low, low, high - low)
-        table = read_slice(piece, schema=schema)
+        table = self._files.read(segment, low, high, schema)
         if len(offsets) == high - low:
             return table
         return table.take(pa.array(offsets - low))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -17,7 +16,6 @@ from penstock.catalog.model import Table
 from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError, error
 from penstock.queries.fetch import Fetcher
-from penstock.queries.listings import Listings
 from penstock.queries.ready import ReadyAnswers
 from penstock.queries.windowed import Instant, Matches, rows_entered, rows_inside
 from penstock.sql.plan import SelectPlan
@@ -67,8 +65,8 @@ class SelectHeld:
     matches: Matches
     values: list[pa.Table]
     instant: Instant
-    log: Path
-    listings: Listings
+    reader: Callable[[], Fetcher]
+    fresh: Callable[[], Fetcher]  # a reader that looks at the log anew
     ready: ReadyAnswers | None = None  # where the answer is kept current
 
     @property
@@ -96,15 +94,12 @@ class SelectHeld:
 
     def _reading(self, work: Callable[[Fetcher], Read]) -> Read:
         """Read the log by the last listing; where that is too old, by a new one."""
-        table_id = self.table.id
-        known = Fetcher(self.log, self.table, self.static, lambda: self.listings.segments(table_id, self.instant.head))
         try:
-            return work(known)
+            return work(self.reader())
         except PenstockError as failure:
             if failure.condition != "corrupt_segment":
                 raise
-        self.listings.forget(table_id)
-        return work(Fetcher(self.log, self.table, self.static))
+        return work(self.fresh())
 
 
 def all_rows(held: Held, ids: Ids) -> pa.Table:

@@ -41,7 +41,7 @@ def hold_select(
     head = mark.end.data.get(table.id, 0)
 
     def reader() -> Fetcher:
-        return Fetcher(log, table, static, lambda: listings.segments(table.id, head))
+        return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
 
     return SelectHeld(
         cycle=mark.cycle,
@@ -54,8 +54,8 @@ def hold_select(
         instant=Instant(
             store.state.retention(table.id), head, now_at(store, mark, query_id, answer), answer.start_us, window
         ),
-        log=log,
-        listings=listings,
+        reader=reader,
+        fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
         ready=ready,
     )
 
@@ -99,7 +99,7 @@ def hold_join(
     """None where the results as of the cycle are not kept any more."""
     state, at = store.state, mark.joins[query_id]
     assert answer.results is not None
-    kept = [r for r in (answer.results, answer.earlier) if r is not None and r.generation == at.generation]
+    kept = [r for r in (answer.results, *answer.earlier) if r.generation == at.generation]
     if not kept:
         return None
     inputs = tuple(

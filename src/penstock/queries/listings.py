@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from penstock.queries.open_files import OpenFiles
 from penstock.streams.segments import Segment, list_readable, list_segments
 
 # Compaction replaces files; those that are gone are found again, but by another listing each.
@@ -21,6 +22,7 @@ class Listings:
         self._log = log
         self._lock = threading.Lock()
         self._known: dict[int, tuple[float, list[Segment]]] = {}
+        self.files = OpenFiles()
 
     def segments(self, table_id: int, end: int) -> list[Segment]:
         """A cover of a table's rows, at least up to a position."""
@@ -35,10 +37,6 @@ class Listings:
         with self._lock:
             self._known[table_id] = listed
         return listed[1]
-
-    def forget(self, table_id: int) -> None:
-        with self._lock:
-            self._known.pop(table_id, None)
 
 
 class Reaches:

@@ -26,7 +26,7 @@ class ResultFiles:
     def note(self, store: AnswerStore) -> None:
         """After a cycle: which files are in use, and which no longer."""
         joins = [store.answers[query_id] for query_id in store.census.joins]
-        used = {f for a in joins for r in (a.results, a.coming, a.earlier) if r is not None for f in r.files}
+        used = {f for a in joins for r in (a.results, a.coming, *a.earlier) if r is not None for f in r.files}
         self._dropped += [(store.cycle, name) for name in self._used - used]
         if self._loading:
             self._seen |= used

@@ -16,10 +16,11 @@ from pyroaring import BitMap
 
 from penstock.pipeline.lists import MOST_ROWS, Ints, Lists, merge_lists
 from penstock.pipeline.sheets import Sheet, SheetName, map_sheet
+from penstock.queries.counted import Counted
 from penstock.queries.ranges import Range
 
 # A reader looks into each one.
-MOST_SHEETS = 1024
+MOST_SHEETS = 4096
 MOST_LOST = 256
 MOST_LISTS = 24
 
@@ -87,12 +88,6 @@ class ShelfView:
             if lost.first < end and lost.end > first and query_id in lost.members
         ]
 
-    def share(self, query_id: int) -> int:
-        """Bytes of sheets and lists that are there for a query, divided among those who share them."""
-        sheets = (k.sheet for k in self.sheets if k.sheet.row(query_id) >= 0)
-        listed = (found for part in self.lists if (found := part.positions(query_id)) is not None)
-        return sum(s.nbytes // len(s.queries) for s in sheets) + sum(4 * len(found) + 16 for found in listed)
-
 
 @dataclass(slots=True)
 class Shelf:
@@ -103,6 +98,8 @@ class Shelf:
     lost: list[Lost] = field(default_factory=list)
     lists: list[Lists] = field(default_factory=list)
     nbytes: int = 0
+    # Added up as they come and go: whoever lists ten thousand queries looks into no sheet.
+    _shares: Counted = field(default_factory=Counted)
     _unused: list[Path] = field(default_factory=list)
     _view: ShelfView | None = None
 
@@ -119,13 +116,19 @@ class Shelf:
         else:
             insort(self.sheets, Kept(name, sheet), key=_first)
             self.nbytes += sheet.nbytes
+            self._shares.add(*_sheet_shares(sheet))
         if len(self.sheets) > MOST_SHEETS:
             self.give_up(self.sheets[: MOST_SHEETS // 8])
         self._view = None
 
     def put_lists(self, lists: Lists) -> None:
         self.lists.append(lists)
+        self._shares.add(*_list_shares(lists))
         self._view = None
+
+    def share(self, query_id: int) -> int:
+        """Bytes of sheets and lists that are there for a query, divided among those who share them."""
+        return self._shares[query_id]
 
     def give_up(self, some: list[Kept]) -> None:
         """Drop sheets; whoever asks for their rows evaluates them."""
@@ -148,26 +151,28 @@ class Shelf:
             self._remove(kept)
         self.sheets = [k for k in self.sheets if k.end > position]
         self.lost = [lost for lost in self.lost if lost.end > position]
+        self._shares.forget_empty()
         self._view = None
 
-    def merge(self, keep_from: dict[int, int]) -> None:
-        """Make few lists of many, without what their queries do not reach any more."""
-        if not self.lists:
+    def merge(self, keep_from: dict[int, int] | None) -> None:
+        """Make few lists of many, without what their queries do not reach any more, if that is said."""
+        if len(self.lists) <= (0 if keep_from is not None else 1):
             return
-        parts = sorted(self.lists, key=lambda part: part.first)
-        if len(parts) > 1 and parts[-1].end - parts[0].first < MOST_ROWS:
-            # The largest stays as it is while the others are small beside it: a position is merged log n times.
-            sizes = [len(p.offsets) for p in parts]
-            large = int(np.argmax(sizes))
-            alone = 2 * sizes[large] > sum(sizes) and len(parts) <= MOST_LISTS
-            groups = [[parts[large]], parts[:large] + parts[large + 1 :]] if alone else [parts]
-        else:
-            groups = [[part] for part in parts]
-        self.lists = [merged for group in groups if (merged := merge_lists(group, keep_from)) is not None]
+        groups = [group for near in _within_reach(self.lists) for group in _to_merge(near)]
+        whole = [g[0] for g in groups if keep_from is None and len(g) == 1]
+        changing = [g for g in groups if keep_from is not None or len(g) > 1]
+        merged = [m for g in changing if (m := merge_lists(g, keep_from)) is not None]
+        for part in (part for group in changing for part in group):
+            self._shares.take(*_list_shares(part))
+        for part in merged:
+            self._shares.add(*_list_shares(part))
+        self._shares.forget_empty()
+        self.lists = [*whole, *merged]
         self._view = None
 
     def _remove(self, kept: Kept) -> None:
         self.nbytes -= kept.sheet.nbytes
+        self._shares.take(*_sheet_shares(kept.sheet))
         if kept.name.file is not None:
             self._unused.append(self.folder / kept.name.file)
 
@@ -182,7 +187,8 @@ class Shelf:
             # Saying that more queries miss more rows is safe: they look at rows that they know already.
             pairs = zip(self.lost[::2], self.lost[1::2], strict=False)
             rest = self.lost[-1:] if len(self.lost) % 2 else []
-            self.lost = [Lost(a.first, b.end, a.members | b.members) for a, b in pairs] + rest
+            # Sheets are lost in any order, so a later one may lie within what was made of two before.
+            self.lost = [Lost(a.first, max(a.end, b.end), a.members | b.members) for a, b in pairs] + rest
 
     def close(self) -> None:
         """The table is gone."""
@@ -190,6 +196,36 @@ class Shelf:
             self._remove(kept)
         for path in self.take_files():
             path.unlink(missing_ok=True)
+
+
+def _within_reach(lists: list[Lists]) -> list[list[Lists]]:
+    """Lists by where they lie: as many together as one list has row numbers for."""
+    groups: list[list[Lists]] = []
+    for part in sorted(lists, key=lambda part: part.first):
+        if groups and part.end - groups[-1][0].first < MOST_ROWS:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _to_merge(parts: list[Lists]) -> list[list[Lists]]:
+    """The largest stays as it is while the others are small beside it: a position is merged log n times."""
+    sizes = [len(p.offsets) for p in parts]
+    large = int(np.argmax(sizes))
+    if len(parts) > 1 and 2 * sizes[large] > sum(sizes) and len(parts) <= MOST_LISTS:
+        return [[parts[large]], parts[:large] + parts[large + 1 :]]
+    return [parts]
+
+
+def _sheet_shares(sheet: Sheet) -> tuple[Ints, Ints]:
+    """Bytes of a sheet by query."""
+    return sheet.queries, np.full(len(sheet.queries), sheet.nbytes // max(1, len(sheet.queries)))
+
+
+def _list_shares(lists: Lists) -> tuple[Ints, Ints]:
+    """Bytes of lists by query: its row numbers, its id and where they begin."""
+    return lists.queries, lists.offsets.itemsize * np.diff(lists.starts) + 16
 
 
 def _within(positions: Ints, first: int, end: int) -> Ints:

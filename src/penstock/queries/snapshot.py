@@ -44,7 +44,6 @@ def snapshot_of(store: AnswerStore) -> CommitRecord:
             "reach": answer.reach,
             "results": results_to_json(answer.results),
             "coming": results_to_json(answer.coming),
-            "now_us": answer.now_us,
         }
     for table_id, newest in store.newest.items():
         vids = np.flatnonzero(newest > NEVER)
@@ -101,7 +100,6 @@ def restore(store: AnswerStore, record: CommitRecord, folder: DataFolder) -> Non
         answer.matched, answer.fill_first = kept["matched"], kept["fill_first"]
         answer.filled_before, answer.error = kept["filled_before"], kept["error"]
         answer.paused, answer.error_condition = kept["paused"], kept["error_condition"]
-        answer.now_us = kept.get("now_us")
         _restore_coverage(answer, kept, record.end.data.get(stream_uses(answer.plan)[0].table_id, 0))
 
 

@@ -183,17 +183,21 @@ class SparkQueries:
                     continue
                 moment = moment_of(plan, store, definition.start_us)
                 tables = {t: store.offset.data.get(store.state.tables[t].id, 0) for t in definition.reads_tables}
-                marks = (sorted(tables.items()), sorted(moment.ranges.items()), store.state.query_positions[query_id])
+                marks: tuple[object, ...] = (
+                    sorted(tables.items()),
+                    sorted(moment.ranges.items()),
+                    store.state.query_positions[query_id],
+                )
                 if any(r.kind in ("ordinary", "static", "system") for r in plan.relations):
-                    marks = (*marks, store.offset.journal)  # type: ignore[assignment]
+                    marks = (*marks, store.offset.journal)
                 if any(r.kind == "system" for r in plan.relations):
-                    marks = (*marks, store.cycle)  # type: ignore[assignment]
+                    marks = (*marks, store.cycle)
                 if any(r.kind == "query" for r in plan.relations) and store.start is not None:
                     # It reads another query's rows of a cycle ago, so it is due once more after its inputs rest.
-                    marks = (*marks, sorted(store.start.data.items()))  # type: ignore[assignment]
+                    marks = (*marks, sorted(store.start.data.items()))
                 if below and mark is not None:
                     joins = [(q, mark.joins.get(store.state.queries[q].id), mark.end.now_us) for q in below.values()]
-                    marks = (*marks, joins)  # type: ignore[assignment]
+                    marks = (*marks, joins)
                 if self._inputs.get(query_id) != marks:
                     self._inputs[query_id] = marks
                     due.append(query_id)

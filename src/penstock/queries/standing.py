@@ -35,8 +35,10 @@ from penstock.streams.segments import Segment, list_readable
 _log = logging.getLogger("penstock.queries")
 SNAPSHOT_EVERY = 200
 TRIM_EVERY = 20
+QUERIES_PER_TRIM = 2000
 WAIT_S = 10.0
 _MENDING = {
+    "table_not_found": "drop the query, create it anew",
     "function_failed": "drop the query, mend the function, create it anew",
     "corrupt_segment": "put the file back from a backup, then pause and resume the query: it reads its history again",
 }
@@ -107,7 +109,11 @@ class StandingQueries:
             path.unlink(missing_ok=True)
         self._move_on()
         if record.cycle % TRIM_EVERY == 0:
-            self._trim()
+            with self._lock:
+                self.store.merge_lists()
+            # It goes through all queries, and most of what it finds can wait.
+            if record.cycle % (TRIM_EVERY * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
+                self._trim()
         if record.cycle % SNAPSHOT_EVERY == 0:
             with self._lock:
                 self.result_files.compact(self.store)
@@ -175,6 +181,11 @@ class StandingQueries:
         with self._lock:
             return self.store.memory_of(query_id) + self.ready.size(query_id)[1]
 
+    def rows_kept(self, query_id: int) -> int:
+        """How many of a query's matches are kept somewhere: enough for its window, and whatever was not trimmed yet."""
+        with self._lock:
+            return self.store.rows_kept(query_id)
+
     def _join_mark(self, answer: Answer) -> JoinMark:
         assert answer.results is not None
         return JoinMark(answer.results.generation, answer.results.count, self.store.query_now(answer))
@@ -186,6 +197,7 @@ class StandingQueries:
         with self._lock:
             trim(self.store, self.feed.mark(self.feed.oldest()), self.windows, self.folder.log)
             self.store.remove_orphans()
+            self.store.forget_evaluated(self.settings.answers_memory_mb << 20)
 
     def _write_next_edge(self, record: CommitRecord) -> None:
         """Tell the planner from when on time alone can change an answer: a soft hint, at most one edge a second."""

@@ -84,7 +84,8 @@ class Chooser:
 
     def calm_down(self, cycle: int) -> list[int]:
         """Queries that are not asked about any more; they are kept current no longer."""
-        gone = [q for q, a in self._asked.items() if cycle - a.since > 2 * LOOK_CYCLES and a.times < LOOK_CYCLES]
+        # Whoever is asked about is looked at again after LOOK_CYCLES: nobody asked for as long as that.
+        gone = [q for q, a in self._asked.items() if cycle - a.since > 2 * LOOK_CYCLES]
         for query_id in gone:
             del self._asked[query_id]
         return gone

@@ -63,7 +63,11 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         ),
         SystemColumn("rows", BIGINT, "rows that they gave"),
         SystemColumn("bytes", BIGINT, "what these rows took: in commit records, or in memory outside the shared pass"),
-        SystemColumn("strategy", TEXT, "how its answer is kept: complete, partial, none"),
+        SystemColumn(
+            "strategy", TEXT, "how its answer is kept right now: complete, partial or none; NULL for Spark SQL"
+        ),
+        SystemColumn("strategy_asked", TEXT, "the same where somebody asked for it; NULL: whatever is cheapest"),
+        SystemColumn("memory", BIGINT, "bytes that its answer takes, with its share of what it shares with others"),
         SystemColumn("invocations", BIGINT, "how often somebody asked for its answer, across restarts"),
         SystemColumn("last_invoked", TIMESTAMP, "when that was last"),
         SystemColumn("error", TEXT, "why it fails"),
@@ -118,7 +122,7 @@ SYSTEM_TABLES: dict[str, tuple[Field, ...]] = {
 
 # What fits on a terminal; SELECT gives all of them.
 SHOWN: dict[str, list[str]] = {
-    "queries": ["name", "owner", "state", "progress", "window", "matched", "ms", "last_invoked", "error"],
+    "queries": ["name", "owner", "state", "progress", "matched", "ms", "memory", "last_invoked", "error"],
     "sensors": ["table_name", "sensor", "address", "state", "readings", "rows_per_s", "errors", "last_reading"],
     "cycles": [column.name for column in SYSTEM_COLUMNS["penstock.cycles"]],
     "streams": ["table_name", "sensors", "open", "rows", "rows_per_s", "refused", "late", "newest"],

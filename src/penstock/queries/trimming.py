@@ -29,8 +29,8 @@ def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Pat
             if low is not None:
                 times[query_id] = low
             known = oldest.joins.get(query_id)
-            if answer.results is not None and known and known.generation == answer.results.generation:
-                answer.earlier = None
+            if known is not None:
+                answer.earlier = tuple(r for r in answer.earlier if r.generation >= known.generation)
             if answer.plan.missing == "inner":
                 continue
         table_id = stream_uses(answer.plan)[0].table_id
@@ -50,7 +50,9 @@ def now_at(store: AnswerStore, mark: CycleMark, query_id: int, answer: Answer) -
     """A query's NOW at a kept cycle."""
     if isinstance(answer.plan, JoinPlan):
         return mark.joins[query_id].now_us if query_id in mark.joins else None
-    table = store.state.tables_by_id[answer.plan.table_id]
+    table = store.state.tables_by_id.get(answer.plan.table_id)
+    if table is None:
+        return None
     if table.options.time == "transaction":
         return mark.end.now_us
     return mark.nows.get((table.id, answer.plan.static_predicate))

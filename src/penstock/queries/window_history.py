@@ -31,13 +31,11 @@ class WindowHistory:
         place = bisect_right(known, cycle, key=_cycle)
         return known[place - 1][1] if place else None
 
-    def since(self, query_id: int, cycle: int) -> set[AnyWindow]:
+    def since(self, query_id: int, cycle: int) -> list[AnyWindow]:
         """All windows from a cycle on."""
         known = self._changes.get(query_id, ())
-        if len(known) == 1:
-            return {known[0][1]} if known[0][1] is not None else set()
-        first = max(0, bisect_right(known, cycle, key=_cycle) - 1)
-        return {window for _, window in known[first:] if window is not None}
+        first = max(0, bisect_right(known, cycle, key=_cycle) - 1) if len(known) > 1 else 0
+        return [window for _, window in known[first:] if window is not None]
 
     def first_answer(self, query_id: int, after: int) -> int | None:
         """The first cycle after one at which a query answers."""

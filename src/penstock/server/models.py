@@ -135,8 +135,6 @@ class ErrorDetail(BaseModel):
     line: int | None = Field(examples=[1])
     column: int | None = Field(examples=[12])
     length: int | None = Field(examples=[3])
-    index: int | None = Field(default=None, description="of a query among many: which one, from 0")
-    query: str | None = Field(default=None, description="of a query among many: its name")
 
 
 class ErrorBody(BaseModel):

@@ -37,6 +37,9 @@ def take_core(bound: Bound) -> JoinPlan:
         if not rest:
             raise
         plan = _plan(bound, around, [c for c, inside in zip(conditions, covered, strict=True) if inside], rest)
+        if not all(i.keys for i in plan.inputs) or not all(t.keys for t in plan.tables):
+            # What is left on top may be all that links them: below it the join would keep every pair.
+            raise
     _refuse_streams_beside(bound, around, rest)
     _replace_from(bound, around, plan, rest)
     return plan

@@ -22,7 +22,7 @@ from penstock.sql.cursor import Cursor
 from penstock.sql.durations import LONG_UNITS, UNITS, duration_us
 from penstock.sql.generator import PenstockGenerator
 from penstock.sql.hints import read_hint
-from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Edge, WindowJoin, WindowJoins
+from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Edge, Held, WindowJoin, WindowJoins
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import Span, mark, point, span_of
 
@@ -252,6 +252,24 @@ class PenstockParser(Cursor):
         raise self.expected("a duration such as 10 SECONDS")
 
     # -- windows over time
+
+    def _parse_disjunction(self) -> exp.Expr | None:
+        """A condition, perhaps with `FOR 30 SECONDS` behind it; of other FORs none is followed by a duration."""
+        first = self._curr
+        found = super()._parse_disjunction()
+        if found is None or self._curr.token_type != TokenType.FOR or not self._duration_follows():
+            return found
+        self._advance()
+        held = Held(this=found, us=str(self.duration()))
+        mark(held, first, self._prev)
+        return held
+
+    def _duration_follows(self) -> bool:
+        place = self._index + 2
+        unit = self._tokens[place].text.upper() if place < self._tokens_size else ""
+        if self._next.token_type == TokenType.NUMBER:
+            return unit in UNITS
+        return self._next.token_type in (TokenType.INTERVAL, TokenType.STRING)
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
         if not self.peek("AS", "OF") or self._index + 2 >= self._tokens_size:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
-from penstock.sql.nodes import Const
+from penstock.sql.nodes import Const, Held
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, INT, TEXT, TIMESTAMP
 
@@ -109,6 +109,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.NullSafeNEQ: "IS DISTINCT FROM",
     exp.Bracket: "an array's element",
     exp.RegexpLike: "a regular expression",
+    Held: "a condition that has to hold FOR some time",
 }
 
 

@@ -17,6 +17,16 @@ class Duration(exp.Expression, exp.Condition):
         return int(self.this)
 
 
+class Held(exp.Expression, exp.Condition):
+    """A condition that has held without a break, per sensor, for `us` microseconds."""
+
+    arg_types = {"this": True, "us": True}
+
+    @property
+    def us(self) -> int:
+        return int(self.args["us"])
+
+
 class Edge(exp.Expression):
     """One end of a window: `anchor` is constant, now or start, `offset` microseconds from it."""
 

@@ -172,9 +172,22 @@ def stream_uses(plan: Plan) -> tuple[StreamUse, ...]:
     return () if kernel is None else tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in kernel.inputs)
 
 
+def tables_under(plan: SelectPlan | JoinPlan) -> set[int]:
+    """All tables that a kernel cannot run without, by id."""
+    joined = {each.table_id for each in plan.tables} if isinstance(plan, JoinPlan) else set()
+    return joined | {use.table_id for use in stream_uses(plan)}
+
+
 def has_join(data: dict[str, Any]) -> bool:
     """Whether a stored plan is or stands on a window join."""
     return data["kind"] == "join" or data.get("core") is not None
+
+
+def selected_table(data: dict[str, Any]) -> int:
+    """The stream that a stored selection reads; of the rest of its plan nothing is read."""
+    assert data["kind"] == "select"
+    table_id: int = data["table"]
+    return table_id
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:

@@ -13,8 +13,10 @@ from penstock.errors import error
 from penstock.operators.expr import Call, Expr, is_static
 from penstock.operators.windows import RowsWindow
 from penstock.sql.binding.context import Collected, SelectContext
+from penstock.sql.held import held_positions
 from penstock.sql.hidden import alias_of, hidden_column
 from penstock.sql.lower import NotCovered, lower
+from penstock.sql.nodes import Held
 from penstock.sql.plan import Relation
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Source
@@ -133,10 +135,27 @@ def place_relations(collected: Collected) -> tuple[Relation, ...]:
                 relations.append(_relation(context, source))
     join_versions(collected)
     for context in collected.contexts:
+        relations += _place_held(context, len(relations))
+    for context in collected.contexts:
         for source in context.sources:
             if source.kind != "derived":
                 source.node.replace(_reference(context, source))
     return tuple(relations)
+
+
+def _place_held(context: SelectContext, count: int) -> list[Relation]:
+    """Conditions that have to hold look at all readings of their stream: each has a relation without a window."""
+    relations: list[Relation] = []
+    where = context.select.args.get("where")
+    for held in list(where.find_all(Held)) if where is not None else []:
+        source = held.meta["source"]
+        if source in context.sources:
+            own = static_conditions(context, source)
+            relation = f"r{count + len(relations)}"
+            predicate = all_of([lowered for _, lowered in own])
+            relations.append(Relation(relation, "stream", source.name, None, predicate))
+            held.replace(held_positions(held, source, relation, [condition.copy() for condition, _ in own]))
+    return relations
 
 
 def _relation(context: SelectContext, source: Source) -> Relation:

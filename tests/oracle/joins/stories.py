@@ -47,7 +47,10 @@ class Story:
         self.open()
 
     def open(self) -> None:
-        settings = Settings(data=str(self.folder), group_commit_ms=0, join_memory_mb=self.random.choice([0, 1, 64]))
+        memory_mb = self.random.choice([0, 1, 64])
+        settings = Settings(
+            data=str(self.folder), group_commit_ms=0, join_memory_mb=memory_mb, result_max_rows=100_000_000
+        )
         self.db = Database(settings, self.clock, engine=self._engine)
         self.db.start()
 

@@ -106,8 +106,10 @@ class _Turn:
         self._programs = programs
         self._selectivity = selectivity_of(join)
         names = {f"{alias}.": i for i, alias in enumerate(join.aliases)}
+        # A condition that names no column is decided like one that names them all.
+        everything = set(range(len(join.aliases)))
         self._needs = [
-            (condition, {names[column.partition(".")[0] + "."] for column in columns_of(condition)})
+            (condition, {names[column.partition(".")[0] + "."] for column in columns_of(condition)} or everything)
             for condition in join.conditions
         ]
 

@@ -14,6 +14,7 @@ import shutil
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -120,7 +121,7 @@ class BufferFolder:
         oldest = min((h.cells.first for h in runs if len(h.run)), default=max((h.cells.first for h in runs), default=0))
         for empty in [h for h in runs if not len(h.run) and h.cells.end <= oldest]:
             runs.remove(empty)
-            _remove(self._path_of(empty.cells))
+            self._drop(self._path_of(empty.cells), empty.cells, empty.run)
         inside = [h for h in runs if h.cells.end <= before and self.share.has(h.cells.share)]
         for group in _to_merge(layers(inside, self.share)):
             self.publish(merge_runs([h.run for h in group]), self.share)
@@ -139,14 +140,17 @@ class BufferFolder:
     def _join_neighbours_gone(self) -> None:
         """One name for ranges that touch: there must not be more and more of them."""
         mine = [g for g in self.gone() if self._owns(g.cells)]
-        known: dict[Share, list[Gone]] = {}
+        cuts = sorted({cut for g in mine for cut in (g.cells.share.low, g.cells.share.high)})
+        known: dict[Share, list[Gone]] = {Share(low, high): [] for low, high in pairwise(cuts)}
         for each in mine:
-            before = known.setdefault(each.cells.share, [])
-            if before and each.cells.first <= before[-1].cells.end:
-                last = before.pop()
-                cells = Cells(last.cells.first, max(last.cells.end, each.cells.end), each.cells.share)
-                each = Gone(cells, max(last.max_ts, each.max_ts))
-            before.append(each)
+            # Steps of one part and of several take turns: what the one left is cut as the other's is.
+            for share in [s for s in known if each.cells.share.has(s)]:
+                first, end, latest = each.cells.first, each.cells.end, each.max_ts
+                if known[share] and first <= known[share][-1].cells.end:
+                    last = known[share].pop()
+                    first, end = last.cells.first, max(last.cells.end, end)
+                    latest = max(last.max_ts, latest)
+                known[share].append(Gone(Cells(first, end, share), latest))
         wanted = {g.name for some in known.values() for g in some}
         for name in wanted - {g.name for g in mine}:
             (self.path / name).touch()

@@ -1,7 +1,8 @@
-"""What dead processes leave in a host's shared memory: half-written runs, and the buffers of servers that are gone.
+"""What dead processes leave in a host's shared memory: half-written runs, the buffers and sheets of servers that are gone.
 
-A place in shared memory says in `.owner` whose it is: the host, and the data folder whose link leads to it. It is left over once
-that link leads elsewhere or, on the server's own host, once the server is dead. Only places of the same user are touched.
+A place in shared memory says in `.owner` whose it is: the data folder (path and id) whose link leads to it, and the server's
+host and process. It is left over once that link leads elsewhere or, on the server's own host, once the server is dead. Only
+places of the same user are touched, and never those of another container, whose folders and processes cannot be seen from here.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 SHARED = Path("/dev/shm")
 PREFIX = "penstock-"
 OWNER = ".owner"
+LINKS = ("buffers", "sheets")
 # A run is written within seconds; a place is claimed right after it was made.
 HALF_WRITTEN_S = 300
 CLEAN_EVERY_S = 300
@@ -30,7 +32,17 @@ def claim(place: Path, root: Path, server: bool = False) -> None:
     owner = place / OWNER
     if place.parent == SHARED and not owner.exists():
         place.mkdir(mode=0o700, exist_ok=True)
-        owner.write_text(f"{root.resolve()}\n{socket.gethostname() if server else ''}\n")
+        host, pid = (_here(), str(os.getpid())) if server else ("", "")
+        owner.write_text("".join(f"{part}\n" for part in (root.resolve(), host, _id_of(root), pid)))
+
+
+def is_of(place: Path, root: Path) -> bool:
+    """Whether a place belongs to a data folder: the link in a copy of a folder leads to the place of the first."""
+    try:
+        owner, _, folder_id, _ = _read_owner(place)
+    except FileNotFoundError:
+        return True  # of a version that did not claim it
+    return owner == root.resolve() and folder_id in ("", _id_of(root))
 
 
 def clean_now_and_then(buffers: Path, root: Path) -> None:
@@ -63,7 +75,7 @@ def remove_idle(buffers: Path, names: Iterable[str]) -> None:
 
 
 def remove_places_of_the_dead() -> None:
-    """Buffers of servers that are gone."""
+    """Buffers and sheets of servers that are gone."""
     for place in SHARED.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError, ValueError):
             if place.stat().st_uid == os.getuid() and _is_left_over(place):
@@ -71,13 +83,35 @@ def remove_places_of_the_dead() -> None:
 
 
 def _is_left_over(place: Path) -> bool:
-    root_text, host = (place / OWNER).read_text().splitlines()
-    root = Path(root_text)
-    link = root / "tmp" / "buffers"
-    if not link.is_symlink() or Path(os.readlink(link)) != place:
+    root, host, folder_id, pid = _read_owner(place)
+    if host not in ("", _here()):
+        return False
+    if "" not in (folder_id, _id_of(root)) and folder_id != _id_of(root):
+        # Another folder took the path: what its link and its lock say is of another server.
+        return host != "" and not _is_alive(int(pid))
+    links = [root / "tmp" / name for name in LINKS]
+    if not any(link.is_symlink() and Path(os.readlink(link)) == place for link in links):
         # A server that is starting makes the place first and the link after it.
         return time.time() - place.stat().st_mtime > HALF_WRITTEN_S
-    return host == socket.gethostname() and not _is_alive(int((root / "lock").read_text()))
+    return host != "" and not _is_alive(int((root / "lock").read_text()))
+
+
+def _read_owner(place: Path) -> tuple[Path, str, str, str]:
+    """Data folder, host, folder id and process; what an older version did not write is empty."""
+    root, host, folder_id, pid, *_ = [*(place / OWNER).read_text().splitlines(), "", "", "", ""]
+    return Path(root), host, folder_id, pid
+
+
+def _id_of(root: Path) -> str:
+    try:
+        return (root / "folder_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _here() -> str:
+    """Where a process id means the same: containers may share a host's name and its memory."""
+    return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
 
 
 def _is_alive(pid: int) -> bool:

@@ -4,58 +4,66 @@ from __future__ import annotations
 
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.joins.prepared import PreparedJoin, prepare
-from penstock.pipeline.joins.sharing import shared_joins
-from penstock.sql.plan import has_join, join_of, plan_from_json
+from penstock.pipeline.joins.sharing import Shared, shared_joins
+from penstock.pipeline.joins.units import join_plans
+from penstock.sql.plan import JoinPlan
 
-_REACHES: dict[tuple[int, int], dict[str, int]] = {}
-_PREPARED: dict[tuple[int, int, int], PreparedJoin] = {}
-_RUNNING: dict[tuple[int, int], dict[int, PreparedJoin]] = {}
+# Each with what it was made from: that stays the same object until a definition changes.
+_PREPARED: dict[int, PreparedJoin] = {}
+_RUNNING: tuple[dict[int, JoinPlan] | None, dict[int, PreparedJoin]] = (None, {})
+_NAMED: tuple[dict[int, PreparedJoin] | None, list[Shared] | None, tuple[dict[str, int], set[str]]] = (
+    None,
+    None,
+    ({}, set()),
+)
 
 
 def running_joins(definitions: Definitions) -> dict[int, PreparedJoin]:
-    """All joins that are not paused; the same object until a definition changes."""
-    state = definitions.state
-    key = (id(definitions), state.position)
-    if key not in _RUNNING:
-        running = [q for q, d in state.queries_by_id.items() if has_join(d.plan) and not d.paused]
-        _RUNNING.clear()
-        _RUNNING[key] = {query_id: prepared_join(definitions, query_id) for query_id in running}
-    return _RUNNING[key]
+    """The joins that a cycle has steps for; the same object until a definition changes."""
+    global _RUNNING
+    plans = join_plans(definitions.state)
+    if _RUNNING[0] is not plans:
+        _RUNNING = plans, {query_id: _prepared(query_id, plan) for query_id, plan in plans.items()}
+        for gone in _PREPARED.keys() - plans.keys():
+            del _PREPARED[gone]
+    return _RUNNING[1]
 
 
 def prepared_join(definitions: Definitions, query_id: int) -> PreparedJoin:
-    """A query's join, prepared once for as long as its definition stands."""
-    key = (id(definitions), query_id, definitions.state.query_positions[query_id][1])
-    if key not in _PREPARED:
-        for stale in [k for k in _PREPARED if k[1] == query_id or k[0] != id(definitions)]:
-            del _PREPARED[stale]
-        plan = join_of(plan_from_json(definitions.state.queries_by_id[query_id].plan))
-        assert plan is not None
-        _PREPARED[key] = prepare(plan)
-    return _PREPARED[key]
+    return running_joins(definitions)[query_id]
+
+
+def _prepared(query_id: int, plan: JoinPlan) -> PreparedJoin:
+    known = _PREPARED.get(query_id)
+    if known is None or known.plan is not plan:
+        known = _PREPARED[query_id] = prepare(plan)
+    return known
 
 
 def reaches(definitions: Definitions) -> dict[str, int]:
     """The streams that running joins read, by name, and how far the widest of them reaches."""
-    state = definitions.state
-    key = (id(definitions), state.position)
-    if key not in _REACHES:
-        found: dict[str, int] = {}
-        joins = running_joins(definitions)
-        for join in (*joins.values(), *(group.join for group in shared_joins(joins))):
-            for stream in join.streams:
-                name = stream.signature(state.functions)
-                found[name] = max(found.get(name, 0), join.reach())
-        _REACHES.clear()
-        _REACHES[key] = found
-    return _REACHES[key]
+    return _named(definitions)[0]
 
 
 def spare_streams(definitions: Definitions) -> set[str]:
     """Streams that joins read only when they do not run as one."""
-    functions, joins = definitions.state.functions, running_joins(definitions)
+    return _named(definitions)[1]
+
+
+def _named(definitions: Definitions) -> tuple[dict[str, int], set[str]]:
+    global _NAMED
+    joins = running_joins(definitions)
     groups = shared_joins(joins)
-    grouped = {number for group in groups for number in group.numbers}
-    alone = [join for number, join in joins.items() if number not in grouped]
-    needed = {s.signature(functions) for join in (*alone, *(g.join for g in groups)) for s in join.streams}
-    return set(reaches(definitions)) - needed
+    if _NAMED[0] is not joins or _NAMED[1] is not groups:
+        together = [group.join for group in groups]
+        grouped = {number for group in groups for number in group.numbers}
+        alone = [join for number, join in joins.items() if number not in grouped]
+        functions = definitions.state.functions
+        reach: dict[str, int] = {}
+        for join in (*joins.values(), *together):
+            for stream in join.streams:
+                name = stream.signature(functions)
+                reach[name] = max(reach.get(name, 0), join.reach())
+        needed = {stream.signature(functions) for join in (*alone, *together) for stream in join.streams}
+        _NAMED = joins, groups, (reach, reach.keys() - needed)
+    return _NAMED[2]

@@ -11,7 +11,7 @@ from penstock.pipeline.joins.cells import RANGES, Share, share_of
 from penstock.pipeline.listing import Listing
 from penstock.pipeline.offset import Offset
 from penstock.sql.join_keys import is_looked_up
-from penstock.sql.plan import JoinPlan, has_join, join_of, plan_from_json
+from penstock.sql.plan import JoinPlan, has_join, join_of, plan_from_json, tables_under
 from penstock.streams.segments import Slice
 
 LIVE = -1
@@ -52,7 +52,7 @@ class JoinUnit:
 
 
 def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
-    """The joins that run."""
+    """The joins that run: not paused, and over tables that are all there."""
     global _KNOWN
     if _KNOWN[0] is state.queries_by_id:  # a change puts another dict in its place
         return _KNOWN[1]
@@ -64,7 +64,8 @@ def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
                 plan = join_of(plan_from_json(definition.plan))
                 assert plan is not None
                 known = _PLANS[query_id] = (definition, plan)
-            found[query_id] = known[1]
+            if tables_under(known[1]) <= state.tables_by_id.keys():
+                found[query_id] = known[1]
     for gone in _PLANS.keys() - state.queries_by_id.keys():
         del _PLANS[gone]
     _KNOWN = state.queries_by_id, found
@@ -115,8 +116,7 @@ def remaining_fills(start: Offset, state: CatalogState) -> dict[int, dict[int, t
     """What is left of joins' histories; not of those that changed since, and not what retention has taken."""
     left = {}
     for query_id, by_table in start.join_fill.items():
-        definition = state.queries_by_id.get(query_id)
-        if definition is None or definition.paused or state.query_positions[query_id][1] > start.journal:
+        if query_id not in join_plans(state) or state.query_positions[query_id][1] > start.journal:
             continue
         left[query_id] = {
             t: (min(max(first, state.retention(t)), target), target) for t, (first, target) in by_table.items()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from penstock.queries.join_readers import check_readers
 from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
-from penstock.queries.statements.registering import check_window
+from penstock.queries.statements.registering import check_window, stored
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import JoinPlan, plan_from_json, plan_to_json
+from penstock.sql.plan import JoinPlan, plan_from_json
 from penstock.sql.retarget import retarget_window
 
 if TYPE_CHECKING:
@@ -19,14 +19,19 @@ if TYPE_CHECKING:
 
 
 def alter_query(database: Database, statement: st.AlterQuery) -> Result:
+    while not _alter(database, statement):
+        pass  # another session was faster: the change is made to what it left
+    return done("ALTER QUERY")
+
+
+def _alter(database: Database, statement: st.AlterQuery) -> bool:
     definition = database.definition(statement.name)
     text = retarget_window(definition.sql, statement)
     plan = plan_of(database, parse_select(text), standing=True)
     check_window(database, plan)
     if isinstance(plan_from_json(definition.plan), JoinPlan):
         check_readers(statement.name, plan, database.catalog.state)
-    database.catalog.change_query(statement.name, sql=text, plan=plan_to_json(plan))
-    return done("ALTER QUERY")
+    return database.catalog.retarget_query(definition, text, stored(plan))
 
 
 def describe_query(database: Database, statement: st.DescribeQuery) -> Result:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.catalog.state import CatalogState
 from penstock.errors import error
 from penstock.queries.results import Result
 from penstock.queries.system_columns import SYSTEM_TABLES
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from penstock.queries.database import Database
 
 
-def plan_of(database: Database, select: st.Select, standing: bool) -> Plan:
+def plan_of(database: Database, select: st.Select, standing: bool, state: CatalogState | None = None) -> Plan:
     """How a SELECT runs. Its tree is spent afterwards."""
-    state = database.catalog.state
+    state = state or database.catalog.state
     return plan_query(select, state, standing, SYSTEM_TABLES, shared=standing, joins=True, spent=True)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from sqlglot import exp
 
 from penstock.catalog.catalog import NewQuery
+from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error
 from penstock.operators.windows import RowsWindow
+from penstock.pipeline.loading import loading
 from penstock.queries.join_budget import check_join_fits
 from penstock.queries.moments import all_streams, now_of_plan
 from penstock.queries.results import Result
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 Registering = st.CreateQuery | st.BadQuery
 _SHOWN_REFUSALS = 5
 _SHOWN_NOTICES = 20
+_COLLECT_EVERY = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +104,8 @@ def register(
     database: Database, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
 ) -> list[dict[str, Any]]:
     """The same for records with `name`, `sql` and perhaps owner, description and strategy."""
-    wanted = []
-    for query in queries:
-        facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
-        try:
-            wanted.append(Wanted(query["name"], parse_select(query["sql"]), facts))
-        except PenstockError as failure:
-            wanted.append(Wanted(query["name"], failure))
+    with loading():
+        wanted = [_read(query, owner) for query in queries]
     refused = register_all(database, wanted, on_error)
     return [
         {"index": index, "name": w.name, "error": None if failure is None else failure.body()["error"]}
@@ -113,29 +113,48 @@ def register(
     ]
 
 
+def _read(query: Mapping[str, Any], owner: str | None) -> Wanted:
+    facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
+    try:
+        return Wanted(query["name"], parse_select(query["sql"]), facts)
+    except PenstockError as failure:
+        return Wanted(query["name"], failure)
+
+
 def register_all(database: Database, wanted: Sequence[Wanted], on_error: st.OnError) -> list[PenstockError | None]:
     """Register what can be, in one batch of the journal; for each query why it was refused.
 
     With `none` a single refusal refuses all of them, and is raised.
     """
+    state = database.catalog.state.frozen()
+    with loading():
+        made, refused = _plan_all(database, wanted, state)
+    bad = [failure for failure in refused if failure is not None]
+    if bad and on_error == "none":
+        raise _first_of(bad)
+    database.catalog.create_queries(list(made.values()), state)
+    return refused
+
+
+def _plan_all(
+    database: Database, wanted: Sequence[Wanted], state: CatalogState
+) -> tuple[dict[str, NewQuery], list[PenstockError | None]]:
     made: dict[str, NewQuery] = {}
     refused: list[PenstockError | None] = []
     for index, query in enumerate(wanted):
+        if index % _COLLECT_EVERY == _COLLECT_EVERY - 1:
+            gc.collect(0)  # trees of SQL are full of circles, and nobody looks for them meanwhile
         try:
             if isinstance(query.asks, PenstockError):
                 raise query.asks
             if query.name in made:
                 raise error("already_exists", kind="query", name=query.name)
             _check_room(database, len(made))
-            made[query.name] = _new_query(database, query.name, query.asks, query.facts)
+            made[query.name] = _new_query(database, query.name, query.asks, query.facts, state)
             refused.append(None)
         except PenstockError as failure:
             refused.append(failure.of_many(index, query.name, len(wanted)) if len(wanted) > 1 else failure)
-    bad = [failure for failure in refused if failure is not None]
-    if bad and on_error == "none":
-        raise _first_of(bad)
-    database.catalog.create_queries(list(made.values()))
-    return refused
+    return made, refused
 
 
 def _first_of(bad: list[PenstockError]) -> PenstockError:
@@ -159,13 +178,14 @@ def _check_room(database: Database, coming: int) -> None:
         )
 
 
-def _new_query(database: Database, name: str, select: st.Select, facts: Mapping[str, str | None]) -> NewQuery:
-    state = database.catalog.state
+def _new_query(
+    database: Database, name: str, select: st.Select, facts: Mapping[str, str | None], state: CatalogState
+) -> NewQuery:
     if name in state.queries:
         raise error("already_exists", kind="query", name=name)
     if name in state.tables:
         raise error("already_exists", kind="table", name=name)
-    plan = plan_of(database, select, standing=True)
+    plan = plan_of(database, select, standing=True, state=state)
     check_window(database, plan)
     tables, queries, functions = reads_of(plan, state)
     if isinstance(plan, SparkPlan):
@@ -174,8 +194,19 @@ def _new_query(database: Database, name: str, select: st.Select, facts: Mapping[
     join = join_of(plan)
     if join is not None:
         check_join_fits(join, database.folder.log, database.settings)
-    start_us = _start_of(database, plan)
-    return NewQuery(name, select.sql, plan_to_json(plan), tables, queries, functions, start_us, **facts)
+    start_us = _start_of(database, plan, state)
+    return NewQuery(name, select.sql, stored(plan), tables, queries, functions, start_us, **facts)
+
+
+def stored(plan: Plan) -> dict[str, Any]:
+    """A plan as the journal takes it: not nested without end."""
+    found = plan_to_json(plan)
+    try:
+        orjson.dumps([[[found]]])  # an entry has it in its body
+    except TypeError:
+        hint = "a function can take the place of a long expression"
+        raise error("syntax_error", detail="the question is nested too deeply", hint=hint) from None
+    return found
 
 
 def check_window(database: Database, plan: Plan) -> None:
@@ -193,9 +224,8 @@ def check_window(database: Database, plan: Plan) -> None:
             )
 
 
-def _start_of(database: Database, plan: Plan) -> int | None:
+def _start_of(database: Database, plan: Plan, state: CatalogState) -> int | None:
     """START: the query's NOW at this moment. A transaction-time stream's is the wall clock."""
-    state = database.catalog.state
     with database.standing.locked() as store:
         streams = [table for table, _ in all_streams(plan, state)]
         if all(t.options.time == "transaction" for t in streams):

@@ -12,9 +12,10 @@ from penstock.sql import values
 from penstock.sql.binding.arithmetic import Arithmetic
 from penstock.sql.binding.calls import Calls
 from penstock.sql.binding.coercion import Bound, words_of
+from penstock.sql.binding.held import bind_held
 from penstock.sql.binding.missing import windows_passed
 from penstock.sql.dialect import sql_of
-from penstock.sql.nodes import Const, Duration
+from penstock.sql.nodes import Const, Duration, Held
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import DURATION, NULL, constant, show, type_of, typed
@@ -289,6 +290,7 @@ _METHODS: dict[type, Callable[..., Bound]] = {
     exp.Interval: ExpressionBinder._interval,
     exp.CurrentTimestamp: ExpressionBinder._now,
     exp.Localtimestamp: ExpressionBinder._now,
+    Held: bind_held,
     exp.Paren: ExpressionBinder._paren,
     exp.And: ExpressionBinder._connector,
     exp.Or: ExpressionBinder._connector,
