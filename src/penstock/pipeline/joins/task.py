@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 import orjson
 
 from penstock.errors import PenstockError
+from penstock.operators.joins import beside
 from penstock.operators.joins.choice import OURS, Choice, choose
 from penstock.operators.joins.combinations import Combinations
 from penstock.operators.joins.gathered import gathered_step
@@ -47,6 +49,7 @@ from penstock.pipeline.joins.tables import join_with_tables
 from penstock.pipeline.joins.units import LIVE, JoinUnit, TableStep
 from penstock.pipeline.said import ResultRow, told
 
+CORES = os.cpu_count() or 1
 _log = logging.getLogger(__name__)
 
 
@@ -58,6 +61,8 @@ class JoinTask:
         self._root = folder.buffers
         self._definitions = definitions
         self._memory_bytes = memory_bytes
+        # Each worker of the host has its own, and there are as many as cores.
+        beside.allow(memory_bytes // 4 // CORES)
         self._reader = LogReader(folder.log, definitions, memory_bytes)
         self._bags: dict[tuple[str, int, int], Bag] = {}
         self._fresh: dict[tuple[str, int, int, int], Run] = {}
@@ -281,7 +286,8 @@ class JoinTask:
         with contextlib.suppress(OSError):
             for folder, (keep_from, start) in self._used.items():
                 folder.tidy(keep_from, start)
-            room = self._memory_bytes * self._share.size // RANGES
+            aside = min(beside.held_bytes() * CORES, self._memory_bytes // 4)
+            room = (self._memory_bytes - aside) * self._share.size // RANGES
             known = {folder.path for folder in self._used}
             others = [f for f in buffer_folders(self._root, self._share) if f.path not in known]
             for folder in (*self._used, *others):

@@ -1,0 +1,41 @@
+"""Plans: what the pipeline runs. Plain data, stored in the journal as JSON, printed by EXPLAIN.
+
+A `SelectPlan` runs in the shared pass, a `JoinPlan` in the join step beside it; a `SparkPlan` is whatever no kernel
+covers and runs as Spark SQL, where it can over the rows of a join that runs in its step.
+"""
+
+from penstock.sql.plan.nodes import (
+    JoinInput,
+    JoinPlan,
+    JoinTable,
+    Output,
+    Plan,
+    Relation,
+    SelectPlan,
+    SparkPlan,
+    TableUse,
+)
+from penstock.sql.plan.parts import StreamUse, join_of, kernel_of, stream_uses, tables_under, window_of
+from penstock.sql.plan.stored import has_join, plan_from_json, plan_to_json, selected_table
+
+__all__ = [
+    "JoinInput",
+    "JoinPlan",
+    "JoinTable",
+    "Output",
+    "Plan",
+    "Relation",
+    "SelectPlan",
+    "SparkPlan",
+    "StreamUse",
+    "TableUse",
+    "has_join",
+    "join_of",
+    "kernel_of",
+    "plan_from_json",
+    "plan_to_json",
+    "selected_table",
+    "stream_uses",
+    "tables_under",
+    "window_of",
+]

@@ -1,0 +1,174 @@
+"""Plans as JSON, as they stand in the journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.operators import expr as expressions
+from penstock.operators import windows
+from penstock.operators.expr import Expr
+from penstock.operators.windows import TimeWindow
+from penstock.sql.plan.nodes import JoinInput, JoinPlan, JoinTable, Output, Plan, Relation, SelectPlan, SparkPlan
+from penstock.types import parse_type
+
+
+def has_join(data: dict[str, Any]) -> bool:
+    """Whether a stored plan is or stands on a window join."""
+    return data["kind"] == "join" or data.get("core") is not None
+
+
+def selected_table(data: dict[str, Any]) -> int:
+    """The stream that a stored selection reads; of the rest of its plan nothing is read."""
+    assert data["kind"] == "select"
+    table_id: int = data["table"]
+    return table_id
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    if isinstance(plan, SelectPlan):
+        return {
+            "kind": "select",
+            "table": plan.table_id,
+            "outputs": [_output_json(o) for o in plan.outputs],
+            "window": windows.to_json(plan.window),
+            "static": _expr_json(plan.static_predicate),
+            "stream": _expr_json(plan.stream_predicate),
+        }
+    if isinstance(plan, JoinPlan):
+        return {
+            "kind": "join",
+            "inputs": [
+                {
+                    "alias": i.alias,
+                    "table": i.table_id,
+                    "window": windows.to_json(i.window),
+                    "static": _expr_json(i.static_predicate),
+                    "stream": _expr_json(i.stream_predicate),
+                    "keys": [expressions.to_json(k) for k in i.keys],
+                }
+                for i in plan.inputs
+            ],
+            "bounds": [list(row) for row in plan.bounds],
+            "conditions": [expressions.to_json(c) for c in plan.conditions],
+            "outputs": [_output_json(o) for o in plan.outputs],
+            "algorithm": plan.algorithm,
+            "missing": plan.missing,
+            "tables": [_table_json(t) for t in plan.tables],
+        }
+    return {
+        "kind": "spark",
+        "sql": plan.sql,
+        "relations": [
+            {
+                "name": r.name,
+                "kind": r.kind,
+                "table": r.table,
+                "window": windows.to_json(r.window) if r.window else None,
+                "static": _expr_json(r.static_predicate),
+            }
+            for r in plan.relations
+        ],
+        "outputs": [[name, str(type_)] for name, type_ in plan.outputs],
+        "reason": plan.reason,
+        "append_only": plan.append_only,
+        "functions": list(plan.functions),
+        "inlined": list(plan.inlined),
+        "core": None if plan.core is None else plan_to_json(plan.core),
+    }
+
+
+def plan_from_json(data: dict[str, Any]) -> Plan:
+    if data["kind"] == "select":
+        return SelectPlan(
+            table_id=data["table"],
+            outputs=_outputs_of(data["outputs"]),
+            window=windows.from_json(data["window"]),
+            static_predicate=_expr_of(data["static"]),
+            stream_predicate=_expr_of(data["stream"]),
+        )
+    if data["kind"] == "join":
+        return JoinPlan(
+            inputs=tuple(_input_of(i) for i in data["inputs"]),
+            bounds=tuple(tuple(row) for row in data["bounds"]),
+            conditions=tuple(expressions.from_json(c) for c in data["conditions"]),
+            outputs=_outputs_of(data["outputs"]),
+            algorithm=data["algorithm"],
+            missing=data["missing"],
+            tables=tuple(_table_of(t) for t in data.get("tables", ())),
+        )
+    return SparkPlan(
+        sql=data["sql"],
+        relations=tuple(
+            Relation(
+                name=r["name"],
+                kind=r["kind"],
+                table=r["table"],
+                window=windows.from_json(r["window"]) if r["window"] else None,
+                static_predicate=_expr_of(r["static"]),
+            )
+            for r in data["relations"]
+        ),
+        outputs=tuple((name, parse_type(type_)) for name, type_ in data["outputs"]),
+        reason=data["reason"],
+        append_only=data["append_only"],
+        functions=tuple(data.get("functions", ())),
+        inlined=tuple(data.get("inlined", ())),
+        core=_core_of(data.get("core")),
+    )
+
+
+def _core_of(data: dict[str, Any] | None) -> JoinPlan | None:
+    core = None if data is None else plan_from_json(data)
+    assert core is None or isinstance(core, JoinPlan)
+    return core
+
+
+def _input_of(data: dict[str, Any]) -> JoinInput:
+    window = windows.from_json(data["window"])
+    assert isinstance(window, TimeWindow)
+    return JoinInput(
+        alias=data["alias"],
+        table_id=data["table"],
+        window=window,
+        static_predicate=_expr_of(data["static"]),
+        stream_predicate=_expr_of(data["stream"]),
+        keys=tuple(expressions.from_json(k) for k in data["keys"]),
+    )
+
+
+def _table_json(table: JoinTable) -> dict[str, Any]:
+    return {
+        "alias": table.alias,
+        "table": table.table_id,
+        "predicate": _expr_json(table.predicate),
+        "keys": [[expressions.to_json(e) for e in key] for key in table.keys],
+        "conditions": [expressions.to_json(c) for c in table.conditions],
+        "use": table.use,
+    }
+
+
+def _table_of(data: dict[str, Any]) -> JoinTable:
+    return JoinTable(
+        alias=data["alias"],
+        table_id=data["table"],
+        predicate=_expr_of(data["predicate"]),
+        keys=tuple((expressions.from_json(value), expressions.from_json(own)) for value, own in data["keys"]),
+        conditions=tuple(expressions.from_json(c) for c in data["conditions"]),
+        use=data["use"],
+    )
+
+
+def _output_json(output: Output) -> list[Any]:
+    return [output.name, str(output.type), expressions.to_json(output.expr)]
+
+
+def _outputs_of(data: list[list[Any]]) -> tuple[Output, ...]:
+    return tuple(Output(name, parse_type(type_), expressions.from_json(e)) for name, type_, e in data)
+
+
+def _expr_json(expr: Expr | None) -> dict[str, Any] | None:
+    return None if expr is None else expressions.to_json(expr)
+
+
+def _expr_of(data: dict[str, Any] | None) -> Expr | None:
+    return None if data is None else expressions.from_json(data)
