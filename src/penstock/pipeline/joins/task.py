@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 import orjson
-from pyroaring import BitMap
 
 from penstock.errors import PenstockError
 from penstock.operators.joins import beside
@@ -25,11 +25,13 @@ from penstock.operators.joins.sides import Counters
 from penstock.operators.joins.step import join_step
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.joins.benefit import benefit_of
 from penstock.pipeline.joins.buffers import BufferFolder, buffer_folders, forget_removed, newest_time, remove_unused
 from penstock.pipeline.joins.cells import RANGES, WHOLE, Share
-from penstock.pipeline.joins.leftovers import clean_now_and_then
-from penstock.pipeline.joins.prepared import PreparedJoin, Stream, prepare
-from penstock.pipeline.joins.results import Results, result_table
+from penstock.pipeline.joins.leftovers import clean_now_and_then, remove_idle
+from penstock.pipeline.joins.members import MemberResults
+from penstock.pipeline.joins.prepared import PreparedJoin, Stream
+from penstock.pipeline.joins.results import Results, bitmaps, result_table
 from penstock.pipeline.joins.rows import (
     Bag,
     LogReader,
@@ -41,13 +43,14 @@ from penstock.pipeline.joins.rows import (
     no_bag,
     read_bag,
 )
+from penstock.pipeline.joins.running import prepared_join, reaches, running_joins, spare_streams
+from penstock.pipeline.joins.sharing import Shared, shared_joins
 from penstock.pipeline.joins.tables import join_with_tables
-from penstock.pipeline.joins.units import JoinUnit, TableStep, join_plans
-from penstock.pipeline.positions import BLOCK_ROWS
+from penstock.pipeline.joins.units import LIVE, JoinUnit, TableStep
 from penstock.pipeline.said import ResultRow, told
-from penstock.sql.plan import join_of, plan_from_json
 
 CORES = os.cpu_count() or 1
+_log = logging.getLogger(__name__)
 
 
 class JoinTask:
@@ -68,18 +71,81 @@ class JoinTask:
 
     def run(self, unit: JoinUnit) -> Iterator[ResultRow]:
         self._share = min(self._share, unit.share, key=lambda s: s.size)
-        for query_id in unit.queries:
-            join = prepared_join(self._definitions, query_id)
+        groups = self._groups(unit)
+        apart = {number: group for group in groups for number in group.numbers}
+        for group in groups:
+            if not benefit_of(group).together:
+                continue
             try:
-                yield from self._run_query(query_id, join, unit)
-            except PenstockError as failure:
-                yield query_id, "error", 0, 0, told(failure)
+                # Nothing is said before all is known: where it fails, each member finds out for itself whose trouble it is.
+                said = list(self._run_shared(group, unit))
+            except PenstockError:
+                continue
             except OSError:
-                raise  # the disk's trouble is everybody's: the cycle is tried again
-            except Exception as failure:  # one query's trouble must not stop the others
-                yield query_id, "error", 0, 0, told(_unforeseen(failure))
+                raise
+            except Exception as failure:
+                _log.warning("joins %s cannot run as one: %r", sorted(group.numbers), failure)
+                continue
+            for number in group.numbers:
+                del apart[number]
+            yield from said
+        shared = {number for group in groups for number in group.numbers} - apart.keys()
+        spent: dict[int, float] = {}
+        for query_id in unit.queries:
+            if query_id not in shared:
+                began = time.perf_counter()
+                yield from self._run_alone(query_id, unit, apart.get(query_id))
+                spent[query_id] = time.perf_counter() - began
+        for group in groups:
+            if group.numbers <= spent.keys():
+                benefit_of(group).ran_apart(sum(spent[q] for q in group.numbers), unit.rows)
 
-    def _run_query(self, query_id: int, join: PreparedJoin, unit: JoinUnit) -> Iterator[ResultRow]:
+    def _run_alone(self, query_id: int, unit: JoinUnit, group: Shared | None) -> Iterator[ResultRow]:
+        join = prepared_join(self._definitions, query_id)
+        try:
+            yield from self._run_query(query_id, join, unit, group)
+        except PenstockError as failure:
+            yield query_id, "error", 0, 0, told(failure)
+        except OSError:
+            raise  # the disk's trouble is everybody's: the cycle is tried again
+        except Exception as failure:  # one query's trouble must not stop the others
+            yield query_id, "error", 0, 0, told(_unforeseen(failure))
+
+    def _groups(self, unit: JoinUnit) -> list[Shared]:
+        """The members of a group have the same tables and key, so that a step has all of them; filling is everybody's own."""
+        if unit.generation != LIVE:
+            return []
+        present = set(unit.queries)
+        return [g for g in shared_joins(running_joins(self._definitions)) if g.numbers <= present]
+
+    def _run_shared(self, group: Shared, unit: JoinUnit) -> Iterator[ResultRow]:
+        """One step for all members of a group."""
+        join, functions, started = group.join, self._definitions.functions(), time.perf_counter()
+        rows = self._rows(join, unit)
+        began = time.perf_counter()
+        hot = any(r.fresh is not r.own for r in rows)
+        choice = choose(join.join, rows, join.keyed, None, join.uniform, hot)
+        members = {number: prepared_join(self._definitions, number) for number in sorted(group.numbers)}
+        results = MemberResults(self._folder, group, members, self._definitions.state, functions)
+        for found in self._combinations(join, rows, choice, unit):
+            results.add(found)
+        results.settle()
+        if join.keyed or unit.part == 0:
+            self._publish(join, rows)
+        seconds = time.perf_counter() - started
+        given, buffered = sum(results.rows.values()), sum(r.near() for r in rows)
+        benefit_of(group).ran_together(seconds, unit.rows, results.combinations, given, buffered)
+        described = self._described(choice, rows, began)
+        described |= {"shared_with": len(members) - 1, "combinations": results.combinations}
+        for number, packed in results.packed():
+            for kind, count, payload in packed:
+                yield number, kind, count, unit.generation, payload
+            said = {**described, "results": results.rows[number]}
+            yield number, "join_info", 0, unit.part, orjson.dumps(said)
+
+    def _run_query(
+        self, query_id: int, join: PreparedJoin, unit: JoinUnit, group: Shared | None
+    ) -> Iterator[ResultRow]:
         rows = self._rows(join, unit)
         functions = self._definitions.functions()
         began = time.perf_counter()
@@ -100,7 +166,14 @@ class JoinTask:
             yield query_id, kind, count, unit.generation, payload
         if join.keyed or unit.part == 0:
             self._publish(join, rows)
-        described = {
+        described = {**self._described(choice, rows, began), "results": total}
+        if group is not None:
+            described["apart_from"] = len(group.members) - 1
+        yield query_id, "join_info", 0, unit.part, orjson.dumps(described)
+
+    def _described(self, choice: Choice, rows: list[StreamRows], began: float) -> dict[str, object]:
+        """What a step did, for EXPLAIN."""
+        return {
             "algorithm": choice.algorithm,
             "why": choice.why,
             "expected_ms": round(choice.cost_ms, 3),
@@ -108,9 +181,7 @@ class JoinTask:
             "new_rows": sum(len(r.starts) for r in rows),
             "buffered_rows": sum(r.near() for r in rows),
             "rows_read_back": sum(r.rows_read_back for r in rows),
-            "results": total,
         }
-        yield query_id, "join_info", 0, unit.part, orjson.dumps(described)
 
     def _combinations(
         self, join: PreparedJoin, rows: list[StreamRows], choice: Choice, unit: JoinUnit
@@ -183,21 +254,6 @@ class JoinTask:
         folder = BufferFolder(self._root / self._name(stream), shares[0])
         return StreamRows(stream, self._reader, folder, step.first, step.start, step.end, fresh, starts, own, shares)
 
-    def _reaches(self) -> dict[str, int]:
-        """The streams that running joins read, by name, and how far the widest of them reaches."""
-        state = self._definitions.state
-        key = (id(self._definitions), state.position)
-        if key not in _REACHES:
-            found: dict[str, int] = {}
-            for query_id in join_plans(state):
-                join = prepared_join(self._definitions, query_id)
-                for stream in join.streams:
-                    name = stream.signature(state.functions)
-                    found[name] = max(found.get(name, 0), join.reach())
-            _REACHES.clear()
-            _REACHES[key] = found
-        return _REACHES[key]
-
     def _name(self, stream: Stream) -> str:
         return stream.signature(self._definitions.state.functions)
 
@@ -209,7 +265,7 @@ class JoinTask:
     def _publish(self, join: PreparedJoin, rows: list[StreamRows]) -> None:
         """Leave buffers for the next step. All of it is soft: a full memory costs time, not results."""
         reach = join.reach()
-        reaches = self._reaches()
+        furthest = reaches(self._definitions)
         newest = [newest_time([*r.kept, r.fresh]) for r in rows]
         latest = max((t for t in newest if t is not None), default=0)
         # A stream that lags by more than its window is served from the log when it speaks again.
@@ -217,7 +273,7 @@ class JoinTask:
         with contextlib.suppress(OSError):
             for r in rows:
                 # Another join of the same stream may reach further back.
-                oldest = behind - reaches.get(self._name(r.stream), reach)
+                oldest = behind - furthest.get(self._name(r.stream), reach)
                 mine = [(h.run, h.cells.share) for h in r.read_back() if r.folder.share.has(h.cells.share)]
                 for run, share in (*mine, (r.own, r.folder.share)):
                     if run.first < run.end and (len(run) == 0 or run.max_ts >= oldest):
@@ -237,38 +293,11 @@ class JoinTask:
             for folder in (*self._used, *others):
                 room = folder.shrink(room)
             if owns_cleaning:
-                remove_unused(self._root, set(self._reaches()))
+                remove_unused(self._root, set(reaches(self._definitions)))
+                remove_idle(self._root, spare_streams(self._definitions))
             clean_now_and_then(self._root, self._folder.root)
             forget_removed()
 
 
 def _unforeseen(failure: Exception) -> PenstockError:
     return PenstockError("internal_error", f"the join could not be computed: {failure!r}")
-
-
-def bitmaps(query_id: int, kind: str, positions: Sequence[Ints]) -> Iterator[ResultRow]:
-    """Positions as the commit record holds them, one bitmap per block."""
-    blocks: dict[int, BitMap] = {}
-    for some in positions:
-        for block in np.unique(some // BLOCK_ROWS * BLOCK_ROWS):
-            inside = some[some // BLOCK_ROWS * BLOCK_ROWS == block] - block
-            blocks.setdefault(int(block), BitMap()).update(inside.astype(np.uint32))
-    for block, found in blocks.items():
-        found.run_optimize()
-        yield query_id, kind, len(found), block, found.serialize()
-
-
-_REACHES: dict[tuple[int, int], dict[str, int]] = {}
-_PREPARED: dict[tuple[int, int, int], PreparedJoin] = {}
-
-
-def prepared_join(definitions: Definitions, query_id: int) -> PreparedJoin:
-    """A query's join, prepared once for as long as its definition stands."""
-    key = (id(definitions), query_id, definitions.state.query_positions[query_id][1])
-    if key not in _PREPARED:
-        for stale in [k for k in _PREPARED if k[1] == query_id or k[0] != id(definitions)]:
-            del _PREPARED[stale]
-        plan = join_of(plan_from_json(definitions.state.queries_by_id[query_id].plan))
-        assert plan is not None
-        _PREPARED[key] = prepare(plan)
-    return _PREPARED[key]

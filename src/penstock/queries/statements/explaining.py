@@ -62,8 +62,15 @@ def _ran(database: Database, name: str) -> list[str]:
         cycle, parts = answer.told
     first = parts[min(parts)]
     total = {n: sum(p[n] for p in parts.values()) for n in ("new_rows", "buffered_rows", "rows_read_back", "results")}
+    shared = first.get("shared_with", 0)
+    common = sum(p.get("combinations", 0) for p in parts.values())
+    sharing = f"    shared with {shared} others: {common} combinations for all of them"
+    apart = (
+        f"    not shared with {first.get('apart_from', 0)} others like it: together they made far more than they kept"
+    )
     return [
         f"  last step (cycle {cycle}): {first['algorithm']}, because {first['why']}",
+        *([sharing] if shared else [apart] if first.get("apart_from") else []),
         f"    took {max(p['ms'] for p in parts.values()):.1f} ms in {len(parts)} parts, expected"
         f" {first['expected_ms']:.1f} ms a part",
         f"    {total['new_rows']} new rows met {total['buffered_rows']} buffered ones"
