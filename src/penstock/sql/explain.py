@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from penstock.operators.expr import Column, substituted
 from penstock.sql.dialect import sql_of
 from penstock.sql.explain_join import join_lines
 from penstock.sql.notation import show, show_conditions, show_outputs, show_window
-from penstock.sql.plan import JoinPlan, Plan, Relation, SelectPlan
+from penstock.sql.on_demand import EVERY_ROW
+from penstock.sql.plan import Aggregate, JoinPlan, OnDemand, Output, Plan, Relation, SelectPlan
 from penstock.sql.planner import bind_query, functions_of, plan_query
 from penstock.sql.scope import State
 from penstock.sql.statements import CreateQuery, Explain, Select, Statement, tree
@@ -28,6 +30,8 @@ def explain(plan: Plan, state: State) -> str:
         return "\n".join([*_select_lines(plan, state), *_function_lines(plan)])
     if isinstance(plan, JoinPlan):
         return "\n".join([*join_lines(plan, state), *_function_lines(plan)])
+    if plan.on_demand is not None:
+        return "\n".join(_on_demand_lines(plan.on_demand))
     lines = [f"Spark SQL: {plan.reason}"]
     if plan.core is not None:
         lines += [f"  {line}" for line in join_lines(plan.core, state)]
@@ -49,6 +53,20 @@ def _select_lines(plan: SelectPlan, state: State) -> list[str]:
         *(f"  {line}" for line in show_conditions(plan.static_predicate, plan.stream_predicate)),
         f"  output: {show_outputs(plan.outputs)}",
     ]
+
+
+def _on_demand_lines(asked: OnDemand) -> list[str]:
+    shown = {f"#{place}": Column(_aggregate(a), a.type) for place, a in enumerate(asked.aggregates)}
+    outputs = [Output(o.name, o.type, substituted(o.expr, shown)) for o in asked.outputs]
+    return [
+        f'aggregates on demand over the answers of query "{asked.query}": a tree in time order, no Spark job',
+        f"  window: {show_window(asked.window) if asked.window is not None else 'that of the query'}",
+        f"  output: {show_outputs(outputs)}",
+    ]
+
+
+def _aggregate(aggregate: Aggregate) -> str:
+    return f"{aggregate.function}({'*' if aggregate.argument == EVERY_ROW else show(aggregate.argument)})"
 
 
 def _function_lines(plan: Plan) -> list[str]:

@@ -14,6 +14,7 @@ from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.cores import take_core
 from penstock.sql.join_planner import is_window_join, join_plan
 from penstock.sql.lower import NotCovered, lower
+from penstock.sql.on_demand import on_demand
 from penstock.sql.plan import JoinPlan, Output, Plan, SelectPlan, SparkPlan
 from penstock.sql.positions import point, span_of
 from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
@@ -80,6 +81,7 @@ def plan_query(
                 reason = reason if str(failure) == reason else f"{reason}, and {failure}"
         if joined and core is None:
             _refuse_hint(bound, reason)
+    demand = on_demand(bound, state) if not standing else None
     relations = place_relations(bound.collected)
     return SparkPlan(
         sql=spark_sql(bound.query),
@@ -91,6 +93,7 @@ def plan_query(
             sorted(bound.collected.queries - {r.table for r in relations if r.kind == "query"}),
         ),
         core=core,
+        on_demand=demand,
     )
 
 

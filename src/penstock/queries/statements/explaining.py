@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.queries.results import Result
-from penstock.queries.statements.asking import plan_of
+from penstock.queries.statements.asking import answer_once, plan_of
 from penstock.queries.statements.replies import rows_of
 from penstock.sql import statements as st
 from penstock.sql.explain import explain as explain_plan
@@ -28,7 +28,7 @@ def explain(database: Database, statement: st.Explain) -> Result:
         if statement.analyze:
             database.wait_for_own_writes()
             assert isinstance(plan, SparkPlan)
-            found = database.spark_queries.run(plan, None)
+            found = answer_once(database, plan)
             lines = [
                 f"rows: {found.table.num_rows}",
                 f"took: {found.seconds * 1000:.0f} ms",

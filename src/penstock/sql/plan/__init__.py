@@ -5,9 +5,11 @@ covers and runs as Spark SQL, where it can over the rows of a join that runs in 
 """
 
 from penstock.sql.plan.nodes import (
+    Aggregate,
     JoinInput,
     JoinPlan,
     JoinTable,
+    OnDemand,
     Output,
     Plan,
     Relation,
@@ -19,9 +21,11 @@ from penstock.sql.plan.parts import StreamUse, join_of, kernel_of, stream_uses, 
 from penstock.sql.plan.stored import has_join, plan_from_json, plan_to_json, selected_table
 
 __all__ = [
+    "Aggregate",
     "JoinInput",
     "JoinPlan",
     "JoinTable",
+    "OnDemand",
     "Output",
     "Plan",
     "Relation",

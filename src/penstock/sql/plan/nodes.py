@@ -113,11 +113,34 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One of count, sum, avg, min and max, of an expression over the columns of the query that is read."""
+
+    function: str
+    argument: Expr
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemand:
+    """Aggregates over another query's answer, by its own time; one row. `outputs` name them #0, #1, ...
+
+    `window` None: over whatever the query's own window shows.
+    """
+
+    query: str
+    window: TimeWindow | None
+    aggregates: tuple[Aggregate, ...]
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SparkPlan:
     """Spark SQL text over relations. Re-evaluated as a whole; `reason` says why no kernel covers it.
 
     `functions` are the user's functions it calls, `inlined` the queries whose text became part of it. `core` is the window
-    join below it, if it has one that runs in the cycle: then only what stands on top is evaluated again.
+    join below it, if it has one that runs in the cycle: then only what stands on top is evaluated again. `on_demand` is
+    what a question that is asked once comes to where a tree over another query's answer can say it without Spark.
     """
 
     sql: str
@@ -128,6 +151,7 @@ class SparkPlan:
     functions: tuple[str, ...] = ()
     inlined: tuple[str, ...] = ()
     core: JoinPlan | None = None
+    on_demand: OnDemand | None = None
 
 
 Plan = SelectPlan | JoinPlan | SparkPlan
