@@ -15,7 +15,7 @@ from penstock.operators.windows import RowsWindow, Window
 from penstock.pipeline.joins.units import advance_fills, remaining_fills
 from penstock.pipeline.keeping import is_pure, meets_rows
 from penstock.pipeline.offset import Offset
-from penstock.sql.plan import JoinPlan, SelectPlan, kernel_of, plan_from_json, selected_table, tables_under
+from penstock.sql.plan import JoinPlan, SelectPlan, kernel_of, plan_from_json, reach_of, selected_table, tables_under
 from penstock.streams.segments import Segment
 from penstock.streams.whole import first_reached
 
@@ -91,7 +91,7 @@ def plan_cycle(
             continue
         if isinstance(plan, SelectPlan):
             target = start.data.get(plan.table_id, 0)
-            first = min(first_needed(plan.table_id, plan.window, definition.start_us), target)
+            first = min(first_needed(plan.table_id, reach_of(plan), definition.start_us), target)
             asked = is_pure(plan) and (target - first <= limits.history_rows or not meets_rows(definition, plan))
             if first < target and not asked:
                 fill[query_id] = (first, target)

@@ -7,10 +7,11 @@ from penstock.sql.dialect import sql_of
 from penstock.sql.explain_join import join_lines
 from penstock.sql.notation import show, show_conditions, show_outputs, show_window
 from penstock.sql.on_demand import EVERY_ROW
-from penstock.sql.plan import Aggregate, JoinPlan, OnDemand, Output, Plan, Relation, SelectPlan
+from penstock.sql.plan import Aggregate, JoinPlan, Lasting, OnDemand, Output, Plan, Relation, SelectPlan
 from penstock.sql.planner import bind_query, functions_of, plan_query
 from penstock.sql.scope import State
 from penstock.sql.statements import CreateQuery, Explain, Select, Statement, tree
+from penstock.types import format_duration
 
 __all__ = ["explain", "show", "show_window", "stages"]
 
@@ -51,8 +52,16 @@ def _select_lines(plan: SelectPlan, state: State) -> list[str]:
         f'shared pass over the stream of "{table}"',
         f"  window: {show_window(plan.window)}",
         *(f"  {line}" for line in show_conditions(plan.static_predicate, plan.stream_predicate)),
+        *_lasting_lines(plan.lasting),
         f"  output: {show_outputs(plan.outputs)}",
     ]
+
+
+def _lasting_lines(lasting: Lasting | None) -> list[str]:
+    if lasting is None:
+        return []
+    lines = [f"  true without a break, per sensor, for {format_duration(lasting.us)}: looked for when asked"]
+    return lines if lasting.beside is None else [*lines, f"  of those: {show(lasting.beside)}"]
 
 
 def _on_demand_lines(asked: OnDemand) -> list[str]:

@@ -218,6 +218,8 @@ class SourceBinder:
     def _query(self, item: exp.Table, name: str, alias: str, context: SelectContext) -> Source:
         """Another standing query: select-project ones are read like a stream, others are written out as a view.
 
+        A condition that has to last takes rows back when a late one breaks it: such a query is no stream.
+
         So are window joins, by questions that are asked once: only standing readers have kept what they reach.
         """
         binder = self._binder
@@ -225,7 +227,7 @@ class SourceBinder:
         collected = binder.collected
         collected.queries.add(name)
         plan = plan_from_json(definition.plan)
-        if isinstance(plan, SelectPlan) or (isinstance(plan, JoinPlan) and binder.standing):
+        if (isinstance(plan, SelectPlan) and plan.lasting is None) or (isinstance(plan, JoinPlan) and binder.standing):
             return self._append_only(item, name, alias, plan)
         if name in collected.reading:
             path = " and ".join(collected.reading)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from penstock.errors import PenstockError, error
+from penstock.errors import PenstockError, error, suggest
 from penstock.sql.cursor import Cursor
 from penstock.sql.durations import LONG_UNITS, UNITS, duration_us
 from penstock.sql.nodes import Duration
@@ -77,11 +77,14 @@ class DurationParser(Cursor):
             if self._next.text.upper() in UNITS:
                 return sign * self._count_and_unit()
             self._advance()
-            following = f" {self._curr.text}" if self._curr.token_type == TokenType.VAR else ""
-            raise self.fail(
-                error("invalid_duration", text=first.text + following, hint="write 10 SECONDS, 500 MS or '1h30m'"),
-                first,
-            )
+            named = self._curr.token_type == TokenType.VAR
+            text, hint = first.text, "write 10 SECONDS, 500 MS or '1h30m'"
+            if named:
+                text, hint = (
+                    f"{text} {self._curr.text}",
+                    suggest(self._curr.text, sorted(map(str.lower, LONG_UNITS))) or hint,
+                )
+            raise self.fail(error("invalid_duration", text=text, hint=hint), self._curr if named else first)
         literal = self._parse_string()
         if isinstance(literal, exp.Literal) and literal.is_string:
             try:

@@ -14,13 +14,15 @@ from penstock.sql.durations import UNITS
 from penstock.sql.nodes import BeginEnd, BeginEnds, Edge, Held
 from penstock.sql.positions import mark
 
+_AFTER_NUMBER = (TokenType.VAR, TokenType.SEMICOLON, TokenType.BEGIN)
+
 
 class WindowParser(DurationParser):
     # AS OF edges (a number: a cycle) by the place of their first token: sqlglot may read a table twice.
     moments: dict[int, tuple[Token, Edge | int]]
 
     def _parse_disjunction(self) -> exp.Expr | None:
-        """A condition, perhaps with `FOR 30 SECONDS` behind it; of other FORs none is followed by a duration."""
+        """A condition, perhaps with `FOR 30 SECONDS` behind it; of other FORs none is followed by a number and a word."""
         first = self._curr
         found = super()._parse_disjunction()
         if found is None or self._curr.token_type != TokenType.FOR or not self._duration_follows():
@@ -32,9 +34,10 @@ class WindowParser(DurationParser):
 
     def _duration_follows(self) -> bool:
         place = self._index + 2
-        unit = self._tokens[place].text.upper() if place < self._tokens_size else ""
+        unit = self._tokens[place] if place < self._tokens_size else None
         if self._next.token_type == TokenType.NUMBER:
-            return unit in UNITS
+            # A word that is no unit is one that somebody mistyped, and without one it is missing.
+            return unit is None or unit.token_type in _AFTER_NUMBER or unit.text.upper() in UNITS
         return self._next.token_type in (TokenType.INTERVAL, TokenType.STRING)
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:

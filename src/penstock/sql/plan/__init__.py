@@ -9,6 +9,7 @@ from penstock.sql.plan.nodes import (
     JoinInput,
     JoinPlan,
     JoinTable,
+    Lasting,
     OnDemand,
     Output,
     Plan,
@@ -17,7 +18,7 @@ from penstock.sql.plan.nodes import (
     SparkPlan,
     TableUse,
 )
-from penstock.sql.plan.parts import StreamUse, join_of, kernel_of, stream_uses, tables_under, window_of
+from penstock.sql.plan.parts import StreamUse, join_of, kernel_of, reach_of, stream_uses, tables_under, window_of
 from penstock.sql.plan.stored import has_join, plan_from_json, plan_to_json, selected_table
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "JoinInput",
     "JoinPlan",
     "JoinTable",
+    "Lasting",
     "OnDemand",
     "Output",
     "Plan",
@@ -38,6 +40,7 @@ __all__ = [
     "kernel_of",
     "plan_from_json",
     "plan_to_json",
+    "reach_of",
     "selected_table",
     "stream_uses",
     "tables_under",

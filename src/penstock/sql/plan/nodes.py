@@ -20,11 +20,20 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Lasting:
+    """That a stream predicate has to have been true without a break, per sensor; `beside` is what else rows satisfy."""
+
+    us: int
+    beside: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SelectPlan:
     """Rows of one stream that satisfy both predicates inside the window, projected.
 
     A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
     they come, if their time lies inside. `static_predicate` is decided per sensor, before any reading.
+    With `lasting` rows also leave and come back when a late row breaks or mends what has to last.
     """
 
     table_id: int
@@ -32,6 +41,7 @@ class SelectPlan:
     window: Window
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
+    lasting: Lasting | None = None
 
 
 @dataclass(frozen=True, slots=True)

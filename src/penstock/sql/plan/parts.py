@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.operators.expr import Expr
-from penstock.operators.windows import AnyWindow, JoinWindows, Window
+from penstock.operators.windows import AnyWindow, JoinWindows, TimeWindow, Window
 from penstock.sql.plan.nodes import JoinPlan, Plan, SelectPlan, SparkPlan
 
 
@@ -46,3 +46,11 @@ def tables_under(plan: SelectPlan | JoinPlan) -> set[int]:
 def window_of(plan: SelectPlan | JoinPlan) -> AnyWindow:
     """What ALTER QUERY changes."""
     return plan.window if isinstance(plan, SelectPlan) else JoinWindows(tuple(i.window for i in plan.inputs))
+
+
+def reach_of(plan: SelectPlan) -> Window:
+    """Which rows a selection looks at: those of its window, and those that say since when a condition lasts."""
+    window = plan.window
+    if plan.lasting is None or not isinstance(window, TimeWindow):
+        return window
+    return replace(window, begin=replace(window.begin, offset_us=window.begin.offset_us - plan.lasting.us))

@@ -8,7 +8,17 @@ from penstock.operators import expr as expressions
 from penstock.operators import windows
 from penstock.operators.expr import Expr
 from penstock.operators.windows import TimeWindow
-from penstock.sql.plan.nodes import JoinInput, JoinPlan, JoinTable, Output, Plan, Relation, SelectPlan, SparkPlan
+from penstock.sql.plan.nodes import (
+    JoinInput,
+    JoinPlan,
+    JoinTable,
+    Lasting,
+    Output,
+    Plan,
+    Relation,
+    SelectPlan,
+    SparkPlan,
+)
 from penstock.types import parse_type
 
 
@@ -33,6 +43,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             "window": windows.to_json(plan.window),
             "static": _expr_json(plan.static_predicate),
             "stream": _expr_json(plan.stream_predicate),
+            **_lasting_json(plan.lasting),
         }
     if isinstance(plan, JoinPlan):
         return {
@@ -85,6 +96,7 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
             window=windows.from_json(data["window"]),
             static_predicate=_expr_of(data["static"]),
             stream_predicate=_expr_of(data["stream"]),
+            lasting=_lasting_of(data.get("lasting")),
         )
     if data["kind"] == "join":
         return JoinPlan(
@@ -115,6 +127,14 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
         inlined=tuple(data.get("inlined", ())),
         core=_core_of(data.get("core")),
     )
+
+
+def _lasting_json(lasting: Lasting | None) -> dict[str, Any]:
+    return {} if lasting is None else {"lasting": {"us": lasting.us, "beside": _expr_json(lasting.beside)}}
+
+
+def _lasting_of(data: dict[str, Any] | None) -> Lasting | None:
+    return None if data is None else Lasting(data["us"], _expr_of(data["beside"]))
 
 
 def _core_of(data: dict[str, Any] | None) -> JoinPlan | None:
