@@ -61,6 +61,11 @@ class Refinement:
         self._chosen = np.array(list(self._by_selection), np.int64)
         self._pairs = sorted({pair for m in members for pair in _narrower(shared.bounds, m.bounds)})
 
+    @property
+    def alike(self) -> list[list[int]]:
+        """All members; those that ask for the same stand together."""
+        return [some for some in (self._everything, *self._by_selection.values()) if some]
+
     def refine(self, found: Combinations) -> Iterator[tuple[list[int], Ints | None]]:
         """Members and the rows of `found` that are theirs; None stands for all. Who has none is not named."""
         if self._everything:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.state import CatalogState
+from penstock.errors import PenstockError
 from penstock.operators.evaluate import Functions
 from penstock.operators.joins.combinations import Combinations, concat
 from penstock.operators.joins.keys import Ints
@@ -17,15 +18,17 @@ from penstock.operators.joins.runs import NO_KEY
 from penstock.operators.joins.step import BLOCK
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.prepared import PreparedJoin
-from penstock.pipeline.joins.results import EARLIEST, LATEST, Results, position_column, result_table
+from penstock.pipeline.joins.results import EARLIEST, LATEST, Results, as_error, position_column, result_table
 from penstock.pipeline.joins.sharing import Shared
 from penstock.pipeline.joins.tables import join_with_tables
 
 WRITERS = 16
+# So many results of all members together stay in memory, some forty bytes each.
+HELD_ROWS = 2_000_000
 
 
 class MemberResults:
-    """One step's results of a group, member by member."""
+    """One step's results of a group, member by member. Members that ask for the same have one copy."""
 
     def __init__(
         self,
@@ -40,11 +43,18 @@ class MemberResults:
         self._joins = joins
         self._state = state
         self._functions = functions
+        self._first_of = self._find_twins()
         self._waiting: list[Combinations] = []
         self._held = 0
         self.combinations = 0
-        self.results = {number: Results(folder, number) for number in joins}
-        self.rows = dict.fromkeys(joins, 0)
+        self._results = {number: Results(folder, number) for number in dict.fromkeys(self._first_of.values())}
+        self._rows = dict.fromkeys(self._results, 0)
+        self.failed: dict[int, PenstockError] = {}
+
+    @property
+    def rows(self) -> dict[int, int]:
+        """How many results each member has."""
+        return {number: self._rows[first] for number, first in self._first_of.items()}
 
     def add(self, found: Combinations) -> None:
         """Many at a time: telling members apart costs something for each of them."""
@@ -66,36 +76,66 @@ class MemberResults:
         for members, rows in self._refinement.refine(found):
             chosen = plain if rows is None else [column[rows] for column in plain]
             for number in members:
-                join = self._joins[number]
-                if join.tables or join.computed:
-                    self._add_rich(number, join, found if rows is None else found.take(rows))
+                if number not in self._results or number in self.failed:
+                    continue
+                if _is_rich(self._joins[number]):
+                    self._add_rich(number, self._joins[number], found if rows is None else found.take(rows))
                 else:
                     self._add_plain(number, chosen)
+        if sum(results.waiting_rows for results in self._results.values()) >= HELD_ROWS:
+            self._write([results.flush for results in self._results.values() if results.writes_files])
 
     def packed(self) -> Iterator[tuple[int, list[tuple[str, int, bytes]]]]:
-        """By member what the commit record holds. Files wait for the disk side by side: most of that time nobody works."""
-        large = [number for number, results in self.results.items() if results.writes_files]
-        if len(large) > 1:
-            with ThreadPoolExecutor(min(WRITERS, len(large))) as pool:
-                written = dict(zip(large, pool.map(lambda n: list(self.results[n].packed()), large), strict=True))
+        """By member what the commit record holds. A file may be several members': it stays while anybody's answer names it."""
+        self._write([results.flush for results in self._results.values() if results.writes_files])
+        found = {number: list(results.packed()) for number, results in self._results.items()}
+        for number, first in self._first_of.items():
+            if number not in self.failed:
+                yield number, found[first]
+
+    def _find_twins(self) -> dict[int, int]:
+        """By member the first one that has the same results, written in the same order."""
+        first_of = {}
+        for members in self._refinement.alike:
+            seen: dict[tuple[int, ...], int] = {}
+            for number in members:
+                rich = _is_rich(self._joins[number])
+                order = self._shared.uniforms[number].order
+                first_of[number] = number if rich else seen.setdefault(order, number)
+        return first_of
+
+    def _write(self, writes: Sequence[Callable[[], None]]) -> None:
+        """Files wait for the disk side by side: most of that time nobody works."""
+        if len(writes) > 1:
+            with ThreadPoolExecutor(min(WRITERS, len(writes))) as pool:
+                list(pool.map(lambda write: write(), writes))
         else:
-            written = {}
-        for number, results in self.results.items():
-            yield number, written[number] if number in written else list(results.packed())
+            for write in writes:
+                write()
 
     def _add_plain(self, number: int, columns: Sequence[Ints]) -> None:
-        order = self._shared.orders[number]
+        order = self._shared.uniforms[number].order
         names = [*(position_column(place) for place in order), EARLIEST, LATEST]
         by_name = dict(zip(names, map(pa.array, columns), strict=True))
         names = [*(position_column(place) for place in range(len(order))), EARLIEST, LATEST]
-        self.results[number].add(pa.table([by_name[name] for name in names], names))
-        self.rows[number] += len(columns[0])
+        self._results[number].add(pa.table([by_name[name] for name in names], names))
+        self._rows[number] += len(columns[0])
 
     def _add_rich(self, number: int, join: PreparedJoin, found: Combinations) -> None:
-        own = _as_written(found, self._shared.orders[number], join)
-        for complete in join_with_tables(join, own, self._state, self._functions):
-            self.results[number].add(result_table(join, complete, self._functions))
-            self.rows[number] += len(complete)
+        own = _as_written(found, self._shared.uniforms[number].order, join)
+        try:
+            for complete in join_with_tables(join, own, self._state, self._functions):
+                self._results[number].add(result_table(join, complete, self._functions))
+                self._rows[number] += len(complete)
+        except OSError:
+            raise
+        except Exception as failure:  # its own functions': nobody else's trouble
+            self.failed[number] = as_error(failure)
+
+
+def _is_rich(join: PreparedJoin) -> bool:
+    """Whether results are more than positions and times."""
+    return bool(join.tables or join.computed)
 
 
 def _as_written(found: Combinations, order: Sequence[int], join: PreparedJoin) -> Combinations:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from penstock.errors import PenstockError
 from penstock.operators.evaluate import Functions, evaluate
 from penstock.operators.joins.combinations import Combinations
 from penstock.operators.joins.keys import Ints
@@ -70,7 +71,11 @@ class Results:
         self._waiting.append(table)
         self._rows += table.num_rows
         if self._rows >= FILE_ROWS:
-            self._flush()
+            self.flush()
+
+    @property
+    def waiting_rows(self) -> int:
+        return self._rows
 
     @property
     def writes_files(self) -> bool:
@@ -80,15 +85,23 @@ class Results:
     def packed(self) -> Iterator[tuple[str, int, bytes]]:
         """(kind, rows, payload) as the commit record holds them."""
         if self.writes_files:
-            self._flush()
+            self.flush()
         yield from self._files
         if self._rows:
             yield "join", self._rows, to_bytes(pa.concat_tables(self._waiting).combine_chunks())
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """What is waiting goes to disk."""
         whole = pa.concat_tables(self._waiting)
         self._files.append(("join_file", self._rows, write_results(self._folder, self._query_id, whole).encode()))
         self._waiting, self._rows = [], 0
+
+
+def as_error(failure: Exception) -> PenstockError:
+    """What a query is told whose join failed."""
+    if isinstance(failure, PenstockError):
+        return failure
+    return PenstockError("internal_error", f"the join could not be computed: {failure!r}")
 
 
 def to_bytes(table: pa.Table) -> bytes:

@@ -60,7 +60,8 @@ def _named(definitions: Definitions) -> tuple[dict[str, int], set[str]]:
         alone = [join for number, join in joins.items() if number not in grouped]
         functions = definitions.state.functions
         reach: dict[str, int] = {}
-        for join in (*joins.values(), *together):
+        apart = [group.apart(number).join for group in groups for number in group.numbers]
+        for join in (*joins.values(), *together, *apart):
             for stream in join.streams:
                 name = stream.signature(functions)
                 reach[name] = max(reach.get(name, 0), join.reach())

@@ -45,11 +45,18 @@ class Shared:
     join: PreparedJoin
     tested: tuple[Expr, ...]
     members: tuple[Member, ...]
-    orders: Mapping[int, tuple[int, ...]]
+    uniforms: Mapping[int, Uniform]
 
     @property
     def numbers(self) -> frozenset[int]:
-        return frozenset(self.orders)
+        return frozenset(self.uniforms)
+
+    def apart(self, number: int) -> Shared:
+        """One member by itself, with streams in the group's order: combinations begin where those of the group do."""
+        uniform, known = self.uniforms[number], _APART.get(number)
+        if known is None or known[0] is not uniform:
+            known = _APART[number] = (uniform, _shared([(number, uniform)]))
+        return known[1]
 
 
 def shared_joins(joins: Mapping[int, PreparedJoin]) -> list[Shared]:
@@ -65,6 +72,7 @@ def shared_joins(joins: Mapping[int, PreparedJoin]) -> list[Shared]:
 _LAST: tuple[Mapping[int, PreparedJoin] | None, list[Shared]] = (None, [])
 _UNIFORM: dict[int, tuple[PreparedJoin, Uniform | None, Hashable]] = {}
 _SHARED: dict[tuple[int, ...], tuple[list[Uniform], Shared]] = {}
+_APART: dict[int, tuple[Uniform, Shared]] = {}
 
 
 def _grouped(joins: Mapping[int, PreparedJoin]) -> list[Shared]:
@@ -79,6 +87,7 @@ def _grouped(joins: Mapping[int, PreparedJoin]) -> list[Shared]:
             alike.setdefault(known[2], []).append((query_id, known[1]))
     for gone in _UNIFORM.keys() - joins.keys():
         del _UNIFORM[gone]
+        _APART.pop(gone, None)
     before = dict(_SHARED)
     _SHARED.clear()
     found = []
@@ -198,7 +207,7 @@ def _shared(group: Sequence[tuple[int, Uniform]]) -> Shared:
     tested = _all_conditions(join.plan)
     named = {name for m in members for c in m.conditions if c not in tested for name in columns_of(c)}
     named |= {name for _, u in group for name in u.carried}
-    return Shared(_carrying(join, named), tested, members, {query_id: u.order for query_id, u in group})
+    return Shared(_carrying(join, named), tested, members, dict(group))
 
 
 def _carrying(join: PreparedJoin, named: set[str]) -> PreparedJoin:
