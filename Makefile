@@ -3,6 +3,8 @@
 
 VENV  := .venv
 PY    := $(VENV)/bin/python
+# Tests with Spark in one process (tests/conftest.py), all others in a second one.
+PYTEST := $(PY) -m pytest -n 2 --dist loadgroup
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
@@ -21,7 +23,7 @@ demo-cameras: $(READY) ## cars followed past cameras by joins, with a map at the
 	@$(PY) -m apps.cameras $(ARGS)
 
 test: $(READY) ## every test; says which were left out and why
-	@$(PY) -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 check: $(READY) ## format, lint, strict types, import contract
 	@$(PY) scripts/check.py
@@ -43,7 +45,7 @@ bench-statistics: $(READY) ## synopses and correlated aggregates against exact
 	@$(PY) -m bench statistics $(ARGS)
 
 soak: $(READY) ## the long versions of the oracle and kill tests
-	@PENSTOCK_SOAK=1 $(PY) -m pytest --timeout=14400 $(ARGS)
+	@PENSTOCK_SOAK=1 $(PYTEST) --timeout=14400 $(ARGS)
 
 reference: $(READY) ## write the generated pages of docs/reference again
 	@$(PY) scripts/generate_reference.py

@@ -12,6 +12,7 @@ from typing import Any
 from bench.generator import percentile
 from bench.queries_bed import Bed, local_bed
 from bench.queries_invoke import timed
+from bench.queries_probes import join_table, probe_table
 from bench.query_workload import LARGEST_WINDOW, SMALLEST_WINDOW, selections
 from bench.report import Report
 from bench.tables import Lines, lines_of, plot, write_table
@@ -123,4 +124,22 @@ def compare_strategies(report: Report, scale: float) -> None:
 
 def compare_probes(report: Report, scale: float) -> None:
     """PSoup's composite tuples: one probe with the set of partial matches against one per partial match."""
-    report.say("[bold red]papers: LEFT OUT: composite against separate probes, until joins share probes across queries")
+    probes = probe_table(scale)
+    write_table("queries_papers_probes", "Probes of a new tuple into a window of 2^15 partners, by queries", probes)
+    joins = join_table(scale)
+    write_table("queries_papers_probes_joins", "Tuples/s of one core, joins r.a < s.a + c that differ in c", joins)
+    kinds = ("composite", "separate")
+    counts = [row["queries"] for row in probes]
+    panels: dict[str, Lines] = {
+        "microseconds for a tuple": {k: (counts, [row[f"{k} us"] for row in probes]) for k in kinds},
+        "comparisons for a tuple": {k: (counts, [row[f"{k} comparisons"] for row in probes]) for k in kinds},
+        "tuples/s of one core, whole joins": {k: ([r["joins"] for r in joins], [r[k] for r in joins]) for k in kinds},
+    }
+    plot("queries_papers_probes", panels, "queries", log="xy")
+    for row in probes:
+        for kind in kinds:
+            report.put(f"probe_{kind}_{row['queries']}_queries_us", row[f"{kind} us"])
+            report.put(f"probe_{kind}_{row['queries']}_queries_comparisons", row[f"{kind} comparisons"])
+    for row in joins:
+        for kind in kinds:
+            report.put(f"probe_{kind}_{row['joins']}_joins_rows_per_s", row[kind])

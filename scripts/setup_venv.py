@@ -46,6 +46,24 @@ def run_pip(arguments: list[str], locked: list[str]) -> None:
         raise SystemExit(1)
 
 
+def warm_up() -> None:
+    """Compile and train, showing each step; not an error where it fails, because everything works without."""
+    show("  warming up, a minute, so that every start is quick")
+    command = [sys.executable, "-m", "penstock", "warm-up"]
+    warming = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert warming.stderr is not None
+    tail: deque[str] = deque(maxlen=5)
+    for line in warming.stderr:
+        tail.append(line.rstrip())
+        if line.startswith("penstock: "):
+            show(f"  {line.removeprefix('penstock: ').rstrip()}")
+    failed = warming.wait() != 0
+    finish()
+    if failed:
+        print("This environment could not be warmed up; starts will be slower. It said:", file=sys.stderr)
+        print("\n".join(tail), file=sys.stderr)
+
+
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -71,12 +89,7 @@ def main() -> None:
     run_pip(["-r", str(LOCK)], locked)
     # The project itself: linked, not copied; its build tool is in the lock, so nothing else is fetched.
     run_pip(["--no-deps", "--no-build-isolation", "--editable", "."], [])
-    show("  warming Spark up, half a minute, so that every later start is quick")
-    warmed = subprocess.run([sys.executable, "-m", "penstock", "warm-up"], capture_output=True, text=True, check=False)
-    finish()
-    if warmed.returncode != 0:
-        print("Spark could not be warmed up; starts will be slower. It said:", file=sys.stderr)
-        print("\n".join(warmed.stderr.splitlines()[-5:]), file=sys.stderr)
+    warm_up()
     print(f"{venv} is ready ({time.monotonic() - began:.0f} s)", file=sys.stderr)
     (venv / ".ready").touch()
 

@@ -1,4 +1,4 @@
-"""For every test: say loudly, last thing before the closing line, which tests were left out and why."""
+"""For every test: who runs where, and, last thing before the closing line, loudly, which were left out and why."""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
+HERE = Path(__file__).parent
+WITH_SPARK = {"bad_input", "cluster", "kill", "live", "pipeline"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with Spark come first and stay in one process, while the others run beside them: a cycle mostly waits."""
+    with_spark = [item for item in items if item.path.relative_to(HERE).parts[0] in WITH_SPARK]
+    for item in with_spark:
+        item.add_marker(pytest.mark.xdist_group("spark"))
+    chosen = {id(item) for item in with_spark}
+    items[:] = with_spark + [item for item in items if id(item) not in chosen]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -56,6 +56,11 @@ SETTINGS = (
     Setting("cycles_keep", 1000, "Committed cycles that a subscriber can go back to."),
     Setting("spark_query_budget", 0.25, "Share of time that standing queries outside the shared pass may use."),
     Setting("result_max_rows", 1_000_000, "Most rows that one answer holds; a larger one is an error."),
+    Setting(
+        "handed_max_rows",
+        20_000_000,
+        "Most rows of a window join that a question on top of it reads; more are an error.",
+    ),
     Setting("log_level", "WARNING", "Least severe message that the server prints."),
 )
 
@@ -88,6 +93,7 @@ class Settings:
     cycles_keep: int = 1000
     spark_query_budget: float = 0.25
     result_max_rows: int = 1_000_000
+    handed_max_rows: int = 20_000_000
     log_level: str = "WARNING"
 
 

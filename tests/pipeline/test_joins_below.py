@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from penstock.queries import handing, join_rows
 from penstock.queries.database import Database
 from tests.pipeline.asking import Rows, ask, eventually, rows_of
 from tests.pipeline.test_joins import joined, push_piece
@@ -50,7 +51,12 @@ def any_staleness(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("joined")
-def test_what_stands_on_a_join_equals_the_same_sql_as_a_batch(db: Database) -> None:
+@pytest.mark.parametrize("in_memory", [200_000, 0], ids=["in memory", "in files"])
+def test_what_stands_on_a_join_equals_the_same_sql_as_a_batch(
+    db: Database, in_memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join_rows, "IN_MEMORY_ROWS", in_memory)
+    monkeypatch.setattr(handing, "PIECE_ROWS", 64)
     rng = np.random.default_rng(21)
     db.execute("CREATE TABLE regions (site TEXT PRIMARY KEY, label TEXT)")
     db.execute("INSERT INTO regions VALUES ('north', 'cold'), ('south', 'warm')")

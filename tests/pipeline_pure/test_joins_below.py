@@ -13,6 +13,7 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
+from penstock.pipeline.handed import Handed, HandedReader
 from penstock.queries.join_held import JoinHeld
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.pipeline_pure.world import Pipe
@@ -28,13 +29,24 @@ class Runner:
     def __init__(self) -> None:
         self.asked = 0
         self.given: dict[str, list[dict[str, Any]]] = {}
+        self.in_files: dict[str, tuple[Path, ...]] = {}
 
-    def run(self, plan: SparkPlan, _: Any, given: dict[str, pa.Table]) -> pa.Table:
+    def run(self, plan: SparkPlan, _: Any, given: dict[str, pa.Table | Handed]) -> pa.Table:
         self.asked += 1
-        for relation, rows in given.items():
-            self.given[f"{plan.sql} {relation}"] = rows.to_pylist()
-        count = sum(rows.num_rows for rows in given.values())
+        for relation, handed in given.items():
+            self.in_files[f"{plan.sql} {relation}"] = handed.files if isinstance(handed, Handed) else ()
+            self.given[f"{plan.sql} {relation}"] = rows_of(handed).to_pylist()
+        count = sum(rows_of(rows).num_rows for rows in given.values())
         return pa.table({name: pa.array([count]) for name, _ in plan.outputs})
+
+
+def rows_of(given: pa.Table | Handed) -> pa.Table:
+    """Rows as a worker of Spark gets them."""
+    if isinstance(given, pa.Table):
+        return given
+    reader = HandedReader(given.options())
+    schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in given.fields])
+    return pa.Table.from_batches([b for task in reader.partitions() for b in reader.read(task)], schema)
 
 
 class Life(Pipe):
@@ -44,7 +56,7 @@ class Life(Pipe):
         self.runner = Runner()
         self.rows: dict[str, list[tuple[int, int, int]]] = {"left_side": [], "right_side": []}
         self._rng = np.random.default_rng(5)
-        super().__init__(folder, cycles_keep=4, **settings)
+        super().__init__(folder, **{"cycles_keep": 4, **settings})
         for table in self.rows:
             self.db.execute(
                 f"CREATE TABLE {table} (id INT PRIMARY KEY, zone INT, r STREAM (k INT, n INT))"
@@ -233,7 +245,7 @@ def test_rows_without_a_partner_come_up_to_what_stands_on_top(life: Life) -> Non
 
 
 def test_a_join_with_too_many_rows_below_says_so(tmp_path: Path) -> None:
-    life = Life(tmp_path / "data", result_max_rows=10)
+    life = Life(tmp_path / "data", handed_max_rows=10)
     try:
         life.execute(f"CREATE QUERY counted AS {COUNTED}")
         life.push()

@@ -14,28 +14,33 @@ class HeadHistory:
 
     def __init__(self) -> None:
         # A table is empty when it comes, and was before: every earlier entry saw head 0.
-        self._heads = [0]
-        self._first = [0]
+        self._heads = np.zeros(16, np.int64)
+        self._first = np.zeros(16, np.int64)
+        self._count = 1
 
     def take(self, head: int, position: int) -> None:
         """The entry at `position` saw this head."""
-        if head > self._heads[-1]:
-            # Heads last: another thread reads them first, and finds a position for each it saw.
-            self._first.append(position)
-            self._heads.append(head)
-        while head < self._heads[-1]:
+        if head > self._heads[self._count - 1]:
+            self._append(head, position)
+        while head < self._heads[self._count - 1]:
             # A log that lost its end is written again from there: later entries stand before the new rows.
-            self._heads.pop()
-            first = self._first.pop()
-            if self._heads[-1] < head:
-                self._heads.append(head)
-                self._first.append(first)
+            self._count -= 1
+            first = int(self._first[self._count])
+            if self._heads[self._count - 1] < head:
+                self._append(head, first)
+
+    def _append(self, head: int, position: int) -> None:
+        at = self._count
+        if at == len(self._heads):
+            self._heads, self._first = np.resize(self._heads, 2 * at), np.resize(self._first, 2 * at)
+        self._heads[at], self._first[at] = head, position
+        # Last: another thread reads it first, and finds a head and a position for each.
+        self._count = at + 1
 
     def steps(self, position: int) -> tuple[Int64s, Int64s]:
         """Heads, ascending, and for each the last entry up to `position` that saw no higher one."""
-        heads = np.asarray(self._heads, np.int64)
-        first = np.asarray(self._first[1 : len(heads)], np.int64)
-        return heads, np.append(first - 1, position)
+        count = self._count
+        return self._heads[:count].copy(), np.append(self._first[1:count] - 1, position)
 
 
 def journal_of(positions: Int64s, heads: Int64s, entries: Int64s) -> Int64s:

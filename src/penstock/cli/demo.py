@@ -87,7 +87,7 @@ def set_up_plant(connection: Connection) -> None:
 
 
 def _wait_for_readings(connection: Connection) -> None:
-    """Until the first answer has rows: a fresh installation compiles its kernels in the first cycle with data."""
+    """Until the first answer has rows, so that the picture does not begin empty."""
     deadline = time.monotonic() + FIRST_READINGS_WITHIN_S
     while time.monotonic() < deadline:
         try:

@@ -14,7 +14,7 @@ from penstock.cli.connecting import reported
 def warm_up(
     again: Annotated[bool, typer.Option("--again", help="Train even if this environment is warm already.")] = False,
 ) -> None:
-    """Train this environment for quick starts; needed once, takes about half a minute."""
+    """Compile kernels and train this environment for quick starts; needed once, takes up to a minute."""
     from penstock.queries.warm_up import warm_up as train
 
     began = time.monotonic()

@@ -14,12 +14,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import PenstockError, error
-from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
+from penstock.operators.expr import Call, Column, Expr, Literal, UserCall, columns_of
 from penstock.operators.operations import OPERATIONS
 from penstock.operators.operations.casts import cast_value
 from penstock.operators.operations.values import OperationInfo, Value, as_array, literal_scalar
 
-__all__ = ["OPERATIONS", "Calls", "OperationInfo", "evaluate", "evaluate_mask", "evaluate_static", "mask_of"]
+__all__ = [
+    "OPERATIONS",
+    "Calls",
+    "OperationInfo",
+    "evaluate",
+    "evaluate_mask",
+    "evaluate_static",
+    "evaluate_static_of",
+    "mask_of",
+]
 
 Columns: TypeAlias = Mapping[str, Any]  # or a RecordBatch or Table
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
@@ -51,6 +60,15 @@ def evaluate_mask(
 def evaluate_static(expr: Expr | None, versions: pa.Table) -> npt.NDArray[np.bool_]:
     """Which static versions pass a static predicate, by vid; NULL counts as false."""
     return evaluate_mask(expr, versions, versions.num_rows)
+
+
+def evaluate_static_of(expr: Expr, versions: pa.Table, vids: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """The same, of the versions that some rows have, row by row: a few rows need not look at every version there ever was."""
+    if versions.num_rows < len(vids):
+        return evaluate_static(expr, versions)[vids]
+    needed, back = np.unique(vids, return_inverse=True)
+    columns = versions.select(sorted(columns_of(expr))).take(pa.array(needed))
+    return evaluate_mask(expr, columns, len(needed))[back]
 
 
 def mask_of(values: pa.Array) -> npt.NDArray[np.bool_]:

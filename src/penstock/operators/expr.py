@@ -8,7 +8,7 @@ leaves such a query to Spark SQL.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,18 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def columns_of(expr: Expr) -> set[str]:
     return {node.name for node in walk(expr) if isinstance(node, Column)}
+
+
+def substituted(expr: Expr, columns: Mapping[str, Expr]) -> Expr:
+    """The expression with other expressions in place of columns, by name."""
+    match expr:
+        case Column(name):
+            return columns[name]
+        case Call(operation, arguments, type_):
+            return Call(operation, tuple(substituted(a, columns) for a in arguments), type_)
+        case UserCall(function, arguments, type_):
+            return UserCall(function, tuple(substituted(a, columns) for a in arguments), type_)
+    return expr
 
 
 def calls_user(expr: Expr) -> bool:

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from penstock.catalog.heads import journal_of
 from penstock.catalog.model import POSITION_COLUMN, SENSOR_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.errors import PenstockError, error
-from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
+from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static_of
 from penstock.operators.expr import columns_of, from_json
 from penstock.operators.windows import FOREVER
 from penstock.pipeline.definitions import Definitions, definitions_since
@@ -164,7 +164,7 @@ def read_readings(request: HistoryRequest, table: Table, definitions: Definition
     if isinstance(plan, SelectPlan) and plan.static_predicate is not None:
         predicates.append(plan.static_predicate)
     for predicate in predicates:
-        keep &= evaluate_static(predicate, static.versions())[vids]
+        keep &= evaluate_static_of(predicate, static.versions(), vids)
     chosen = np.flatnonzero(keep)
     if len(chosen) < len(keep):
         log, vids = log.take(pa.array(chosen)), vids[chosen]

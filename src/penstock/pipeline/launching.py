@@ -20,6 +20,12 @@ _MEMORY = (
     "-Xss16m -XX:+UseSerialGC -Xms384m -Xmn160m -XX:+AlwaysPreTouch -XX:InitialCodeCacheSize=48m"
     " -XX:TrimNativeHeapInterval=10000"
 )
+# What a cycle runs in the JVM is called some hundred times and moves no data: compiling that as if it were hot took more of
+# the processor than running it. Loops over data in one-shot questions still get there within their first second.
+_COMPILER = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
 # Spark greets with warnings that no user can act upon.
 _QUIET_LOG = Path(__file__).parent / "log4j2.properties"
 
@@ -46,7 +52,7 @@ def java_settings(settings: Settings, train: Path | None = None) -> dict[str, st
     classes = use_archive(java_home) if train is None else train_archive(train)
     return {
         "spark.driver.memory": settings.spark_memory,
-        "spark.driver.extraJavaOptions": f"{_MEMORY} -Dlog4j2.configurationFile={_QUIET_LOG.as_uri()} {classes}",
+        "spark.driver.extraJavaOptions": f"{_MEMORY} {_COMPILER} -Dlog4j2.configurationFile={_QUIET_LOG.as_uri()} {classes}",
     }
 
 

@@ -21,6 +21,7 @@ from penstock.sql.plan import (
     SelectPlan,
     kernel_of,
     plan_from_json,
+    reach_of,
     selected_table,
     tables_under,
 )
@@ -101,7 +102,7 @@ def plan_cycle(
             continue  # whoever asks first slices its history
         if isinstance(plan, SelectPlan):
             target = start.data.get(plan.table_id, 0)
-            first = min(first_needed(plan.table_id, plan.window, definition.start_us), target)
+            first = min(first_needed(plan.table_id, reach_of(plan), definition.start_us), target)
             asked = is_pure(plan) and (target - first <= limits.history_rows or not meets_rows(definition, plan))
             if first < target and not asked:
                 fill[query_id] = (first, target)

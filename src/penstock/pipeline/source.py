@@ -23,7 +23,7 @@ CYCLE_SCHEMA = "query BIGINT, kind STRING, rows BIGINT, position BIGINT, payload
 
 
 class PenstockSource(DataSource):
-    """Options: folder; for a stream parallelism and limits; for a batch what history.HistoryOptions names."""
+    """Options: folder; for a stream parallelism and limits; for a batch a history.HistoryRequest, or files as handed.Handed names them."""
 
     @classmethod
     def name(cls) -> str:
@@ -36,6 +36,10 @@ class PenstockSource(DataSource):
         return CycleReader(dict(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if "files" in self.options:
+            from penstock.pipeline.handed import HandedReader
+
+            return HandedReader(dict(self.options))
         from penstock.pipeline.history import HistoryReader
 
         return HistoryReader(dict(self.options))

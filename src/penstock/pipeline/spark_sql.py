@@ -23,6 +23,7 @@ from penstock.operators import expr as expressions
 from penstock.operators.functions import compile_function
 from penstock.operators.windows import FOREVER
 from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.handed import Handed
 from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, HistoryRequest
 from penstock.pipeline.offset import Offset
 from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
@@ -54,7 +55,7 @@ class SparkRunner:
         self._max_rows = result_max_rows
         self._registered: dict[str, Function] = {}
 
-    def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table]) -> pa.Table:
+    def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | Handed]) -> pa.Table:
         """The answer as an Arrow table whose columns are the plan's outputs. `given`: relations as rows, by name."""
         views: dict[str, str] = {}
         try:
@@ -88,9 +89,14 @@ class SparkRunner:
                 self._spark.udf.register(function.name, _spark_function(function))
                 self._registered[function.name] = function
 
-    def _frame(self, relation: Relation, text: str, moment: Moment, given: Mapping[str, pa.Table]) -> DataFrame:
+    def _frame(
+        self, relation: Relation, text: str, moment: Moment, given: Mapping[str, pa.Table | Handed]
+    ) -> DataFrame:
         if relation.name in given:
-            return self._spark.createDataFrame(given[relation.name])
+            rows = given[relation.name]
+            if isinstance(rows, Handed):
+                return self._spark.read.format("penstock").options(**rows.options()).load()
+            return self._spark.createDataFrame(rows)
         request, columns = self._request(relation, text, moment)
         ddl = ", ".join(f"`{c.name}` {c.type.to_spark()}" for c in columns)
         reader = self._spark.read.format("penstock").option("schema", ddl)

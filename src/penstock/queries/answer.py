@@ -11,6 +11,7 @@ from penstock.operators.windows import FOREVER, AnyWindow, JoinWindows, TimeWind
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.queries.evaluated import Evaluated
 from penstock.queries.join_results import JoinResults
+from penstock.queries.lasting_memory import LastingMemory
 from penstock.queries.partners import Blocks, Partners
 from penstock.queries.ranges import Ranges, from_position, joined
 from penstock.sql.plan import KernelPlan
@@ -46,6 +47,7 @@ class Answer:
     reach: int = 0  # rows below this are older than any window of the query
     evaluated: Evaluated = field(default_factory=Evaluated)
     strategy: str | None = None  # what somebody asked for
+    lasting: LastingMemory | None = None  # of a condition that has to last
 
     @property
     def progress(self) -> float:

@@ -30,6 +30,7 @@ from penstock.queries.census import Census
 from penstock.queries.counted import Counted
 from penstock.queries.evaluated import size_of
 from penstock.queries.join_results import JoinResults
+from penstock.queries.lasting_memory import LastingMemory
 from penstock.queries.nows import Nows
 from penstock.queries.partners import Blocks
 from penstock.queries.ranges import joined
@@ -44,6 +45,7 @@ from penstock.sql.plan import (
     SparkPlan,
     kernel_of,
     plan_from_json,
+    reach_of,
     stream_uses,
     tables_under,
     window_of,
@@ -132,6 +134,8 @@ class AnswerStore(Nows):
         if known is None:
             known = Answer(plan, definition.start_us, window_of(plan))
             known.reach = self._reach(plan, definition.start_us)
+            if isinstance(plan, SelectPlan) and plan.lasting is not None:
+                known.lasting = LastingMemory()
             self.answers[query_id] = known
         else:
             known.pending = window_of(plan) if window_of(plan) != known.window else None
@@ -167,7 +171,7 @@ class AnswerStore(Nows):
         """The first row that a query's window can reach."""
         if isinstance(plan, JoinPlan):
             return 0
-        return FirstNeeded(self._listing, self.state.retention)(plan.table_id, plan.window, start_us)
+        return FirstNeeded(self._listing, self.state.retention)(plan.table_id, reach_of(plan), start_us)
 
     def _take_fills(self, record: CommitRecord) -> None:
         """What the cycle read of history is known from now on."""
@@ -300,6 +304,7 @@ class AnswerStore(Nows):
         if isinstance(answer.plan, AggregatePlan):
             return self.slices.memory_of(query_id)
         own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
+        own += answer.lasting.nbytes if answer.lasting is not None else 0
         own += sum(int(table.nbytes) for table in answer.values)
         shelf = self.shelves.get(stream_uses(answer.plan)[0].table_id)
         return own + (shelf.share(query_id) if shelf is not None else 0)
@@ -318,9 +323,13 @@ class AnswerStore(Nows):
 
     def forget_evaluated(self, most_bytes: int) -> None:
         """What was found when asked is found again when asked again: it must not grow with all that was ever asked."""
-        if sum(answer.evaluated.nbytes for answer in self.answers.values() if answer.evaluated) > most_bytes:
+        kept = sum(answer.evaluated.nbytes for answer in self.answers.values() if answer.evaluated)
+        lasting = [answer.lasting for answer in self.answers.values() if answer.lasting is not None]
+        if kept + sum(memory.nbytes for memory in lasting) > most_bytes:
             for answer in self.answers.values():
                 answer.evaluated.clear()
+            for memory in lasting:
+                memory.clear()
 
     def remove_orphans(self) -> None:
         """Remove sheets of tasks whose cycle was never committed, and what killed ones had begun to write."""

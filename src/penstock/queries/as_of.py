@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, limit: int | None) -> Result:
     """The answer at a time; `as_of` is no cycle."""
     plan, start_us = plan_from_json(definition.plan), definition.start_us
-    if not isinstance(plan, SelectPlan) or functions_of(plan):
+    if not isinstance(plan, SelectPlan) or functions_of(plan) or plan.lasting is not None:
         plan = _as_spark_sql(database, definition, plan)
     with database.standing.locked() as store:
         at_us = _moment(plan, store, as_of)
@@ -56,7 +56,7 @@ def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, l
 
 
 def _as_spark_sql(database: Database, definition: QueryDefinition, plan: Plan) -> SparkPlan:
-    """User functions run in workers only, and the step of a join keeps no older answers than its window's."""
+    """User functions run in workers only, and what a join or a condition that lasts keeps is not as of older times."""
     if not isinstance(plan, SparkPlan) or plan.core is not None:
         select = parse_select(definition.sql)
         plan = plan_query(select, database.catalog.state, True, SYSTEM_TABLES, shared=False, spent=True)

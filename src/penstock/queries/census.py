@@ -10,7 +10,7 @@ from penstock.catalog.model import Table
 from penstock.operators.expr import Expr
 from penstock.operators.windows import JoinWindows, TimeWindow, Window
 from penstock.queries.answer import Answer, ends
-from penstock.sql.plan import JoinPlan, stream_uses, tables_under
+from penstock.sql.plan import AggregatePlan, JoinPlan, KernelPlan, SelectPlan, stream_uses, tables_under
 
 NowKey = tuple[int, Expr | None]
 # A window over a table's rows; START where the window depends on it.
@@ -27,7 +27,7 @@ class Census:
         self.joins: set[int] = set()
         self.ending: set[int] = set()
         self._spans: dict[int, Counter[int]] = {}
-        self._told: dict[int, tuple[list[NowKey], list[Look]]] = {}
+        self._told: dict[int, tuple[list[NowKey], list[Look], list[tuple[int, int]]]] = {}
 
     def take(self, query_id: int, answer: Answer | None, tables: dict[int, Table]) -> None:
         """A query came, changed, or (None) went."""
@@ -43,10 +43,11 @@ class Census:
             (use.table_id, window, answer.start_us if depends_on_start(window) else None)
             for use, window in zip(uses, windows, strict=True)
         ]
-        self._told[query_id] = (keys, looks)
+        spans = list(_spans(looks, answer.plan))
+        self._told[query_id] = (keys, looks, spans)
         self.now_keys.update(keys)
         self.looks.update(looks)
-        for table_id, span in _spans(looks):
+        for table_id, span in spans:
             self._spans.setdefault(table_id, Counter())[span] += 1
         if isinstance(answer.plan, JoinPlan):
             self.joins.add(query_id)
@@ -54,10 +55,10 @@ class Census:
             self.ending.add(query_id)
 
     def _leave(self, query_id: int) -> None:
-        keys, looks = self._told.pop(query_id, ([], []))
+        keys, looks, spans = self._told.pop(query_id, ([], [], []))
         _subtract(self.now_keys, keys)
         _subtract(self.looks, looks)
-        for table_id, span in _spans(looks):
+        for table_id, span in spans:
             _subtract(self._spans[table_id], [span])
             if not self._spans[table_id]:
                 del self._spans[table_id]
@@ -73,10 +74,13 @@ def depends_on_start(window: Window) -> bool:
     return isinstance(window, TimeWindow) and "start" in (window.begin.anchor, window.end.anchor)
 
 
-def _spans(looks: list[Look]) -> Iterator[tuple[int, int]]:
+def _spans(looks: list[Look], plan: KernelPlan) -> Iterator[tuple[int, int]]:
+    if isinstance(plan, AggregatePlan):
+        return  # it needs no sheets
+    lasting = plan.lasting.us if isinstance(plan, SelectPlan) and plan.lasting is not None else 0
     for table_id, window, _ in looks:
         if isinstance(window, TimeWindow) and window.slides:
-            yield table_id, -window.begin.offset_us
+            yield table_id, lasting - window.begin.offset_us
 
 
 def _subtract(counter: Counter[T], gone: list[T]) -> None:

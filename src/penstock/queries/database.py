@@ -27,6 +27,7 @@ from penstock.queries.costs import Costs
 from penstock.queries.describing import as_told, describe_queries, describe_query, describe_table
 from penstock.queries.execute import Executor
 from penstock.queries.observing import Observer
+from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.results import Health, Result
 from penstock.queries.sampling import Sampler
 from penstock.queries.spark_queries import SparkQueries
@@ -93,6 +94,7 @@ class Database:
             self.spark_queries = SparkQueries(
                 self.runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
             )
+            self.on_demand = AggregatesOnDemand(self.standing, self.settings)
             self.observer = Observer(
                 self.catalog, self.ingest, self.clock, self.settings, lambda: self.standing.finished
             )
@@ -170,6 +172,7 @@ class Database:
                 self.costs.follow(version, sharing, known)
         self.costs.note_cycle(record)
         self.usage.save_sometimes(known)
+        self.on_demand.tidy(known)
         if self.standing.finished != finished:
             self.observer.follow()
 

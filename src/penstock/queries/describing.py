@@ -88,7 +88,7 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "error": message,
         "strategy": database.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
-        "memory": database.standing.memory_of(definition.id) if answer is not None else None,
+        "memory": _memory(database, definition.id) if answer is not None else None,
         "invocations": database.usage.invocations(definition.id),
         "last_invoked": database.usage.last_us(definition.id),
         "seconds": database.spark_queries.seconds(definition.id),
@@ -108,3 +108,7 @@ def _state(
     if answer is not None and answer.filling is not None:
         return "FILLING", answer.progress
     return "FINISHED" if definition.id in database.standing.finished else "RUNNING", 1.0
+
+
+def _memory(database: Database, query_id: int) -> int:
+    return database.standing.memory_of(query_id) + database.on_demand.memory_of(query_id)

@@ -15,7 +15,9 @@ import pyarrow as pa
 from penstock.catalog.model import Table
 from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError, error
-from penstock.queries.fetch import Fetcher
+from penstock.operators.windows import FOREVER
+from penstock.queries.fetch import Fetcher, TimedPositions
+from penstock.queries.matches import Positions
 from penstock.queries.ready import ReadyAnswers
 from penstock.queries.windowed import Instant, Matches, rows_entered, rows_inside
 from penstock.sql.plan import SelectPlan
@@ -86,6 +88,15 @@ class SelectHeld:
 
     def rows(self, ids: Ids) -> pa.Table:
         return self._reading(lambda f: f.rows(self.plan, ids, self.values))
+
+    def since(self, first: int, end: int, low: int) -> TimedPositions:
+        """Matches in [first, end) from a time on, whatever the window."""
+        return self._reading(lambda f: self.matches.times(f, end, low, FOREVER, first))
+
+    def to_evaluate(self, first: int, end: int, low: int) -> int:
+        """How many rows that takes the predicate to be evaluated for."""
+        known = self.matches.matches
+        return known.to_evaluate(self.reader(), first, end, low) if isinstance(known, Positions) else 0
 
     def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
         inside = self.inside()

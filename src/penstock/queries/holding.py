@@ -15,6 +15,8 @@ from penstock.queries.feed import CycleMark
 from penstock.queries.fetch import Fetcher
 from penstock.queries.held import SelectHeld
 from penstock.queries.join_held import InputTable, JoinHeld
+from penstock.queries.lasting import LastingPositions
+from penstock.queries.lasting_memory import LastingMemory
 from penstock.queries.listings import Listings
 from penstock.queries.matches import Positions
 from penstock.queries.partners import Blocks
@@ -79,12 +81,27 @@ def _matches(
             keep=answer.strategy != "none",
         )
     heard = store.heard_sids(plan.table_id, predicate) if isinstance(window, RowsWindow) else None
+    matches = _lasting(store, answer.lasting, plan, found) if answer.lasting is not None else found
     if predicate is None:
-        return Matches(found, heard=heard)
+        return Matches(matches, heard=heard)
     counts = isinstance(window, RowsWindow) and isinstance(plan.window, RowsWindow)
     # Workers name the counted rows only while the definition counts rows, and of the past by filling.
     base = _copy(answer.base) if counts and answer.settled else None
-    return Matches(found, base, store.passing(plan.table_id, predicate), heard)
+    return Matches(matches, base, store.passing(plan.table_id, predicate), heard)
+
+
+def _lasting(store: AnswerStore, memory: LastingMemory, plan: SelectPlan, true: Blocks | Positions) -> LastingPositions:
+    """What lasts of the rows at which a condition is true."""
+    table_id, predicate = plan.table_id, plan.static_predicate
+    return LastingPositions(
+        plan=plan,
+        true=true,
+        passing=store.passing(table_id, predicate) if predicate is not None else None,
+        heard=store.heard_sids(table_id, predicate),
+        sids=store.state.rows(table_id).sids,
+        floor=store.state.retention(table_id),
+        memory=memory,
+    )
 
 
 def hold_join(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -12,12 +13,15 @@ import pyarrow as pa
 from penstock.catalog.heads import journal_of
 from penstock.catalog.state import CatalogState
 from penstock.errors import error
+from penstock.pipeline.handed import Handed
 from penstock.pipeline.spark_sql import Moment
+from penstock.queries.handing import IN_MEMORY_ROWS, Piece, hand_over
 from penstock.queries.held import Ids
 from penstock.queries.join_held import JoinHeld, join_schema
 from penstock.queries.standing import StandingQueries
 from penstock.sql.plan import JoinPlan, SparkPlan, plan_from_json
 from penstock.sql.read_joins import read_outputs
+from penstock.types import BIGINT, Field
 
 JOURNAL = "_journal"
 # By relation: of which generation of results, and the ids.
@@ -30,7 +34,13 @@ class FetchedRows:
 
     generation: int
     ids: Ids  # in the order of the rows
-    table: pa.Table
+    table: pa.Table  # where they are too many for memory, none of them: they are in the pieces
+    pieces: tuple[Piece, ...] = ()
+    fields: tuple[Field, ...] = ()
+
+    def given(self) -> pa.Table | Handed:
+        """The rows as Spark gets them."""
+        return Handed(self.fields, tuple(p.path for p in self.pieces)) if self.pieces else self.table
 
     def have(self, generation: int, ids: Ids) -> bool:
         """Whether these are exactly the rows of some ids."""
@@ -48,24 +58,36 @@ class JoinRead:
     def ids(self) -> Ids:
         return self.held.inside() if self.span is None else self.held.of_times(*self.span)
 
-    def fetch(self, ids: Ids, before: FetchedRows | None, state: CatalogState, with_journal: bool) -> FetchedRows:
+    def fetch(
+        self, ids: Ids, before: FetchedRows | None, state: CatalogState, with_journal: bool, place: Path
+    ) -> FetchedRows:
         """The rows of ids; with the journal position of their last tuple, by which ordinary tables are joined.
 
-        Those of the evaluation before are not read again.
+        Those of the evaluation before are not read again. Too many for memory are written to files at a place.
         """
         held = self.held
         if self.span is not None:
             held = replace(held, plan=replace(held.plan, outputs=read_outputs(held.plan)))
+
+        def read(some: Ids) -> tuple[Ids, pa.Table]:
+            ordered = _in_order_of_rows(some)
+            rows = held.rows(ordered)
+            return ordered, rows.append_column(JOURNAL, _journal(held, ordered, state)) if with_journal else rows
+
+        nothing = FetchedRows(held.results.generation, ids[:0], _schema(held.plan, with_journal).empty_table())
         if before is None or before.generation != held.results.generation:
-            before = FetchedRows(held.results.generation, ids[:0], _schema(held.plan, with_journal).empty_table())
+            before = nothing
+        if len(ids) > IN_MEMORY_ROWS:
+            pieces = hand_over(ids, before.pieces, read, place)
+            known = np.concatenate([p.ids for p in pieces])
+            return replace(nothing, ids=known, pieces=pieces, fields=_fields(held.plan, with_journal))
+        if before.pieces:
+            before = nothing
         stays = np.isin(before.ids, ids)
-        new = _in_order_of_rows(ids[~np.isin(ids, before.ids)])
-        rows = held.rows(new)
-        if with_journal:
-            rows = rows.append_column(JOURNAL, _journal(held, new, state))
-        known = before.table if stays.all() else before.table.filter(pa.array(stays))
+        new, rows = read(ids[~np.isin(ids, before.ids)])
+        stayed = before.table if stays.all() else before.table.filter(pa.array(stays))
         # One chunk again, or the table would grow by one with every evaluation.
-        table = pa.concat_tables([known, rows]).combine_chunks()
+        table = pa.concat_tables([stayed, rows]).combine_chunks()
         return FetchedRows(before.generation, np.concatenate([before.ids[stays], new]), table)
 
 
@@ -96,14 +118,14 @@ def read_joins(plan: SparkPlan, moment: Moment, standing: StandingQueries, name:
 
 
 def pick_rows(reads: Mapping[str, JoinRead], most: int) -> Picked:
-    """The ids of every join that is read; over_budget where they are too many to hand over."""
+    """The ids of every join that is read; over_budget where they are too many to hand over, even in files."""
     picked = {relation: (read.held.results.generation, read.ids()) for relation, read in reads.items()}
     for _, ids in picked.values():
         if len(ids) > most:
             raise error(
                 "over_budget",
                 detail=f"the join below has {len(ids)} rows, more than {most}",
-                hint="narrow its window or its conditions, or raise result_max_rows",
+                hint="narrow its window or its conditions, or raise handed_max_rows",
             )
     return picked
 
@@ -125,11 +147,12 @@ def fetch_rows(
     before: Mapping[str, FetchedRows],
     plan: SparkPlan,
     state: CatalogState,
+    place: Path,
 ) -> dict[str, FetchedRows]:
-    """The rows themselves, by relation."""
+    """The rows themselves, by relation; those of large joins in files at a place."""
     with_journal = JOURNAL in plan.sql
     return {
-        relation: read.fetch(picked[relation][1], before.get(relation), state, with_journal)
+        relation: read.fetch(picked[relation][1], before.get(relation), state, with_journal, place)
         for relation, read in reads.items()
     }
 
@@ -152,6 +175,10 @@ def no_rows(plan: SparkPlan, state: CatalogState) -> dict[str, pa.Table]:
 def _schema(join: JoinPlan, with_journal: bool) -> pa.Schema:
     schema = join_schema(join)
     return schema.append(pa.field(JOURNAL, pa.int64())) if with_journal else schema
+
+
+def _fields(join: JoinPlan, with_journal: bool) -> tuple[Field, ...]:
+    return (*(Field(o.name, o.type) for o in join.outputs), *([Field(JOURNAL, BIGINT)] if with_journal else []))
 
 
 def _in_order_of_rows(ids: Ids) -> Ids:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.operators.windows import FOREVER
 from penstock.pipeline.lists import Ints
 from penstock.queries.evaluated import Evaluated, Evaluator
 from penstock.queries.fetch import Fetcher, TimedPositions, no_rows, offsets_in
@@ -53,6 +54,12 @@ class Positions:
         gaps = outside(self.covered, first, end)
         lost = self.view.missing(self.query_id, first, end)
         return list(joined([*gaps, *lost])) if lost else gaps
+
+    def to_evaluate(self, fetcher: Fetcher, first: int, end: int, low: int) -> int:
+        """How many rows of [first, end) with a ts from `low` on only the predicate itself can tell."""
+        first = max(first, self.reach)
+        ranges = fetcher.ranges(first, end, low, FOREVER) if first < end else []
+        return sum(high - start for a, b in ranges for start, high in self._gaps(a, b))
 
     def times(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
         """Matches in [first, end) whose ts is in [low, high], in log order."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.errors import PenstockError, error
+from penstock.pipeline.handed import Handed
 from penstock.pipeline.spark_sql import Moment, SparkRunner
 from penstock.queries.answers import AnswerStore
 from penstock.queries.join_rows import (
@@ -66,6 +67,7 @@ class SparkQueries:
         self._settings = settings
         self._system = system
         self._spent = spent
+        self._place = standing.folder.tmp / "handed"
         self._answers: dict[int, Evaluated] = {}
         self._kept: dict[int, tuple[Evaluated, ...]] = {}  # the newest last, so that subscribers can come back
         self._errors: dict[int, PenstockError] = {}
@@ -88,11 +90,11 @@ class SparkQueries:
         with self._standing.locked() as store:
             moment, cycle = moment_of(plan, store, start_us), store.cycle
             reads = read_joins(plan, moment, self._standing, "")
-        picked = pick_rows(reads, self._settings.result_max_rows)
-        rows = fetch_rows(reads, picked, {}, plan, moment.state)
-        return self.run_at(plan, moment, cycle, {relation: r.table for relation, r in rows.items()})
+        picked = pick_rows(reads, self._settings.handed_max_rows)
+        rows = fetch_rows(reads, picked, {}, plan, moment.state, self._place)
+        return self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
 
-    def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table]) -> Evaluated:
+    def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table | Handed]) -> Evaluated:
         """Evaluate once at a moment of one's own; `cycle` is whose definitions and log it stands on."""
         began = time.monotonic()
         table = self._runner().run(plan, moment, {**self._system(plan), **joins})
@@ -238,7 +240,7 @@ class SparkQueries:
             if answer is not None:
                 moment = replace(moment, now_us=store.query_now(answer) or moment.now_us)
         try:
-            picked, last = pick_rows(reads, self._settings.result_max_rows), self._answers.get(query_id)
+            picked, last = pick_rows(reads, self._settings.handed_max_rows), self._answers.get(query_id)
             before = self._rows.get(query_id, {})
             no_table_changed = (
                 len(reads) == len(plan.relations) or self._journals.get(query_id) == moment.offset.journal
@@ -248,8 +250,8 @@ class SparkQueries:
                 self._errors.pop(query_id, None)
                 self._standing.feed.wake()
                 return
-            rows = fetch_rows(reads, picked, before, plan, moment.state)
-            found = self.run_at(plan, moment, cycle, {relation: r.table for relation, r in rows.items()})
+            rows = fetch_rows(reads, picked, before, plan, moment.state, self._place)
+            found = self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
             self._answers[query_id], self._rows[query_id] = found, rows
             self._journals[query_id] = moment.offset.journal
             self._kept[query_id] = _bounded((*self.kept(query_id), found))

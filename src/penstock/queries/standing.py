@@ -52,7 +52,8 @@ class StandingQueries:
         self.folder = folder
         self.commits = commits
         self.settings = settings
-        self.feed = Feed(settings.cycles_keep)
+        self._keep = max(2, settings.cycles_keep)  # who reads another query reads the cycle before the last
+        self.feed = Feed(self._keep)
         self._lock = threading.RLock()
         self.listings = Listings(folder.log)
         self.windows = WindowHistory()
@@ -120,7 +121,7 @@ class StandingQueries:
                 self.result_files.compact(self.store)
                 snapshot = self.store.to_snapshot()
             self.commits.write_snapshot(snapshot)
-            self.commits.prune(self.settings.cycles_keep)
+            self.commits.prune(self._keep)
             self.result_files.remove_dropped(self.store, self.commits.oldest_snapshot)
         self._write_next_edge(record)
 

@@ -46,6 +46,8 @@ class Chooser:
             return "partial"
         if answer.strategy == "none" and is_pure(answer.plan):
             return "none"
+        if answer.plan.lasting is not None:
+            return "partial"  # late rows take others back, so no answer only grows
         if answer.strategy is not None:
             return "complete" if answer.strategy == "complete" else "partial"
         asked = self._asked.get(query_id)
@@ -61,6 +63,8 @@ class Chooser:
             return "it calls user functions, which only workers run"
         if not isinstance(answer.window, TimeWindow):
             return "a window of rows is cut when asked"
+        if answer.plan.lasting is not None and answer.strategy != "none":
+            return "what has to last is looked for when asked"
         if answer.strategy is not None:
             return "somebody chose so"
         asked = self._asked.get(query_id)

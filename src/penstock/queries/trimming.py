@@ -11,7 +11,7 @@ from penstock.queries.feed import CycleMark
 from penstock.queries.join_readers import reached_by_readers
 from penstock.queries.listings import Reaches
 from penstock.queries.window_history import WindowHistory
-from penstock.sql.plan import JoinPlan, stream_uses
+from penstock.sql.plan import JoinPlan, SelectPlan, stream_uses
 
 
 def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Path) -> None:
@@ -25,6 +25,8 @@ def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Pat
         now_us = now_at(store, oldest, query_id, answer)
         lows = [window_low(w, now_us, answer.start_us) for w in windows.since(query_id, oldest.cycle)]
         low = _earliest([*lows, *reached_by_readers(store, query_id)])
+        if low is not None and isinstance(answer.plan, SelectPlan) and answer.plan.lasting is not None:
+            low -= answer.plan.lasting.us
         if isinstance(answer.plan, JoinPlan):
             if low is not None:
                 times[query_id] = low

@@ -1,7 +1,7 @@
-"""Prepare this machine for quick starts: a training run that leaves caches behind.
+"""Prepare this machine for quick starts: compile the kernels, then run a training that leaves an archive behind.
 
-Spark's classes go into an archive (pipeline.archive), compiled kernels into Numba's cache. Done once per
-environment by `make`, or by `penstock warm-up`.
+Machine code goes into Numba's cache (pipeline.compiling), Spark's classes into the archive (pipeline.archive). Done once
+per environment by `make`, or by `penstock warm-up`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from penstock.errors import PenstockError
 from penstock.pipeline.archive import find_archive, place_for_archive
+from penstock.pipeline.compiling import compile_kernels
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.java import find_java
 from penstock.queries.database import Database
@@ -37,7 +38,8 @@ _QUESTIONS = (
 
 
 def warm_up(progress: Callable[[str], None], again: bool = False) -> Path:
-    """Run the training unless its archive is there already; where the archive is."""
+    """Compile what is not, and run the training unless its archive is there already; where the archive is."""
+    compile_kernels(progress)
     java_home = find_java()
     known = find_archive(java_home)
     if known is not None and not again:
@@ -97,7 +99,7 @@ def _silence() -> Iterator[None]:
 
 
 def _ask(database: Database, question: str) -> None:
-    """Ask until there is an answer: the very first cycle compiles everything, which takes a busy machine a while."""
+    """Ask until there is an answer: without an archive the very first cycle takes a busy machine a while."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

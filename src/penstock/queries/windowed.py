@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from penstock.catalog.rows import StaticRows
-from penstock.operators.windows import RowsWindow, TimeWindow, Window
+from penstock.operators.windows import FOREVER, RowsWindow, TimeWindow, Window
 from penstock.queries.answer import NEVER
 from penstock.queries.fetch import Fetcher, TimedPositions, no_rows, offsets_in
+from penstock.queries.lasting import LastingPositions
 from penstock.queries.matches import Positions
 from penstock.queries.partners import Blocks
 
@@ -23,22 +24,27 @@ class Matches:
     `passing`, None: all.
     """
 
-    matches: Blocks | Positions
+    matches: Blocks | Positions | LastingPositions
     base: Blocks | None = None
     passing: np.ndarray | None = None
     heard: np.ndarray | None = None  # sensors with a reading that counts: until all are found, one reads on
 
     def times(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
         """Matches in [first, end) whose ts is in [low, high]."""
-        if isinstance(self.matches, Positions):
+        if isinstance(self.matches, Positions | LastingPositions):
             return self.matches.times(fetcher, end, low, high, first)
         return fetcher.times(self.matches, end, low, high, first)
 
-    def below(self, end: int) -> np.ndarray:
-        """The positions of all matches below one."""
-        if isinstance(self.matches, Positions):
-            return self.matches.between(0, end)
-        return offsets_in(self.matches, 0, end, 0)
+    def among(self, rows: TimedPositions, fetcher: Fetcher, end: int) -> TimedPositions:
+        """Which of some rows match, as of a head."""
+        if isinstance(self.matches, LastingPositions):
+            low = int(rows.times.min(initial=FOREVER))
+            found = self.matches.times(fetcher, end, low, FOREVER, 0).positions
+        elif isinstance(self.matches, Positions):
+            found = self.matches.between(0, end)
+        else:
+            found = offsets_in(self.matches, 0, end, 0)
+        return rows.take(np.flatnonzero(np.isin(rows.positions, found, assume_unique=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ class Instant:
 def rows_inside(matches: Matches, at: Instant, fetcher: Fetcher, static: StaticRows) -> TimedPositions:
     """All matches inside the window, in log order."""
     if isinstance(at.window, RowsWindow):
-        return matching(matches, newest_counted(matches, at, at.window, fetcher, static), at)
+        return matches.among(newest_counted(matches, at, at.window, fetcher, static), fetcher, at.head)
     span = at.range()
     if span is None:
         return no_rows()
@@ -78,14 +84,14 @@ def rows_entered(
         return _entered_in_time(matches, before, after, fetcher)
     was = rows_inside(matches, replace(before, floor=after.floor), fetcher, static)
     now = rows_inside(matches, after, fetcher, static)
-    inside = now.take(np.flatnonzero(~np.isin(now.positions, was.positions, assume_unique=True)))
+    inside = _without(now, was)
     # Until the new window took over, the old one stood.
     until = replace(after, window=before.window)
     if isinstance(before.window, TimeWindow):
         passed = _entered_in_time(matches, before, until, fetcher)
     else:
         counted = counted_rows(matches, until, fetcher)
-        passed = matching(matches, counted.take(arrived(counted, before, static)), until)
+        passed = matches.among(counted.take(arrived(counted, before, static)), fetcher, until.head)
     return _union([inside, passed])
 
 
@@ -96,6 +102,12 @@ def _entered_in_time(matches: Matches, before: Instant, after: Instant, fetcher:
     # Before the first reading NOW could have been any moment: what the first cycle brings has all come since.
     (low, high), (old_low, old_high) = after.range_at(after.now_us), before.range_at(before.now_us or NEVER)
     head, floor, first = before.head, after.floor, min(low, old_low)
+    if isinstance(matches.matches, LastingPositions):
+        # A late row may mend or break what lasts, so rows come in that were there already.
+        return _without(
+            matches.times(fetcher, after.head, first, high, floor),
+            matches.times(fetcher, head, old_low, old_high, floor),
+        )
     parts = [matches.times(fetcher, after.head, first, high, first=max(head, floor))]
     if high > old_high:
         parts.append(matches.times(fetcher, head, max(old_high + 1, first), high, first=floor))
@@ -104,14 +116,14 @@ def _entered_in_time(matches: Matches, before: Instant, after: Instant, fetcher:
     return _union(parts)
 
 
+def _without(rows: TimedPositions, others: TimedPositions) -> TimedPositions:
+    return rows.take(np.flatnonzero(~np.isin(rows.positions, others.positions, assume_unique=True)))
+
+
 def _union(parts: list[TimedPositions]) -> TimedPositions:
     together = TimedPositions.together(parts)
     _, unique = np.unique(together.positions, return_index=True)
     return together.take(unique)
-
-
-def matching(matches: Matches, rows: TimedPositions, at: Instant) -> TimedPositions:
-    return rows.take(np.flatnonzero(np.isin(rows.positions, matches.below(at.head), assume_unique=True)))
 
 
 def _counted_in(first: int, end: int, matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:

@@ -38,15 +38,19 @@ def run(
     progress: Progress | None = None,
     database: Backend | None = None,
     listener: socket.socket | None = None,
+    prepare: Callable[[Progress], None] = lambda _: None,
 ) -> int:
-    """Serve until told to stop; the process's exit code. `database` is the real one unless a test brings its own."""
+    """Serve until told to stop; the process's exit code. `database` is the real one unless a test brings its own.
+
+    `prepare` runs before it starts; meanwhile the API says what it is at.
+    """
     progress = progress or _print_progress
     try:
         _set_up_logging(settings.log_level)
         if listener is None:
             listener = listen(settings)
         with listener:
-            return asyncio.run(_serve(settings, listener, database or _open_database(settings), progress))
+            return asyncio.run(_serve(settings, listener, database or _open_database(settings), progress, prepare))
     except PenstockError as problem:
         print(problem.render(), file=sys.stderr)
         return 1
@@ -87,7 +91,13 @@ class Server(uvicorn.Server):
         self._lifecycle.closing.set()
 
 
-async def _serve(settings: Settings, listener: socket.socket, database: Backend, progress: Progress) -> int:
+async def _serve(
+    settings: Settings,
+    listener: socket.socket,
+    database: Backend,
+    progress: Progress,
+    prepare: Callable[[Progress], None],
+) -> int:
     began = time.monotonic()
     lifecycle = Lifecycle(ready=False, reason="starting")
     app = create_app(database, settings, lifecycle)
@@ -110,7 +120,9 @@ async def _serve(settings: Settings, listener: socket.socket, database: Backend,
 
         problem: BaseException | None = None
         try:
-            await asyncio.to_thread(database.start, report)
+            await asyncio.to_thread(prepare, report)
+            if not server.should_exit:
+                await asyncio.to_thread(database.start, report)
             if not server.should_exit:
                 lifecycle.ready, lifecycle.reason = True, "ready"
                 progress(f"ready at {url_of(listener)} in {time.monotonic() - began:.1f} s")

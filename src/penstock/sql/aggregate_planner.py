@@ -8,19 +8,19 @@ from penstock.operators.expr import Call, Expr, Literal, calls_user
 from penstock.operators.slices.combining import Panes
 from penstock.operators.slices.registry import partial_for
 from penstock.operators.windows import EVERYTHING, TimeWindow
-from penstock.sql.aggregate_plan import (
-    WINDOW_END,
-    WINDOW_START,
-    Aggregate,
-    AggregatePlan,
-    aggregate_name,
-    key_name,
-)
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.one_stream import one_stream, predicates
-from penstock.sql.output import Output
+from penstock.sql.plan import (
+    WINDOW_END,
+    WINDOW_START,
+    AggregateCall,
+    AggregatePlan,
+    Output,
+    aggregate_name,
+    key_name,
+)
 from penstock.sql.scope import PaneEdges
 from penstock.sql.values import DURATION, external, type_of, typed
 from penstock.types import BIGINT, TIMESTAMP, Type
@@ -77,7 +77,7 @@ def aggregate_plan(bound: Bound) -> AggregatePlan:
     plan = AggregatePlan(
         table_id=source.table.id,
         keys=tuple(lower(key) for key in taken.keys),
-        aggregates=tuple(taken.aggregates) or (Aggregate("count", (), BIGINT),),
+        aggregates=tuple(taken.aggregates) or (AggregateCall("count", (), BIGINT),),
         outputs=outputs,
         window=window,
         static_predicate=static,
@@ -99,7 +99,7 @@ class _Taken:
     """The aggregates and keys of a SELECT, each once, and expressions over them."""
 
     def __init__(self, query: exp.Select, edges: PaneEdges | None) -> None:
-        self.aggregates: list[Aggregate] = []
+        self.aggregates: list[AggregateCall] = []
         self.keys: list[exp.Expr] = []
         self._edges = edges
         self.panes = None if edges is None else Panes(edges.width_us, edges.step_us)
@@ -145,7 +145,7 @@ def _column(name: str, type_: Type) -> exp.Expr:
     return typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), type_)
 
 
-def _filtered(node: exp.Expr) -> Aggregate:
+def _filtered(node: exp.Expr) -> AggregateCall:
     """FILTER (WHERE c): rows that do not satisfy c are NULL to the aggregate."""
     inner = _aggregate(node.this)
     if inner.function in ("first", "last"):
@@ -153,10 +153,10 @@ def _filtered(node: exp.Expr) -> Aggregate:
     condition = lower(node.expression.this)
     values = inner.arguments or (Literal(1, BIGINT),)
     arguments = tuple(Call("case", (condition, value, Literal(None, value.type)), value.type) for value in values)
-    return Aggregate(inner.function, arguments, inner.type)
+    return AggregateCall(inner.function, arguments, inner.type)
 
 
-def _aggregate(node: exp.Expr) -> Aggregate:
+def _aggregate(node: exp.Expr) -> AggregateCall:
     words = node.sql_name() if isinstance(node, exp.Func) else node.name
     function = _FUNCTIONS.get(type(node))
     if function is None:
@@ -173,4 +173,4 @@ def _aggregate(node: exp.Expr) -> Aggregate:
         raise NotCovered("AVG of an INTERVAL runs as Spark SQL")
     if partial_for(function, tuple(a.type for a in arguments)) is None:
         raise NotCovered(f"{words.upper()} of {arguments[0].type} runs as Spark SQL")
-    return Aggregate(function, arguments, external(type_of(node)))
+    return AggregateCall(function, arguments, external(type_of(node)))

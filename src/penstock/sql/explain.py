@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from penstock.operators.expr import Column, substituted
 from penstock.sql.dialect import sql_of
 from penstock.sql.explain_aggregate import aggregate_lines
 from penstock.sql.explain_join import join_lines
 from penstock.sql.notation import show, show_conditions, show_outputs, show_window
-from penstock.sql.plan import AggregatePlan, JoinPlan, Plan, Relation, SelectPlan
+from penstock.sql.on_demand import EVERY_ROW
+from penstock.sql.plan import Aggregate, AggregatePlan, JoinPlan, Lasting, OnDemand, Output, Plan, Relation, SelectPlan
 from penstock.sql.planner import bind_query, functions_of, plan_query
 from penstock.sql.scope import State
 from penstock.sql.statements import CreateQuery, Explain, Select, Statement, tree
+from penstock.types import format_duration
 
 __all__ = ["explain", "show", "show_window", "stages"]
 
@@ -31,6 +34,8 @@ def explain(plan: Plan, state: State) -> str:
         return "\n".join([*join_lines(plan, state), *_function_lines(plan)])
     if isinstance(plan, AggregatePlan):
         return "\n".join(aggregate_lines(plan, state))
+    if plan.on_demand is not None:
+        return "\n".join(_on_demand_lines(plan.on_demand))
     lines = [f"Spark SQL: {plan.reason}"]
     if plan.core is not None:
         lines += [f"  {line}" for line in join_lines(plan.core, state)]
@@ -50,8 +55,30 @@ def _select_lines(plan: SelectPlan, state: State) -> list[str]:
         f'shared pass over the stream of "{table}"',
         f"  window: {show_window(plan.window)}",
         *(f"  {line}" for line in show_conditions(plan.static_predicate, plan.stream_predicate)),
+        *_lasting_lines(plan.lasting),
         f"  output: {show_outputs(plan.outputs)}",
     ]
+
+
+def _lasting_lines(lasting: Lasting | None) -> list[str]:
+    if lasting is None:
+        return []
+    lines = [f"  true without a break, per sensor, for {format_duration(lasting.us)}: looked for when asked"]
+    return lines if lasting.beside is None else [*lines, f"  of those: {show(lasting.beside)}"]
+
+
+def _on_demand_lines(asked: OnDemand) -> list[str]:
+    shown = {f"#{place}": Column(_aggregate(a), a.type) for place, a in enumerate(asked.aggregates)}
+    outputs = [Output(o.name, o.type, substituted(o.expr, shown)) for o in asked.outputs]
+    return [
+        f'aggregates on demand over the answers of query "{asked.query}": a tree in time order, no Spark job',
+        f"  window: {show_window(asked.window) if asked.window is not None else 'that of the query'}",
+        f"  output: {show_outputs(outputs)}",
+    ]
+
+
+def _aggregate(aggregate: Aggregate) -> str:
+    return f"{aggregate.function}({'*' if aggregate.argument == EVERY_ROW else show(aggregate.argument)})"
 
 
 def _function_lines(plan: Plan) -> list[str]:

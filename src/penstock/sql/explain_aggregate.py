@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.sql.aggregate_plan import AggregatePlan, aggregate_name, key_name
 from penstock.sql.notation import show, show_conditions, show_window
+from penstock.sql.plan import AggregatePlan, aggregate_name, key_name
 from penstock.sql.scope import State
 from penstock.types import format_duration
 

@@ -109,7 +109,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.NullSafeNEQ: "IS DISTINCT FROM",
     exp.Bracket: "an array's element",
     exp.RegexpLike: "a regular expression",
-    Held: "a condition that has to hold FOR some time",
+    Held: "a condition that has to hold FOR some time, inside another one,",
 }
 
 

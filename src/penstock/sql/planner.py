@@ -7,7 +7,7 @@ from itertools import chain
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.operators.expr import Expr, UserCall, walk
+from penstock.operators.expr import Expr, UserCall, is_static, walk
 from penstock.operators.windows import EVERYTHING
 from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
 from penstock.sql.binding.context import Bound, Collected
@@ -15,10 +15,12 @@ from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.cores import take_core
 from penstock.sql.join_planner import is_window_join, join_plan
 from penstock.sql.lower import NotCovered, lower
-from penstock.sql.one_stream import one_stream, predicates
-from penstock.sql.plan import AggregatePlan, JoinPlan, Output, Plan, SelectPlan, SparkPlan
+from penstock.sql.nodes import Held
+from penstock.sql.on_demand import on_demand
+from penstock.sql.one_stream import one_stream
+from penstock.sql.plan import AggregatePlan, JoinPlan, Lasting, Output, Plan, SelectPlan, SparkPlan
 from penstock.sql.positions import point, span_of
-from penstock.sql.relations import place_relations, refuse_clauses, settle
+from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
 from penstock.sql.retarget import retarget_window
 from penstock.sql.scope import State, fold
 from penstock.sql.spark_text import spark_sql
@@ -82,6 +84,7 @@ def plan_query(
                 reason = reason if str(failure) == reason else f"{reason}, and {failure}"
         if joined and core is None:
             _refuse_hint(bound, reason)
+    demand = on_demand(bound, state) if not standing else None
     relations = place_relations(bound.collected)
     return SparkPlan(
         sql=spark_sql(bound.query),
@@ -93,6 +96,7 @@ def plan_query(
             sorted(bound.collected.queries - {r.table for r in relations if r.kind == "query"}),
         ),
         core=core,
+        on_demand=demand,
     )
 
 
@@ -105,14 +109,29 @@ def _select_plan(bound: Bound) -> SelectPlan:
         Output(field.name, field.type, lower(item.this))
         for field, item in zip(bound.fields, query.expressions, strict=True)
     )
-    static, stream = predicates(query)
-    return SelectPlan(
+    asked = conjuncts(query.args.get("where"))
+    held = [condition for condition in asked if isinstance(condition, Held)]
+    conditions = [lower(condition) for condition in asked if not isinstance(condition, Held)]
+    stream = all_of([c for c in conditions if not is_static(c)])
+    lasting = _lasting(held, stream)
+    plan = SelectPlan(
         table_id=source.table.id,
         outputs=outputs,
         window=source.window or EVERYTHING,
-        static_predicate=static,
-        stream_predicate=stream,
+        static_predicate=all_of([c for c in conditions if is_static(c)]),
+        stream_predicate=stream if lasting is None else lower(held[0].this),
+        lasting=lasting,
     )
+    if lasting is not None and functions_of(plan):
+        raise NotCovered("a user's function beside FOR runs as Spark SQL")
+    return plan
+
+
+def _lasting(held: list[Held], beside: Expr | None) -> Lasting | None:
+    """What has to last: the shared pass meets its condition, and what else is asked waits until it has lasted."""
+    if len(held) > 1:
+        raise NotCovered("more than one condition that has to hold FOR some time runs as Spark SQL")
+    return Lasting(held[0].us, beside) if held else None
 
 
 def _refuse_hint(bound: Bound, reason: str) -> None:
@@ -133,7 +152,8 @@ def functions_of(plan: Plan) -> tuple[str, ...]:
         expressions += [e for i in plan.inputs for e in (i.static_predicate, i.stream_predicate, *i.keys)]
         expressions += [e for t in plan.tables for e in (t.predicate, *chain(*t.keys), *t.conditions)]
     elif isinstance(plan, SelectPlan):
-        expressions += [plan.static_predicate, plan.stream_predicate]
+        beside = plan.lasting.beside if plan.lasting is not None else None
+        expressions += [plan.static_predicate, plan.stream_predicate, beside]
     else:
         return ()
     calls = {node.function for e in expressions if e is not None for node in walk(e) if isinstance(node, UserCall)}

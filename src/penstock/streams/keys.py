@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import numba
 import numpy as np
 import pyarrow as pa
+
+from penstock.operators.kernel import kernel
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | Ints"
@@ -19,7 +20,7 @@ _LEAST_SLOTS = 2048  # a power of two, like every number of slots
 _EMPTY = -1
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[misc, unused-ignore]
+@kernel
 def _slot_of(row: Any, mask: int) -> Any:
     mixed = np.uint64(0x9E3779B97F4A7C15)
     for word in row:
@@ -28,7 +29,7 @@ def _slot_of(row: Any, mask: int) -> Any:
     return np.int64(mixed & np.uint64(mask))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[misc, unused-ignore]
+@kernel
 def _number_rows(rows: Any, known: Any, slots: Any, count: int, numbers: Any) -> int:
     """Give each row its number, the next one if it is new; how many there are then. There must be room for all."""
     mask = slots.shape[0] - 1
@@ -54,7 +55,7 @@ def _number_rows(rows: Any, known: Any, slots: Any, count: int, numbers: Any) ->
     return count
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[misc, unused-ignore]
+@kernel
 def _fill_slots(known: Any, count: int, slots: Any) -> None:
     mask = slots.shape[0] - 1
     for number in range(count):

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from penstock.operators.kernel import kernel
 
 NO_TIME = np.iinfo(np.int64).min
 
@@ -22,7 +23,7 @@ LATE, CLAMPED, UNORDERED = 1, 2, 4  # marks of an accepted reading
 COUNT_ACCEPTED, COUNT_REFUSED, COUNT_LATE, COUNT_CLAMPED, COUNT_DUPLICATE, COUNTS = 0, 1, 2, 3, 4, 5
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[misc, unused-ignore]
+@kernel
 def apply_rules(
     sids: Any,
     ts: Any,
@@ -103,7 +104,7 @@ def apply_rules(
             remembered[keys[i]] = time
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[misc, unused-ignore]
+@kernel
 def take_back(
     sids: Any,
     newest: Any,
@@ -135,7 +136,7 @@ def take_back(
             remembered[keys[i]] = old_remembered[i]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[misc, unused-ignore]
+@kernel
 def raise_newest(newest: Any, vids: Any, ts: Any, sid_of: Any) -> None:
     """Move the newest time of each sensor up to the logged rows, in any order."""
     for i in range(vids.shape[0]):

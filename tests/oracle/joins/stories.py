@@ -27,6 +27,9 @@ ALIASES = "abcdef"
 class Story:
     """One seed: the same readings go to the product and into the model; answers are compared at committed cycles."""
 
+    most_questions = 6
+    asks = 2  # how often, beside ten pushes and eight cycles
+
     def __init__(self, folder: Path, seed: int, with_tables: float = 0.4) -> None:
         self.with_tables = with_tables  # how many of the inner joins name ordinary tables
         self.random = random.Random(seed)
@@ -78,7 +81,7 @@ class Story:
                     *(self.push, self.ask, self.cycle, self.alter, self.drop, self.pause, self.reopen, self.wait),
                     self.change_table,
                 ],
-                [10, 2, 8, 1, 0.5, 0.5, 0.5, 2, 3],
+                [10, self.asks, 8, 1, 0.5, 0.5, 0.5, 2, 3],
             )[0]
             if event == self.ask:
                 self.ask(most_streams)
@@ -139,12 +142,10 @@ class Story:
         self.clock.advance(self.random.choice([SECOND, 10 * SECOND, 60 * SECOND]))
 
     def ask(self, most_streams: int = 4) -> None:
-        if len(self.questions) >= 6:
+        if len(self.questions) >= self.most_questions:
             return
         self.made += 1
-        question = make_question(
-            self.random, f"q{self.made}", self.streams, self.tables, most_streams, self.with_tables
-        )
+        question = self.make_question(f"q{self.made}", most_streams)
         question.start = self._start(question)
         self.db.execute(f"CREATE QUERY {question.name} AS {question.sql}")
         definition = self.db.catalog.state.queries[question.name]
@@ -155,6 +156,9 @@ class Story:
         self.engine.cycle(self._limits())
         if question.name in self.db.standing.store.state.queries:
             self.follow(question.name)
+
+    def make_question(self, name: str, most_streams: int) -> Question:
+        return make_question(self.random, name, self.streams, self.tables, most_streams, self.with_tables)
 
     def follow(self, name: str) -> None:
         self.followers[name] = (SelectSubscription(self.db.standing, name, None, True), Counter())

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.sql.plan import SparkPlan, plan_from_json
-from tests.oracle.joins.stories import Story, make_question
+from tests.oracle.joins.stories import Story
 
 SEEDS = range(100, 300) if os.environ.get("PENSTOCK_SOAK") else range(100, 108)
 
@@ -33,9 +33,7 @@ class ToppedStory(Story):
         if len(self.questions) >= 6:
             return
         self.made += 1
-        question = make_question(
-            self.random, f"q{self.made}", self.streams, self.tables, most_streams, self.with_tables
-        )
+        question = self.make_question(f"q{self.made}", most_streams)
         while self.engine.cycle() is not None and self.random.random() < 0.9:
             pass  # a new query of Spark SQL is tried as of a cycle that knows its tables
         self.db.execute(f"CREATE QUERY {question.name} AS {question.sql} ORDER BY 1")

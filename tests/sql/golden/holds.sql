@@ -1,21 +1,19 @@
 SELECT location, ppm FROM sensors WHERE ppm > 35 FOR 30 SECONDS;
---| Spark SQL: a condition that has to hold FOR some time runs as Spark SQL
---|   r0: readings of "sensors"
---|     window: everything that is kept
---|   r1: readings of "sensors"
+--| shared pass over the stream of "sensors"
+--|   window: everything that is kept
+--|   initial scan: every sensor
+--|   stream predicate: ppm > 35.0
+--|   true without a break, per sensor, for 30s: looked for when asked
 --|   output: location TEXT, ppm DOUBLE
---|   text: SELECT `sensors`.`location` AS `location`, `sensors`.`ppm` AS `ppm` FROM {r0} AS `sensors` WHERE `sensors`.`_pos` IN (SELECT `_pos` FROM (SELECT *, MIN(CASE WHEN `_true` THEN `ts` END) OVER (PARTITION BY `_sid`, `_run`) AS `_since` FROM (SELECT *, SUM(CASE WHEN `_true` THEN 0 ELSE 1 END) OVER (PARTITION BY `_sid` ORDER BY `ts` NULLS LAST, `_pos` NULLS LAST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS `_run` FROM (SELECT `sensors`.`_sid`, `sensors`.`_pos`, `sensors`.`ts`, COALESCE(`sensors`.`ppm` > CAST('35.0' AS DOUBLE), FALSE) AS `_true` FROM {r1} AS `sensors`) AS _rows) AS _numbered) AS _runs WHERE `_true` AND unix_micros(`ts`) - unix_micros(`_since`) >= 30000000)
 
 CREATE QUERY held AS
 SELECT location FROM sensors s WHERE location LIKE 'north%' AND (ppm > 35 OR gas_id = 2) FOR '1m30s' BEGIN (NOW - 10 MINUTES) END (NOW);
---| Spark SQL: a condition that has to hold FOR some time runs as Spark SQL
---|   r0: readings of "sensors"
---|     window: BEGIN (NOW - 10m) END (NOW)
---|     initial scan: location LIKE 'north%'
---|   r1: readings of "sensors"
---|     initial scan: location LIKE 'north%'
+--| shared pass over the stream of "sensors"
+--|   window: BEGIN (NOW - 10m) END (NOW)
+--|   initial scan: location LIKE 'north%'
+--|   stream predicate: (ppm > 35.0) OR (gas_id = 2)
+--|   true without a break, per sensor, for 1m30s: looked for when asked
 --|   output: location TEXT
---|   text: SELECT `s`.`location` AS `location` FROM {r0} AS `s` WHERE `s`.`location` LIKE 'north%' AND `s`.`_pos` IN (SELECT `_pos` FROM (SELECT *, MIN(CASE WHEN `_true` THEN `ts` END) OVER (PARTITION BY `_sid`, `_run`) AS `_since` FROM (SELECT *, SUM(CASE WHEN `_true` THEN 0 ELSE 1 END) OVER (PARTITION BY `_sid` ORDER BY `ts` NULLS LAST, `_pos` NULLS LAST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS `_run` FROM (SELECT `s`.`_sid`, `s`.`_pos`, `s`.`ts`, COALESCE((`s`.`ppm` > CAST('35.0' AS DOUBLE) OR `s`.`gas_id` = 2), FALSE) AS `_true` FROM {r1} AS `s` WHERE `s`.`location` LIKE 'north%') AS _rows) AS _numbered) AS _runs WHERE `_true` AND unix_micros(`ts`) - unix_micros(`_since`) >= 90000000)
 
 SELECT a.location FROM sensors a, sensors b WINDOW = 5 SECONDS
 WHERE a.gas_id = b.gas_id AND (a.ppm > 35 FOR INTERVAL '30' SECOND) AND a.sensor_id < b.sensor_id;
@@ -82,12 +80,54 @@ SELECT ppm FROM sensors WHERE ppm > 3 FOR 0 SECONDS;
 --| hint: a condition holds for some time
 
 SELECT ppm FROM sensors WHERE ppm > 3 FOR 30;
---| ERROR 42601 syntax_error: unexpected "FOR"
+--| ERROR 22007 invalid_duration: "30" is not a duration
 --|   1 | SELECT ppm FROM sensors WHERE ppm > 3 FOR 30;
---|     |                                       ^^^
+--|     |                                           ^^
+--| hint: write 10 SECONDS, 500 MS or '1h30m'
 
 SELECT segment FROM my_segments WHERE segment > 3 FOR 30 SECONDS;
 --| ERROR 42P20 invalid_window: FOR wants a condition on the readings of one stream
 --|   1 | SELECT segment FROM my_segments WHERE segment > 3 FOR 30 SECONDS;
 --|     |                                       ^^^^^^^^^^^^^^^^^^^^^^^^^^
 --| hint: readings of one sensor are looked at in their order; write WHERE ppm > 35 FOR 30 SECONDS, or AND (a.ppm > 35 FOR 30 SECONDS) among others
+
+SELECT ppm FROM sensors WHERE ppm > 3 FOR 30 SECNDS;
+--| ERROR 22007 invalid_duration: "30 SECNDS" is not a duration
+--|   1 | SELECT ppm FROM sensors WHERE ppm > 3 FOR 30 SECNDS;
+--|     |                                              ^^^^^^
+--| hint: did you mean "seconds"?
+
+SELECT ppm FROM sensors WHERE (ppm > 3 FOR 30 lightyears) AND gas_id = 2;
+--| ERROR 22007 invalid_duration: "30 lightyears" is not a duration
+--|   1 | SELECT ppm FROM sensors WHERE (ppm > 3 FOR 30 lightyears) AND gas_id = 2;
+--|     |                                               ^^^^^^^^^^
+--| hint: write 10 SECONDS, 500 MS or '1h30m'
+
+CREATE QUERY beside AS
+SELECT location FROM sensors WHERE gas_id = 2 AND (ppm > 35 FOR 1 MINUTE);
+--| shared pass over the stream of "sensors"
+--|   window: BEGIN (START) END (NOW)
+--|   initial scan: every sensor
+--|   stream predicate: ppm > 35.0
+--|   true without a break, per sensor, for 1m: looked for when asked
+--|   of those: gas_id = 2
+--|   output: location TEXT
+
+CREATE QUERY either AS
+SELECT location FROM sensors WHERE gas_id = 2 OR (ppm > 35 FOR 1 MINUTE);
+--| Spark SQL: a condition that has to hold FOR some time, inside another one, runs as Spark SQL
+--|   r0: readings of "sensors"
+--|     window: BEGIN (START) END (NOW)
+--|   r1: readings of "sensors"
+--|   output: location TEXT
+--|   text: SELECT `sensors`.`location` AS `location` FROM {r0} AS `sensors` WHERE `sensors`.`gas_id` = 2 OR (`sensors`.`_pos` IN (SELECT `_pos` FROM (SELECT *, MIN(CASE WHEN `_true` THEN `ts` END) OVER (PARTITION BY `_sid`, `_run`) AS `_since` FROM (SELECT *, SUM(CASE WHEN `_true` THEN 0 ELSE 1 END) OVER (PARTITION BY `_sid` ORDER BY `ts` NULLS LAST, `_pos` NULLS LAST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS `_run` FROM (SELECT `sensors`.`_sid`, `sensors`.`_pos`, `sensors`.`ts`, COALESCE(`sensors`.`ppm` > CAST('35.0' AS DOUBLE), FALSE) AS `_true` FROM {r1} AS `sensors`) AS _rows) AS _numbered) AS _runs WHERE `_true` AND unix_micros(`ts`) - unix_micros(`_since`) >= 60000000))
+
+CREATE QUERY both AS
+SELECT location FROM sensors WHERE (gas_id = 2 FOR 30 SECONDS) AND (ppm > 35 FOR 1 MINUTE);
+--| Spark SQL: more than one condition that has to hold FOR some time runs as Spark SQL
+--|   r0: readings of "sensors"
+--|     window: BEGIN (START) END (NOW)
+--|   r1: readings of "sensors"
+--|   r2: readings of "sensors"
+--|   output: location TEXT
+--|   text: SELECT `sensors`.`location` AS `location` FROM {r0} AS `sensors` WHERE (`sensors`.`_pos` IN (SELECT `_pos` FROM (SELECT *, MIN(CASE WHEN `_true` THEN `ts` END) OVER (PARTITION BY `_sid`, `_run`) AS `_since` FROM (SELECT *, SUM(CASE WHEN `_true` THEN 0 ELSE 1 END) OVER (PARTITION BY `_sid` ORDER BY `ts` NULLS LAST, `_pos` NULLS LAST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS `_run` FROM (SELECT `sensors`.`_sid`, `sensors`.`_pos`, `sensors`.`ts`, COALESCE(`sensors`.`gas_id` = 2, FALSE) AS `_true` FROM {r1} AS `sensors`) AS _rows) AS _numbered) AS _runs WHERE `_true` AND unix_micros(`ts`) - unix_micros(`_since`) >= 30000000)) AND (`sensors`.`_pos` IN (SELECT `_pos` FROM (SELECT *, MIN(CASE WHEN `_true` THEN `ts` END) OVER (PARTITION BY `_sid`, `_run`) AS `_since` FROM (SELECT *, SUM(CASE WHEN `_true` THEN 0 ELSE 1 END) OVER (PARTITION BY `_sid` ORDER BY `ts` NULLS LAST, `_pos` NULLS LAST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS `_run` FROM (SELECT `sensors`.`_sid`, `sensors`.`_pos`, `sensors`.`ts`, COALESCE(`sensors`.`ppm` > CAST('35.0' AS DOUBLE), FALSE) AS `_true` FROM {r2} AS `sensors`) AS _rows) AS _numbered) AS _runs WHERE `_true` AND unix_micros(`ts`) - unix_micros(`_since`) >= 60000000))

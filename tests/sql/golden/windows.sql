@@ -129,8 +129,8 @@ SELECT ppm FROM sensors BEGIN ('yesterday');
 SELECT ppm FROM sensors BEGIN (NOW - 10 MINUTS);
 --| ERROR 22007 invalid_duration: "10 MINUTS" is not a duration
 --|   1 | SELECT ppm FROM sensors BEGIN (NOW - 10 MINUTS);
---|     |                                      ^^
---| hint: write 10 SECONDS, 500 MS or '1h30m'
+--|     |                                         ^^^^^^
+--| hint: did you mean "minutes"?
 
 SELECT ppm FROM sensors BEGIN (NOW - 10);
 --| ERROR 22007 invalid_duration: "10" is not a duration

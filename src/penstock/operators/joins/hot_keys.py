@@ -11,6 +11,8 @@ from penstock.operators.joins.keys import Bools, Ints
 # Fewer new rows than this are done before sharing them out would pay.
 _ENOUGH = 5_000
 _SAMPLE = 20_000
+# So many neighbours in the log go to one part: a burst is shared out too, and what is near in time is mostly together.
+_STRIPE = 16
 
 
 def hot_keys(keys: Sequence[Ints], parts: int) -> Ints:
@@ -25,9 +27,7 @@ def hot_keys(keys: Sequence[Ints], parts: int) -> Ints:
     return hot
 
 
-def shared_out(is_hot: Bools, part: int, parts: int) -> Bools:
-    """One part's share of the rows with a hot key: neighbours in the log, and so in time."""
-    mine = np.zeros(len(is_hot), np.bool_)
-    rows = np.flatnonzero(is_hot)
-    mine[rows[len(rows) * part // parts : len(rows) * (part + 1) // parts]] = True
+def shared_out(positions: Ints, part: int, parts: int) -> Bools:
+    """One part's share of rows that no key gives to a part. It follows from where they are in the log, whoever else is there."""
+    mine: Bools = positions // _STRIPE % parts == part
     return mine

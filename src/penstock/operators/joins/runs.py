@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.operators.joins.beside import Beside
 from penstock.operators.joins.keys import Ints
 from penstock.operators.kernel import kernel
 
@@ -33,7 +34,7 @@ class Run:
     buckets: np.ndarray[Any, np.dtype[np.int32]] = field(default_factory=lambda: NO_BUCKETS)
     min_ts: int = 0
     max_ts: int = 0
-    cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    cache: Beside = field(default_factory=Beside, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -44,7 +45,8 @@ class Run:
 
     @property
     def nbytes(self) -> int:
-        return int(self.ts.nbytes + self.pos.nbytes + self.key.nbytes + sum(c.nbytes for c in self.columns.values()))
+        laid_out = self.ts.nbytes + self.pos.nbytes + self.key.nbytes + self.buckets.nbytes
+        return int(laid_out + sum(c.nbytes for c in self.columns.values()))
 
     def take(self, rows: Ints) -> Run:
         """Some rows of it, as a bag: in the order given, not to be probed."""
@@ -97,7 +99,15 @@ def merge_runs(runs: Sequence[Run]) -> Run:
 
 
 def cut_below(run: Run, first: int) -> Run:
-    """Without the rows before a log position."""
+    """Without the rows before a log position. Kept beside the run until the position moves."""
+    name = "from a position on"
+    if name not in run.cache or run.cache[name].first != first:
+        run.cache[name] = _cut_below(run, first)
+    found: Run = run.cache[name]
+    return found
+
+
+def _cut_below(run: Run, first: int) -> Run:
     rows = np.flatnonzero(run.pos >= first)
     rows = rows[np.argsort(run.pos[rows], kind="stable")]
     index = pa.array(rows)

@@ -17,6 +17,7 @@ from penstock.operators.expr import Expr, columns_of
 from penstock.operators.joins.combinations import Combinations, blocks, concat
 from penstock.operators.joins.keys import Ints
 from penstock.operators.joins.lookups import Link, by_key, key_of
+from penstock.operators.joins.ordered import pick_by_value
 from penstock.operators.joins.probe import expand, probe, ranges
 from penstock.operators.joins.runs import Run
 from penstock.operators.joins.scan import Programs
@@ -209,6 +210,14 @@ class _Turn:
                 yield made.with_rows(stream, alias, run, left, right), due
             return
         begin, end = ranges(run, *period)
+        picked = pick_by_value(due, made, self._join.aliases, alias, run, begin, end)
+        if picked is not None:
+            others = tuple(c for c in due if c is not picked.condition)
+            for first, last in _portions(picked.first, picked.last, PAIRS):
+                left, right = picked.inside(begin, end, slice(first, last))
+                if len(left):
+                    yield made.with_rows(stream, alias, run, left + first, right), others
+            end = np.where(picked.answered, begin, end)
         scanned = tuple(c for c in due if self._programs.covers(c))
         rest = tuple(c for c in due if c not in scanned)
         for first, last in _portions(begin, end, PAIRS * SCANNED if scanned else PAIRS):

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from penstock.operators.evaluate import Functions, evaluate, evaluate_mask
 from penstock.operators.expr import Expr
+from penstock.operators.joins.alive import count_alive, earliest_births, pick_alive
 from penstock.operators.joins.combinations import Combinations
 from penstock.operators.joins.keys import Bools, Ints, key_numbers
-from penstock.operators.joins.probe import expand
 from penstock.operators.joins.step import PAIRS
 
 
@@ -31,6 +31,7 @@ class Versions:
     vids: Ints
     numbers: Ints  # their keys
     born: Ints
+    births: Ints  # the same as a tree: see `alive.earliest_births`
     keys: Ints  # every key once
     deaths: Ints  # every journal position at which one died
     codes: Ints
@@ -64,7 +65,8 @@ def order_versions(
     order = np.argsort(codes, kind="stable")
     vids = vids[order]
     born = versions.column("_born").to_numpy()[vids]
-    return Versions(versions.num_rows, vids, numbers, born, numbers[first], deaths, codes[order])
+    births = earliest_births(born)
+    return Versions(versions.num_rows, vids, numbers, born, births, numbers[first], deaths, codes[order])
 
 
 def _passing(versions: pa.Table, predicate: Expr | None, keys: Sequence[Expr]) -> tuple[Ints, Ints]:
@@ -100,14 +102,13 @@ def with_table(
 ) -> Iterator[tuple[Combinations, Ints]]:
     """Combinations with each row that matches, or those that have one or none, and their journal positions."""
     begin, end = _candidates(made, journal, aliases, table, functions)
-    if int((end - begin).sum()) > PAIRS and len(made) > 1:
+    counts = count_alive(table.versions.births, begin, end, journal)
+    if int(counts.sum()) > PAIRS and len(made) > 1:
         middle = len(made) // 2
         for first, last in ((0, middle), (middle, len(made))):
             yield from with_table(made.slice(first, last), journal[first:last], aliases, table, functions)
         return
-    left, right = expand(begin, end)
-    alive = table.versions.born[right] <= journal[left]
-    left, right = left[alive], right[alive]
+    left, right = pick_alive(table.versions.births, begin, end, journal, counts)
     found = _joined(made.take(left), table, table.versions.vids[right])
     for condition in table.conditions:
         if len(left) == 0:

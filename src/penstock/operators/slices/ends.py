@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,19 +34,28 @@ class Ends(Partial):
 
     def add(self, state: State, values: Values) -> None:
         ones = np.ones(len(values.cells), np.int64)
-        row = (values.times, values.positions, values.numbers[0], values.valid.astype(np.int64))
+        row = _Rows(values.times, values.positions, values.numbers[0], values.valid.astype(np.int64))
         self._take(state, values.cells, ones, row, row)
 
     def merge(self, state: State, at: Ints, other: State) -> None:
-        first, last = (tuple(other[f"{end}_{part}"] for part in _PARTS) for end in ("first", "last"))
-        self._take(state, at, other["count"], first, last)
+        self._take(state, at, other["count"], _rows_of(other, "first"), _rows_of(other, "last"))
 
-    def _take(
-        self, state: State, at: Ints, counts: Ints, first: tuple[Numbers, ...], last: tuple[Numbers, ...]
-    ) -> None:
-        own_first, own_last = (tuple(state[f"{end}_{part}"] for part in _PARTS) for end in ("first", "last"))
-        take_ends(state["count"], at, counts, *own_first, *first, -1)
-        take_ends(state["count"], at, counts, *own_last, *last, 1)
+    def _take(self, state: State, at: Ints, counts: Ints, first: _Rows, last: _Rows) -> None:
+        for own, new, sign in ((_rows_of(state, "first"), first, -1), (_rows_of(state, "last"), last, 1)):
+            take_ends(
+                state["count"],
+                at,
+                counts,
+                own.ts,
+                own.position,
+                own.value,
+                own.known,
+                new.ts,
+                new.position,
+                new.value,
+                new.known,
+                sign,
+            )
         np.add.at(state["count"], at, counts)
 
     def finish(self, function: str, state: State, type_: Type) -> pa.Array:
@@ -55,6 +64,17 @@ class Ends(Partial):
             values = values.astype(np.bool_)
         none = (state["count"] == 0) | (known == 0)
         return pa.array(values, mask=none, from_pandas=False).cast(type_.to_arrow())
+
+
+class _Rows(NamedTuple):
+    ts: Ints
+    position: Ints
+    value: Numbers
+    known: Ints
+
+
+def _rows_of(state: State, end: str) -> _Rows:
+    return _Rows(*(state[f"{end}_{part}"] for part in _PARTS))
 
 
 @kernel

@@ -24,7 +24,7 @@ class Moments(Partial):
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         names = ("high", "low", "square_high", "square_low")
-        return {"count": (np.int64, 0), **{name: (np.float64, 0.0) for name in names}}
+        return {"count": (np.int64, 0), **dict.fromkeys(names, (np.float64, 0.0))}
 
     def add(self, state: State, values: Values) -> None:
         numbers = values.numbers[0].astype(np.float64, copy=False)

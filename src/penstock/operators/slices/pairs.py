@@ -26,7 +26,7 @@ class Pairs(Partial):
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         sums = [f"{name}_{part}" for name in _SUMS for part in ("high", "low")]
-        return {"count": (np.int64, 0), **{name: (np.float64, 0.0) for name in sums}}
+        return {"count": (np.int64, 0), **dict.fromkeys(sums, (np.float64, 0.0))}
 
     def add(self, state: State, values: Values) -> None:
         x, y = (numbers.astype(np.float64, copy=False) for numbers in values.numbers)
@@ -55,7 +55,7 @@ class Pairs(Partial):
         return pa.array(together / np.maximum(count - (least - 1), 1), mask=count < least, from_pandas=False)
 
     def _about_means(self, state: State, name: str) -> Any:
-        one, two = name
+        one, two = name[0], name[1]
         return product_of_sums(
             state["count"],
             state[f"{name}_high"],

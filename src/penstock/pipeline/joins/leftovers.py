@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 SHARED = Path("/dev/shm")
@@ -21,6 +22,8 @@ LINKS = ("buffers", "sheets")
 # A run is written within seconds; a place is claimed right after it was made.
 HALF_WRITTEN_S = 300
 CLEAN_EVERY_S = 300
+# Buffers that only filling and steps apart use: every step of theirs writes to them.
+IDLE_S = 60
 _cleaned: dict[Path, float] = {}
 
 
@@ -61,6 +64,14 @@ def remove_half_written(place: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - aside.stat().st_mtime > HALF_WRITTEN_S:
                 aside.unlink()
+
+
+def remove_idle(buffers: Path, names: Iterable[str]) -> None:
+    """Of streams that nobody needs while their joins run as one: what was not written to for a while."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            if time.time() - (buffers / name).stat().st_mtime > IDLE_S:
+                shutil.rmtree(buffers / name, ignore_errors=True)
 
 
 def remove_places_of_the_dead() -> None:

@@ -7,16 +7,21 @@ Small ones travel in the commit record; large ones are files that count only whe
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap
 
+from penstock.errors import PenstockError
 from penstock.operators.evaluate import Functions, evaluate
 from penstock.operators.joins.combinations import Combinations
+from penstock.operators.joins.keys import Ints
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.prepared import PreparedJoin
+from penstock.pipeline.positions import BLOCK_ROWS
+from penstock.pipeline.said import ResultRow
 from penstock.streams.sealing import check_seal, sealed
 from penstock.streams.storing import store
 
@@ -66,20 +71,37 @@ class Results:
         self._waiting.append(table)
         self._rows += table.num_rows
         if self._rows >= FILE_ROWS:
-            self._flush()
+            self.flush()
+
+    @property
+    def waiting_rows(self) -> int:
+        return self._rows
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether packing will go to disk."""
+        return self._rows > INLINE_ROWS or bool(self._files and self._rows)
 
     def packed(self) -> Iterator[tuple[str, int, bytes]]:
         """(kind, rows, payload) as the commit record holds them."""
-        if self._rows > INLINE_ROWS or (self._files and self._rows):
-            self._flush()
+        if self.writes_files:
+            self.flush()
         yield from self._files
         if self._rows:
             yield "join", self._rows, to_bytes(pa.concat_tables(self._waiting).combine_chunks())
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """What is waiting goes to disk."""
         whole = pa.concat_tables(self._waiting)
         self._files.append(("join_file", self._rows, write_results(self._folder, self._query_id, whole).encode()))
         self._waiting, self._rows = [], 0
+
+
+def as_error(failure: Exception) -> PenstockError:
+    """What a query is told whose join failed."""
+    if isinstance(failure, PenstockError):
+        return failure
+    return PenstockError("internal_error", f"the join could not be computed: {failure!r}")
 
 
 def to_bytes(table: pa.Table) -> bytes:
@@ -114,3 +136,15 @@ def read_results(folder: DataFolder, name: str) -> pa.Table:
     reader = pa.ipc.open_file(source)
     check_seal(path, source, reader.schema)
     return reader.read_all().replace_schema_metadata()
+
+
+def bitmaps(query_id: int, kind: str, positions: Sequence[Ints]) -> Iterator[ResultRow]:
+    """Positions as the commit record holds them, one bitmap per block."""
+    blocks: dict[int, BitMap] = {}
+    for some in positions:
+        for block in np.unique(some // BLOCK_ROWS * BLOCK_ROWS):
+            inside = some[some // BLOCK_ROWS * BLOCK_ROWS == block] - block
+            blocks.setdefault(int(block), BitMap()).update(inside.astype(np.uint32))
+    for block, found in blocks.items():
+        found.run_optimize()
+        yield query_id, kind, len(found), block, found.serialize()

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
 from penstock.errors import PenstockError, error
-from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
+from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static_of
 from penstock.operators.joins.keys import Bools, Ints, key_numbers, part_of
 from penstock.operators.joins.runs import NO_KEY, Run, build_run, cut_below
 from penstock.pipeline.definitions import Definitions
@@ -56,7 +56,7 @@ class LogReader:
         vids = rows.column(VERSION_COLUMN.name).to_numpy()
         pos: Ints = np.arange(piece.first, piece.end, dtype=np.int64)
         if stream.static_predicate is not None:
-            mask = evaluate_static(stream.static_predicate, static.versions())[vids]
+            mask = evaluate_static_of(stream.static_predicate, static.versions(), vids)
             if not mask.all():
                 chosen = np.flatnonzero(mask)
                 rows, vids, pos = rows.take(pa.array(chosen)), vids[chosen], pos[chosen]

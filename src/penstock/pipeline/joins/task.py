@@ -3,47 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import orjson
-from pyroaring import BitMap
 
 from penstock.errors import PenstockError
+from penstock.operators.joins import beside
 from penstock.operators.joins.choice import OURS, Choice, choose
 from penstock.operators.joins.combinations import Combinations
 from penstock.operators.joins.gathered import gathered_step
-from penstock.operators.joins.hot_keys import hot_keys, shared_out
-from penstock.operators.joins.keys import Ints, part_of
+from penstock.operators.joins.keys import Ints
 from penstock.operators.joins.registry import ALGORITHMS
-from penstock.operators.joins.runs import Run
 from penstock.operators.joins.sides import Counters
 from penstock.operators.joins.step import join_step
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.joins.benefit import benefit_of
 from penstock.pipeline.joins.buffers import BufferFolder, buffer_folders, forget_removed, newest_time, remove_unused
-from penstock.pipeline.joins.cells import RANGES, WHOLE, Share
-from penstock.pipeline.joins.leftovers import clean_now_and_then
-from penstock.pipeline.joins.prepared import PreparedJoin, Stream, prepare
-from penstock.pipeline.joins.results import Results, result_table
-from penstock.pipeline.joins.rows import (
-    Bag,
-    LogReader,
-    StreamRows,
-    belongs,
-    laid_out,
-    loose,
-    missing_rows,
-    no_bag,
-    read_bag,
-)
+from penstock.pipeline.joins.cells import RANGES, WHOLE
+from penstock.pipeline.joins.leftovers import clean_now_and_then, remove_idle
+from penstock.pipeline.joins.members import MemberResults
+from penstock.pipeline.joins.new_rows import NewRows
+from penstock.pipeline.joins.prepared import PreparedJoin
+from penstock.pipeline.joins.results import Results, as_error, bitmaps, result_table
+from penstock.pipeline.joins.rows import LogReader, StreamRows
+from penstock.pipeline.joins.running import prepared_join, reaches, running_joins, spare_streams
+from penstock.pipeline.joins.sharing import Shared, shared_joins
 from penstock.pipeline.joins.tables import join_with_tables
-from penstock.pipeline.joins.units import JoinUnit, TableStep, join_plans
-from penstock.pipeline.positions import BLOCK_ROWS
+from penstock.pipeline.joins.units import LIVE, JoinUnit
 from penstock.pipeline.said import ResultRow, told
-from penstock.sql.plan import join_of, plan_from_json
+
+CORES = os.cpu_count() or 1
+_log = logging.getLogger(__name__)
 
 
 class JoinTask:
@@ -54,28 +50,84 @@ class JoinTask:
         self._root = folder.buffers
         self._definitions = definitions
         self._memory_bytes = memory_bytes
+        # Each worker of the host has its own, and there are as many as cores.
+        beside.allow(memory_bytes // 4 // CORES)
         self._reader = LogReader(folder.log, definitions, memory_bytes)
-        self._bags: dict[tuple[str, int, int], Bag] = {}
-        self._fresh: dict[tuple[str, int, int, int], Run] = {}
+        self._rows = NewRows(self._root, self._reader)
         self._used: dict[BufferFolder, tuple[int, int]] = {}
         self._share = WHOLE  # the narrowest of its units
 
     def run(self, unit: JoinUnit) -> Iterator[ResultRow]:
         self._share = min(self._share, unit.share, key=lambda s: s.size)
+        groups = self._groups(unit)
+        for group in groups:
+            yield from self._run_group(group, unit)
+        grouped = {number for group in groups for number in group.numbers}
         for query_id in unit.queries:
-            join = prepared_join(self._definitions, query_id)
-            try:
-                yield from self._run_query(query_id, join, unit)
-            except PenstockError as failure:
-                yield query_id, "error", 0, 0, told(failure)
-            except OSError:
-                raise  # the disk's trouble is everybody's: the cycle is tried again
-            except Exception as failure:  # one query's trouble must not stop the others
-                yield query_id, "error", 0, 0, told(_unforeseen(failure))
+            if query_id not in grouped:
+                yield from _or_its_error(query_id, self._run_query(query_id, unit))
 
-    def _run_query(self, query_id: int, join: PreparedJoin, unit: JoinUnit) -> Iterator[ResultRow]:
-        rows = self._rows(join, unit)
-        functions = self._definitions.functions()
+    def _run_group(self, group: Shared, unit: JoinUnit) -> Iterator[ResultRow]:
+        """A group as one step, or its members one after the other: other parts of the step may do otherwise."""
+        benefit = benefit_of(group)
+        if benefit.together:
+            try:
+                # Nothing is said before all is known: where it fails, each member finds out for itself whose trouble it is.
+                said = list(self._run_shared(group, unit, group))
+            except PenstockError:
+                pass
+            except OSError:
+                raise
+            except Exception as failure:
+                _log.warning("joins %s cannot run as one: %r", sorted(group.numbers), failure)
+            else:
+                yield from said
+                return
+        began = time.perf_counter()
+        for number in sorted(group.numbers):
+            yield from _or_its_error(number, self._run_shared(group.apart(number), unit, group))
+        benefit.ran_apart(time.perf_counter() - began, unit.rows)
+
+    def _groups(self, unit: JoinUnit) -> list[Shared]:
+        """The members of a group have the same tables and key, so that a step has all of them; filling is everybody's own."""
+        if unit.generation != LIVE:
+            return []
+        present = set(unit.queries)
+        return [g for g in shared_joins(running_joins(self._definitions)) if g.numbers <= present]
+
+    def _run_shared(self, shared: Shared, unit: JoinUnit, group: Shared) -> Iterator[ResultRow]:
+        """One step for all members of a group, or for one of them apart from the others."""
+        join, functions, started = shared.join, self._definitions.functions(), time.perf_counter()
+        rows = self._rows.of(join, unit, group.join)
+        began = time.perf_counter()
+        hot = any(r.fresh is not r.own for r in rows)
+        choice = choose(join.join, rows, join.keyed, None, join.uniform, hot)
+        members = {number: prepared_join(self._definitions, number) for number in sorted(shared.numbers)}
+        results = MemberResults(self._folder, shared, members, self._definitions.state, functions)
+        for found in self._combinations(join, rows, choice, unit):
+            results.add(found)
+        results.settle()
+        if join.keyed or unit.part == 0:
+            self._publish(join, rows)
+        described = self._described(choice, rows, began)
+        if shared is group:
+            given, buffered = sum(results.rows.values()), sum(r.near() for r in rows)
+            seconds = time.perf_counter() - started
+            benefit_of(group).ran_together(seconds, unit.rows, results.combinations, given, buffered)
+            described |= {"shared_with": len(members) - 1, "combinations": results.combinations}
+        else:
+            described["apart_from"] = len(group.members) - 1
+        for number, packed in results.packed():
+            for kind, count, payload in packed:
+                yield number, kind, count, unit.generation, payload
+            said = {**described, "results": results.rows[number]}
+            yield number, "join_info", 0, unit.part, orjson.dumps(said)
+        for number, failure in results.failed.items():
+            yield number, "error", 0, 0, told(failure)
+
+    def _run_query(self, query_id: int, unit: JoinUnit) -> Iterator[ResultRow]:
+        join, functions = prepared_join(self._definitions, query_id), self._definitions.functions()
+        rows = self._rows.of(join, unit, join)
         began = time.perf_counter()
         hot = any(r.fresh is not r.own for r in rows)
         choice = choose(join.join, rows, join.keyed, join.plan.algorithm, join.uniform, hot)
@@ -94,7 +146,12 @@ class JoinTask:
             yield query_id, kind, count, unit.generation, payload
         if join.keyed or unit.part == 0:
             self._publish(join, rows)
-        described = {
+        described = {**self._described(choice, rows, began), "results": total}
+        yield query_id, "join_info", 0, unit.part, orjson.dumps(described)
+
+    def _described(self, choice: Choice, rows: list[StreamRows], began: float) -> dict[str, object]:
+        """What a step did, for EXPLAIN."""
+        return {
             "algorithm": choice.algorithm,
             "why": choice.why,
             "expected_ms": round(choice.cost_ms, 3),
@@ -102,9 +159,7 @@ class JoinTask:
             "new_rows": sum(len(r.starts) for r in rows),
             "buffered_rows": sum(r.near() for r in rows),
             "rows_read_back": sum(r.rows_read_back for r in rows),
-            "results": total,
         }
-        yield query_id, "join_info", 0, unit.part, orjson.dumps(described)
 
     def _combinations(
         self, join: PreparedJoin, rows: list[StreamRows], choice: Choice, unit: JoinUnit
@@ -121,80 +176,6 @@ class JoinTask:
         for found in combinations:
             yield from join_with_tables(join, found, self._definitions.state, functions)
 
-    def _rows(self, join: PreparedJoin, unit: JoinUnit) -> list[StreamRows]:
-        """Each stream's rows for this unit."""
-        if not join.keyed:
-            return [self._all_rows(stream, unit) for stream in join.streams]
-        bags = [self._bag(stream, unit) for stream in join.streams]
-        hinted = join.plan.algorithm is not None and join.plan.algorithm not in OURS
-        hot = hot_keys([bag.key for bag in bags if bag.key is not None], 1 if hinted else unit.parts)
-        return [self._own_rows(s, bag, hot, unit) for s, bag in zip(join.streams, bags, strict=True)]
-
-    def _bag(self, stream: Stream, unit: JoinUnit) -> Bag:
-        """All new rows of a stream, whoever's they are."""
-        step = unit.tables[stream.table_id]
-        key = (self._name(stream), step.start, step.end)
-        if key not in self._bags:
-            if sum(piece.rows for piece in step.slices) != step.end - step.start:
-                raise missing_rows(stream.table_id, step.start, step.end)
-            empty = no_bag(stream, self._definitions)
-            self._bags[key] = read_bag(self._reader, stream, step.slices) if step.slices else empty
-        return self._bags[key]
-
-    def _all_rows(self, stream: Stream, unit: JoinUnit) -> StreamRows:
-        """Without a key all parts have the same buffers, and share out the new rows by time."""
-        step, name = unit.tables[stream.table_id], self._name(stream)
-        key = (name, 0, step.start, step.end)
-        if key not in self._fresh:
-            self._fresh[key] = laid_out(self._bag(stream, unit), step.start, step.end)
-        fresh = self._fresh[key]
-        edges = [len(fresh) * p // unit.parts for p in (unit.part, unit.part + 1)]
-        starts = fresh if unit.parts == 1 else fresh.take(np.arange(*edges, dtype=np.int64))
-        return self._stream_rows(stream, step, [WHOLE], fresh, starts, fresh)
-
-    def _own_rows(self, stream: Stream, bag: Bag, hot: Ints, unit: JoinUnit) -> StreamRows:
-        """With a key each part has its own; rows with a hot key go to all, and each begins with its share of them."""
-        step, name = unit.tables[stream.table_id], self._name(stream)
-        key = (name, unit.part, step.start, step.end)
-        assert bag.key is not None
-        mine = belongs(bag.key, unit.share)
-        if key not in self._fresh:
-            self._fresh[key] = laid_out(bag.keep(mine), step.start, step.end)
-        own = self._fresh[key]
-        if len(hot) == 0:
-            return self._stream_rows(stream, step, [unit.share], own, own, own)
-        is_hot = np.isin(bag.key, hot)
-        fresh = laid_out(bag.keep(mine | is_hot), step.start, step.end)
-        begins = (mine & ~is_hot) | shared_out(is_hot, unit.part, unit.parts)
-        starts = loose(bag.keep(begins), step.start, step.end)
-        elsewhere = {Share(r, r + 1) for r in part_of(hot, RANGES).tolist()}
-        shares = [unit.share, *sorted(s for s in elsewhere if not unit.share.has(s))]
-        return self._stream_rows(stream, step, shares, fresh, starts, own)
-
-    def _stream_rows(
-        self, stream: Stream, step: TableStep, shares: Sequence[Share], fresh: Run, starts: Run, own: Run
-    ) -> StreamRows:
-        folder = BufferFolder(self._root / self._name(stream), shares[0])
-        return StreamRows(stream, self._reader, folder, step.first, step.start, step.end, fresh, starts, own, shares)
-
-    def _reaches(self) -> dict[str, int]:
-        """The streams that running joins read, by name, and how far the widest of them reaches."""
-        state = self._definitions.state
-        key = (id(self._definitions), state.position)
-        if key not in _REACHES:
-            found: dict[str, int] = {}
-            for query_id in join_plans(state):
-                join = prepared_join(self._definitions, query_id)
-                for stream in join.streams:
-                    name = stream.signature(state.functions)
-                    found[name] = max(found.get(name, 0), join.reach())
-            _REACHES.clear()
-            _REACHES[key] = found
-        return _REACHES[key]
-
-    def _name(self, stream: Stream) -> str:
-        return stream.signature(self._definitions.state.functions)
-
     def _first_rows(self, join: PreparedJoin, unit: JoinUnit) -> list[Ints]:
         """New rows of the first input, also those that no key can match: whoever has no partner is an answer."""
         alone = replace(join.streams[0], keys=(), columns=())
@@ -203,7 +184,7 @@ class JoinTask:
     def _publish(self, join: PreparedJoin, rows: list[StreamRows]) -> None:
         """Leave buffers for the next step. All of it is soft: a full memory costs time, not results."""
         reach = join.reach()
-        reaches = self._reaches()
+        furthest = reaches(self._definitions)
         newest = [newest_time([*r.kept, r.fresh]) for r in rows]
         latest = max((t for t in newest if t is not None), default=0)
         # A stream that lags by more than its window is served from the log when it speaks again.
@@ -211,7 +192,7 @@ class JoinTask:
         with contextlib.suppress(OSError):
             for r in rows:
                 # Another join of the same stream may reach further back.
-                oldest = behind - reaches.get(self._name(r.stream), reach)
+                oldest = behind - furthest.get(r.folder.path.name, reach)
                 mine = [(h.run, h.cells.share) for h in r.read_back() if r.folder.share.has(h.cells.share)]
                 for run, share in (*mine, (r.own, r.folder.share)):
                     if run.first < run.end and (len(run) == 0 or run.max_ts >= oldest):
@@ -224,44 +205,24 @@ class JoinTask:
         with contextlib.suppress(OSError):
             for folder, (keep_from, start) in self._used.items():
                 folder.tidy(keep_from, start)
-            room = self._memory_bytes * self._share.size // RANGES
+            aside = min(beside.held_bytes() * CORES, self._memory_bytes // 4)
+            room = (self._memory_bytes - aside) * self._share.size // RANGES
             known = {folder.path for folder in self._used}
             others = [f for f in buffer_folders(self._root, self._share) if f.path not in known]
             for folder in (*self._used, *others):
                 room = folder.shrink(room)
             if owns_cleaning:
-                remove_unused(self._root, set(self._reaches()))
+                remove_unused(self._root, set(reaches(self._definitions)))
+                remove_idle(self._root, spare_streams(self._definitions))
             clean_now_and_then(self._root, self._folder.root)
             forget_removed()
 
 
-def _unforeseen(failure: Exception) -> PenstockError:
-    return PenstockError("internal_error", f"the join could not be computed: {failure!r}")
-
-
-def bitmaps(query_id: int, kind: str, positions: Sequence[Ints]) -> Iterator[ResultRow]:
-    """Positions as the commit record holds them, one bitmap per block."""
-    blocks: dict[int, BitMap] = {}
-    for some in positions:
-        for block in np.unique(some // BLOCK_ROWS * BLOCK_ROWS):
-            inside = some[some // BLOCK_ROWS * BLOCK_ROWS == block] - block
-            blocks.setdefault(int(block), BitMap()).update(inside.astype(np.uint32))
-    for block, found in blocks.items():
-        found.run_optimize()
-        yield query_id, kind, len(found), block, found.serialize()
-
-
-_REACHES: dict[tuple[int, int], dict[str, int]] = {}
-_PREPARED: dict[tuple[int, int, int], PreparedJoin] = {}
-
-
-def prepared_join(definitions: Definitions, query_id: int) -> PreparedJoin:
-    """A query's join, prepared once for as long as its definition stands."""
-    key = (id(definitions), query_id, definitions.state.query_positions[query_id][1])
-    if key not in _PREPARED:
-        for stale in [k for k in _PREPARED if k[1] == query_id or k[0] != id(definitions)]:
-            del _PREPARED[stale]
-        plan = join_of(plan_from_json(definitions.state.queries_by_id[query_id].plan))
-        assert plan is not None
-        _PREPARED[key] = prepare(plan)
-    return _PREPARED[key]
+def _or_its_error(query_id: int, said: Iterator[ResultRow]) -> Iterator[ResultRow]:
+    """One query's trouble must not stop the others; the disk's is everybody's: the cycle is tried again."""
+    try:
+        yield from said
+    except OSError:
+        raise
+    except Exception as failure:
+        yield query_id, "error", 0, 0, told(as_error(failure))

@@ -41,6 +41,11 @@ class JoinUnit:
     generation: int
 
     @property
+    def rows(self) -> int:
+        """How many rows of the log are new, for all parts together."""
+        return sum(step.end - step.start for step in self.tables.values())
+
+    @property
     def share(self) -> Share:
         """Whose keys are this part's, where there is a key."""
         return share_of(self.part, self.parts)

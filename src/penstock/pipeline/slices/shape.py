@@ -12,7 +12,7 @@ from penstock.operators.expr import Expr, columns_of, is_static, to_json
 from penstock.operators.slices.base import Partial
 from penstock.operators.slices.combining import Panes
 from penstock.operators.slices.registry import make_partial, partial_for
-from penstock.sql.plan import Aggregate, AggregatePlan
+from penstock.sql.plan import AggregateCall, AggregatePlan
 
 SECOND_US = 1_000_000
 # Widths divide each other, so that slices of different widths nest.
@@ -49,7 +49,7 @@ def family_of(plan: AggregatePlan) -> Family:
     return Family(plan.table_id, plan.static_predicate, plan.stream_predicate, plan.keys)
 
 
-def measure_of(aggregate: Aggregate) -> Measure:
+def measure_of(aggregate: AggregateCall) -> Measure:
     partial = partial_for(aggregate.function, tuple(a.type for a in aggregate.arguments))
     assert partial is not None, aggregate
     return Measure(partial, aggregate.arguments)

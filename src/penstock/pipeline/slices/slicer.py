@@ -41,7 +41,7 @@ class SlicedFamily:
 def slice_family(
     family: Family, measures: Sequence[Measure], batch: Batch, chosen: npt.NDArray[Any] | None, width: int
 ) -> SlicedFamily:
-    """Aggregate those rows of the batch that `chosen` (ascending offsets) names; None: all."""
+    """AggregateCall those rows of the batch that `chosen` (ascending offsets) names; None: all."""
     offsets = np.arange(len(batch.times)) if chosen is None else chosen.astype(np.int64, copy=False)
     whole = len(offsets) == len(batch.times)
     columns: Mapping[str, pa.Array] = batch.columns

@@ -11,8 +11,7 @@ from penstock.operators.evaluate import evaluate, evaluate_mask
 from penstock.operators.slices.combining import Combined
 from penstock.pipeline.slices.shape import Measure, measure_of
 from penstock.queries.slices.groups import Groups
-from penstock.sql.aggregate_plan import WINDOW_END, WINDOW_START, aggregate_name, key_name
-from penstock.sql.plan import AggregatePlan
+from penstock.sql.plan import WINDOW_END, WINDOW_START, AggregatePlan, aggregate_name, key_name
 from penstock.types import TIMESTAMP
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.queries.answer_columns import NotKept
 from penstock.queries.results import Result
+from penstock.queries.spark_queries import Evaluated
 from penstock.queries.statements.asking import plan_of
 from penstock.queries.statements.replies import rows_of
 from penstock.sql import statements as st
@@ -28,8 +30,9 @@ def explain(database: Database, statement: st.Explain) -> Result:
         if statement.analyze:
             database.wait_for_own_writes()
             assert isinstance(plan, SparkPlan)
-            found = database.spark_queries.run(plan, None)
+            found, instead = _answered(database, plan)
             lines = [
+                *instead,
                 f"rows: {found.table.num_rows}",
                 f"took: {found.seconds * 1000:.0f} ms",
                 f"cycle: {found.cycle}",
@@ -38,6 +41,15 @@ def explain(database: Database, statement: st.Explain) -> Result:
     if isinstance(statement.target, str):
         lines = [*_kept(database, statement.target), *_ran(database, statement.target), *lines]
     return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))
+
+
+def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluated, list[str]]:
+    """The answer, and why it was not a tree that gave it where the plan says so."""
+    try:
+        return database.on_demand.answer(plan), []
+    except NotKept as reason:
+        told = [f"answered by Spark SQL, because {reason}"] if plan.on_demand is not None else []
+        return database.spark_queries.run(plan, None), told
 
 
 def _kept(database: Database, name: str) -> list[str]:
@@ -62,8 +74,15 @@ def _ran(database: Database, name: str) -> list[str]:
         cycle, parts = answer.told
     first = parts[min(parts)]
     total = {n: sum(p[n] for p in parts.values()) for n in ("new_rows", "buffered_rows", "rows_read_back", "results")}
+    shared = first.get("shared_with", 0)
+    common = sum(p.get("combinations", 0) for p in parts.values())
+    sharing = f"    shared with {shared} others: {common} combinations for all of them"
+    apart = (
+        f"    not shared with {first.get('apart_from', 0)} others like it: together they made far more than they kept"
+    )
     return [
         f"  last step (cycle {cycle}): {first['algorithm']}, because {first['why']}",
+        *([sharing] if shared else [apart] if first.get("apart_from") else []),
         f"    took {max(p['ms'] for p in parts.values()):.1f} ms in {len(parts)} parts, expected"
         f" {first['expected_ms']:.1f} ms a part",
         f"    {total['new_rows']} new rows met {total['buffered_rows']} buffered ones"

@@ -9,6 +9,7 @@ from sqlglot import exp
 from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.errors import error, suggest
 from penstock.sql.binding.context import SelectContext
+from penstock.sql.binding.reader_windows import cut_to_reader
 from penstock.sql.plan import JoinPlan, SelectPlan, plan_from_json
 from penstock.sql.read_joins import read_outputs, tells_its_time
 from penstock.sql.scope import Source, SourceColumn, fold
@@ -218,6 +219,8 @@ class SourceBinder:
     def _query(self, item: exp.Table, name: str, alias: str, context: SelectContext) -> Source:
         """Another standing query: select-project ones are read like a stream, others are written out as a view.
 
+        A condition that has to last takes rows back when a late one breaks it: such a query is no stream.
+
         So are window joins, by questions that are asked once: only standing readers have kept what they reach.
         """
         binder = self._binder
@@ -225,7 +228,7 @@ class SourceBinder:
         collected = binder.collected
         collected.queries.add(name)
         plan = plan_from_json(definition.plan)
-        if isinstance(plan, SelectPlan) or (isinstance(plan, JoinPlan) and binder.standing):
+        if (isinstance(plan, SelectPlan) and plan.lasting is None) or (isinstance(plan, JoinPlan) and binder.standing):
             return self._append_only(item, name, alias, plan)
         if name in collected.reading:
             path = " and ".join(collected.reading)
@@ -242,6 +245,9 @@ class SourceBinder:
         fields = inner_binder.query(inner, None, default_windows(True), "derived", context, {})
         collected.functions |= inner_binder.expressions.used_functions
         collected.reading = reading
+        if isinstance(plan, JoinPlan):
+            written_out = next(c for c in collected.contexts if c.select is inner)
+            cut_to_reader(written_out, plan, context, context.windows.of(alias))
         columns = self._columns(item, fields)
         node = _derived(inner, alias, [c.name for c in columns])
         item.replace(node)

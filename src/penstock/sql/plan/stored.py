@@ -1,178 +1,28 @@
-"""Plans: what the pipeline runs. Plain data, stored in the journal as JSON, printed by EXPLAIN.
-
-A `SelectPlan` runs in the shared pass, a `JoinPlan` in the join step beside it; a `SparkPlan` is whatever no kernel
-covers and runs as Spark SQL, where it can over the rows of a join that runs in its step.
-"""
+"""Plans as JSON, as they stand in the journal."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from penstock.operators import expr as expressions
 from penstock.operators import windows
 from penstock.operators.expr import Expr
 from penstock.operators.slices.combining import Panes
-from penstock.operators.windows import AnyWindow, JoinWindows, TimeWindow, Window
-from penstock.sql.aggregate_plan import Aggregate, AggregatePlan
-from penstock.sql.output import Output
-from penstock.types import Type, parse_type
-
-__all__ = ["Aggregate", "AggregatePlan", "Output"]  # beside what is defined here
-
-
-@dataclass(frozen=True, slots=True)
-class SelectPlan:
-    """Rows of one stream that satisfy both predicates inside the window, projected.
-
-    A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
-    they come, if their time lies inside. `static_predicate` is decided per sensor, before any reading.
-    """
-
-    table_id: int
-    outputs: tuple[Output, ...]
-    window: Window
-    static_predicate: Expr | None = None
-    stream_predicate: Expr | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JoinInput:
-    """One stream of a join: an alias of FROM, what its rows must satisfy alone, and what they are looked up by.
-
-    Predicates and keys name plain columns of this stream. All inputs have as many keys: equal in number and type,
-    pairwise equal in every combination; none where no equality spans all inputs.
-    """
-
-    alias: str
-    table_id: int
-    window: TimeWindow
-    static_predicate: Expr | None = None
-    stream_predicate: Expr | None = None
-    keys: tuple[Expr, ...] = ()
-
-
-TableUse = Literal["inner", "left", "exists", "missing"]
-
-
-@dataclass(frozen=True, slots=True)
-class JoinTable:
-    """One ordinary table of a join: its rows as they are at the last tuple of a combination.
-
-    A row has to satisfy `predicate` alone and, with the combination, every (value, column) of `keys` by equality
-    and all `conditions`. Predicate and columns are in the table's own names, values and conditions say alias.column,
-    of streams and of tables before this one. `use`: a combination is joined with each such row (inner), also with none
-    (left), or has to have one (exists) or none (missing), which then is no part of the result.
-    """
-
-    alias: str
-    table_id: int
-    predicate: Expr | None = None
-    keys: tuple[tuple[Expr, Expr], ...] = ()
-    conditions: tuple[Expr, ...] = ()
-    use: TableUse = "inner"
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether results have a row of it."""
-        return self.use in ("inner", "left")
-
-
-@dataclass(frozen=True, slots=True)
-class JoinPlan:
-    """Combinations of rows, one per input, inside each other's windows.
-
-    `bounds[i][j]` is how much later (microseconds) input j's row may be than input i's, tightened over all paths; None:
-    any. `conditions` and `outputs` name columns as alias.column. `algorithm` is what a hint asks for.
-    `missing` says what becomes of a row of the first input without a partner once its window has passed: nothing
-    (inner), an answer with NULLs (left), or that is the only answer (anti); then there are two inputs and no tables.
-    `tables` are joined one after the other once a combination of readings is complete.
-    """
-
-    inputs: tuple[JoinInput, ...]
-    bounds: tuple[tuple[int | None, ...], ...]
-    conditions: tuple[Expr, ...]
-    outputs: tuple[Output, ...]
-    algorithm: str | None = None
-    missing: Literal["inner", "left", "anti"] = "inner"
-    tables: tuple[JoinTable, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class StreamUse:
-    """One stream that a kernel's plan reads: whose readings, of which sensors, through which window."""
-
-    table_id: int
-    static_predicate: Expr | None
-    window: Window
-
-
-def window_of(plan: SelectPlan | JoinPlan | AggregatePlan) -> AnyWindow:
-    """What ALTER QUERY changes."""
-    return JoinWindows(tuple(i.window for i in plan.inputs)) if isinstance(plan, JoinPlan) else plan.window
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """One reference to a source inside a SparkPlan; `{name}` stands for it in the text.
-
-    kind: stream (readings with their static values), static (one row per live sensor), ordinary, system
-    (penstock.*), query (the answer rows of another standing query), core (the rows of the plan's own join). `window`
-    bounds a stream's readings unless it is a rows window, which the text itself expresses.
-    """
-
-    name: str
-    kind: Literal["stream", "static", "ordinary", "system", "query", "core"]
-    table: str
-    window: Window | None = None
-    static_predicate: Expr | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SparkPlan:
-    """Spark SQL text over relations. Re-evaluated as a whole; `reason` says why no kernel covers it.
-
-    `functions` are the user's functions it calls, `inlined` the queries whose text became part of it. `core` is the window
-    join below it, if it has one that runs in the cycle: then only what stands on top is evaluated again.
-    """
-
-    sql: str
-    relations: tuple[Relation, ...]
-    outputs: tuple[tuple[str, Type], ...]
-    reason: str
-    append_only: bool = False
-    functions: tuple[str, ...] = ()
-    inlined: tuple[str, ...] = ()
-    core: JoinPlan | None = None
-
-
-KernelPlan = SelectPlan | JoinPlan | AggregatePlan
-Plan = KernelPlan | SparkPlan
-
-
-def kernel_of(plan: Plan) -> KernelPlan | None:
-    """What of a plan runs in the cycle: all of it, its core, or nothing."""
-    return plan.core if isinstance(plan, SparkPlan) else plan
-
-
-def join_of(plan: Plan) -> JoinPlan | None:
-    """The window join that a plan is or stands on."""
-    kernel = kernel_of(plan)
-    return kernel if isinstance(kernel, JoinPlan) else None
-
-
-def stream_uses(plan: Plan) -> tuple[StreamUse, ...]:
-    """The streams that kernels read for a plan."""
-    kernel = kernel_of(plan)
-    if isinstance(kernel, SelectPlan | AggregatePlan):
-        return (StreamUse(kernel.table_id, kernel.static_predicate, kernel.window),)
-    return () if kernel is None else tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in kernel.inputs)
-
-
-def tables_under(plan: KernelPlan) -> set[int]:
-    """All tables that a kernel cannot run without, by id."""
-    joined = {each.table_id for each in plan.tables} if isinstance(plan, JoinPlan) else set()
-    return joined | {use.table_id for use in stream_uses(plan)}
+from penstock.operators.windows import TimeWindow
+from penstock.sql.plan.nodes import (
+    AggregateCall,
+    AggregatePlan,
+    JoinInput,
+    JoinPlan,
+    JoinTable,
+    Lasting,
+    Output,
+    Plan,
+    Relation,
+    SelectPlan,
+    SparkPlan,
+)
+from penstock.types import parse_type
 
 
 def has_join(data: dict[str, Any]) -> bool:
@@ -196,6 +46,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             "window": windows.to_json(plan.window),
             "static": _expr_json(plan.static_predicate),
             "stream": _expr_json(plan.stream_predicate),
+            **_lasting_json(plan.lasting),
         }
     if isinstance(plan, JoinPlan):
         return {
@@ -250,6 +101,7 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
             window=windows.from_json(data["window"]),
             static_predicate=_expr_of(data["static"]),
             stream_predicate=_expr_of(data["stream"]),
+            lasting=_lasting_of(data.get("lasting")),
         )
     if data["kind"] == "join":
         return JoinPlan(
@@ -284,6 +136,14 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
     )
 
 
+def _lasting_json(lasting: Lasting | None) -> dict[str, Any]:
+    return {} if lasting is None else {"lasting": {"us": lasting.us, "beside": _expr_json(lasting.beside)}}
+
+
+def _lasting_of(data: dict[str, Any] | None) -> Lasting | None:
+    return None if data is None else Lasting(data["us"], _expr_of(data["beside"]))
+
+
 def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
     return {
         "kind": "aggregate",
@@ -306,7 +166,7 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         table_id=data["table"],
         keys=tuple(expressions.from_json(k) for k in data["keys"]),
         aggregates=tuple(
-            Aggregate(function, tuple(expressions.from_json(e) for e in arguments), parse_type(type_))
+            AggregateCall(function, tuple(expressions.from_json(e) for e in arguments), parse_type(type_))
             for function, arguments, type_ in data["aggregates"]
         ),
         outputs=_outputs_of(data["outputs"]),

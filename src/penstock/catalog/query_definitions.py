@@ -1,0 +1,140 @@
+"""Standing queries: registered, changed and described."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.catalog.encoding import query_to_json
+from penstock.catalog.model import QueryDefinition, Table
+from penstock.catalog.state import CatalogState
+from penstock.catalog.writer import CatalogWriter
+from penstock.errors import error
+
+
+@dataclass(frozen=True, slots=True)
+class NewQuery:
+    """A standing query as it is handed to the catalog."""
+
+    name: str
+    sql: str
+    plan: dict[str, object]
+    reads_tables: tuple[str, ...]
+    reads_queries: tuple[str, ...] = ()
+    reads_functions: tuple[str, ...] = ()
+    start_us: int | None = None
+    owner: str | None = None
+    description: str | None = None
+    strategy: str | None = None
+
+
+class QueryDefinitions(CatalogWriter):
+    def create_query(
+        self,
+        name: str,
+        sql: str,
+        plan: dict[str, object],
+        reads_tables: tuple[str, ...],
+        reads_queries: tuple[str, ...] = (),
+        reads_functions: tuple[str, ...] = (),
+        start_us: int | None = None,
+    ) -> QueryDefinition:
+        new = NewQuery(name, sql, plan, reads_tables, reads_queries, reads_functions, start_us)
+        return self.create_queries([new])[0]
+
+    def create_queries(self, queries: Sequence[NewQuery], planned: CatalogState | None = None) -> list[QueryDefinition]:
+        """All of them with one sync, or none. `planned`: the catalog that they were planned with, if not this one."""
+        with self._lock:
+            made: dict[str, QueryDefinition] = {}
+            for query in queries:
+                self._exists("query", query.name, self.state.queries, False)
+                self._exists("query", query.name, made, False)
+                self._exists("table", query.name, self.state.tables, False)
+                self._check_reads(query, made, planned or self.state)
+                made[query.name] = QueryDefinition(
+                    id=self.state.next_query_id + len(made),
+                    name=query.name,
+                    sql=query.sql,
+                    plan=query.plan,
+                    reads_tables=query.reads_tables,
+                    reads_queries=query.reads_queries,
+                    reads_functions=query.reads_functions,
+                    start_us=query.start_us,
+                    owner=query.owner,
+                    description=query.description,
+                    strategy=query.strategy,
+                )
+            self._write_many([("create_query", query_to_json(q)) for q in made.values()])
+            return list(made.values())
+
+    def _check_reads(self, query: NewQuery, made: Mapping[str, object], planned: CatalogState) -> None:
+        """What it reads may have been dropped since it was planned, and something else have its name."""
+        reads: tuple[tuple[str, tuple[str, ...], Mapping[str, object], Mapping[str, object]], ...] = (
+            ("table", query.reads_tables, self.state.tables, planned.tables),
+            ("query", query.reads_queries, self.state.queries, planned.queries),
+            ("function", query.reads_functions, self.state.functions, planned.functions),
+        )
+        for kind, names, known, before in reads:
+            for name in names:
+                if kind == "query" and name in made:
+                    continue
+                if name not in known:
+                    raise self._missing(kind, name, known)
+                if _what(known[name]) != _what(before.get(name)):
+                    hint = f"another {kind} of that name came while the query was planned; try again"
+                    raise error(f"{kind}_not_found", **{kind: name}, hint=hint)
+
+    def change_query(
+        self,
+        name: str,
+        sql: str | None = None,
+        plan: dict[str, object] | None = None,
+        paused: bool | None = None,
+    ) -> QueryDefinition:
+        """A new window, or pause and resume; the query stays the same one."""
+        with self._lock:
+            known = self.state.queries.get(name)
+            if known is None:
+                raise self._missing("query", name, self.state.queries)
+            changed = replace(
+                known,
+                sql=known.sql if sql is None else sql,
+                plan=known.plan if plan is None else plan,
+                paused=known.paused if paused is None else paused,
+            )
+            if changed != known:
+                self._write("change_query", query_to_json(changed))
+            return changed
+
+    def retarget_query(self, planned: QueryDefinition, sql: str, plan: dict[str, object]) -> bool:
+        """A new window for a query; False where it is another one by now, or has another window."""
+        with self._lock:
+            known = self.state.queries.get(planned.name)
+            if _what(known) != _what(planned):
+                return False
+            self.change_query(planned.name, sql=sql, plan=plan)
+            return True
+
+    def describe_query(self, name: str, **facts: str | None) -> QueryDefinition:
+        """Another owner, description or strategy; what it answers stays the same."""
+        with self._lock:
+            known = self.state.queries.get(name)
+            if known is None:
+                raise self._missing("query", name, self.state.queries)
+            changed = replace(
+                known,
+                owner=facts.get("owner", known.owner),
+                description=facts.get("description", known.description),
+                strategy=facts.get("strategy", known.strategy),
+            )
+            if changed != known:
+                body = {n: getattr(changed, n) for n in ("name", "owner", "description", "strategy")}
+                self._write("describe_query", body)
+            return changed
+
+
+def _what(found: object) -> object:
+    """What a plan depends on of something that goes by a name."""
+    if isinstance(found, Table):
+        return found.id
+    return (found.id, found.sql) if isinstance(found, QueryDefinition) else found

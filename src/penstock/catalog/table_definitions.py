@@ -1,0 +1,79 @@
+"""Tables, their columns, stream types and functions: checked, then journalled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.catalog.checks import check_added, check_shape
+from penstock.catalog.encoding import function_to_json, stream_type_to_json, table_to_json
+from penstock.catalog.model import Function, StreamColumn, StreamType, Table, TableOptions
+from penstock.catalog.writer import CatalogWriter
+from penstock.errors import error
+from penstock.types import Field
+
+
+class TableDefinitions(CatalogWriter):
+    def create_stream_type(self, found: StreamType, if_not_exists: bool = False) -> None:
+        with self._lock:
+            if self._exists("stream type", found.name, self.state.stream_types, if_not_exists):
+                return
+            self._write("create_stream_type", stream_type_to_json(found))
+
+    def create_table(
+        self,
+        name: str,
+        columns: tuple[Field, ...],
+        key: tuple[str, ...],
+        stream: StreamColumn | None,
+        options: TableOptions,
+        if_not_exists: bool = False,
+    ) -> Table:
+        with self._lock:
+            if self._exists("table", name, self.state.tables, if_not_exists):
+                return self.state.tables[name]
+            self._exists("query", name, self.state.queries, False)
+            if (
+                stream is not None
+                and stream.stream_type is not None
+                and stream.stream_type not in self.state.stream_types
+            ):
+                raise self._missing("stream_type", stream.stream_type, self.state.stream_types)
+            check_shape(columns, key, stream)
+            table = Table(self.state.next_table_id, name, columns, key, stream, options)
+            entries = [("create_table", table_to_json(table))]
+            if stream is not None and not columns:
+                # Without static columns there is nothing to tell sensors apart by: the table is one sensor.
+                entries.append(("insert_rows", {"table": table.id, "rows": [[None]]}))
+            self._write_many(entries)
+            return table
+
+    def add_column(self, table: str, column: Field, to_stream: bool) -> Table:
+        """A static column, or a field of the stream; older rows and readings have NULL there."""
+        if column.required:
+            raise error("not_supported", feature="NOT NULL on an added column", hint="older rows have NULL there")
+        with self._lock:
+            found = self._table(table)
+            if to_stream:
+                if found.stream is None:
+                    raise error("invalid_definition", detail=f'table "{table}" has no stream column')
+                if column.name in {f.name for f in found.stream.fields}:
+                    raise error("already_exists", kind="field", name=column.name)
+                changed = replace(found, stream=replace(found.stream, fields=(*found.stream.fields, column)))
+            else:
+                if found.stream is not None and not found.key:
+                    raise error(
+                        "invalid_definition",
+                        detail=f'table "{table}" has no static columns, so its one row has no key to be found by',
+                    )
+                taken = {c.name for c in found.columns} | ({found.stream.name} if found.stream is not None else set())
+                if column.name in taken:
+                    raise error("already_exists", kind="column", name=column.name)
+                changed = replace(found, columns=(*found.columns, column))
+            check_added(found, changed, column)
+            self._write("alter_table", table_to_json(changed))
+            return changed
+
+    def create_function(self, function: Function) -> None:
+        with self._lock:
+            self._exists("function", function.name, self.state.functions, False)
+            self._write("create_function", function_to_json(function))

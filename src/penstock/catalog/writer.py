@@ -1,0 +1,73 @@
+"""How a definition gets in: journalled, applied, projected, told to who listens; one at a time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from penstock.catalog.journal import Entry, JournalWriter
+from penstock.catalog.model import Table
+from penstock.catalog.projection import Projection
+from penstock.catalog.state import CatalogState, load_state
+from penstock.clock import Clock
+from penstock.errors import PenstockError, error, suggest
+
+_log = logging.getLogger("penstock.catalog")
+Still = Callable[[], AbstractContextManager[dict[int, int]]]
+
+
+class CatalogWriter:
+    """What changes have in common: the lock, the journal and the state that it folds to."""
+
+    def __init__(self, folder: Path, projection_url: str, still: Still, clock: Clock) -> None:
+        self._still = still
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._writer = JournalWriter(folder)
+        self.state: CatalogState = load_state(folder)
+        self.listeners: list[Callable[[Entry], None]] = []
+        self._projection = Projection(folder, projection_url)
+        self._projection.catch_up(self.state)
+
+    def close(self) -> None:
+        with self._lock:
+            self._projection.close()
+            self._writer.close()
+
+    def _write(self, kind: str, body: dict[str, Any]) -> None:
+        self._write_many([(kind, body)])
+
+    def _write_many(self, entries: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        if not entries:
+            return
+        with self._still() as heads:
+            made = self._writer.append_many(entries, heads, self._clock.now_us())
+            self.state.apply_many(made)
+        self._projection.take(made, self.state)
+        for entry in made:
+            for listener in list(self.listeners):
+                try:
+                    listener(entry)
+                except Exception:
+                    # The definition stands; whoever could not follow must not make it look as if it did not.
+                    _log.exception("after journal entry %s", entry.pos)
+
+    def _table(self, name: str) -> Table:
+        found = self.state.tables.get(name)
+        if found is None:
+            raise self._missing("table", name, self.state.tables)
+        return found
+
+    def _missing(self, kind: str, name: str, known: Iterable[str]) -> PenstockError:
+        return error(f"{kind}_not_found", **{kind: name}, hint=suggest(name, known))
+
+    def _exists(self, kind: str, name: str, known: Mapping[str, object], tolerated: bool) -> bool:
+        if name not in known:
+            return False
+        if tolerated:
+            return True
+        raise error("already_exists", kind=kind, name=name)

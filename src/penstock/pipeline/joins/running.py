@@ -1,0 +1,70 @@
+"""The joins that run, as workers see them: prepared once for as long as a definition stands."""
+
+from __future__ import annotations
+
+from penstock.pipeline.definitions import Definitions
+from penstock.pipeline.joins.prepared import PreparedJoin, prepare
+from penstock.pipeline.joins.sharing import Shared, shared_joins
+from penstock.pipeline.joins.units import join_plans
+from penstock.sql.plan import JoinPlan
+
+# Each with what it was made from: that stays the same object until a definition changes.
+_PREPARED: dict[int, PreparedJoin] = {}
+_RUNNING: tuple[dict[int, JoinPlan] | None, dict[int, PreparedJoin]] = (None, {})
+_NAMED: tuple[dict[int, PreparedJoin] | None, list[Shared] | None, tuple[dict[str, int], set[str]]] = (
+    None,
+    None,
+    ({}, set()),
+)
+
+
+def running_joins(definitions: Definitions) -> dict[int, PreparedJoin]:
+    """The joins that a cycle has steps for; the same object until a definition changes."""
+    global _RUNNING
+    plans = join_plans(definitions.state)
+    if _RUNNING[0] is not plans:
+        _RUNNING = plans, {query_id: _prepared(query_id, plan) for query_id, plan in plans.items()}
+        for gone in _PREPARED.keys() - plans.keys():
+            del _PREPARED[gone]
+    return _RUNNING[1]
+
+
+def prepared_join(definitions: Definitions, query_id: int) -> PreparedJoin:
+    return running_joins(definitions)[query_id]
+
+
+def _prepared(query_id: int, plan: JoinPlan) -> PreparedJoin:
+    known = _PREPARED.get(query_id)
+    if known is None or known.plan is not plan:
+        known = _PREPARED[query_id] = prepare(plan)
+    return known
+
+
+def reaches(definitions: Definitions) -> dict[str, int]:
+    """The streams that running joins read, by name, and how far the widest of them reaches."""
+    return _named(definitions)[0]
+
+
+def spare_streams(definitions: Definitions) -> set[str]:
+    """Streams that joins read only when they do not run as one."""
+    return _named(definitions)[1]
+
+
+def _named(definitions: Definitions) -> tuple[dict[str, int], set[str]]:
+    global _NAMED
+    joins = running_joins(definitions)
+    groups = shared_joins(joins)
+    if _NAMED[0] is not joins or _NAMED[1] is not groups:
+        together = [group.join for group in groups]
+        grouped = {number for group in groups for number in group.numbers}
+        alone = [join for number, join in joins.items() if number not in grouped]
+        functions = definitions.state.functions
+        reach: dict[str, int] = {}
+        apart = [group.apart(number).join for group in groups for number in group.numbers]
+        for join in (*joins.values(), *together, *apart):
+            for stream in join.streams:
+                name = stream.signature(functions)
+                reach[name] = max(reach.get(name, 0), join.reach())
+        needed = {stream.signature(functions) for join in (*alone, *together) for stream in join.streams}
+        _NAMED = joins, groups, (reach, reach.keys() - needed)
+    return _NAMED[2]

@@ -1,0 +1,148 @@
+"""Every compiled kernel that cycles run, once, on a few rows: compiled into Numba's cache, or read from there.
+
+The types of the arguments count: a column of the log is read-only, which is another type to the compiler, and what
+several segments bring together is not. Each of PARTS can run in a process of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.operators.aggregates.folds import FANOUT
+from penstock.operators.aggregates.totals import Kind
+from penstock.operators.aggregates.tree import AggregateTree
+from penstock.operators.bits import bitmap_of_words, full
+from penstock.operators.expr import Call, Column, Expr, Literal
+from penstock.operators.factors import SHARE_FROM
+from penstock.operators.joins.alive import count_alive, earliest_births, pick_alive
+from penstock.operators.joins.bounds import close
+from penstock.operators.joins.composite import Ranked, as_inequality
+from penstock.operators.joins.keys import key_numbers
+from penstock.operators.joins.ordered import Picked
+from penstock.operators.joins.parts import parts_of
+from penstock.operators.joins.probe import probe
+from penstock.operators.joins.program import Slot, compile_condition
+from penstock.operators.joins.ranges import against, match_ranges
+from penstock.operators.joins.refining import set_bits
+from penstock.operators.joins.registry import ALGORITHMS
+from penstock.operators.joins.runs import attach_run, build_run
+from penstock.operators.joins.sides import Counters, Side
+from penstock.operators.listed import list_rows
+from penstock.operators.newest import newest_by_version
+from penstock.operators.predicates import PredicateIndex
+from penstock.streams import keys, rules
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type
+
+_ROWS = 8
+_TYPES: dict[str, Type] = {"x": DOUBLE, "n": BIGINT, "k": INT}
+
+
+def ingest() -> None:
+    """What every reading passes on its way into the log."""
+    rules.warm_up()
+    keys.warm_up()
+
+
+def selections() -> None:
+    """What the shared pass runs, for comparisons of every type that it shares."""
+    predicates: list[Expr | None] = [_above(name, i) for name in ("x", "n", "k") for i in range(SHARE_FROM)]
+    either = Call("or", (_above("x", 1), _above("n", 1)), BOOLEAN)
+    sensor = Call("eq", (Column("_sid", INT, True), Literal(0, INT)), BOOLEAN)
+    index = PredicateIndex((number, None, predicate) for number, predicate in enumerate([*predicates, either, None]))
+    index.add(-1, sensor, None)
+    times = np.arange(_ROWS)
+    columns = {"x": pa.array(times.astype(np.float64)), "n": pa.array(times), "k": pa.array(times.astype(np.int32))}
+    versions = pa.table({"_sid": pa.array([0], pa.int32())})
+    for vids in _both(np.zeros(_ROWS, np.int32)):
+        list(index.match(columns, vids, versions))
+        matrix = index.match_matrix(columns, vids, versions)
+        for at in _both(times):
+            newest_by_version(vids, at)
+    bitmap_of_words(matrix.words[0])
+    list_rows(matrix.words, np.arange(1), matrix.counts[:1])
+
+
+def joins_by_key() -> None:
+    """Runs with a key, new ones and those of the buffers, and how they are probed; rows of tables by key."""
+    times = np.arange(_ROWS)
+    numbers, _ = key_numbers([pa.array(times), pa.array(times)])
+    for key in _both(numbers):
+        laid_out = build_run(0, _ROWS, times, times, key, {})
+        buffered = attach_run(0, _ROWS, _frozen(laid_out.ts), _frozen(laid_out.pos), _frozen(laid_out.key), {})
+        probe(laid_out, key, times, times)
+        probe(buffered, key, times, times)
+    tree = earliest_births(times)
+    counts = count_alive(tree, times, times + 1, times)
+    pick_alive(tree, times, times + 1, times, counts)
+
+
+def joins_by_value() -> None:
+    """Runs without a key: every partner in a period, or those that a compiled condition leaves."""
+    times = np.arange(_ROWS)
+    begin, end = times, times + 1
+    probe(build_run(0, _ROWS, times, times, None, {}), times, begin, end)
+    condition = Call("lt", (Column("a.x", DOUBLE), Column("b.x", DOUBLE)), BOOLEAN)
+    program = compile_condition(condition, {"a.x": Slot(0, 0), "b.x": Slot(1, 0)})
+    assert program is not None, "a comparison of doubles runs as a program"
+    values = np.zeros((1, _ROWS))
+    for outer in (values, np.asfortranarray(np.zeros((2, _ROWS)))):
+        match_ranges(against(program, 1), outer, values, begin, end)
+    Picked(condition, times, begin, end, np.ones(_ROWS, np.bool_)).inside(begin, end, slice(None))
+
+
+def joins_together() -> None:
+    """What tells joins apart that run as one step."""
+    columns = {name: pa.array(np.zeros(_ROWS)) for name in ("a.x", "b.x")}
+    moved = Call("add", (Column("b.x", DOUBLE), Literal(1.0, DOUBLE)), DOUBLE)
+    found = as_inequality(Call("lt", (Column("a.x", DOUBLE), moved), BOOLEAN))
+    assert found is not None, "a comparison with a constant added has a rank"
+    Ranked("rank", found[0], [found[1]]).ranks(columns, _ROWS)
+    set_bits(full(_ROWS), _ROWS)
+
+
+def joins_by_hash() -> None:
+    """The papers' algorithms that a step may choose by itself."""
+    times = np.arange(_ROWS)
+    sides = [Side(times, np.ones(_ROWS, np.bool_), times) for _ in range(2)]
+    list(parts_of(sides))
+    for name in ("hash", "forward_hash"):
+        ALGORITHMS[name].run(sides, close(2, [(0, 1, -1, 1)]), None, Counters())
+
+
+def aggregates() -> None:
+    """Trees over answers, of whole numbers and of doubles, three levels high."""
+    times = np.arange(2 * FANOUT**2)
+    kinds: tuple[Kind, ...] = ("integer", "double")
+    for kind in kinds:
+        tree = AggregateTree(kind)
+        tree.append(times, times)
+        tree.answer(1, len(times) - 2)
+
+
+OF_WORKERS = (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, ingest)
+PARTS: dict[str, Callable[[], None]] = {part.__name__: part for part in (*OF_WORKERS, aggregates)}
+
+
+def _above(name: str, number: int) -> Call:
+    type_ = _TYPES[name]
+    value = float(number) if type_ == DOUBLE else number
+    return Call("gt", (Column(name, type_), Literal(value, type_)), BOOLEAN)
+
+
+def _both(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    return values, _frozen(values)
+
+
+def _frozen(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same as a column of Arrow gives it."""
+    found: np.ndarray[Any, Any] = pa.array(values).to_numpy()
+    return found
+
+
+if __name__ == "__main__":
+    PARTS[sys.argv[1]]()

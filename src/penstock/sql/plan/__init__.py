@@ -1,0 +1,62 @@
+"""Plans: what the pipeline runs. Plain data, stored in the journal as JSON, printed by EXPLAIN.
+
+A `SelectPlan` runs in the shared pass, a `JoinPlan` in the join step and an `AggregatePlan` in the slices beside it; a `SparkPlan` is whatever no kernel
+covers and runs as Spark SQL, where it can over the rows of a join that runs in its step.
+"""
+
+from penstock.sql.plan.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    Aggregate,
+    AggregateCall,
+    AggregatePlan,
+    JoinInput,
+    JoinPlan,
+    JoinTable,
+    KernelPlan,
+    Lasting,
+    OnDemand,
+    Output,
+    Plan,
+    Relation,
+    SelectPlan,
+    SparkPlan,
+    TableUse,
+    aggregate_name,
+    key_name,
+)
+from penstock.sql.plan.parts import StreamUse, join_of, kernel_of, reach_of, stream_uses, tables_under, window_of
+from penstock.sql.plan.stored import has_join, plan_from_json, plan_to_json, selected_table
+
+__all__ = [
+    "WINDOW_END",
+    "WINDOW_START",
+    "Aggregate",
+    "AggregateCall",
+    "AggregatePlan",
+    "JoinInput",
+    "JoinPlan",
+    "JoinTable",
+    "KernelPlan",
+    "Lasting",
+    "OnDemand",
+    "Output",
+    "Plan",
+    "Relation",
+    "SelectPlan",
+    "SparkPlan",
+    "StreamUse",
+    "TableUse",
+    "aggregate_name",
+    "has_join",
+    "join_of",
+    "kernel_of",
+    "key_name",
+    "plan_from_json",
+    "plan_to_json",
+    "reach_of",
+    "selected_table",
+    "stream_uses",
+    "tables_under",
+    "window_of",
+]

@@ -1,0 +1,210 @@
+"""Plans as plain data: a selection, a window join, aggregates, or Spark SQL, and what they are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.operators.expr import Expr
+from penstock.operators.slices.combining import Panes
+from penstock.operators.windows import TimeWindow, Window
+from penstock.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One column of an answer."""
+
+    name: str
+    type: Type
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """That a stream predicate has to have been true without a break, per sensor; `beside` is what else rows satisfy."""
+
+    us: int
+    beside: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SelectPlan:
+    """Rows of one stream that satisfy both predicates inside the window, projected.
+
+    A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
+    they come, if their time lies inside. `static_predicate` is decided per sensor, before any reading.
+    With `lasting` rows also leave and come back when a late row breaks or mends what has to last.
+    """
+
+    table_id: int
+    outputs: tuple[Output, ...]
+    window: Window
+    static_predicate: Expr | None = None
+    stream_predicate: Expr | None = None
+    lasting: Lasting | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """One stream of a join: an alias of FROM, what its rows must satisfy alone, and what they are looked up by.
+
+    Predicates and keys name plain columns of this stream. All inputs have as many keys: equal in number and type,
+    pairwise equal in every combination; none where no equality spans all inputs.
+    """
+
+    alias: str
+    table_id: int
+    window: TimeWindow
+    static_predicate: Expr | None = None
+    stream_predicate: Expr | None = None
+    keys: tuple[Expr, ...] = ()
+
+
+TableUse = Literal["inner", "left", "exists", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTable:
+    """One ordinary table of a join: its rows as they are at the last tuple of a combination.
+
+    A row has to satisfy `predicate` alone and, with the combination, every (value, column) of `keys` by equality
+    and all `conditions`. Predicate and columns are in the table's own names, values and conditions say alias.column,
+    of streams and of tables before this one. `use`: a combination is joined with each such row (inner), also with none
+    (left), or has to have one (exists) or none (missing), which then is no part of the result.
+    """
+
+    alias: str
+    table_id: int
+    predicate: Expr | None = None
+    keys: tuple[tuple[Expr, Expr], ...] = ()
+    conditions: tuple[Expr, ...] = ()
+    use: TableUse = "inner"
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether results have a row of it."""
+        return self.use in ("inner", "left")
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """Combinations of rows, one per input, inside each other's windows.
+
+    `bounds[i][j]` is how much later (microseconds) input j's row may be than input i's, tightened over all paths; None:
+    any. `conditions` and `outputs` name columns as alias.column. `algorithm` is what a hint asks for.
+    `missing` says what becomes of a row of the first input without a partner once its window has passed: nothing
+    (inner), an answer with NULLs (left), or that is the only answer (anti); then there are two inputs and no tables.
+    `tables` are joined one after the other once a combination of readings is complete.
+    """
+
+    inputs: tuple[JoinInput, ...]
+    bounds: tuple[tuple[int | None, ...], ...]
+    conditions: tuple[Expr, ...]
+    outputs: tuple[Output, ...]
+    algorithm: str | None = None
+    missing: Literal["inner", "left", "anti"] = "inner"
+    tables: tuple[JoinTable, ...] = ()
+
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+
+
+def key_name(place: int) -> str:
+    return f"key.{place}"
+
+
+def aggregate_name(place: int) -> str:
+    return f"aggregate.{place}"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """One call of an aggregate; without arguments it counts rows."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatePlan:
+    """Aggregates over the rows of one stream that satisfy both predicates inside the window, per group.
+
+    Emits one row per group that has rows, without keys always one. With `panes` a group has a row for each pane that holds
+    rows of it. Late rows are part of the answer from the cycle on that reads them. `outputs` and `having` name keys,
+    aggregates and the edges of panes as `key_name`, `aggregate_name`, WINDOW_START and WINDOW_END.
+    """
+
+    table_id: int
+    keys: tuple[Expr, ...]
+    aggregates: tuple[AggregateCall, ...]
+    outputs: tuple[Output, ...]
+    window: Window
+    static_predicate: Expr | None = None
+    stream_predicate: Expr | None = None
+    having: Expr | None = None
+    panes: Panes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One reference to a source inside a SparkPlan; `{name}` stands for it in the text.
+
+    kind: stream (readings with their static values), static (one row per live sensor), ordinary, system
+    (penstock.*), query (the answer rows of another standing query), core (the rows of the plan's own join). `window`
+    bounds a stream's readings unless it is a rows window, which the text itself expresses.
+    """
+
+    name: str
+    kind: Literal["stream", "static", "ordinary", "system", "query", "core"]
+    table: str
+    window: Window | None = None
+    static_predicate: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One of count, sum, avg, min and max, of an expression over the columns of the query that is read."""
+
+    function: str
+    argument: Expr
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemand:
+    """Aggregates over another query's answer, by its own time; one row. `outputs` name them #0, #1, ...
+
+    `window` None: over whatever the query's own window shows.
+    """
+
+    query: str
+    window: TimeWindow | None
+    aggregates: tuple[Aggregate, ...]
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlan:
+    """Spark SQL text over relations. Re-evaluated as a whole; `reason` says why no kernel covers it.
+
+    `functions` are the user's functions it calls, `inlined` the queries whose text became part of it. `core` is the window
+    join below it, if it has one that runs in the cycle: then only what stands on top is evaluated again. `on_demand` is
+    what a question that is asked once comes to where a tree over another query's answer can say it without Spark.
+    """
+
+    sql: str
+    relations: tuple[Relation, ...]
+    outputs: tuple[tuple[str, Type], ...]
+    reason: str
+    append_only: bool = False
+    functions: tuple[str, ...] = ()
+    inlined: tuple[str, ...] = ()
+    core: JoinPlan | None = None
+    on_demand: OnDemand | None = None
+
+
+KernelPlan = SelectPlan | JoinPlan | AggregatePlan
+Plan = KernelPlan | SparkPlan

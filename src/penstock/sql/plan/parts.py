@@ -1,0 +1,56 @@
+"""What others ask of a plan: the part that runs in the cycle, and the streams, tables and window of that part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from penstock.operators.expr import Expr
+from penstock.operators.windows import AnyWindow, JoinWindows, TimeWindow, Window
+from penstock.sql.plan.nodes import AggregatePlan, JoinPlan, KernelPlan, Plan, SelectPlan, SparkPlan
+
+
+@dataclass(frozen=True, slots=True)
+class StreamUse:
+    """One stream that a kernel's plan reads: whose readings, of which sensors, through which window."""
+
+    table_id: int
+    static_predicate: Expr | None
+    window: Window
+
+
+def kernel_of(plan: Plan) -> KernelPlan | None:
+    """What of a plan runs in the cycle: all of it, its core, or nothing."""
+    return plan.core if isinstance(plan, SparkPlan) else plan
+
+
+def join_of(plan: Plan) -> JoinPlan | None:
+    """The window join that a plan is or stands on."""
+    kernel = kernel_of(plan)
+    return kernel if isinstance(kernel, JoinPlan) else None
+
+
+def stream_uses(plan: Plan) -> tuple[StreamUse, ...]:
+    """The streams that kernels read for a plan."""
+    kernel = kernel_of(plan)
+    if isinstance(kernel, SelectPlan | AggregatePlan):
+        return (StreamUse(kernel.table_id, kernel.static_predicate, kernel.window),)
+    return () if kernel is None else tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in kernel.inputs)
+
+
+def tables_under(plan: KernelPlan) -> set[int]:
+    """All tables that a kernel cannot run without, by id."""
+    joined = {each.table_id for each in plan.tables} if isinstance(plan, JoinPlan) else set()
+    return joined | {use.table_id for use in stream_uses(plan)}
+
+
+def window_of(plan: KernelPlan) -> AnyWindow:
+    """What ALTER QUERY changes."""
+    return JoinWindows(tuple(i.window for i in plan.inputs)) if isinstance(plan, JoinPlan) else plan.window
+
+
+def reach_of(plan: SelectPlan | AggregatePlan) -> Window:
+    """Which rows a plan looks at: those of its window, and those that say since when a condition lasts."""
+    window = plan.window
+    if isinstance(plan, AggregatePlan) or plan.lasting is None or not isinstance(window, TimeWindow):
+        return window
+    return replace(window, begin=replace(window.begin, offset_us=window.begin.offset_us - plan.lasting.us))

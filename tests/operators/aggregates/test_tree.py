@@ -1,0 +1,136 @@
+"""The tree of aggregates against going through all rows."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.operators.aggregates import tree as tree_module
+from penstock.operators.aggregates.folds import FANOUT
+from penstock.operators.aggregates.totals import Kind, Totals
+from penstock.operators.aggregates.tree import AggregateTree
+
+Row = tuple[int, int, Any]
+
+
+def fill(tree: AggregateTree, rows: list[Row]) -> None:
+    times, numbers = np.array([r[0] for r in rows], np.int64), np.array([r[1] for r in rows], np.int64)
+    values = np.array([0 if r[2] is None else r[2] for r in rows], np.float64 if tree.kind == "double" else np.int64)
+    tree.append(times, values, np.array([r[2] is not None for r in rows], np.bool_), numbers)
+
+
+def check(found: Totals, rows: list[Row]) -> None:
+    """Against the rows themselves, doubles by exact sums of theirs."""
+    values = [v for _, _, v in rows if v is not None]
+    assert (found.rows, found.count) == (len(rows), len(values))
+    if not values:
+        assert found.sum is found.avg is found.min is found.max is None
+        return
+    known = [v for v in values if v == v]
+    assert found.min == min(known) if known else math.isnan(float(found.min or 0))
+    assert math.isnan(float(found.max or 0)) if len(known) < len(values) else found.max == max(known)
+    if found.kind == "integer":
+        assert found.sum == sum(values)
+    elif all(map(math.isfinite, values)):
+        assert found.sum == pytest.approx(float(sum(map(Fraction, values))), rel=1e-15, abs=1e-300)
+    else:
+        plain = sum(values)
+        assert found.sum == plain or (math.isnan(plain) and math.isnan(float(found.sum or 0)))
+
+
+def any_value(rng: np.random.Generator, kind: Kind, odd: float) -> Any:
+    if rng.random() < 0.1:
+        return None
+    if kind == "integer":
+        return int(rng.integers(-(2**63), 2**63 - 1)) if rng.random() < odd else int(rng.integers(-9, 9))
+    if rng.random() < odd:
+        return float(rng.choice([math.nan, math.inf, -math.inf, 0.0, -0.0]))
+    return float(rng.normal() * 10.0 ** rng.integers(-12, 12))
+
+
+@pytest.mark.parametrize("kind", ["integer", "double"])
+@pytest.mark.parametrize("seed", range(12))
+def test_any_period_is_what_its_rows_are_while_rows_come_late_and_go(
+    seed: int, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr(tree_module, "LATE_ROWS", int(rng.choice([0, 3, 40])))
+    tree, rows, now, number = AggregateTree(kind), list[Row](), 0, 0
+    odd = float(rng.choice([0.0, 0.02]))
+    for _ in range(30):
+        batch = []
+        for _ in range(int(rng.choice([0, 1, 5, 100, 1500]))):
+            late = int(rng.integers(0, 400)) if rng.random() < 0.05 else int(rng.integers(0, 3))
+            batch.append((max(now - late, -10_000), number, any_value(rng, kind, odd)))
+            now += int(rng.integers(0, 3))
+            number += 1
+        fill(tree, batch)
+        rows += batch
+        if rng.random() < 0.3:
+            before = now - int(rng.integers(0, 3000))
+            tree.expire(before)
+            rows = [r for r in rows if r[0] >= before]
+        if rng.random() < 0.1:
+            floor = number - int(rng.integers(0, 3000))
+            tree.retain(lambda numbers, floor=floor: numbers >= floor)  # type: ignore[misc]
+            rows = [r for r in rows if r[1] >= floor]
+        assert len(tree) == len(rows)
+        for _ in range(6):
+            begin = now - int(rng.integers(-5, 4000))
+            end = begin + int(rng.integers(-5, 4000))
+            inside = [r for r in rows if begin <= r[0] <= end]
+            check(tree.answer(begin, end), inside)
+            check(tree.scan(begin, end, lambda n: n % 3 == 0), [r for r in inside if r[1] % 3 == 0])
+
+
+def test_a_large_value_that_comes_and_goes_swallows_no_small_ones() -> None:
+    tree = AggregateTree("double")
+    fill(tree, [(1, 1, 0.1), (2, 2, 1e300), (3, 3, 0.2), (4, 4, -1e300)])
+    assert tree.answer(1, 4).sum == pytest.approx(0.3, rel=1e-15)
+    tree.expire(3)
+    assert tree.answer(1, 3).sum == 0.2
+
+
+def test_integers_are_added_exactly_beyond_their_own_size() -> None:
+    tree = AggregateTree("integer")
+    fill(tree, [(n, n, 2**63 - 1) for n in range(5000)])
+    assert tree.answer(0, 5000).sum == 5000 * (2**63 - 1)
+    assert tree.answer(0, 5000).avg == float(5000 * (2**63 - 1)) / 5000
+
+
+def test_an_answer_looks_at_few_rows_and_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+
+    def counting(function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            nonlocal looked
+            looked += arguments[-1] - arguments[-2]
+            return function(*arguments)
+
+        return call
+
+    for table in (tree_module._FOLD, tree_module._MERGE):
+        monkeypatch.setitem(table, "integer", counting(table["integer"]))
+    counts = {}
+    for power in (10, 15, 20):
+        tree = AggregateTree("integer")
+        tree.append(np.arange(2**power), np.ones(2**power, np.int64))
+        looked = 0
+        assert tree.answer(3, 2**power - 5).sum == 2**power - 7
+        counts[power] = looked
+    assert counts[20] <= 2 * counts[10] + 2 * FANOUT < 400
+
+
+def test_expired_rows_give_their_memory_back() -> None:
+    tree = AggregateTree("double")
+    for batch in range(200):
+        times = np.arange(1000) + 1000 * batch
+        tree.append(times, times.astype(np.float64))
+        tree.expire(1000 * (batch - 4))
+    assert len(tree) == 5000
+    assert tree.nbytes < 1_000_000

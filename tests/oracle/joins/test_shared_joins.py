@@ -1,0 +1,25 @@
+"""Joins that run as one answer what each would answer alone, whoever comes or goes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.joins.groups import GroupStory
+
+SEEDS = range(2000, 2200) if os.environ.get("PENSTOCK_SOAK") else range(2000, 2012)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_joins_that_differ_in_constants_equal_their_definition(
+    seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    story = GroupStory(tmp_path / "data", seed)
+    try:
+        story.run(steps=60, most_streams=3)
+        assert story.compared > 0
+        assert not [r for r in caplog.records if r.name == "penstock.pipeline.joins.task"], "a shared step failed"
+    finally:
+        story.db.stop()

@@ -1,0 +1,61 @@
+"""A reader of a window join across restarts, however few cycles are kept: the same rows of the same cycle, none lost, none twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.clock import SECOND
+from penstock.queries import standing
+from tests.pipeline_pure.test_join_readers import JOINED, expected, told
+from tests.pipeline_pure.test_joins_below import ORIGIN, Life
+
+COUNTED = "CREATE QUERY counted AS SELECT COUNT(*) AS n FROM pairs BEGIN (NOW - 9 SECONDS) END (NOW)"
+
+
+def push(life: Life) -> None:
+    """Some readings, and exactly one cycle that takes them in."""
+    for table, rows in life.rows.items():
+        first, late = len(rows), life._rng.integers(0, 3, 10) * SECOND
+        made = [
+            (ORIGIN + (first + i) * SECOND // 10 - int(late[i]), int(life._rng.integers(0, 5)), first + i)
+            for i in range(10)
+        ]
+        rows += made
+        life.db.push(table, [{"id": 1, "ts": ts, "k": k, "n": n} for ts, k, n in made])
+    life.engine.cycle()
+
+
+@pytest.mark.parametrize(("keep", "snapshots"), [(1, 1), (1, 2), (2, 1), (2, 3), (5, 1)])
+def test_a_reader_loses_and_repeats_nothing_over_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: int, snapshots: int
+) -> None:
+    monkeypatch.setattr(standing, "TRIM_EVERY", 1)
+    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", snapshots)
+    life = Life(tmp_path / "data", cycles_keep=keep)
+    try:
+        life.execute(f"{JOINED} BEGIN (NOW - 1 SECOND) END (NOW)")
+        life.execute(COUNTED)
+        for step in range(7):
+            before = life.pairs()
+            push(life)
+            # One cycle later: up to the NOW of this one, of the results of the one before.
+            low, high = life.now() - 9 * SECOND, life.now()
+            life.settled("counted")
+            seen = told(life, "counted")
+            assert seen == [r for r in expected(life, low, high) if r in rows_of(before)], step
+            if step % 3 != 2:
+                life.restart()  # and with it a cycle that brings nothing new
+            else:
+                life.clock.advance(2 * SECOND)
+                life.engine.cycle()
+            life.settled("counted")
+            assert told(life, "counted") == expected(life, low, high), step
+        assert len(told(life, "counted")) > 50
+    finally:
+        life.db.stop()
+
+
+def rows_of(pairs: list[tuple[int, int, int, int]]) -> set[tuple[int, int, int, int]]:
+    return {(min(p[0], p[2]), max(p[0], p[2]), p[1], p[3]) for p in pairs}
