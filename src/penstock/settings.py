@@ -43,6 +43,11 @@ SETTINGS = (
         "Most shared memory for the answers of many queries; beyond it they are evaluated when asked for.",
     ),
     Setting(
+        "slices_memory_mb",
+        512,
+        "Most memory for the slices of standing aggregations; beyond it those with the most fail.",
+    ),
+    Setting(
         "history_max_rows",
         1_000_000,
         "Longest history of a new query that is evaluated when first asked for; a longer one is read by cycles.",
@@ -83,6 +88,7 @@ class Settings:
     query_rows_max: int = 10_000_000
     queries_max: int = 20_000
     answers_memory_mb: int = 1024
+    slices_memory_mb: int = 512
     history_max_rows: int = 1_000_000
     group_commit_ms: int = 5
     queue_max_bytes: int = 256 << 20

@@ -13,10 +13,13 @@ from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 WINDOW = "BEGIN (NOW - 1 MINUTE) END (NOW)"
 PAIR = "SELECT a.n AS a, b.n AS b FROM t a, u b WINDOW(a,b) = 1 SECOND WHERE"
+AGGREGATES = ("SUM", "AVG", "MIN", "MAX", "FIRST", "LAST", "STDDEV")
 QUERIES = (
     *(f"SELECT n FROM t WHERE {column} > {i} {WINDOW}" for i in range(40) for column in ("x", "k")),
     f"SELECT n FROM t WHERE place = 'here' AND (x > 1 OR k > 2) {WINDOW}",
     "SELECT n FROM t BEGIN (LAST 1 ROWS PER SENSOR)",
+    f"SELECT COUNT(*) AS c, {', '.join(f'{f}({c})' for f in AGGREGATES for c in ('x', 'n'))}, CORR(x, n) FROM t {WINDOW}",
+    f"SELECT place, k, AVG(x), MAX(n), LAST(x), VARIANCE(x) FROM t WHERE x > 3 GROUP BY place, k, TUMBLE(500 MS) {WINDOW}",
     f"{PAIR} a.k = b.k {WINDOW}",
     f"{PAIR} a.k = b.k AND a.s = b.s {WINDOW}",
     f"{PAIR.replace('SELECT', 'SELECT /*+ JOIN(hash) */')} a.k = b.k {WINDOW}",

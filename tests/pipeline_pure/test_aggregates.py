@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from penstock.errors import PenstockError
 from penstock.sql.plan import AggregatePlan, plan_from_json
 from tests.pipeline_pure.world import Pipe
 
@@ -56,3 +59,39 @@ def test_a_subscriber_gets_each_new_value_and_with_changes_the_old_one_too(tmp_p
     assert event is not None and event.table.to_pylist() == [{"n": 2}]
     event = changes.next(1.0)
     assert event is not None and event.table.to_pylist() == [{"op": "-", "n": 0}, {"op": "+", "n": 2}]
+
+
+def test_an_aggregation_whose_groups_take_too_much_fails_by_name_and_others_go_on(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path, slices_memory_mb=1)
+    pipe.probes()
+    window = "BEGIN (NOW - 10 SECONDS) END (NOW)"
+    pipe.db.execute(f"CREATE QUERY many AS SELECT value, COUNT(*) AS n FROM probes GROUP BY value {window}")
+    pipe.db.execute(f"CREATE QUERY all_of_them AS SELECT COUNT(*) AS n FROM probes {window}")
+    pipe.push(*(float(i) for i in range(5000)))
+    pipe.engine.drain()
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.standing.invoke("many")
+    assert refused.value.condition == "over_budget" and "slices_memory_mb" in str(refused.value.hint)
+    assert rows(pipe, "all_of_them") == [{"n": 5000}]
+
+
+def test_explain_tells_slices_sharing_and_memory(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.probes()
+    for number in (1, 2):
+        window = f"BEGIN (NOW - {number} SECONDS) END (NOW)"
+        pipe.db.execute(f"CREATE QUERY q{number} AS SELECT place, AVG(value) AS m FROM probes GROUP BY place {window}")
+    pipe.push(1.0)
+    pipe.engine.drain()
+    told = "\n".join(pipe.db.execute("EXPLAIN q1").table.column("plan").to_pylist())
+    assert 'slices of the stream of "probes", exact' in told
+    assert "  slices: 1 s wide, 1 partials of 1 cells, 1 groups" in told, told
+    assert "shared by 2 queries" in told
+
+
+def test_an_aggregation_over_a_window_that_no_kernel_covers_says_why(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.probes()
+    pipe.engine.drain()
+    told = pipe.db.execute("EXPLAIN SELECT COUNT(DISTINCT value) FROM probes").table.column("plan").to_pylist()
+    assert told[0].startswith("Spark SQL")

@@ -35,6 +35,8 @@ from penstock.operators.joins.sides import Counters, Side
 from penstock.operators.listed import list_rows
 from penstock.operators.newest import newest_by_version
 from penstock.operators.predicates import PredicateIndex
+from penstock.operators.slices.registry import PARTIALS
+from penstock.operators.slices.slicing import slice_rows
 from penstock.streams import keys, rules
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type
 
@@ -124,7 +126,25 @@ def aggregates() -> None:
         tree.answer(1, len(times) - 2)
 
 
-OF_WORKERS = (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, ingest)
+def slices() -> None:
+    """Every partial aggregate, of whole numbers and of doubles: rows into cells, cells into cells, values."""
+    times = np.arange(_ROWS)
+    sliced = slice_rows(times, times, np.zeros(_ROWS, np.int64), _ROWS)
+    for type_ in (BIGINT, DOUBLE):
+        whole, gaps = pa.array(times).cast(type_.to_arrow()), pa.array([None, *range(1, _ROWS)], type_.to_arrow())
+        for partial in PARTIALS:
+            function = min(partial.functions)
+            types = next((t for t in ((type_,), (type_, type_)) if partial.takes(function, t)), ())
+            made = partial(types)
+            for column in (whole, gaps):
+                cells = sliced.aggregate(made, [column] * len(types))
+            for state in (cells.state, {name: _frozen(values) for name, values in cells.state.items()}):
+                total = made.empty(1)
+                made.merge(total, np.zeros(len(cells), np.int64), state)
+            made.finish(function, total, type_)
+
+
+OF_WORKERS = (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, slices, ingest)
 PARTS: dict[str, Callable[[], None]] = {part.__name__: part for part in (*OF_WORKERS, aggregates)}
 
 

@@ -296,6 +296,13 @@ class AnswerStore(Nows):
             largest.give_up(largest.sheets[:1])
         return [path for shelf in self.shelves.values() for path in shelf.take_files()]
 
+    def limit_slices(self, most_mb: int) -> None:
+        """Queries whose slices take too much fail, the largest first: an answer that is not kept up would be none."""
+        for query_id in self.slices.give_up(most_mb << 20):
+            answer = self.answers[query_id]
+            answer.error = f"the slices of its groups take more than {most_mb} MB with those of others"
+            answer.error_condition = "over_budget"
+
     def memory_of(self, query_id: int) -> int:
         """Bytes that a query's matches take, with its share of the sheets and lists that it is in."""
         answer = self.answers.get(query_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -116,11 +116,18 @@ class CellStore:
                 break
             position = lowest
         if not kept.all():
-            self._cells, self._count = cells.take(kept), int(kept.sum())
-            left = self._cells
-            keys = zip(left.starts.tolist(), left.widths.tolist(), left.groups.tolist(), strict=True)
-            self._places = {key: i for i, key in enumerate(keys)}
+            self._keep(cells.take(kept))
         return position
+
+    def renumber(self, numbers: Ints) -> None:
+        """Group g is number numbers[g] from now on."""
+        cells = self.view()
+        self._keep(replace(cells, groups=numbers[cells.groups]))
+
+    def _keep(self, cells: Cells) -> None:
+        self._cells, self._count = cells, len(cells)
+        keys = zip(cells.starts.tolist(), cells.widths.tolist(), cells.groups.tolist(), strict=True)
+        self._places = {key: i for i, key in enumerate(keys)}
 
 
 def _extended(cells: Cells, count: int, partial: Partial) -> Cells:

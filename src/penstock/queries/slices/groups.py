@@ -17,7 +17,7 @@ _NAN = math.nan  # one object, so that NaNs are equal in a tuple
 
 
 class Groups:
-    """Never renumbered while cells know them by number. Called under the store's lock."""
+    """A number stands for its key for ever: whoever renumbers makes a new one. Called under the store's lock."""
 
     def __init__(self) -> None:
         self._numbers: dict[Key, int] = {}
@@ -40,7 +40,14 @@ class Groups:
             self._keys.append(plain)
         return found
 
+    def keys(self, groups: Ints) -> list[Key]:
+        return [self._keys[g] for g in groups.tolist()]
+
+    @property
+    def nbytes(self) -> int:
+        return 200 * len(self._keys)  # about what a tuple, its values and its place in the dictionary take
+
     def columns(self, groups: Ints, types: Sequence[Type]) -> list[pa.Array]:
         """The keys of some groups, one array per key."""
-        chosen = [self._keys[g] for g in groups.tolist()]
+        chosen = self.keys(groups)
         return [pa.array([key[i] for key in chosen], t.to_arrow(), from_pandas=False) for i, t in enumerate(types)]

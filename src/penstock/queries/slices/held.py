@@ -18,9 +18,10 @@ from penstock.pipeline.slices.shape import SECOND_US, Measure, family_of, measur
 from penstock.queries.answers import AnswerStore
 from penstock.queries.fetch import Fetcher
 from penstock.queries.held import Held, Ids
+from penstock.queries.slices.groups import Groups
 from penstock.queries.slices.reading import READ_ROWS, inside, slice_log
 from penstock.queries.slices.rows import answer_table
-from penstock.queries.slices.store import FamilyStore
+from penstock.queries.slices.store import FamilyStore, number_groups
 from penstock.queries.windowed import Instant
 from penstock.sql.plan import AggregatePlan
 
@@ -79,7 +80,7 @@ class AggregateHeld:
         pane = math.gcd(panes.width, panes.step) if panes is not None else None
         look = Look(low, high, at.floor, at.head if span is not None else at.floor, pane)
         measures = measures_of(self.plan)
-        looked = self._look(fetcher, measures, look)
+        looked, groups = self._look(fetcher, measures, look)
         rests: dict[Rest, list[Measure]] = {}
         for measure, (_, rest) in looked.items():
             rests.setdefault(rest, []).append(measure)
@@ -91,16 +92,15 @@ class AggregateHeld:
                 fetcher, family_of(self.plan), needed, first, end, pane or SECOND_US, inside(rest.periods, low, high)
             )
         ]
-        with self.locked() as store:
-            family = self._family(store)
+        with self.locked():
             parts = {measure: [combined] for measure, (combined, _) in looked.items()}
             for needed, sliced in read:
-                numbers = family.number(sliced)
+                numbers = number_groups(groups, sliced)
                 for measure, cells in zip(needed, sliced.cells, strict=True):
                     own = replace(cells, groups=numbers[cells.groups])
                     parts[measure].append(combine(own, measure.make(), panes))
             whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
-            return answer_table(self.plan, whole, family.groups)
+            return answer_table(self.plan, whole, groups)
 
     def _family(self, store: AnswerStore) -> FamilyStore:
         if self.query_id not in store.answers:
@@ -109,7 +109,7 @@ class AggregateHeld:
 
     def _look(
         self, fetcher: Fetcher, measures: tuple[Measure, ...], look: Look
-    ) -> dict[Measure, tuple[Combined, Rest]]:
+    ) -> tuple[dict[Measure, tuple[Combined, Rest]], Groups]:
         """What is known in cells, after all of the history that the window reaches has been sliced."""
         first = max(self.reach, look.floor)
         while True:
@@ -117,7 +117,7 @@ class AggregateHeld:
                 family = self._family(store)
                 gaps = family.missing(measures, first, look.head) if look.head > first else []
                 if not gaps:
-                    return {m: family.look(m, look, self.plan.panes) for m in measures}
+                    return {m: family.look(m, look, self.plan.panes) for m in measures}, family.groups
             for (low, high), needed in gaps:
                 self._slice(fetcher, needed, low, high)
 

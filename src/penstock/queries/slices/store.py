@@ -21,6 +21,8 @@ from penstock.queries.ranges import Range, Ranges, from_position, joined, outsid
 from penstock.queries.slices.groups import Groups
 from penstock.sql.plan import AggregatePlan
 
+FEW_GROUPS = 1000
+
 
 @dataclass(slots=True)
 class MeasureStore:
@@ -48,14 +50,9 @@ class FamilyStore:
                 found.setdefault(gap, []).append(measure)
         return list(found.items())
 
-    def number(self, sliced: SlicedFamily) -> Ints:
-        """This family's numbers of the groups that were sliced."""
-        keys = list(zip(*(key.to_pylist() for key in sliced.keys), strict=True)) if sliced.keys else [()]
-        return self.groups.number(keys)
-
     def put(self, measures: list[Measure], gap: Range, sliced: SlicedFamily) -> None:
         """Take in what somebody sliced, unless it has become known meanwhile."""
-        numbers = self.number(sliced)
+        numbers = number_groups(self.groups, sliced)
         for measure, cells in zip(measures, sliced.cells, strict=True):
             known = self.measures.get(measure)
             if known is not None and outside(known.covered, *gap) == [gap]:
@@ -80,9 +77,26 @@ class FamilyStore:
         chosen, rest = choose_cells(view, look)
         return combine(view.take(chosen), store.partial, panes), rest
 
+    def renumber(self) -> None:
+        """Forget the keys of groups that have no cells, once they are most of them."""
+        used = np.unique(np.concatenate([known.cells.view().groups for known in self.measures.values()]))
+        if len(self.groups) < 2 * len(used) + FEW_GROUPS:
+            return
+        groups, numbers = Groups(), np.zeros(len(self.groups), np.int64)
+        numbers[used] = groups.number(self.groups.keys(used))
+        for known in self.measures.values():
+            known.cells.renumber(numbers)
+        self.groups = groups
+
+    def empty(self) -> None:
+        """Forget everything; whoever asks slices the log again."""
+        self.groups = Groups()
+        for measure, known in self.measures.items():
+            known.cells, known.covered = CellStore(measure.make()), ()
+
     @property
     def nbytes(self) -> int:
-        return sum(known.cells.nbytes for known in self.measures.values())
+        return self.groups.nbytes + sum(known.cells.nbytes for known in self.measures.values())
 
 
 class SliceStore:
@@ -143,6 +157,16 @@ class SliceStore:
                 position = min((keep_from.get(q, 0) for q in known.users), default=0)
                 if position > 0:
                     known.covered = from_position(known.covered, known.cells.forget_below(position))
+            family.renumber()
+
+    def give_up(self, most_bytes: int) -> set[int]:
+        """Empty the largest families until the rest fits; the queries that lost their cells."""
+        gone: set[int] = set()
+        while self.nbytes > most_bytes:
+            largest = max(self.families.values(), key=lambda family: family.nbytes)
+            gone.update(*(known.users for known in largest.measures.values()))
+            largest.empty()
+        return gone
 
     def doubt(self, query_id: int) -> None:
         """Something failed while a query's rows were read: everything is sliced again."""
@@ -176,6 +200,12 @@ class SliceStore:
                 one = _renumbered(cells, inverse)
                 data = payload.to_bytes(name, [measure_name(measure)], known.covered, keys, [one])
                 yield family.family.table_id, data
+
+
+def number_groups(groups: Groups, sliced: SlicedFamily) -> Ints:
+    """A family's numbers of the groups that were sliced."""
+    keys = list(zip(*(key.to_pylist() for key in sliced.keys), strict=True)) if sliced.keys else [()]
+    return groups.number(keys)
 
 
 def _renumbered(cells: Cells, groups: Ints) -> Cells:

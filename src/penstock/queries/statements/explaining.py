@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from penstock.queries.answer_columns import NotKept
 from penstock.queries.results import Result
+from penstock.queries.slices.telling import slice_lines
 from penstock.queries.spark_queries import Evaluated
 from penstock.queries.statements.asking import plan_of
 from penstock.queries.statements.replies import rows_of
 from penstock.sql import statements as st
 from penstock.sql.explain import explain as explain_plan
-from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -59,9 +60,13 @@ def _kept(database: Database, name: str) -> list[str]:
         if definition is None or definition.id not in store.answers:
             return []
         standing = database.standing
-        return [
+        lines = [
             f"  answer kept: {standing.strategy_of(definition.id)}, because {standing.strategy_reason(definition.id)}"
         ]
+        plan = store.answers[definition.id].plan
+        if isinstance(plan, AggregatePlan):
+            lines += slice_lines(store.slices, definition.id, plan)
+        return lines
 
 
 def _ran(database: Database, name: str) -> list[str]:
