@@ -13,7 +13,8 @@ from tests.pipeline_pure.world import Pipe
 
 
 def rows(pipe: Pipe, name: str) -> list[dict[str, Any]]:
-    return pipe.db.standing.invoke(name).table.to_pylist()
+    answer: list[dict[str, Any]] = pipe.db.standing.invoke(name).table.to_pylist()
+    return answer
 
 
 def test_an_average_per_place_follows_the_rows_and_survives_a_restart(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_explain_tells_slices_sharing_and_memory(tmp_path: Path) -> None:
     pipe.engine.drain()
     told = "\n".join(pipe.db.execute("EXPLAIN q1").table.column("plan").to_pylist())
     assert 'slices of the stream of "probes", exact' in told
-    assert "  slices: 1 s wide, 1 partials of 1 cells, 1 groups" in told, told
+    assert "  slices: 1s wide, 1 partials of 1 cells, 1 groups" in told, told
     assert "shared by 2 queries" in told
 
 

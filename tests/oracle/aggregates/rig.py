@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.clock import ManualClock
+from penstock.clock import ManualClock, format_timestamp
 from penstock.pipeline.planning import Limits
 from penstock.queries import standing
 from penstock.queries.database import Database
 from penstock.queries.subscription import Subscription
 from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, plan_from_json
+from penstock.streams.segments import list_segments, read_slice, slices
 from tests.oracle.aggregates.model import Question, Row, same
 from tests.support.local_engine import LocalEngine
 
@@ -46,7 +48,8 @@ class Rig:
         self.compared = 0
         self.open()
         order = ", out_of_order = 'accept'" if self.time == "valid" else ""
-        self.db.execute(f"CREATE TABLE probes {COLUMNS} WITH (time = '{self.time}'{order})")
+        keep = self.random.choice(["", "", ", retention = '6 SECONDS'"])
+        self.db.execute(f"CREATE TABLE probes {COLUMNS} WITH (time = '{self.time}'{order}{keep})")
         for sensor in range(1, 6):
             self.place(sensor)
 
@@ -57,7 +60,8 @@ class Rig:
         self.db.housekeeper.close()
 
     def _engine(self, *arguments: Any) -> LocalEngine:
-        self.engine = LocalEngine(*arguments, clock=self.clock, parallelism=self.random.randint(1, 3))
+        folder, settings, on_commit = arguments[:3]
+        self.engine = LocalEngine(folder, settings, on_commit, self.clock, self.random.randint(1, 3))
         return self.engine
 
     def place(self, sensor: int) -> None:
@@ -71,7 +75,7 @@ class Rig:
         self.sensors[sensor] = (place, level)
 
     def push(self) -> None:
-        readings = []
+        readings, rows, first = [], [], len(self.rows)
         for _ in range(self.random.randint(1, 12)):
             reading: dict[str, Any] = {"id": self.random.choice(list(self.sensors))}
             reading["value"] = self.random.choice([None, 0.1, 0.2, -0.3, 1e9, 1.0, float(self.random.randint(-9, 9))])
@@ -82,10 +86,32 @@ class Rig:
                 late = self.random.choice([0, 0, 0, 1000, 700_000, self.random.randint(0, 20_000_000)])
                 reading["ts"] = (now - late) // 1000 * 1000
             place, level = self.sensors[reading["id"]]
-            self.rows.append({**reading, "place": place, "level": level, "position": len(self.rows)})
-            readings.append({**reading, "ts": _text(reading["ts"])} if "ts" in reading else reading)
+            rows.append({**reading, "place": place, "level": level})
+            readings.append({**reading, "ts": format_timestamp(reading["ts"])} if "ts" in reading else reading)
         receipt = self.db.push("probes", readings)
-        assert receipt.accepted == len(readings), receipt
+        refused = {r.index for r in receipt.refused}
+        assert all(r.condition == "before_retention" for r in receipt.refused), receipt
+        for row in (row for i, row in enumerate(rows) if i not in refused):
+            self.rows.append({**row, "position": len(self.rows)})
+        if self.time == "transaction":
+            self._take_times(first)
+
+    def _take_times(self, first: int) -> None:
+        """The times that the log gave the newest rows."""
+        segments = list_segments(self.db.folder.log, self.table_id)
+        times = [t for s in slices(segments, first, len(self.rows)) for t in read_slice(s).column("ts").to_pylist()]
+        for row, ts in zip(self.rows[first:], times, strict=True):
+            row["ts"] = _micros(ts)
+
+    @property
+    def table_id(self) -> int:
+        (table,) = self.db.catalog.state.tables.values()
+        return table.id
+
+    def forget(self) -> None:
+        """Retention takes what is too old, and files are merged."""
+        self.db.housekeeper.compactor._grace_s = 0.0
+        self.db.housekeeper.tend(self.table_id)
 
     def create(self) -> None:
         self.names += 1
@@ -158,8 +184,8 @@ class Rig:
 
     def step(self) -> None:
         action = self.random.choices(
-            [self.push, self.cycle, self.create, self.alter, self.drop, self.watch, self.wait, self.move],
-            [30, 30, 6, 4, 2, 4, 15, 2],
+            [self.push, self.cycle, self.create, self.alter, self.drop, self.watch, self.wait, self.move, self.forget],
+            [30, 30, 6, 4, 2, 4, 15, 2, 4],
         )[0]
         action()
         if action == self.cycle:
@@ -181,7 +207,8 @@ class Rig:
         if store.offset is None:
             return
         (table,) = store.state.tables.values()
-        rows = self.known(store.offset.data.get(table.id, 0))
+        floor, head = store.state.retention(table.id), store.offset.data.get(table.id, 0)
+        rows = self.rows[floor:head]
         for name, question in self.questions.items():
             definition = store.state.queries.get(name)
             if definition is None or definition.id not in store.answers:
@@ -193,10 +220,14 @@ class Rig:
         for name in list(self.watching):
             self._follow(name)
 
-    def _compare_one(self, name: str, question: Question, rows: list[Row], clock_us: int, start_us: int | None) -> None:
+    def _compare_one(
+        self, name: str, question: Question, rows: Sequence[Row], clock_us: int, start_us: int | None
+    ) -> None:
         now = clock_us
         if self.time == "valid":
-            now = max((r["ts"] for r in rows if question.passes(r)), default=None)  # type: ignore[assignment]
+            # Rows that retention took have been, so NOW is what it was.
+            seen = self.rows[: self.db.standing.store.offset.data.get(self.table_id, 0)]  # type: ignore[union-attr]
+            now = max((r["ts"] for r in seen if question.passes(r)), default=None)  # type: ignore[assignment]
         result = self.db.standing.invoke(name)
         ours, theirs = _sorted(result.table), question.answer(rows, now, start_us)
         self.compared += 1
@@ -216,22 +247,6 @@ class Rig:
             now = _sorted(self.db.standing.invoke(name).table)
             assert same(sorted(known, key=repr), now), (name, known, now)
 
-    def known(self, head: int) -> list[Row]:
-        """The rows that are committed, with the times that the log gave them."""
-        if self.time == "transaction":
-            self._take_times()
-        return self.rows[:head]
-
-    def _take_times(self) -> None:
-        if any("ts" not in row for row in self.rows):
-            from penstock.streams.segments import list_segments, read_slice, slices
-
-            (table,) = self.db.catalog.state.tables.values()
-            segments = list_segments(self.db.folder.log, table.id)
-            times = [t for s in slices(segments, 0, len(self.rows)) for t in read_slice(s).column("ts").to_pylist()]
-            for row, ts in zip(self.rows, times, strict=True):
-                row["ts"] = _micros(ts)
-
 
 def _sorted(table: Any) -> list[tuple[Any, ...]]:
     return sorted((tuple(_plain(v) for v in row.values()) for row in table.to_pylist()), key=repr)
@@ -242,14 +257,4 @@ def _plain(value: Any) -> Any:
 
 
 def _micros(value: datetime) -> int:
-    return round(value.timestamp()) * 1_000_000 + value.microsecond if value.microsecond == 0 else _exact(value)
-
-
-def _exact(value: datetime) -> int:
     return int(value.replace(microsecond=0).timestamp()) * 1_000_000 + value.microsecond
-
-
-def _text(micros: int) -> str:
-    from penstock.clock import format_timestamp
-
-    return format_timestamp(micros)

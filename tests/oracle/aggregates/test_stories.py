@@ -9,7 +9,7 @@ import pytest
 
 from tests.oracle.aggregates.rig import Rig
 
-SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(8)
+SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(10)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
