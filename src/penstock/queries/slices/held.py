@@ -126,9 +126,10 @@ class AggregateHeld:
         width = slice_width(self.plan.panes)
         for low in range(first, end, READ_ROWS):
             high = min(end, low + READ_ROWS)
-            for sliced in slice_log(fetcher, family_of(self.plan), measures, low, high, width):
-                with self.locked() as store:
-                    self._family(store).put(measures, (low, high), sliced)
+            # As many rows as are read at a time; nothing where retention has taken them meanwhile.
+            sliced = list(slice_log(fetcher, family_of(self.plan), measures, low, high, width))
+            with self.locked() as store:
+                self._family(store).put(measures, (low, high), sliced)
 
 
 def _without(rows: pa.Table, other: pa.Table) -> Ids:

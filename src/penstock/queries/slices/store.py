@@ -50,14 +50,17 @@ class FamilyStore:
                 found.setdefault(gap, []).append(measure)
         return list(found.items())
 
-    def put(self, measures: list[Measure], gap: Range, sliced: SlicedFamily) -> None:
-        """Take in what somebody sliced, unless it has become known meanwhile."""
-        numbers = number_groups(self.groups, sliced)
-        for measure, cells in zip(measures, sliced.cells, strict=True):
+    def put(self, measures: list[Measure], gap: Range, parts: list[SlicedFamily]) -> None:
+        """Take in what somebody sliced of a range, unless it has become known meanwhile."""
+        numbers = [number_groups(self.groups, sliced) for sliced in parts]
+        for place, measure in enumerate(measures):
             known = self.measures.get(measure)
-            if known is not None and outside(known.covered, *gap) == [gap]:
-                known.cells.put(_renumbered(cells, numbers[cells.groups]))
-                known.covered = joined([*known.covered, gap])
+            if known is None or outside(known.covered, *gap) != [gap]:
+                continue
+            for sliced, own in zip(parts, numbers, strict=True):
+                cells = sliced.cells[place]
+                known.cells.put(_renumbered(cells, own[cells.groups]))
+            known.covered = joined([*known.covered, gap])
 
     def fold(self, told: payload.Told) -> None:
         numbers = self.groups.number(told.keys())
