@@ -134,7 +134,7 @@ def _corr(pairs: list[tuple[Any, Any]]) -> float | None:
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
     both = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
     spread = sum((a - x) ** 2 for a in xs) * sum((b - y) ** 2 for b in ys)
-    return float(both) / math.sqrt(spread) if spread else math.nan
+    return float(both) / math.sqrt(spread) if spread else None
 
 
 def _sum(values: list[float]) -> float:

@@ -49,8 +49,9 @@ class Pairs(Partial):
         if function == "corr":
             spread = np.maximum(self._about_means(state, "xx"), 0.0) * np.maximum(self._about_means(state, "yy"), 0.0)
             with np.errstate(invalid="ignore", divide="ignore"):
-                values = together / np.sqrt(spread)  # NaN where one of them does not vary, as in Spark
-            return pa.array(np.clip(values, -1.0, 1.0), mask=count < 1, from_pandas=False)
+                values = together / np.sqrt(spread)
+            # Where one of them does not vary there is no correlation.
+            return pa.array(np.clip(values, -1.0, 1.0), mask=(count < 1) | (spread == 0), from_pandas=False)
         least = 2 if function == "covar_samp" else 1
         return pa.array(together / np.maximum(count - (least - 1), 1), mask=count < least, from_pandas=False)
 

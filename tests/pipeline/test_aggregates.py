@@ -1,0 +1,69 @@
+"""Standing aggregations answer what Spark answers to the same text."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+from penstock.queries.database import Database
+from penstock.sql.plan import AggregatePlan, plan_from_json
+from tests.pipeline.asking import Rows, ask
+
+CALLS = (
+    "COUNT(*), COUNT(ppm), SUM(ppm), AVG(ppm), MIN(ppm), MAX(ppm), SUM(n), AVG(n), MIN(n), MAX(n), VAR_SAMP(ppm), VAR_POP(ppm),"
+    " STDDEV(n), STDDEV_POP(ppm), CORR(ppm, n), COVAR_SAMP(ppm, n), COVAR_POP(ppm, n), MIN(ts), MAX(ts),"
+    " SUM(ppm) FILTER (WHERE n > 3)"
+)
+QUESTIONS = (
+    f"SELECT {CALLS} FROM probes",
+    f"SELECT site, {CALLS} FROM probes WHERE ppm > 0 GROUP BY site",
+    f"SELECT n, site, {CALLS} FROM probes GROUP BY n, site HAVING COUNT(*) > 1",
+    f"SELECT site, window_start, window_end, {CALLS} FROM probes GROUP BY site, TUMBLE(7 SECONDS)",
+    f"SELECT window_start, window_end, {CALLS} FROM probes GROUP BY SLIDE(10 SECONDS, 4 SECONDS)",
+)
+WINDOW = "BEGIN ('2026-01-05 10:00:03.5') END ('2026-01-05 10:00:41')"
+
+
+def test_the_same_text_has_the_same_answer_with_and_without_slices(db: Database) -> None:
+    db.execute(
+        "CREATE TABLE probes (id INT PRIMARY KEY, site TEXT, reading STREAM (ppm DOUBLE, n INT))"
+        " WITH (time = 'valid', out_of_order = 'accept');"
+        "INSERT INTO probes VALUES (1, 'north', NULL), (2, 'north', NULL), (3, NULL, NULL)"
+    )
+    for number, text in enumerate(QUESTIONS):
+        db.execute(f"CREATE QUERY q{number} AS {text} {WINDOW}")
+        assert isinstance(plan_from_json(db.definition(f"q{number}").plan), AggregatePlan)
+    chance = random.Random(5)
+    for _ in range(3):
+        db.push("probes", [reading(chance) for _ in range(60)])
+    for number, text in enumerate(QUESTIONS):
+        ours = answer_of(db, f"q{number}")
+        spark = sorted(ask(db, f"{text} {WINDOW}"), key=repr)
+        assert len(ours) == len(spark), (text, ours, spark)
+        for mine, theirs in zip(ours, spark, strict=True):
+            assert [about(v) for v in theirs] == list(mine), text
+
+
+def reading(chance: random.Random) -> dict[str, Any]:
+    ppm = chance.choice([None, float(chance.randint(-5, 5)), 2.5])
+    second = chance.randint(0, 50)
+    ts = f"2026-01-05T10:00:{second:02d}.{chance.randint(0, 999):03d}Z"
+    return {"id": chance.randint(1, 3), "ppm": ppm, "n": chance.choice([None, *range(6)]), "ts": ts}
+
+
+def answer_of(db: Database, name: str) -> Rows:
+    db.wait_for_own_writes()
+    return sorted((tuple(row.values()) for row in db.invoke(name).table.to_pylist()), key=repr)
+
+
+def about(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return (
+        pytest.approx(value, rel=1e-9, abs=1e-9, nan_ok=True)
+        if not math.isnan(value)
+        else pytest.approx(value, nan_ok=True)
+    )
