@@ -55,7 +55,7 @@ def grow(bed: Bed, rows: int) -> None:
     while bed.pushed * PUSH_ROWS < rows:
         bed.push(min(rows - bed.pushed * PUSH_ROWS, 20 * PUSH_ROWS))
         bed.engine.drain()
-    bed.database.execute("COMMENT ON QUERY seen IS 'a change, so that there is a cycle'")
+    bed.database.execute(f"COMMENT ON QUERY seen IS '{rows} rows; a change, so that there is a cycle'")
     bed.engine.drain()
 
 
