@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.queries_aggregates import measure_aggregates
 from bench.queries_churn import measure_churn
 from bench.queries_invoke import measure_invoke
 from bench.queries_memory import measure_memory
@@ -16,7 +17,7 @@ from bench.report import Report
 class Queries:
     """All measures of standing queries, in one run on one machine."""
 
-    PARTS = ("selections", "memory", "register", "invoke", "alternatives", "papers", "churn")
+    PARTS = ("selections", "memory", "register", "invoke", "on_demand", "alternatives", "papers", "churn")
 
     def __init__(self, seconds: float, memory_minutes: float, only: str, rates: str, counts: str = "") -> None:
         """`seconds` that each rate is held; `memory_minutes` of the run in which queries come and go."""
@@ -34,6 +35,7 @@ class Queries:
             "memory": lambda: measure_memory(self.report, self.seconds, max(self.counts), max(self.rates)),
             "register": lambda: measure_register(self.report),
             "invoke": lambda: measure_invoke(self.report),
+            "on_demand": lambda: measure_aggregates(self.report, scale),
             "alternatives": lambda: self.measure_alternatives(scale),
             "papers": lambda: measure_papers(self.report, scale),
             "churn": lambda: measure_churn(self.report, self.memory_minutes),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 
@@ -65,8 +66,8 @@ class Bed:
 
 
 @contextmanager
-def local_bed() -> Iterator[Bed]:
-    with local_database() as (database, engine):
+def local_bed(**settings: Any) -> Iterator[Bed]:
+    with local_database(**settings) as (database, engine):
         database.execute(table_sql(own_times=True))
         database.execute(sensors_sql())
         yield Bed(database, engine)

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.operators.aggregates.folds import FANOUT
+from penstock.operators.aggregates.totals import Kind
+from penstock.operators.aggregates.tree import AggregateTree
 from penstock.operators.bits import bitmap_of_words, full
 from penstock.operators.expr import Call, Column, Expr, Literal
 from penstock.operators.factors import SHARE_FROM
@@ -30,7 +33,7 @@ from penstock.operators.joins.registry import ALGORITHMS
 from penstock.operators.joins.runs import attach_run, build_run
 from penstock.operators.joins.sides import Counters, Side
 from penstock.operators.listed import list_rows
-from penstock.operators.newest import newest_by_version
+from penstock.operators.newest import newest_by_version, newest_passing
 from penstock.operators.predicates import PredicateIndex
 from penstock.streams import keys, rules
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type
@@ -62,6 +65,7 @@ def selections() -> None:
             newest_by_version(vids, at)
     bitmap_of_words(matrix.words[0])
     list_rows(matrix.words, np.arange(1), matrix.counts[:1])
+    newest_passing(matrix.words, np.arange(1), full(_ROWS), times, times.copy())
 
 
 def joins_by_key() -> None:
@@ -111,9 +115,18 @@ def joins_by_hash() -> None:
         ALGORITHMS[name].run(sides, close(2, [(0, 1, -1, 1)]), None, Counters())
 
 
-PARTS: dict[str, Callable[[], None]] = {
-    part.__name__: part for part in (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, ingest)
-}
+def aggregates() -> None:
+    """Trees over answers, of whole numbers and of doubles, three levels high."""
+    times = np.arange(2 * FANOUT**2)
+    kinds: tuple[Kind, ...] = ("integer", "double")
+    for kind in kinds:
+        tree = AggregateTree(kind)
+        tree.append(times, times)
+        tree.answer(1, len(times) - 2)
+
+
+OF_WORKERS = (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, ingest)
+PARTS: dict[str, Callable[[], None]] = {part.__name__: part for part in (*OF_WORKERS, aggregates)}
 
 
 def _above(name: str, number: int) -> Call:

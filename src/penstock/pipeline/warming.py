@@ -25,8 +25,8 @@ def _load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for module in ("penstock.pipeline.cycle", "penstock.pipeline.history"):
         importlib.import_module(module)
     # Here, because the server need not load it. Even to read a kernel from its file takes as long as a small cycle.
-    from penstock.pipeline.rehearsal import PARTS
+    from penstock.pipeline.rehearsal import OF_WORKERS
 
-    for rehearse in PARTS.values():
+    for rehearse in OF_WORKERS:
         rehearse()
     yield from batches

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN
+from penstock.errors import PenstockError
 from penstock.operators.aggregates.totals import Kind
 from penstock.operators.aggregates.tree import AggregateTree
 from penstock.operators.expr import Column, Expr, calls_user, substituted
@@ -27,7 +28,10 @@ ROWS_AT_ONCE = 1 << 17
 
 
 class NotKept(Exception):
-    """Trees do not answer this: Spark does."""
+    """Why no tree answers a question; Spark does."""
+
+
+_GONE = "retention takes the rows just now"
 
 
 def column_of(argument: Expr, outputs: tuple[Output, ...], with_time: bool) -> Expr:
@@ -38,9 +42,9 @@ def column_of(argument: Expr, outputs: tuple[Output, ...], with_time: bool) -> E
     try:
         found = substituted(argument, named)
     except KeyError:
-        raise NotKept from None
+        raise NotKept("the query has other columns now") from None
     if calls_user(found):
-        raise NotKept
+        raise NotKept("a user's function runs in workers only")
     return found
 
 
@@ -89,14 +93,14 @@ class SelectRows:
         """Times and positions of the matches from a position and a time on."""
         known = self.held.matches.matches
         if not isinstance(known, Positions):
-            raise NotKept
+            raise NotKept("a user's function runs in workers only")
         # A reader sees what is older than any window of the query, too. Of windows of rows only the newest are recorded.
         counts = isinstance(self.held.plan.window, RowsWindow)
         whole = replace(known, reach=0, keep=False, covered=() if counts else known.covered)
         held = replace(self.held, matches=replace(self.held.matches, matches=whole))
         first = max(first, self.floor)
         if held.to_evaluate(first, self.head, low) > self.most_rows:
-            raise NotKept
+            raise NotKept("there are more than history_max_rows readings that the query has not met")
         rows = held.since(first, self.head, low)
         return rows.times, rows.positions
 
@@ -108,7 +112,7 @@ class SelectRows:
             part = slice(first, min(len(positions), first + ROWS_AT_ONCE))
             table = held.rows(positions[part])
             if table.num_rows < part.stop - part.start:
-                raise NotKept  # retention was faster
+                raise NotKept(_GONE)
             yield part, table.column(0)
 
 
@@ -150,9 +154,14 @@ class JoinRows:
         held = replace(self.held, plan=replace(self.held.plan, outputs=(Output("value", column.type, column),)))
         for first in range(0, len(numbers), ROWS_AT_ONCE):
             part = slice(first, min(len(numbers), first + ROWS_AT_ONCE))
-            table = held.rows(numbers[part])
+            try:
+                table = held.rows(numbers[part])
+            except PenstockError as failure:
+                if failure.condition != "cycle_gone":
+                    raise
+                raise NotKept(_GONE) from failure
             if table.num_rows < part.stop - part.start:
-                raise NotKept
+                raise NotKept(_GONE)
             yield part, table.column(0)
 
     def begin_after(self, numbers: Ids, low: int) -> np.ndarray[Any, np.dtype[np.bool_]]:

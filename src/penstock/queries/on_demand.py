@@ -27,6 +27,7 @@ from penstock.queries.moments import moment_of
 from penstock.queries.spark_queries import Evaluated
 from penstock.queries.standing import StandingQueries
 from penstock.settings import Settings
+from penstock.sql.on_demand import EVERY_ROW
 from penstock.sql.plan import Aggregate, OnDemand, SelectPlan, SparkPlan
 
 SHARE = 4  # of the memory that answers may take, trees may take this part beside
@@ -40,18 +41,15 @@ class AggregatesOnDemand:
         self._settings = settings
         self.trees = AnswerTrees((settings.answers_memory_mb << 20) // SHARE)
 
-    def answer(self, plan: SparkPlan) -> Evaluated | None:
-        """The answer at the last committed cycle; None where Spark has to say it."""
+    def answer(self, plan: SparkPlan) -> Evaluated:
+        """The answer at the last committed cycle. Raises NotKept where Spark has to say it."""
         asked = plan.on_demand
         if asked is None:
-            return None
+            raise NotKept(plan.reason)
         began = time.monotonic()
-        try:
-            # Whoever comes later stands on a later cycle: a tree only ever grows to the right.
-            with self.trees.lock_of(asked.query):
-                totals, moment, cycle = self._totals(plan, asked)
-        except NotKept:
-            return None
+        # Whoever comes later stands on a later cycle: a tree only ever grows to the right.
+        with self.trees.lock_of(asked.query):
+            totals, moment, cycle = self._totals(plan, asked)
         return Evaluated(_row(asked, totals), cycle, moment.now_us, time.monotonic() - began)
 
     def tidy(self, queries: Container[int]) -> None:
@@ -67,17 +65,19 @@ class AggregatesOnDemand:
             definition = moment.state.queries.get(asked.query)
             answer = store.answers.get(definition.id) if definition is not None else None
             if definition is None or answer is None:
-                raise NotKept
+                raise NotKept(f'query "{asked.query}" has no answer of single rows')
             rows = self._rows(store, definition.id, answer, moment)
         found: dict[Expr, Totals] = {}
-        for argument in {a.argument for a in asked.aggregates}:
+        # To count rows any tree will do.
+        for argument in {a.argument for a in asked.aggregates} - {EVERY_ROW} or {EVERY_ROW}:
             column = column_of(argument, rows.held.plan.outputs, isinstance(rows, SelectRows))
             if isinstance(rows, SelectRows):
                 (span,) = moment.ranges.values()
                 found[argument] = self._of_selection(definition.id, column, rows, span, moment.now_us)
             else:
                 found[argument] = self._of_join(definition.id, column, rows, asked.window, moment.now_us)
-        return found, moment, cycle
+        rows_inside = next(iter(found.values())).rows
+        return {EVERY_ROW: _counted(rows_inside), **found}, moment, cycle
 
     def _rows(self, store: AnswerStore, query_id: int, answer: Answer, moment: Moment) -> SelectRows | JoinRows:
         mark, plan, log = self._standing.feed.last(), answer.plan, self._standing.folder.log
@@ -89,12 +89,14 @@ class AggregatesOnDemand:
             head = (moment.previous or moment.offset).data.get(plan.table_id, 0)
             return SelectRows(held, store.state.retention(plan.table_id), head, self._settings.history_max_rows)
         windows = mark.windows.get(query_id)
-        if plan.missing != "inner" or not answer.settled or answer.pending is not None or windows != answer.window:
-            raise NotKept
+        if plan.missing != "inner":
+            raise NotKept("a row without a partner may get one later")
+        if not answer.settled or answer.pending is not None or windows != answer.window:
+            raise NotKept("the join is paused or reads its history")
         assert isinstance(windows, JoinWindows)
         join = hold_join(store, query_id, answer, plan, mark, windows, log)
         if join is None or not windows.uniform:
-            raise NotKept
+            raise NotKept("the streams of the join have windows of their own")
         return JoinRows(join)
 
     def _of_selection(
@@ -141,10 +143,16 @@ class AggregatesOnDemand:
             return
         times, numbers = rows.since(tree.head, low)
         if (len(tree.tree) + len(numbers)) * ROW_BYTES > self.trees.most_bytes:
-            raise NotKept
-        for part, values in rows.columns(numbers, column):
+            raise NotKept("a tree over so many rows takes more memory than a quarter of answers_memory_mb")
+        # All of them before the first goes in: whoever fails on the way leaves the tree as it was.
+        for part, values in list(rows.columns(numbers, column)):
             put(tree.tree, times[part], numbers[part], values)
         tree.head = rows.head
+
+
+def _counted(rows: int) -> Totals:
+    """What a column of ones comes to."""
+    return Totals("integer", rows, rows, 0, rows, 1, 1)
 
 
 def _both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.operators.expr import Expr, Literal, calls_user
-from penstock.operators.windows import TimeWindow
+from penstock.operators.windows import EVERYTHING, TimeWindow
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound, SelectContext
 from penstock.sql.lower import NotCovered, lower
@@ -56,12 +56,8 @@ def _window(context: SelectContext, state: State) -> TimeWindow | None:
     definition = state.queries.get(source.name) if source.kind == "derived" and source.name else None
     if definition is None or not isinstance(plan_from_json(definition.plan), JoinPlan):
         raise NotCovered("only select-project queries and window joins have an answer in time order")
-    if context.windows.by_alias:
-        raise NotCovered("a window for one stream of FROM")
-    everywhere = context.windows.everywhere
-    if context.windows.explicit and not isinstance(everywhere, TimeWindow):
-        raise NotCovered("a window of rows over another query")
-    return everywhere if context.windows.explicit and isinstance(everywhere, TimeWindow) else None
+    window = context.windows.of(source.alias)
+    return window if isinstance(window, TimeWindow) and window != EVERYTHING else None
 
 
 def _taken(bound: Bound, context: SelectContext, window: TimeWindow | None) -> OnDemand:

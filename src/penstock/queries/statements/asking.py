@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from penstock.catalog.state import CatalogState
 from penstock.errors import error
+from penstock.queries.answer_columns import NotKept
 from penstock.queries.results import Result
 from penstock.queries.spark_queries import Evaluated
 from penstock.queries.system_columns import SYSTEM_TABLES
@@ -42,7 +44,9 @@ def select(database: Database, statement: st.Select) -> Result:
 
 def answer_once(database: Database, plan: SparkPlan) -> Evaluated:
     """From the trees over another query's answer where they can say it, else by Spark."""
-    return database.on_demand.answer(plan) or database.spark_queries.run(plan, None)
+    with contextlib.suppress(NotKept):
+        return database.on_demand.answer(plan)
+    return database.spark_queries.run(plan, None)
 
 
 def _unobserved(database: Database, plan: SparkPlan, table: pa.Table) -> tuple[str, ...]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.queries.answer_columns import NotKept
 from penstock.queries.results import Result
-from penstock.queries.statements.asking import answer_once, plan_of
+from penstock.queries.spark_queries import Evaluated
+from penstock.queries.statements.asking import plan_of
 from penstock.queries.statements.replies import rows_of
 from penstock.sql import statements as st
 from penstock.sql.explain import explain as explain_plan
@@ -28,8 +30,9 @@ def explain(database: Database, statement: st.Explain) -> Result:
         if statement.analyze:
             database.wait_for_own_writes()
             assert isinstance(plan, SparkPlan)
-            found = answer_once(database, plan)
+            found, instead = _answered(database, plan)
             lines = [
+                *instead,
                 f"rows: {found.table.num_rows}",
                 f"took: {found.seconds * 1000:.0f} ms",
                 f"cycle: {found.cycle}",
@@ -38,6 +41,15 @@ def explain(database: Database, statement: st.Explain) -> Result:
     if isinstance(statement.target, str):
         lines = [*_kept(database, statement.target), *_ran(database, statement.target), *lines]
     return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))
+
+
+def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluated, list[str]]:
+    """The answer, and why it was not a tree that gave it where the plan says so."""
+    try:
+        return database.on_demand.answer(plan), []
+    except NotKept as reason:
+        told = [f"answered by Spark SQL, because {reason}"] if plan.on_demand is not None else []
+        return database.spark_queries.run(plan, None), told
 
 
 def _kept(database: Database, name: str) -> list[str]:

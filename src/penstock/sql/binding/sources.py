@@ -9,6 +9,7 @@ from sqlglot import exp
 from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.errors import error, suggest
 from penstock.sql.binding.context import SelectContext
+from penstock.sql.binding.reader_windows import cut_to_reader
 from penstock.sql.plan import JoinPlan, SelectPlan, plan_from_json
 from penstock.sql.read_joins import read_outputs, tells_its_time
 from penstock.sql.scope import Source, SourceColumn, fold
@@ -244,6 +245,9 @@ class SourceBinder:
         fields = inner_binder.query(inner, None, default_windows(True), "derived", context, {})
         collected.functions |= inner_binder.expressions.used_functions
         collected.reading = reading
+        if isinstance(plan, JoinPlan):
+            written_out = next(c for c in collected.contexts if c.select is inner)
+            cut_to_reader(written_out, plan, context, context.windows.of(alias))
         columns = self._columns(item, fields)
         node = _derived(inner, alias, [c.name for c in columns])
         item.replace(node)
