@@ -74,12 +74,12 @@ class JoinTask:
             try:
                 # Nothing is said before all is known: where it fails, each member finds out for itself whose trouble it is.
                 said = list(self._run_shared(group, unit, group))
-            except PenstockError:
-                pass
             except OSError:
                 raise
             except Exception as failure:
-                _log.warning("joins %s cannot run as one: %r", sorted(group.numbers), failure)
+                benefit.stay_apart()
+                if not isinstance(failure, PenstockError):
+                    _log.warning("joins %s cannot run as one: %r", sorted(group.numbers), failure)
             else:
                 yield from said
                 return
@@ -109,9 +109,9 @@ class JoinTask:
         results.settle()
         if join.keyed or unit.part == 0:
             self._publish(join, rows)
-        described = self._described(choice, rows, began)
+        described, given_to = self._described(choice, rows, began), results.rows
         if shared is group:
-            given, buffered = sum(results.rows.values()), sum(r.near() for r in rows)
+            given, buffered = sum(given_to.values()), sum(r.near() for r in rows)
             seconds = time.perf_counter() - started
             benefit_of(group).ran_together(seconds, unit.rows, results.combinations, given, buffered)
             described |= {"shared_with": len(members) - 1, "combinations": results.combinations}
@@ -120,7 +120,7 @@ class JoinTask:
         for number, packed in results.packed():
             for kind, count, payload in packed:
                 yield number, kind, count, unit.generation, payload
-            said = {**described, "results": results.rows[number]}
+            said = {**described, "results": given_to[number]}
             yield number, "join_info", 0, unit.part, orjson.dumps(said)
         for number, failure in results.failed.items():
             yield number, "error", 0, 0, told(failure)
