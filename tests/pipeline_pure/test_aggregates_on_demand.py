@@ -420,6 +420,26 @@ def test_parameters_are_no_part_of_a_text_that_is_known(seen: World) -> None:
         assert row["d"] % 2**32 == step * row["c"] % 2**32
 
 
+def test_answers_that_stand_in_sheets_are_read_from_there_and_without_them_all_the_same(world: World) -> None:
+    db = world.pipe.db
+    window = "BEGIN (NOW - 1 MINUTE) END (NOW)"
+    db.register([(f"q{n}", f"SELECT x FROM probes WHERE n >= {-n} {window}") for n in range(80)])
+    db.register([("seen", f"SELECT x, n, big, word, ts FROM probes WHERE n > -3 {window}")])
+    world.pipe.engine.drain()
+    for _ in range(4):
+        world.push(700)
+        world.pipe.engine.drain()
+        world.check()
+        short, long = (world.check(f"BEGIN (NOW - {d}) END (NOW)") for d in ("20 SECONDS", "5 MINUTES"))
+    assert 0 <= short < long
+    sheets = list(db.folder.sheets.glob("*.sheet"))
+    assert sheets
+    for path in sheets:
+        path.unlink()
+    db.on_demand.trees._trees.clear()
+    world.check()
+
+
 def test_many_ask_at_once_while_rows_come(seen: World) -> None:
     failures: list[BaseException] = []
     going = threading.Event()
