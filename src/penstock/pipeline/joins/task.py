@@ -23,6 +23,7 @@ from penstock.operators.joins.sides import Counters
 from penstock.operators.joins.step import join_step
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.joins import sharing
 from penstock.pipeline.joins.benefit import benefit_of
 from penstock.pipeline.joins.buffers import BufferFolder, buffer_folders, forget_removed, newest_time, remove_unused
 from penstock.pipeline.joins.cells import RANGES, WHOLE
@@ -99,8 +100,8 @@ class JoinTask:
 
     def _equal(self, queries: list[int]) -> list[list[int]]:
         """Joins that find the same, as an outer join or one with a hint may find it too, are run once."""
-        if len(queries) < 2:
-            return [queries] if queries else []
+        if len(queries) < 2 or not sharing.SHARING:
+            return [[query_id] for query_id in queries]
         first_of, found = equal_joins(self._definitions), dict[int, list[int]]()
         for query_id in queries:
             found.setdefault(first_of[query_id], []).append(query_id)
