@@ -75,7 +75,7 @@ class GroupStory(Story):
             patch.setattr(units, "SPREAD_ROWS", self.random.choice([1, 8, 20_000]))
             patch.setattr(units, "SPREAD_ROWS_WITHOUT_KEY", self.random.choice([1, 8, 200]))
             patch.setattr(hot_keys, "_ENOUGH", self.random.choice([4, 5_000]))
-            patch.setattr(hot_keys, "_STRIPE", self.random.choice([1, 3, 16]))
+            patch.setattr(hot_keys, "_STRIPE", self.random.choice([1, 3, 4]))
             return super().cycle()
 
     def _filled_in(self, name: str, template: Template) -> Question:
