@@ -19,6 +19,7 @@ from penstock.queries.database import Database
 from penstock.settings import Settings
 from penstock.streams.log import StreamLog
 from penstock.streams.rules import warm_up
+from tests.support.crashing import crash_at
 from tests.support.local_engine import LocalEngine
 from tests.support.workload import TABLES, create_tables, late_question, questions, reading
 
@@ -39,14 +40,7 @@ def open_database(folder: Path) -> Database:
 
 
 def arm(step: str, count: int) -> None:
-    left = [count]
-
-    def crash_point(reached: str) -> None:
-        if reached == step:
-            left[0] -= 1
-            if left[0] == 0:
-                os._exit(7)
-
+    crash_point = crash_at(step, count, lambda: os._exit(7))
     CommitStore.crash_point = staticmethod(crash_point)
 
     class ArmedLog(StreamLog):

@@ -40,7 +40,7 @@ from tests.oracle.generate import (
 )
 from tests.oracle.questions import Query, Table, TimeSpan, WindowSpec
 from tests.oracle.spark_sql import answer_sql, query_sql, view_name
-from tests.oracle.timeline import Timeline, replay
+from tests.oracle.timeline import Knowledge, Timeline, replay
 
 PATIENCE_S = 60.0
 
@@ -270,9 +270,14 @@ class Story:
         told = {event.cycle: compare.rows_of(event.table) for event in later}
         _same(self.line.expected(heard.name, first.cycle), compare.rows_of(first.table), f"first of {heard.name}")
         last = heard.subscription.cycle  # type: ignore[attr-defined]
+        knows = Knowledge(self.line, heard.name, first.cycle)
         for cycle in range(first.cycle + 1, last + 1):
-            owed = self.line.entered(heard.name, cycle)
-            _same(owed, told.get(cycle, Counter()), f"subscriber to {heard.name} at {cycle}")
+            least = self.line.entered(heard.name, cycle, cycle - 1, known=knows.perhaps)
+            most = self.line.entered(heard.name, cycle, cycle - 1, known=knows.surely)
+            found = told.get(cycle, Counter())
+            _same(found | least, found, f"subscriber to {heard.name} at {cycle}, who missed something")
+            _same(found & most, found, f"subscriber to {heard.name} at {cycle}, who got too much")
+            knows.step(cycle, cycle - 1)
 
 
 def _same(expected: compare.Answer, found: compare.Answer, what: str) -> None:

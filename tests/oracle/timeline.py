@@ -51,15 +51,20 @@ class Timeline:
     def expected(self, name: str, cycle: int) -> Answer:
         return project(self.question(name, cycle)[0], self.inside(name, cycle))
 
-    def entered(self, name: str, cycle: int, since: int | None = None, passed: bool = True) -> Answer:
-        """What a plain subscriber is owed for a cycle: what is inside now and was not, and what has come and gone."""
-        since = cycle - 1 if since is None else since
-        query, _ = self.question(name, cycle)
+    def entered(
+        self, name: str, cycle: int, since: int, passed: bool = True, known: AbstractSet[int] = frozenset()
+    ) -> Answer:
+        """What a plain subscriber is owed for a cycle; not again what it knows, by position."""
+        rows = self.came_in(name, cycle, since, passed)
+        return project(self.question(name, cycle)[0], [row for position, row in rows.items() if position not in known])
+
+    def came_in(self, name: str, cycle: int, since: int, passed: bool = True) -> dict[int, dict[str, Any]]:
+        """What is inside now and was not, and what has come and gone; by position."""
         was = {row["_pos"] for row in self.inside(name, since)}
         rows = {row["_pos"]: row for row in self.inside(name, cycle)}
         if passed:
             rows |= {row["_pos"]: row for row in self._came_and_went(name, since, cycle)}
-        return project(query, [row for position, row in rows.items() if position not in was])
+        return {position: row for position, row in rows.items() if position not in was}
 
     def _came_and_went(self, name: str, since: int, cycle: int) -> list[dict[str, Any]]:
         """Rows that the window has swept over since an earlier cycle, as it stood then."""
@@ -90,6 +95,26 @@ def _rank(row: dict[str, Any], counted: list[dict[str, Any]], window: LastRows) 
         and (not window.per_sensor or other["_sid"] == row["_sid"])
         for other in counted
     )
+
+
+class Knowledge:
+    """What a plain subscriber knows, by position: a row is told once. Whatever a window of rows showed may come again."""
+
+    def __init__(self, line: Timeline, name: str, cycle: int) -> None:
+        self._line, self._name = line, name
+        self.surely: set[int] = set()
+        self.perhaps: set[int] = set()
+        self._take(cycle, cycle, set())
+
+    def step(self, cycle: int, since: int) -> None:
+        """It was told of a cycle."""
+        self._take(cycle, since, set(self._line.came_in(self._name, cycle, since)))
+
+    def _take(self, cycle: int, since: int, came: set[int]) -> None:
+        inside = {row["_pos"] for row in self._line.inside(self._name, cycle)}
+        self.perhaps |= came | inside
+        after, before = (isinstance(self._line.windows[c][self._name], LastRows) for c in (cycle, since))
+        self.surely |= (set() if after else inside) | (set() if after or before else came)
 
 
 def replay(held: Answer, changes: Answer) -> None:

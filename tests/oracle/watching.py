@@ -18,7 +18,7 @@ from tests.oracle import compare
 from tests.oracle.compare import Answer
 from tests.oracle.generate import Command, Cycle, DropQuery
 from tests.oracle.rig import Rig
-from tests.oracle.timeline import Timeline, replay
+from tests.oracle.timeline import Knowledge, Timeline, replay
 
 KEEP = 12
 
@@ -32,6 +32,7 @@ class Follower:
     subscription: SelectSubscription
     seen: int = 0  # the last cycle it has been told about; 0 before the first answer
     held: Answer = field(default_factory=Counter)  # what replaying the changes gives
+    knowledge: Knowledge | None = None  # of a plain one, since it subscribed
 
 
 class WatchingRig(Rig):
@@ -68,6 +69,7 @@ class WatchingRig(Rig):
                 # Retention may have taken rows while it was away; of that it is not told.
                 follower.held = self.line.expected(follower.name, follower.seen)
             follower.subscription = self._subscribe(follower.name, start, follower.changes)
+            follower.knowledge = None
 
     # -- the story, with what the script does not know about
 
@@ -218,13 +220,17 @@ class WatchingRig(Rig):
             most: Answer = Counter()
             if not follower.seen and seen:
                 least = most = self.line.expected(name, seen)
-            elif not follower.changes:
+                follower.knowledge = Knowledge(self.line, name, seen)
+            elif not follower.changes and before:
+                knows = follower.knowledge = follower.knowledge or Knowledge(self.line, name, before)
                 # What it missed while its query rested comes with the first cycle that has an answer.
                 for cycle in range(max(before + 1, oldest), seen + 1):
                     if name in self.line.answering[cycle]:
                         # Of a rest longer than cycles are kept, what came and went in it may be forgotten.
-                        least.update(self.line.entered(name, cycle, before, passed=before >= oldest))
-                        most.update(self.line.entered(name, cycle, before))
+                        passed = before >= oldest
+                        least.update(self.line.entered(name, cycle, before, passed, knows.perhaps))
+                        most.update(self.line.entered(name, cycle, before, known=knows.surely))
+                        knows.step(cycle, before)
                         before = cycle
             told = compare.rows_of(event.table) if event is not None else Counter()
             what = f"{name} from cycle {follower.seen} to {seen}"
@@ -249,7 +255,7 @@ class WatchingRig(Rig):
         except PenstockError as refused:
             if "retention has taken" in refused.message:
                 follower.subscription = self._subscribe(follower.name, None, follower.changes)
-                follower.seen, follower.held = 0, Counter()
+                follower.seen, follower.held, follower.knowledge = 0, Counter(), None
                 return self._next(follower)
             assert follower.name in self.paused and "PAUSED" in refused.message, refused
             return None

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.clock import SECOND
+from penstock.errors import PenstockError
 from penstock.pipeline.history import HistoryReader
 from penstock.pipeline.spark_sql import SparkRunner
 from penstock.queries import answer_trees
@@ -391,6 +392,52 @@ def test_a_history_too_long_to_evaluate_is_left_to_spark(pipes: Callable[..., Pi
     assert world.ask("SELECT COUNT(*) AS n FROM seen BEGIN (NOW - 0 SECONDS) END (NOW - 0 SECONDS)") == {"n": 1}
     with pytest.raises(AssertionError, match="Spark was asked"):
         world.ask()
+
+
+def test_a_question_asked_again_is_not_planned_again_until_a_definition_changes(
+    seen: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = "SELECT COUNT(*) AS n, MAX(x) AS most FROM seen"
+    before = seen.ask(asked)
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.queries.execute.parse_script", pytest.fail)
+        assert seen.ask(asked) == before
+        seen.push(40)
+        seen.pipe.engine.drain()
+        seen.push(1)
+        seen.pipe.engine.drain()
+        assert seen.ask(asked)["n"] > before["n"]
+    seen.pipe.db.execute("DROP QUERY seen")
+    with pytest.raises(PenstockError, match="seen") as caught:
+        seen.ask(asked)
+    assert caught.value.condition == "table_not_found" and caught.value.sql == asked
+
+
+def test_parameters_are_no_part_of_a_text_that_is_known(seen: World) -> None:
+    asked = "SELECT SUM(n + $1) - SUM(n) AS d, COUNT(n) AS c FROM seen"
+    for step in (1, 5):
+        (row,) = seen.pipe.db.execute(asked, [step]).table.to_pylist()
+        assert row["d"] % 2**32 == step * row["c"] % 2**32
+
+
+def test_answers_that_stand_in_sheets_are_read_from_there_and_without_them_all_the_same(world: World) -> None:
+    db = world.pipe.db
+    window = "BEGIN (NOW - 1 MINUTE) END (NOW)"
+    db.register([(f"q{n}", f"SELECT x FROM probes WHERE n >= {-n} {window}") for n in range(80)])
+    db.register([("seen", f"SELECT x, n, big, word, ts FROM probes WHERE n > -3 {window}")])
+    world.pipe.engine.drain()
+    for _ in range(4):
+        world.push(700)
+        world.pipe.engine.drain()
+        world.check()
+        short, long = (world.check(f"BEGIN (NOW - {d}) END (NOW)") for d in ("20 SECONDS", "5 MINUTES"))
+    assert 0 <= short < long
+    sheets = list(db.folder.sheets.glob("*.sheet"))
+    assert sheets
+    for path in sheets:
+        path.unlink()
+    db.on_demand.trees._trees.clear()
+    world.check()
 
 
 def test_many_ask_at_once_while_rows_come(seen: World) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.pipeline.joins.benefit import ANEW, STEP_IS_WORTH, TRIAL, Benefit
+from penstock.operators.joins.refining import Member
+from penstock.pipeline.joins.benefit import ANEW, STEP_IS_WORTH, TRIAL, Benefit, benefit_of
+from penstock.pipeline.joins.sharing import Shared
 
 MUCH = 10 * STEP_IS_WORTH
 
@@ -48,3 +50,22 @@ def test_a_trial_that_would_read_back_too_much_is_not_made() -> None:
     for _ in range(10):
         benefit.ran_together(0.01, 1000, combinations=100 * MUCH, results=10, buffered=10_000_000)
         assert benefit.together
+
+
+def test_a_group_that_was_quicker_apart_stays_so_when_a_query_comes_or_goes() -> None:
+    before = _group(1, 2, 3)
+    benefit = benefit_of(before)
+    for _ in range(2):
+        benefit.ran_together(1.0, 1000, combinations=MUCH, results=10)
+    for _ in range(TRIAL):
+        benefit.ran_apart(0.1, 1000)
+    larger, smaller, mostly_new = _group(1, 2, 3, 4), _group(1, 2), _group(3, 5, 6)
+    assert not benefit_of(larger).together
+    assert not benefit_of(smaller).together
+    assert benefit_of(mostly_new).together
+    assert benefit_of(_group(7, 8)).together
+
+
+def _group(*numbers: int) -> Shared:
+    members = tuple(Member(number, ((0, 0), (0, 0)), ()) for number in numbers)
+    return Shared(None, (), members, dict.fromkeys(numbers))  # type: ignore[arg-type]

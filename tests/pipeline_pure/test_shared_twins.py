@@ -11,6 +11,7 @@ import pytest
 from penstock.operators.joins import step
 from penstock.pipeline.commits import CommitRecord
 from penstock.pipeline.joins import members, results
+from penstock.pipeline.joins.task import JoinTask
 from penstock.queries import result_files, standing
 from tests.pipeline_pure.test_joins_kept import QUERY, Life
 
@@ -86,3 +87,31 @@ def test_what_waits_in_memory_is_bounded_over_all_members(life: Life, monkeypatc
     life.check()
     pairs = list(zip(*(c.to_pylist() for c in life.db.standing.invoke("some1").table.columns), strict=True))
     assert sorted(pairs) == sorted(pair for pair in life.expected() if pair[1] % 10 > 1)
+
+
+EQUAL = {
+    "left": "SELECT {} a.n AS a FROM t a LEFT JOIN t b ON a.k = b.k AND a.n < b.n DWINDOW(a,b) = 1 MS",
+    "missing": "SELECT {} a.n AS a FROM t a WHERE NOT EXISTS"
+    " (SELECT * FROM t b DWINDOW(a,b) = 1 MS WHERE a.k = b.k AND a.n < b.n)",
+    "hint": "SELECT /*+ JOIN(hash) */ {} a.n AS a FROM t a, t b DWINDOW(a,b) = 1 MS WHERE a.k = b.k AND a.n < b.n",
+    "function": "SELECT {} a.n AS a FROM t a, t b DWINDOW(a,b) = 1 MS WHERE a.k = b.k AND odd(a.n + b.n)",
+}
+
+
+@pytest.mark.parametrize("form", EQUAL)
+def test_equal_joins_of_any_kind_take_one_step(form: str, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    life.create()
+    life.db.execute("CREATE FUNCTION odd(x INT) RETURNS BOOLEAN LANGUAGE PYTHON AS $$\nreturn x % 2 == 1\n$$")
+    for name, shown in (("one", ""), ("other", "a.k AS k,")):
+        life.db.execute(f"CREATE QUERY {name} AS {EQUAL[form].format(shown)}")
+    life.engine.drain()
+    rng, run = np.random.default_rng(4), []
+    whole = JoinTask._run_query
+    monkeypatch.setattr(JoinTask, "_run_query", lambda *a: run.append(a[1]) or whole(*a))  # type: ignore[func-returns-value]
+    for _ in range(4):
+        _cycle(life, rng)
+    one, other = (life.db.standing.invoke(name).table for name in ("one", "other"))
+    assert sorted(one["a"].to_pylist()) == sorted(other["a"].to_pylist()) != []
+    assert other.column_names == ["k", "a"]
+    assert len(set(run)) == 2, "pairs, and the two that are equal"
+    life.check()

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.queries import standing
 from penstock.queries.answers import AnswerStore
+from penstock.queries.stream_nows import StreamNows
 from tests.pipeline_pure.world import Pipe
 
 SEEN = "CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -28,15 +29,13 @@ def fail(*_: Any) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("step", ["_follow_definitions", "_take_results", "_take_newest", "now_of"])
+@pytest.mark.parametrize("step", ["_follow_definitions", "_take_results", "_take_newest", "at"])
 def test_a_cycle_that_could_not_be_folded_is_folded_with_the_next(
     pipe: Pipe, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipe.push(2.0)
-    if step == "now_of":
-        pipe.db.execute("CREATE QUERY until AS SELECT value FROM probes BEGIN (START) END ('2100-01-01 00:00:00')")
     with monkeypatch.context() as broken:
-        broken.setattr(AnswerStore, step, fail)
+        broken.setattr(StreamNows if step == "at" else AnswerStore, step, fail)
         with pytest.raises(OSError, match="No space"):
             pipe.engine.cycle()
     pipe.push(3.0)

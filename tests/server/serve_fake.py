@@ -22,8 +22,14 @@ class SlowStart(FakeDatabase):
         self.commit("gas_alarm", 0)
 
 
+def prepare(progress: Callable[[str], None]) -> None:
+    if sys.argv[3:] == ["prepare"]:
+        progress("compiling kernels")
+        time.sleep(float(sys.argv[2]))
+
+
 if __name__ == "__main__":
     database = SlowStart()
-    code = run(Settings(port=int(sys.argv[1])), database=database)
+    code = run(Settings(port=int(sys.argv[1])), database=database, prepare=prepare)
     print("stopped" if database.stopped else "left open", flush=True)
     sys.exit(code)

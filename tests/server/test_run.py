@@ -80,6 +80,20 @@ def test_a_signal_ends_live_streams_and_the_database_and_exits_with_0(
     assert time.monotonic() - began < 3
 
 
+def test_what_has_to_be_prepared_comes_before_the_database_and_a_signal_is_heard_after_it(
+    started: list[Process],
+) -> None:
+    server = Process(1.0, "prepare")
+    started.append(server)
+    server.until("compiling kernels")
+    answer = httpx.get(f"{server.url}/v1/health", trust_env=False)
+    assert (answer.status_code, answer.json()["reason"]) == (503, "compiling kernels")
+    server.process.send_signal(signal.SIGTERM)
+    code, out, err = server.end()
+    assert (code, out) == (0, "stopped\n")
+    assert "opening the log" not in err
+
+
 def test_while_it_starts_it_says_so_and_can_be_stopped(started: list[Process]) -> None:
     server = Process(1.0)
     started.append(server)

@@ -18,17 +18,11 @@ from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
 from penstock.streams.rules import warm_up
 from tests.streams.doubles import StateDouble, make_table
+from tests.support.crashing import crash_at
 
 
 def main(folder: Path, step: str, count: int) -> None:
-    left = [count]
-
-    def crash_point(reached: str) -> None:
-        if reached == step:
-            left[0] -= 1
-            if left[0] == 0:
-                os._exit(7)
-
+    crash_point = crash_at(step, count, lambda: os._exit(7))
     state = StateDouble(make_table(time="transaction"))
     clock, settings = WallClock(), Settings(compact_after_segments=4)
     log = StreamLog(folder, settings, clock, crash_point)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.streams import sealing
 from penstock.streams.compaction import merge
 from penstock.streams.hot import write_hot
 from penstock.streams.segments import Segment, Slice, read_slice
@@ -69,3 +70,22 @@ def test_every_flipped_bit_of_a_file_is_noticed_or_harmless(tmp_path: Path, form
     assert noticed > 250
     found.path.write_bytes(whole)
     assert read(found).equals(rows)
+
+
+def test_few_files_are_remembered_as_whole_and_the_newest_among_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealing, "_REMEMBERED", 3)
+    (tmp_path / "1").mkdir()
+    files = [segment(tmp_path / "1", number * ROWS) for number in range(8)]
+    for found in files:
+        read(found)
+        assert len(sealing._seen) <= 3
+    looked: list[pa.NativeFile] = []
+    real = sealing._sums
+    monkeypatch.setattr(sealing, "_sums", lambda source: looked.append(source) or real(source))
+    for found in files[-3:]:
+        read(found)
+    assert not looked
+    read(files[0])
+    assert len(looked) == 1

@@ -23,6 +23,7 @@ from penstock.cli.main import app
 from penstock.pipeline import engine
 from penstock.pipeline.commits import CommitStore
 from penstock.pipeline.source import CycleReader, PenstockSource
+from tests.support.crashing import crash_at
 
 
 class FailingReader(CycleReader):
@@ -54,14 +55,7 @@ FAILURES = os.environ.get("PENSTOCK_TEST_FAIL", "")
 
 
 def arm(step: str, count: int) -> None:
-    left = [count]
-
-    def crash_point(reached: str) -> None:
-        if reached == step:
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
+    crash_point = crash_at(step, count, lambda: os.kill(os.getpid(), signal.SIGKILL))
     CommitStore.crash_point = staticmethod(crash_point)
     commit_cycle = engine.Engine._commit_cycle
 

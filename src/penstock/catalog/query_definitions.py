@@ -93,9 +93,7 @@ class QueryDefinitions(CatalogWriter):
     ) -> QueryDefinition:
         """A new window, or pause and resume; the query stays the same one."""
         with self._lock:
-            known = self.state.queries.get(name)
-            if known is None:
-                raise self._missing("query", name, self.state.queries)
+            known = self._query(name)
             changed = replace(
                 known,
                 sql=known.sql if sql is None else sql,
@@ -118,9 +116,7 @@ class QueryDefinitions(CatalogWriter):
     def describe_query(self, name: str, **facts: str | None) -> QueryDefinition:
         """Another owner, description or strategy; what it answers stays the same."""
         with self._lock:
-            known = self.state.queries.get(name)
-            if known is None:
-                raise self._missing("query", name, self.state.queries)
+            known = self._query(name)
             changed = replace(
                 known,
                 owner=facts.get("owner", known.owner),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.catalog.journal import Entry, JournalWriter
-from penstock.catalog.model import Table
+from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.projection import Projection
 from penstock.catalog.state import CatalogState, load_state
 from penstock.clock import Clock
@@ -60,6 +60,12 @@ class CatalogWriter:
         found = self.state.tables.get(name)
         if found is None:
             raise self._missing("table", name, self.state.tables)
+        return found
+
+    def _query(self, name: str) -> QueryDefinition:
+        found = self.state.queries.get(name)
+        if found is None:
+            raise self._missing("query", name, self.state.queries)
         return found
 
     def _missing(self, kind: str, name: str, known: Iterable[str]) -> PenstockError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from penstock.operators.bits import Words, lowest_bit
 from penstock.operators.kernel import kernel
 
 Int32s = npt.NDArray[np.int32]
@@ -36,3 +37,25 @@ def _scatter(vids: Int32s, ts: Int64s, least: int, count: int) -> tuple[npt.NDAr
             seen[vid] = True
             newest[vid] = ts[i]
     return seen, newest
+
+
+def newest_passing(masks: Words, chosen: Int64s, heard: Words, newest: Int64s, nows: Int64s) -> None:
+    """Raise `nows` of each chosen mask to the newest time of a version that it lets through and that was heard.
+
+    `masks` has a row of bits by vid for each mask; `heard` is one.
+    """
+    at = np.flatnonzero(heard)
+    if len(chosen) and len(at):
+        _newest_passing(masks, chosen, at, heard, newest, nows)
+
+
+@kernel
+def _newest_passing(masks: Words, chosen: Int64s, at: Int64s, heard: Words, newest: Int64s, nows: Int64s) -> None:
+    for number in chosen:
+        latest = nows[number]
+        for i in at:
+            both = masks[number, i] & heard[i]
+            while both != 0:
+                latest = max(latest, newest[i * 64 + lowest_bit(both)])
+                both &= both - np.uint64(1)
+        nows[number] = latest

@@ -33,7 +33,7 @@ from penstock.operators.joins.registry import ALGORITHMS
 from penstock.operators.joins.runs import attach_run, build_run
 from penstock.operators.joins.sides import Counters, Side
 from penstock.operators.listed import list_rows
-from penstock.operators.newest import newest_by_version
+from penstock.operators.newest import newest_by_version, newest_passing
 from penstock.operators.predicates import PredicateIndex
 from penstock.operators.slices.registry import PARTIALS
 from penstock.operators.slices.slicing import slice_rows
@@ -67,6 +67,7 @@ def selections() -> None:
             newest_by_version(vids, at)
     bitmap_of_words(matrix.words[0])
     list_rows(matrix.words, np.arange(1), matrix.counts[:1])
+    newest_passing(matrix.words, np.arange(1), full(_ROWS), times, times.copy())
 
 
 def joins_by_key() -> None:

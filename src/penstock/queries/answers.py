@@ -230,7 +230,7 @@ class AnswerStore(Nows):
     def _take_of_table(self, table_id: int, kind: str, rows: int, position: int, payload: bytes, now_us: int) -> None:
         """What a cycle says of a table, or of many of its queries at once."""
         if kind == "newest":
-            self._take_newest(table_id, rows, payload, now_us)
+            self.census.nows.heard(table_id, self._take_newest(table_id, rows, payload, now_us))
         elif kind == "heard":
             vids, times = np.split(np.frombuffer(payload, np.int64), 2)
             self.heard[table_id][vids] = times

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from penstock.catalog.model import Table
-from penstock.operators.expr import Expr
 from penstock.operators.windows import JoinWindows, TimeWindow, Window
 from penstock.queries.answer import Answer, ends
+from penstock.queries.stream_nows import NowKey, StreamNows
 from penstock.sql.plan import AggregatePlan, JoinPlan, KernelPlan, SelectPlan, stream_uses, tables_under
 
-NowKey = tuple[int, Expr | None]
 # A window over a table's rows; START where the window depends on it.
 Look = tuple[int, Window, int | None]
 T = TypeVar("T")
@@ -22,7 +21,7 @@ class Census:
     """Distinct streams, windows and spans over all answers."""
 
     def __init__(self) -> None:
-        self.now_keys: Counter[NowKey] = Counter()
+        self.nows = StreamNows()
         self.looks: Counter[Look] = Counter()
         self.joins: set[int] = set()
         self.ending: set[int] = set()
@@ -31,8 +30,8 @@ class Census:
 
     def take(self, query_id: int, answer: Answer | None, tables: dict[int, Table]) -> None:
         """A query came, changed, or (None) went."""
-        self._leave(query_id)
         if answer is None or not tables_under(answer.plan) <= tables.keys():
+            self._leave(query_id)
             return
         uses = stream_uses(answer.plan)
         windows = answer.window.by_input if isinstance(answer.window, JoinWindows) else (answer.window,)
@@ -44,8 +43,10 @@ class Census:
             for use, window in zip(uses, windows, strict=True)
         ]
         spans = list(_spans(looks, answer.plan))
+        for key in keys:
+            self.nows.add(key)  # before it leaves: a stream that is read on keeps the NOWs of older cycles
+        self._leave(query_id)
         self._told[query_id] = (keys, looks, spans)
-        self.now_keys.update(keys)
         self.looks.update(looks)
         for table_id, span in spans:
             self._spans.setdefault(table_id, Counter())[span] += 1
@@ -56,7 +57,8 @@ class Census:
 
     def _leave(self, query_id: int) -> None:
         keys, looks, spans = self._told.pop(query_id, ([], [], []))
-        _subtract(self.now_keys, keys)
+        for key in keys:
+            self.nows.remove(key)
         _subtract(self.looks, looks)
         for table_id, span in spans:
             _subtract(self._spans[table_id], [span])

@@ -26,6 +26,7 @@ from penstock.queries.completeness import Completeness
 from penstock.queries.costs import Costs
 from penstock.queries.describing import as_told, describe_queries, describe_query, describe_table
 from penstock.queries.execute import Executor
+from penstock.queries.known_questions import KnownQuestions
 from penstock.queries.observing import Observer
 from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.results import Health, Result
@@ -95,6 +96,7 @@ class Database:
                 self.runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
             )
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
+            self.known_questions = KnownQuestions()
             self.observer = Observer(
                 self.catalog, self.ingest, self.clock, self.settings, lambda: self.standing.finished
             )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from penstock.errors import error
 from penstock.pipeline.offset import Offset
-from penstock.queries.census import NowKey
+from penstock.queries.stream_nows import NowsAt
 from penstock.queries.window_history import WindowsAt
 
 _log = logging.getLogger("penstock.queries")
@@ -32,7 +32,7 @@ class CycleMark:
 
     cycle: int
     end: Offset
-    nows: dict[NowKey, int | None]
+    nows: NowsAt
     windows: WindowsAt
     joins: dict[int, JoinMark] = field(default_factory=dict)
 

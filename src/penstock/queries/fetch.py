@@ -25,6 +25,7 @@ from penstock.streams.segments import Segment, list_segments, read_slice, slices
 from penstock.streams.whole import lost_position, missing_file
 
 _BARE = slice_schema([])  # times and static versions alone
+TOGETHER_ROWS, TOGETHER_TIMES = 1 << 16, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +99,10 @@ class Fetcher:
 
     def timed(self, positions: np.ndarray, low: int, high: int) -> TimedPositions:
         """These positions (ascending), as far as their ts is in [low, high]."""
-        found = [no_rows()]
-        for segment in self.segments():
-            start, stop = np.searchsorted(positions, [segment.first, segment.end])
-            if start < stop:
-                rows = self._read(segment, positions[start:stop] - segment.first, _BARE)
-                times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
-                keep = (times >= low) & (times <= high)
-                vids = rows.column(VERSION_COLUMN.name).to_numpy()
-                found.append(TimedPositions(positions[start:stop][keep], times[keep], vids[keep]))
-        return TimedPositions.together(found)
+        found, rows = self._at(positions, _BARE)
+        times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
+        keep = (times >= low) & (times <= high)
+        return TimedPositions(found[keep], times[keep], rows.column(VERSION_COLUMN.name).to_numpy()[keep])
 
     def runs(self, first: int, end: int, wanted: set[str]) -> Iterator[tuple[int, np.ndarray, dict[str, pa.Array]]]:
         """The rows in [first, end) as (position of the first, static versions, columns by flat name)."""
@@ -171,16 +166,39 @@ class Fetcher:
 
     def _gather(self, wanted: set[str], positions: np.ndarray) -> tuple[np.ndarray, dict[str, pa.Array]]:
         """Those of the positions that the log has, and their columns: from many files, but made flat once."""
-        schema = slice_schema(stream_fields(self._table, wanted))
-        rows, found = [schema.empty_table()], [positions[:0]]
-        for segment in self.segments():
-            low, high = np.searchsorted(positions, (segment.first, segment.end))
-            if low < high:
-                found.append(positions[low:high])
-                rows.append(self._read(segment, found[-1] - segment.first, schema))
-        log = pa.concat_tables(rows) if len(rows) != 2 else rows[1]
+        found, log = self._at(positions, slice_schema(stream_fields(self._table, wanted)))
         vids = log.column(VERSION_COLUMN.name).to_numpy()
-        return np.concatenate(found), flat_columns(self._table, wanted, log, vids, self.static)
+        return found, flat_columns(self._table, wanted, log, vids, self.static)
+
+    def _at(self, positions: np.ndarray, schema: pa.Schema) -> tuple[np.ndarray, pa.Table]:
+        """Those of the positions (ascending) that the log has, and their rows.
+
+        Choosing rows costs the same for few as for many: files are put together first, unless most would be thrown away.
+        """
+        segments = self.segments()
+        lows = np.searchsorted(positions, [s.first for s in segments]).tolist()
+        highs = np.searchsorted(positions, [s.end for s in segments]).tolist()
+        reached = [(s, low, high) for s, low, high in zip(segments, lows, highs, strict=True) if low < high]
+        if not reached:
+            return positions[:0], schema.empty_table()
+        whole = [(int(positions[low]), int(positions[high - 1]) + 1) for _, low, high in reached]
+        rows = sum(end - first for first, end in whole)
+        if rows > TOGETHER_ROWS + TOGETHER_TIMES * len(positions):
+            parts = [self._read(s, positions[low:high] - s.first, schema) for s, low, high in reached]
+            return np.concatenate([positions[low:high] for _, low, high in reached]), pa.concat_tables(parts)
+        found, index, at = [], [], 0
+        for (_, low, high), (first, end) in zip(reached, whole, strict=True):
+            found.append(positions[low:high])
+            index.append(positions[low:high] + (at - first))
+            at += end - first
+        slices = [
+            self._files.read(s, first - s.first, end - s.first, schema)
+            for (s, _, _), (first, end) in zip(reached, whole, strict=True)
+        ]
+        log = pa.concat_tables(slices)
+        if rows > sum(map(len, index)):
+            log = log.take(pa.array(np.concatenate(index)))
+        return np.concatenate(found), log
 
     def _read(self, segment: Segment, offsets: np.ndarray, schema: pa.Schema) -> pa.Table:
         low, high = int(offsets[0]), int(offsets[-1]) + 1

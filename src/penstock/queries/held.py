@@ -83,8 +83,11 @@ class SelectHeld:
 
     def entered(self, before: Held) -> Ids:
         assert isinstance(before, SelectHeld)
+        return self.entered_rows(before).positions
+
+    def entered_rows(self, before: SelectHeld) -> TimedPositions:
         was, now = before.instant, self.instant
-        return self._reading(lambda f: rows_entered(self.matches, was, now, f, self.static).positions)
+        return self._reading(lambda f: rows_entered(self.matches, was, now, f, self.static))
 
     def rows(self, ids: Ids) -> pa.Table:
         return self._reading(lambda f: f.rows(self.plan, ids, self.values))

@@ -30,7 +30,10 @@ class Nows:
         self.rows: dict[int, int] = {}
         self._masks: dict[tuple[int, Expr], np.ndarray[Any, np.dtype[np.bool_]]] = {}
 
-    def _take_newest(self, table_id: int, rows: int, payload: bytes, now_us: int) -> None:
+    def _take_newest(
+        self, table_id: int, rows: int, payload: bytes, now_us: int
+    ) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The versions that have a newer reading now."""
         vids, times = np.split(np.frombuffer(payload, np.int64), 2)
         size = int(vids.max()) + 1 if len(vids) else 0
         newest = _grown(self.newest.get(table_id), size)
@@ -39,6 +42,7 @@ class Nows:
         heard[vids] = np.maximum(heard[vids], now_us)
         self.newest[table_id], self.heard[table_id] = newest, heard
         self.rows[table_id] = self.rows.get(table_id, 0) + rows
+        return vids
 
     def now_of(self, table: Table, static_predicate: Expr | None) -> int | None:
         """NOW of a stream: the cycle's for transaction time, the newest passing reading's for valid time."""

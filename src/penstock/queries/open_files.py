@@ -8,33 +8,37 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.queries.decoded import DecodedColumns
 from penstock.streams.segments import Segment, Slice, read_slice
 
 MOST_FILES = 512
+_Mapped = tuple[pa.Table, dict[str, pa.DataType]]
 
 
 class OpenFiles:
-    """Arrow files as tables without a copy, those used last. Compacted ones are read as they are."""
+    """Arrow files as tables without a copy, and columns of compacted ones, those used last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tables: OrderedDict[Path, tuple[tuple[int, int], pa.Table]] = OrderedDict()
+        self._decoded = DecodedColumns()
+        self._tables: OrderedDict[Path, tuple[tuple[int, int], _Mapped]] = OrderedDict()
 
     def read(self, segment: Segment, first: int, end: int, schema: pa.Schema) -> pa.Table:
         """Rows [first, end) of a segment, counted from its own first; NULL where the file is older than a column."""
         if segment.format != "arrow":
+            mark = _mark(segment.path)
+            rows = self._decoded.read(segment, mark, first, end, schema) if mark is not None else None
             piece = Slice(segment.path, segment.format, segment.first + first, first, end - first)
-            return read_slice(piece, schema=schema)
-        table = self._table(segment)
-        known = {field.name: field.type for field in table.schema}
-        if all(known.get(f.name) == f.type for f in schema):
-            return table.select(schema.names).slice(first, end - first)
+            return rows if rows is not None else read_slice(piece, schema=schema)
+        table, known = self._table(segment)
         rows = table.slice(first, end - first)
+        if all(known.get(f.name) == f.type for f in schema):
+            return rows.select(schema.names)
         arrays = [rows.column(f.name) if f.name in known else pa.nulls(end - first, f.type) for f in schema]
         same = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
         return pa.Table.from_arrays(same, schema=schema)
 
-    def _table(self, segment: Segment) -> pa.Table:
+    def _table(self, segment: Segment) -> _Mapped:
         mark = _mark(segment.path)
         with self._lock:
             known = self._tables.get(segment.path)
@@ -43,12 +47,13 @@ class OpenFiles:
                 return known[1]
         whole = Slice(segment.path, segment.format, segment.first, 0, segment.end - segment.first)
         table = read_slice(whole)
+        mapped = table, {field.name: field.type for field in table.schema}
         if mark is not None:
             with self._lock:
-                self._tables[segment.path] = mark, table
+                self._tables[segment.path] = mark, mapped
                 while len(self._tables) > MOST_FILES:
                     self._tables.popitem(last=False)
-        return table
+        return mapped
 
 
 def _mark(path: Path) -> tuple[int, int] | None:

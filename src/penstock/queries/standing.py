@@ -27,7 +27,7 @@ from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
 from penstock.queries.slices.holding import hold_aggregate
 from penstock.queries.strategy import READY_MAX_ROWS, READY_SECONDS, Chooser, Strategy
-from penstock.queries.trimming import trim
+from penstock.queries.trimming import now_at, trim
 from penstock.queries.window_history import WindowHistory, WindowsAt
 from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, JoinPlan, stream_uses
@@ -141,16 +141,15 @@ class StandingQueries:
                     self.chooser.forget(query_id)
                     self.ready.forget(query_id)
             # Under the lock: whoever sees a query in the store finds it in the newest mark.
-            self.feed.append(
-                CycleMark(
-                    record.cycle,
-                    record.end,
-                    {key: store.now_of(store.state.tables_by_id[key[0]], key[1]) for key in store.census.now_keys},
-                    WindowsAt(self.windows, record.cycle),
-                    {query_id: self._join_mark(store.answers[query_id]) for query_id in store.census.joins},
-                )
+            mark = CycleMark(
+                record.cycle,
+                record.end,
+                store.census.nows.at(record.cycle, store.state, store.newest),
+                WindowsAt(self.windows, record.cycle),
+                {query_id: self._join_mark(store.answers[query_id]) for query_id in store.census.joins},
             )
-            self.finished = frozenset(q for q in store.census.ending if self._is_finished(store.answers[q]))
+            self.feed.append(mark)
+            self.finished = frozenset(q for q in store.census.ending if self._is_finished(q, mark))
             self._torn = False
 
     def _move_on(self) -> None:
@@ -194,8 +193,9 @@ class StandingQueries:
         assert answer.results is not None
         return JoinMark(answer.results.generation, answer.results.count, self.store.query_now(answer))
 
-    def _is_finished(self, answer: Answer) -> bool:
-        return is_finished(answer.window, self.store.query_now(answer), answer.start_us)
+    def _is_finished(self, query_id: int, mark: CycleMark) -> bool:
+        answer = self.store.answers[query_id]
+        return is_finished(answer.window, now_at(self.store, mark, query_id, answer), answer.start_us)
 
     def _trim(self) -> None:
         with self._lock:

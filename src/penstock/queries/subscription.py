@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from penstock.errors import error
 from penstock.queries.feed import Feed
-from penstock.queries.held import Held, Ids
+from penstock.queries.held import Held, Ids, SelectHeld
 from penstock.queries.results import Event
 from penstock.queries.standing import StandingQueries
+from penstock.queries.told import Told
 
 
 class Subscription(Protocol):
@@ -62,6 +63,7 @@ class SelectSubscription(Waiting):
         self._name = name
         self._changes = changes
         self._before: Held | None = None
+        self._told = Told()
         self._inside: Ids = np.empty(0, np.int64)  # kept for changes only
         self._from_cycle = from_cycle
         self._rested = False
@@ -74,7 +76,7 @@ class SelectSubscription(Waiting):
         held = self._standing.held(self._name, cycle - 1)
         if self._changes:
             self._inside = held.inside()
-        self._before = held
+        self._begin_with(held)
 
     @property
     def cycle(self) -> int:
@@ -111,8 +113,14 @@ class SelectSubscription(Waiting):
             return None
         held = self._standing.held(self._name)
         inside = held.inside()
-        self._before, self._inside = held, inside if self._changes else self._inside
+        self._inside = inside if self._changes else self._inside
+        self._begin_with(held)
         return self._event(held, inside, None)
+
+    def _begin_with(self, held: Held) -> None:
+        self._before = held
+        if isinstance(held, SelectHeld):
+            self._told.begin(held.instant)
 
     def _step(self) -> Event | None:
         """What one more cycle brought; None where it brought nothing."""
@@ -126,8 +134,14 @@ class SelectSubscription(Waiting):
         if self._changes:
             self._inside, entered, left = held.changed(before, self._inside)
         else:
-            entered = held.entered(before)
+            entered = self._entered(before, held)
         return self._event(held, entered, left) if len(entered) or (left is not None and left.num_rows) else None
+
+    def _entered(self, before: Held, held: Held) -> Ids:
+        """What came in and was not told before: a window that is made wider shows rows again that had left it."""
+        if not isinstance(held, SelectHeld) or not isinstance(before, SelectHeld) or held.plan.lasting is not None:
+            return held.entered(before)
+        return self._told.without_told(held.entered_rows(before), before.instant, held.instant).positions
 
     def _after(self, before: Held) -> Held | None:
         """The answer one cycle on; None where the query rests after all."""

@@ -81,8 +81,8 @@ class Option:
     parse: Callable[[str], Any] = str
 
 
-class Sensor(ABC):
-    """A sensor that is asked. Life: init, read until END or nobody listens, close. After close comes nothing.
+class _AtAddress:
+    """What a sensor is made with.
 
     `OPTIONS` declares what the class understands; left empty, `options` holds the texts of the stream type.
     """
@@ -95,25 +95,29 @@ class Sensor(ABC):
         self.options = options
         self.clock = clock
 
+
+class Sensor(_AtAddress, ABC):
+    """A sensor that is asked. Life: init, read until END or nobody listens, close. After close comes nothing."""
+
     @property
     def resumes(self) -> bool:
         """Whether `resume` means something to this sensor."""
         return False
 
-    def resume(self, newest_us: int) -> None:  # noqa: B027 (most sensors only know the present)
+    def resume(self, newest_us: int) -> None:  # most sensors only know the present
         """The log holds readings up to this time; a sensor that replays the past continues after it.
 
         Called before `init`, for tables that keep the sensors' own times.
         """
 
-    def init(self) -> None:  # noqa: B027 (a sensor without set-up is a good sensor)
+    def init(self) -> None:  # a sensor without set-up is a good sensor
         """Get ready to be read; raise if the sensor cannot be reached."""
 
     @abstractmethod
     def read(self) -> Reading:
         """What there is now, without waiting for more."""
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Let go of everything. Called once after `init` began, also when it failed."""
 
 
@@ -127,16 +131,8 @@ class Deliver(Protocol):
         ...
 
 
-class PushSensor(ABC):
+class PushSensor(_AtAddress, ABC):
     """A sensor that calls. `init` starts the calls and returns; after `close` returned there are none."""
-
-    OPTIONS: ClassVar[tuple[Option, ...]] = ()
-
-    def __init__(self, address: str, fields: tuple[Field, ...], options: Mapping[str, Any], clock: Clock) -> None:
-        self.address = address
-        self.fields = fields
-        self.options = options
-        self.clock = clock
 
     @abstractmethod
     def init(self, deliver: Deliver) -> None:

@@ -6,7 +6,7 @@ from penstock.operators.expr import Column, substituted
 from penstock.sql.dialect import sql_of
 from penstock.sql.explain_aggregate import aggregate_lines
 from penstock.sql.explain_join import join_lines
-from penstock.sql.notation import show, show_conditions, show_outputs, show_window
+from penstock.sql.notation import show, show_conditions, show_outputs, show_table, show_window
 from penstock.sql.on_demand import EVERY_ROW
 from penstock.sql.plan import Aggregate, AggregatePlan, JoinPlan, Lasting, OnDemand, Output, Plan, Relation, SelectPlan
 from penstock.sql.planner import bind_query, functions_of, plan_query
@@ -50,9 +50,8 @@ def explain(plan: Plan, state: State) -> str:
 
 
 def _select_lines(plan: SelectPlan, state: State) -> list[str]:
-    table = state.tables_by_id[plan.table_id].name
     return [
-        f'shared pass over the stream of "{table}"',
+        f"shared pass over the stream of {show_table(plan.table_id, state)}",
         f"  window: {show_window(plan.window)}",
         *(f"  {line}" for line in show_conditions(plan.static_predicate, plan.stream_predicate)),
         *_lasting_lines(plan.lasting),

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from penstock.operators.joins.bounds import form, stated
 from penstock.sql.join_keys import partial_keys
-from penstock.sql.notation import show, show_conditions, show_outputs, show_window
+from penstock.sql.notation import show, show_conditions, show_outputs, show_table, show_window
 from penstock.sql.plan import JoinInput, JoinPlan, JoinTable
 from penstock.sql.relations import all_of
 from penstock.sql.scope import State
@@ -37,7 +37,7 @@ def join_lines(plan: JoinPlan, state: State) -> list[str]:
 def _input_lines(each: JoinInput, state: State) -> list[str]:
     keys = ", ".join(show(key) for key in each.keys)
     return [
-        f'  {each.alias}: stream of "{state.tables_by_id[each.table_id].name}"',
+        f"  {each.alias}: stream of {show_table(each.table_id, state)}",
         f"    window: {show_window(each.window)}",
         *(f"    {line}" for line in show_conditions(each.static_predicate, each.stream_predicate)),
         f"    key: {keys or 'none'}",
@@ -51,7 +51,7 @@ def _table_lines(table: JoinTable, state: State) -> list[str]:
         table.use
     ]
     return [
-        f'  {table.alias}: table "{state.tables_by_id[table.table_id].name}", {use}as it is at the last reading',
+        f"  {table.alias}: table {show_table(table.table_id, state)}, {use}as it is at the last reading",
         *([] if table.predicate is None else [f"    rows: {show(table.predicate)}"]),
         f"    looked up by: {keys or 'nothing'}",
         *([] if conditions is None else [f"    conditions: {show(conditions)}"]),

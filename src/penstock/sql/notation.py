@@ -8,6 +8,7 @@ from penstock.clock import format_timestamp
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
 from penstock.operators.windows import EVERYTHING, Window
 from penstock.sql.plan import Output
+from penstock.sql.scope import State
 
 _INFIX = {
     "eq": "=",
@@ -31,6 +32,12 @@ _INFIX = {
 
 def show_window(window: Window) -> str:
     return "everything that is kept" if window == EVERYTHING else str(window)
+
+
+def show_table(table_id: int, state: State) -> str:
+    """A table's name in quotes; old journals have queries whose table is gone."""
+    table = state.tables_by_id.get(table_id)
+    return "a table that was dropped" if table is None else f'"{table.name}"'
 
 
 def show(expr: Expr, nested: bool = False) -> str:

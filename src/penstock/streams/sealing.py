@@ -7,6 +7,7 @@ disk would be a wrong reading instead of an error.
 from __future__ import annotations
 
 import json
+import threading
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +15,12 @@ from pathlib import Path
 import pyarrow as pa
 
 SEAL = b"penstock.crc32"
-_REMEMBERED = 10_000
+# So many files at most: every process has its own, new ones come by the dozen a second, and to check one again costs little.
+_REMEMBERED = 2_048
 _MAGIC_BYTES = 8
 
-_seen: dict[Path, tuple[int, int]] = {}  # size and time of change of files that were whole
+_seen: dict[str, tuple[int, int]] = {}  # size and time of change of files that were whole, the newest last
+_lock = threading.Lock()
 
 
 def sealed(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Schema:
@@ -41,15 +44,16 @@ def check_schema(schema: pa.Schema) -> None:
 def check_seal(path: Path, source: pa.NativeFile, schema: pa.Schema) -> None:
     """Raise ArrowInvalid where the batches of an open file are not those that were written."""
     wanted = (schema.metadata or {}).get(SEAL)
-    state = path.stat()
+    state, name = path.stat(), str(path)
     mark = (state.st_size, state.st_mtime_ns)
-    if wanted is None or _seen.get(path) == mark:
+    if wanted is None or _seen.get(name) == mark:
         return
     if json.loads(wanted) != [_schema_sum(schema), *_sums(source)]:
         raise _changed()
-    if len(_seen) >= _REMEMBERED:
-        _seen.clear()
-    _seen[path] = mark
+    with _lock:
+        _seen[name] = mark
+        while len(_seen) > _REMEMBERED:
+            del _seen[next(iter(_seen))]
 
 
 def _changed() -> pa.ArrowInvalid:

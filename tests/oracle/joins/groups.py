@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from penstock.pipeline.joins import sharing
+from penstock.operators.joins import hot_keys
+from penstock.pipeline.joins import sharing, units
+from penstock.pipeline.joins.benefit import Benefit
 from tests.oracle.joins.stories import SECOND, Story, _extended, _text
 from tests.oracle.joins.tables import make_uses
 from tests.oracle.joins.world import Combination, Question, Row, Stream
@@ -68,6 +70,12 @@ class GroupStory(Story):
         """Sharing may begin and end with any step: the answers go on as if nothing had been."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sharing, "SHARING", self.random.random() < 0.8)
+            # Parts of one step, each in a worker with a past of its own, may see it differently.
+            patch.setattr(Benefit, "together", property(lambda _: self.random.random() < 0.7))
+            patch.setattr(units, "SPREAD_ROWS", self.random.choice([1, 8, 20_000]))
+            patch.setattr(units, "SPREAD_ROWS_WITHOUT_KEY", self.random.choice([1, 8, 200]))
+            patch.setattr(hot_keys, "_ENOUGH", self.random.choice([4, 5_000]))
+            patch.setattr(hot_keys, "_STRIPE", self.random.choice([1, 3, 4]))
             return super().cycle()
 
     def _filled_in(self, name: str, template: Template) -> Question:

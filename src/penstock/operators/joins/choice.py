@@ -60,7 +60,7 @@ def _costs(join: Join, rows: Sequence[Rows], keyed: bool, uniform: bool) -> dict
             if i != j
         }
         scanned = sum(fresh[i] * min(near[i, j] for j in streams if j != i) for i in streams)
-        # Parts share out the new rows by time, so all of them must do the same thing.
+        # Parts share out the new rows by place in the log, so all of them must do the same thing.
         return {"scan": scanned * SCAN_NS / 1e6}
     new = sum(fresh)
     runs = sum(r.runs() + 1 for r in rows) / len(rows)

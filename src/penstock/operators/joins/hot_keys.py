@@ -11,8 +11,8 @@ from penstock.operators.joins.keys import Bools, Ints
 # Fewer new rows than this are done before sharing them out would pay.
 _ENOUGH = 5_000
 _SAMPLE = 20_000
-# So many neighbours in the log go to one part: a burst is shared out too, and what is near in time is mostly together.
-_STRIPE = 16
+# So many neighbours in the log go to one part: few, so that a burst is shared out too.
+_STRIPE = 4
 
 
 def hot_keys(keys: Sequence[Ints], parts: int) -> Ints:

@@ -35,6 +35,14 @@ class Benefit:
     def together(self) -> bool:
         return self._left == 0
 
+    @property
+    def settled_apart(self) -> bool:
+        """Whether it was found that members are quicker apart."""
+        return self._left > TRIAL
+
+    def stay_apart(self) -> None:
+        self._left = ANEW
+
     def ran_together(self, seconds: float, rows: int, combinations: int, results: int, buffered: int = 0) -> None:
         """A step of so many seconds over so many new rows and buffered ones made combinations, and gave out results."""
         self._together.add(seconds, rows)
@@ -73,6 +81,7 @@ class _Seconds:
 
 
 _KNOWN: dict[int, tuple[Shared, Benefit]] = {}
+_OF_MEMBER: dict[int, Benefit] = {}
 
 
 def benefit_of(group: Shared) -> Benefit:
@@ -80,5 +89,17 @@ def benefit_of(group: Shared) -> Benefit:
     if known is None or known[0] is not group:
         if len(_KNOWN) >= _MOST_GROUPS:
             _KNOWN.clear()
-        known = _KNOWN[id(group)] = (group, Benefit(len(group.members)))
+            _OF_MEMBER.clear()
+        known = _KNOWN[id(group)] = (group, _begun(group))
     return known[1]
+
+
+def _begun(group: Shared) -> Benefit:
+    """Groups change whenever a query comes or goes: where most members were quicker apart, they stay so until the next trial."""
+    made = Benefit(len(group.members))
+    apart = [n for n in group.numbers if n in _OF_MEMBER and _OF_MEMBER[n].settled_apart]
+    if 2 * len(apart) > len(group.members):
+        made.stay_apart()
+    for number in group.numbers:
+        _OF_MEMBER[number] = made
+    return made

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import replace
+
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.joins.prepared import PreparedJoin, prepare
 from penstock.pipeline.joins.sharing import Shared, shared_joins
@@ -11,6 +14,7 @@ from penstock.sql.plan import JoinPlan
 # Each with what it was made from: that stays the same object until a definition changes.
 _PREPARED: dict[int, PreparedJoin] = {}
 _RUNNING: tuple[dict[int, JoinPlan] | None, dict[int, PreparedJoin]] = (None, {})
+_EQUAL: tuple[dict[int, PreparedJoin] | None, dict[int, int]] = (None, {})
 _NAMED: tuple[dict[int, PreparedJoin] | None, list[Shared] | None, tuple[dict[str, int], set[str]]] = (
     None,
     None,
@@ -38,6 +42,22 @@ def _prepared(query_id: int, plan: JoinPlan) -> PreparedJoin:
     if known is None or known.plan is not plan:
         known = _PREPARED[query_id] = prepare(plan)
     return known
+
+
+def equal_joins(definitions: Definitions) -> dict[int, int]:
+    """By join the first one whose steps find the same, up to what is projected later."""
+    global _EQUAL
+    joins = running_joins(definitions)
+    if _EQUAL[0] is not joins:
+        first: dict[Hashable, int] = {}
+        _EQUAL = joins, {number: first.setdefault(_work(join), number) for number, join in joins.items()}
+    return _EQUAL[1]
+
+
+def _work(join: PreparedJoin) -> Hashable:
+    """What a step does, whatever of it is shown and for how long."""
+    inputs = tuple((i.alias, i.table_id, i.static_predicate, i.stream_predicate, i.keys) for i in join.plan.inputs)
+    return inputs, replace(join.plan, inputs=(), outputs=()), join.computed
 
 
 def reaches(definitions: Definitions) -> dict[str, int]:

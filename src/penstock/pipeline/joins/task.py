@@ -23,6 +23,7 @@ from penstock.operators.joins.sides import Counters
 from penstock.operators.joins.step import join_step
 from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.joins import sharing
 from penstock.pipeline.joins.benefit import benefit_of
 from penstock.pipeline.joins.buffers import BufferFolder, buffer_folders, forget_removed, newest_time, remove_unused
 from penstock.pipeline.joins.cells import RANGES, WHOLE
@@ -32,7 +33,7 @@ from penstock.pipeline.joins.new_rows import NewRows
 from penstock.pipeline.joins.prepared import PreparedJoin
 from penstock.pipeline.joins.results import Results, as_error, bitmaps, result_table
 from penstock.pipeline.joins.rows import LogReader, StreamRows
-from penstock.pipeline.joins.running import prepared_join, reaches, running_joins, spare_streams
+from penstock.pipeline.joins.running import equal_joins, prepared_join, reaches, running_joins, spare_streams
 from penstock.pipeline.joins.sharing import Shared, shared_joins
 from penstock.pipeline.joins.tables import join_with_tables
 from penstock.pipeline.joins.units import LIVE, JoinUnit
@@ -63,9 +64,11 @@ class JoinTask:
         for group in groups:
             yield from self._run_group(group, unit)
         grouped = {number for group in groups for number in group.numbers}
-        for query_id in unit.queries:
-            if query_id not in grouped:
-                yield from _or_its_error(query_id, self._run_query(query_id, unit))
+        for query_id, *equal in self._equal([q for q in unit.queries if q not in grouped]):
+            for row in _or_its_error(query_id, self._run_query(query_id, unit, len(equal))):
+                yield row
+                for number in equal:
+                    yield number, *row[1:]
 
     def _run_group(self, group: Shared, unit: JoinUnit) -> Iterator[ResultRow]:
         """A group as one step, or its members one after the other: other parts of the step may do otherwise."""
@@ -74,12 +77,12 @@ class JoinTask:
             try:
                 # Nothing is said before all is known: where it fails, each member finds out for itself whose trouble it is.
                 said = list(self._run_shared(group, unit, group))
-            except PenstockError:
-                pass
             except OSError:
                 raise
             except Exception as failure:
-                _log.warning("joins %s cannot run as one: %r", sorted(group.numbers), failure)
+                benefit.stay_apart()
+                if not isinstance(failure, PenstockError):
+                    _log.warning("joins %s cannot run as one: %r", sorted(group.numbers), failure)
             else:
                 yield from said
                 return
@@ -95,6 +98,15 @@ class JoinTask:
         present = set(unit.queries)
         return [g for g in shared_joins(running_joins(self._definitions)) if g.numbers <= present]
 
+    def _equal(self, queries: list[int]) -> list[list[int]]:
+        """Joins that find the same, as an outer join or one with a hint may find it too, are run once."""
+        if len(queries) < 2 or not sharing.SHARING:
+            return [[query_id] for query_id in queries]
+        first_of, found = equal_joins(self._definitions), dict[int, list[int]]()
+        for query_id in queries:
+            found.setdefault(first_of[query_id], []).append(query_id)
+        return list(found.values())
+
     def _run_shared(self, shared: Shared, unit: JoinUnit, group: Shared) -> Iterator[ResultRow]:
         """One step for all members of a group, or for one of them apart from the others."""
         join, functions, started = shared.join, self._definitions.functions(), time.perf_counter()
@@ -109,9 +121,9 @@ class JoinTask:
         results.settle()
         if join.keyed or unit.part == 0:
             self._publish(join, rows)
-        described = self._described(choice, rows, began)
+        described, given_to = self._described(choice, rows, began), results.rows
         if shared is group:
-            given, buffered = sum(results.rows.values()), sum(r.near() for r in rows)
+            given, buffered = sum(given_to.values()), sum(r.near() for r in rows)
             seconds = time.perf_counter() - started
             benefit_of(group).ran_together(seconds, unit.rows, results.combinations, given, buffered)
             described |= {"shared_with": len(members) - 1, "combinations": results.combinations}
@@ -120,12 +132,13 @@ class JoinTask:
         for number, packed in results.packed():
             for kind, count, payload in packed:
                 yield number, kind, count, unit.generation, payload
-            said = {**described, "results": results.rows[number]}
+            said = {**described, "results": given_to[number]}
             yield number, "join_info", 0, unit.part, orjson.dumps(said)
         for number, failure in results.failed.items():
             yield number, "error", 0, 0, told(failure)
 
-    def _run_query(self, query_id: int, unit: JoinUnit) -> Iterator[ResultRow]:
+    def _run_query(self, query_id: int, unit: JoinUnit, equal: int) -> Iterator[ResultRow]:
+        """A join by itself; so many others find the same."""
         join, functions = prepared_join(self._definitions, query_id), self._definitions.functions()
         rows = self._rows.of(join, unit, join)
         began = time.perf_counter()
@@ -147,6 +160,8 @@ class JoinTask:
         if join.keyed or unit.part == 0:
             self._publish(join, rows)
         described = {**self._described(choice, rows, began), "results": total}
+        if equal:
+            described |= {"shared_with": equal, "combinations": total}
         yield query_id, "join_info", 0, unit.part, orjson.dumps(described)
 
     def _described(self, choice: Choice, rows: list[StreamRows], began: float) -> dict[str, object]:

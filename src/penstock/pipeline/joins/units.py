@@ -52,27 +52,33 @@ class JoinUnit:
 
 
 def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
-    """The joins that run: not paused, and over tables that are all there."""
-    global _KNOWN
-    if _KNOWN[0] is state.queries_by_id:  # a change puts another dict in its place
-        return _KNOWN[1]
+    """The joins that run: not paused, and over tables that are all there. The same object until a definition changes."""
+    queries = state.queries_by_id  # a change puts another dict in its place
+    known = _KNOWN.get(id(queries))
+    if known is not None:
+        return known[1]
     found = {}
-    for query_id, definition in state.queries_by_id.items():
+    for query_id, definition in queries.items():
         if has_join(definition.plan) and not definition.paused:
-            known = _PLANS.get(query_id)
-            if known is None or known[0] is not definition:
+            before = _PLANS.get(query_id)
+            if before is None or (before[0] is not definition and before[0] != definition):
                 plan = join_of(plan_from_json(definition.plan))
                 assert plan is not None
-                known = _PLANS[query_id] = (definition, plan)
-            if tables_under(known[1]) <= state.tables_by_id.keys():
-                found[query_id] = known[1]
-    for gone in _PLANS.keys() - state.queries_by_id.keys():
+                before = (definition, plan)
+            _PLANS[query_id] = (definition, before[1])
+            if tables_under(before[1]) <= state.tables_by_id.keys():
+                found[query_id] = before[1]
+    for gone in _PLANS.keys() - queries.keys():
         del _PLANS[gone]
-    _KNOWN = state.queries_by_id, found
+    while len(_KNOWN) >= _MOST_KNOWN:
+        del _KNOWN[next(iter(_KNOWN))]
+    _KNOWN[id(queries)] = (queries, found)
     return found
 
 
-_KNOWN: tuple[dict[int, QueryDefinition] | None, dict[int, JoinPlan]] = (None, {})
+# Whoever plans and whoever runs may be one process, each with a state of its own.
+_MOST_KNOWN = 4
+_KNOWN: dict[int, tuple[dict[int, QueryDefinition], dict[int, JoinPlan]]] = {}
 _PLANS: dict[int, tuple[QueryDefinition, JoinPlan]] = {}
 
 

@@ -27,15 +27,24 @@ def plan_of(database: Database, select: st.Select, standing: bool, state: Catalo
     return plan_query(select, state, standing, SYSTEM_TABLES, shared=standing, joins=True, spent=True)
 
 
-def select(database: Database, statement: st.Select) -> Result:
+def select(database: Database, statement: st.Select, alone: str | None = None) -> Result:
+    """`alone`: the whole text, where there is nothing else in it and no parameters; it may be asked again."""
     name = invocation_of(statement, database.catalog.state)
     if name is not None:
         # Whoever types this expects what was acknowledged before; GET /v1/queries/NAME/rows does not wait.
         database.wait_for_own_writes()
         return database.invoke(name, statement.as_of)
+    position = database.catalog.state.position
     plan = plan_of(database, statement, standing=False)
-    database.wait_for_own_writes()
     assert isinstance(plan, SparkPlan)
+    if alone is not None:
+        database.known_questions.keep(alone, position, plan)
+    return answered(database, plan)
+
+
+def answered(database: Database, plan: SparkPlan) -> Result:
+    """The answer to a question that is asked once, with what was acknowledged before."""
+    database.wait_for_own_writes()
     found = answer_once(database, plan)
     notices = _unobserved(database, plan, found.table)
     result = Result(found.table, cycle=found.cycle, now_us=found.now_us, notices=notices)
