@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.tables import plot, write_table
 from bench.report import Report
+from bench.tables import plot, write_table
 from penstock.operators.synopses.base import Floats
 from penstock.operators.synopses.correlated.baselines import heuristic_answers
 from penstock.operators.synopses.correlated.buckets import CorrelatedBuckets, Cut, How
@@ -160,9 +160,7 @@ def tell(report: Report, table: list[dict[str, Any]]) -> None:
         ("COUNT near MIN, m = 5, skewed values", "-", of("lognormal", "min", 5)["piecemeal uniform"]),
     ]
     stated = [{"statement": s, "the paper": p, "ours": ours} for s, p, ours in lines]
-    write_table(
-        "statistics_correlated_paper", f"The paper's statements and ours, {ROWS} values", stated
-    )
+    write_table("statistics_correlated_paper", f"The paper's statements and ours, {ROWS} values", stated)
 
 
 def plot_over_time() -> None:

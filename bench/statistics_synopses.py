@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.tables import Lines, plot, write_table
 from bench.report import Report
+from bench.tables import Lines, plot, write_table
 from penstock.operators.synopses.base import Ints, Synopsis, Values
 from penstock.operators.synopses.exponential import ExponentialCount, ExponentialHistogram, ExponentialSum
 from penstock.operators.synopses.norm import exact_norm

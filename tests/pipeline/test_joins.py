@@ -18,6 +18,10 @@ QUESTIONS = {
     "near": "SELECT a.n AS a, b.n AS b FROM j0 a, j2 b WINDOW(a,b) BETWEEN -1 SECOND AND 2 SECONDS"
     " WHERE sqrt((a.x - b.x) * (a.x - b.x) + (a.y - b.y) * (a.y - b.y)) < 8",
     "named": "SELECT a.n AS a, b.n AS b FROM j0 a, j1 b WINDOW(a,b) = 1 SECOND WHERE a.tag = b.tag AND a.x < b.x",
+    # These two run as one with the two before them, in some parts or in all.
+    "nearer": "SELECT a.n AS a, b.n AS b FROM j2 b, j0 a WINDOW(a,b) = 1 SECOND"
+    " WHERE sqrt((a.x - b.x) * (a.x - b.x) + (a.y - b.y) * (a.y - b.y)) < 5",
+    "renamed": "SELECT y.n AS a, x.n AS b FROM j1 x, j0 y WINDOW(x,y) = 2 SECONDS WHERE x.tag = y.tag AND y.x < x.x",
     "called": "SELECT a.n AS a, b.n AS b, gap(a.x, b.x) AS gap FROM j0 a, j1 b WINDOW(a,b) = 300 MS"
     " WHERE a.k = b.k AND gap(a.x, b.x) < 30",
     "hinted": "SELECT /*+ JOIN(lca) */ a.n AS a, b.n AS b, c.n AS c FROM j0 a, j1 b, j2 c"
