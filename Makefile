@@ -41,7 +41,7 @@ bench-joins: $(READY) ## window joins against Spark's own and Flink's; an hour
 bench-queries: $(READY) ## standing queries, 1 to 10 000, against unshared, Spark and DuckDB; an hour
 	@$(PY) -m bench queries $(ARGS)
 
-bench-statistics: $(READY) ## synopses and correlated aggregates against exact
+bench-statistics: $(READY) ## windowed aggregates at a rate and against Spark's; synopses against exact; an hour
 	@$(PY) -m bench statistics $(ARGS)
 
 soak: $(READY) ## the long versions of the oracle and kill tests

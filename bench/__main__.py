@@ -22,14 +22,19 @@ def main() -> None:
     parser.add_argument("--memory-minutes", type=float, default=10.0, help="length of the memory run; 0 leaves it out")
     parser.add_argument("--only", default="", help="parts of a benchmark, separated by commas")
     parser.add_argument("--rates", default="", help="rates that are held, in rows/s, where not the usual ones")
-    parser.add_argument("--counts", default="", help="numbers of standing queries, where not the usual ones")
+    parser.add_argument(
+        "--counts", default="", help="numbers of standing queries or aggregates, where not the usual ones"
+    )
     parser.add_argument("--series", type=Path, default=SERIES, help="folder with files of timestamp,value (statistics)")
     options = parser.parse_args()
     wanted = set(filter(None, options.only.split(",")))
     # A part's name chooses its benchmark, so that the figures of another one stay as they are.
     named = [name for name, bench in BENCHES.items() if not wanted or wanted & set(bench.PARTS)]
     for name in options.names or named:
-        more = {"queries": {"counts": options.counts}, "statistics": {"series": options.series}}.get(name, {})
+        more = {
+            "queries": {"counts": options.counts},
+            "statistics": {"counts": options.counts, "series": options.series},
+        }.get(name, {})
         BENCHES[name](options.seconds, options.memory_minutes, options.only, options.rates, **more).run()
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from bench import statistics_workload
 from bench.join_workload import arrow_stream
 from bench.query_workload import push_batch
 
@@ -47,6 +48,8 @@ def push_body(task: dict[str, Any], index: int, rows: int, marker: int) -> bytes
     """The push with this number, of the workload that the task names."""
     if task.get("workload") == "selections":
         return arrow_stream(push_batch(task, index, rows, marker))
+    if task.get("workload") == "statistics":
+        return arrow_stream(statistics_workload.push_batch(task, index, rows, marker))
     return arrow_body(rows, task["sensors"], float(marker), np.random.default_rng(index))
 
 
