@@ -41,7 +41,8 @@ def test_history_has_every_group_in_every_second() -> None:
     batch = history(3, 5_000_000, first_s=2, seconds=3)
     us = batch.column("ts").cast(pa.int64()).to_numpy()
     assert us[0] == 7_000_000 and us[-1] < 10_000_000 and (np.diff(us) > 0).all()
-    groups = set(zip((us // 1_000_000).tolist(), batch.column("sensor_id").to_pylist(), batch.column("d").to_pylist()))
+    sensors, kinds = batch.column("sensor_id").to_pylist(), batch.column("d").to_pylist()
+    groups = set(zip((us // 1_000_000).tolist(), sensors, kinds, strict=True))
     assert len(groups) == 3 * SENSORS * KINDS
 
 
