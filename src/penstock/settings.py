@@ -48,6 +48,11 @@ SETTINGS = (
         "Most memory for the slices of standing aggregations; beyond it those with the most fail.",
     ),
     Setting(
+        "exact_values_max",
+        5_000_000,
+        "Most values that an exact DISTINCT, percentile or TWA keeps one by one, in all groups; beyond it those queries fail.",
+    ),
+    Setting(
         "history_max_rows",
         1_000_000,
         "Longest history of a new query that is evaluated when first asked for; a longer one is read by cycles.",
@@ -89,6 +94,7 @@ class Settings:
     queries_max: int = 20_000
     answers_memory_mb: int = 1024
     slices_memory_mb: int = 512
+    exact_values_max: int = 5_000_000
     history_max_rows: int = 1_000_000
     group_commit_ms: int = 5
     queue_max_bytes: int = 256 << 20

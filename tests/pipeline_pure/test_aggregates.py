@@ -94,5 +94,24 @@ def test_an_aggregation_over_a_window_that_no_kernel_covers_says_why(tmp_path: P
     pipe = Pipe(tmp_path)
     pipe.probes()
     pipe.engine.drain()
-    told = pipe.db.execute("EXPLAIN SELECT COUNT(DISTINCT value) FROM probes").table.column("plan").to_pylist()
+    told = pipe.db.execute("EXPLAIN SELECT COUNT(DISTINCT value, place) FROM probes").table.column("plan").to_pylist()
     assert told[0].startswith("Spark SQL")
+
+
+def test_values_that_are_kept_one_by_one_have_a_limit_and_the_refusal_names_the_way_out(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path, exact_values_max=100)
+    pipe.probes()
+    window = "BEGIN (NOW - 10 SECONDS) END (NOW)"
+    pipe.db.execute(f"CREATE QUERY middle AS SELECT MEDIAN(value) AS m FROM probes {window}")
+    pipe.db.execute(f"CREATE QUERY kinds AS SELECT COUNT(DISTINCT value) AS n FROM probes {window}")
+    pipe.push(*([1.0, 2.0, 4.0] * 30))
+    pipe.engine.drain()
+    assert rows(pipe, "middle") == [{"m": 2.0}] and rows(pipe, "kinds") == [{"n": 3}]
+    pipe.push(*([1.0, 2.0, 4.0] * 30))
+    pipe.engine.drain()
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.standing.invoke("middle")
+    assert refused.value.condition == "over_budget"
+    assert "APPROX_PERCENTILE" in str(refused.value.hint) and "exact_values_max" in str(refused.value.hint)
+    # A value that is there already takes no more room.
+    assert rows(pipe, "kinds") == [{"n": 3}]

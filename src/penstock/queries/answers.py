@@ -296,8 +296,12 @@ class AnswerStore(Nows):
             largest.give_up(largest.sheets[:1])
         return [path for shelf in self.shelves.values() for path in shelf.take_files()]
 
-    def limit_slices(self, most_mb: int) -> None:
+    def limit_slices(self, most_mb: int, most_values: int) -> None:
         """Queries whose slices take too much fail, the largest first: an answer that is not kept up would be none."""
+        for query_id in self.slices.give_up_kept(most_values):
+            answer = self.answers[query_id]
+            answer.error = f"one of its aggregates keeps more than {most_values} values one by one"
+            answer.error_condition = "over_budget"
         for query_id in self.slices.give_up(most_mb << 20):
             answer = self.answers[query_id]
             answer.error = f"the slices of its groups take more than {most_mb} MB with those of others"

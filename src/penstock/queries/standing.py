@@ -40,7 +40,8 @@ QUERIES_PER_TRIM = 2000
 WAIT_S = 10.0
 _MENDING = {
     "table_not_found": "drop the query, create it anew",
-    "over_budget": "give it a shorter window or fewer groups, or raise slices_memory_mb; then pause and resume it",
+    "over_budget": "give it a shorter window or fewer groups, use APPROX_DISTINCT or APPROX_PERCENTILE,"
+    " or raise slices_memory_mb or exact_values_max; then pause and resume it",
     "function_failed": "drop the query, mend the function, create it anew",
     "corrupt_segment": "put the file back from a backup, then pause and resume the query: it reads its history again",
 }
@@ -108,7 +109,7 @@ class StandingQueries:
         """What keeps memory and folder small and answers current, and the hint for the planner."""
         with self._lock:
             gone = self.store.give_up_passed(self.settings.answers_memory_mb << 20)
-            self.store.limit_slices(self.settings.slices_memory_mb)
+            self.store.limit_slices(self.settings.slices_memory_mb, self.settings.exact_values_max)
         for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
             path.unlink(missing_ok=True)
         self._move_on()

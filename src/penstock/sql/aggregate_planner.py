@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from penstock.operators.expr import Call, Expr, Literal, calls_user
@@ -11,6 +13,7 @@ from penstock.operators.windows import EVERYTHING, TimeWindow
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
 from penstock.sql.lower import NotCovered, lower
+from penstock.sql.nodes import Const
 from penstock.sql.one_stream import one_stream, predicates
 from penstock.sql.plan import (
     WINDOW_END,
@@ -22,8 +25,8 @@ from penstock.sql.plan import (
     key_name,
 )
 from penstock.sql.scope import PaneEdges
-from penstock.sql.values import DURATION, external, type_of, typed
-from penstock.types import BIGINT, TIMESTAMP, Type
+from penstock.sql.values import DURATION, constant, external, type_of, typed
+from penstock.types import BIGINT, DOUBLE, TIMESTAMP, Type
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count",
@@ -153,24 +156,43 @@ def _filtered(node: exp.Expr) -> AggregateCall:
     condition = lower(node.expression.this)
     values = inner.arguments or (Literal(1, BIGINT),)
     arguments = tuple(Call("case", (condition, value, Literal(None, value.type)), value.type) for value in values)
-    return AggregateCall(inner.function, arguments, inner.type)
+    return replace(inner, arguments=arguments)
 
 
 def _aggregate(node: exp.Expr) -> AggregateCall:
-    words = node.sql_name() if isinstance(node, exp.Func) else node.name
+    named = isinstance(node, exp.Func) and not isinstance(node, exp.Anonymous)
+    words = (node.sql_name() if named else node.name).upper()
+    if words in ("PERCENTILE", "MEDIAN"):
+        return _percentile(node, words)
     function = _FUNCTIONS.get(type(node))
     if function is None:
-        raise NotCovered(f"{words.upper()} runs as Spark SQL")
+        raise NotCovered(f"{words} runs as Spark SQL")
     if node.expressions or (node.args.get("expression") is not None and function not in _OF_TWO):
-        raise NotCovered(f"{words.upper()} of several arguments runs as Spark SQL")
-    if isinstance(node.this, exp.Distinct):
-        raise NotCovered(f"{words.upper()}(DISTINCT ..) runs as Spark SQL")
-    everything = function == "count" and (node.this is None or isinstance(node.this, exp.Star))
-    arguments: tuple[Expr, ...] = () if everything else (lower(node.this),)
+        raise NotCovered(f"{words} of several arguments runs as Spark SQL")
+    given = node.this
+    if isinstance(given, exp.Distinct):
+        if function not in ("count", "sum", "avg", "min", "max") or len(given.expressions) != 1:
+            raise NotCovered(f"{words}(DISTINCT ..) of this runs as Spark SQL")
+        function = function if function in ("min", "max") else f"{function}_distinct"
+        given = given.expressions[0]
+    everything = function == "count" and (given is None or isinstance(given, exp.Star))
+    arguments: tuple[Expr, ...] = () if everything else (lower(given),)
     if function in _OF_TWO:
         arguments = (*arguments, lower(node.expression))
-    if function == "avg" and arguments and type_of(node) == DURATION:
+    if function in ("avg", "avg_distinct") and arguments and type_of(node) == DURATION:
         raise NotCovered("AVG of an INTERVAL runs as Spark SQL")
     if partial_for(function, tuple(a.type for a in arguments)) is None:
-        raise NotCovered(f"{words.upper()} of {arguments[0].type} runs as Spark SQL")
+        raise NotCovered(f"{words} of {arguments[0].type} runs as Spark SQL")
     return AggregateCall(function, arguments, external(type_of(node)))
+
+
+def _percentile(node: exp.Expr, words: str) -> AggregateCall:
+    values = [node.this] if words == "MEDIAN" else node.expressions
+    fraction = constant(0.5, DOUBLE) if words == "MEDIAN" else values[1] if len(values) == 2 else None
+    if (
+        not isinstance(fraction, Const)
+        or not isinstance(fraction.value, int | float)
+        or isinstance(values[0], exp.Distinct)
+    ):
+        raise NotCovered(f"{words} of anything but a value and a constant runs as Spark SQL")
+    return AggregateCall("percentile", (lower(values[0]),), external(type_of(node)), float(fraction.value))

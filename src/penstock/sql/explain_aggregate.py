@@ -13,7 +13,8 @@ def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
     names = {key_name(i): show(key) for i, key in enumerate(plan.keys)}
     for place, call in enumerate(plan.aggregates):
         arguments = ", ".join(show(a) for a in call.arguments) or "*"
-        names[aggregate_name(place)] = f"{call.function}({arguments})"
+        fraction = "" if call.parameter is None else f", {call.parameter!r}"
+        names[aggregate_name(place)] = f"{call.function}({arguments}{fraction})"
     lines = [f'slices of the stream of "{table}", exact', f"  window: {show_window(plan.window)}"]
     if plan.panes is not None:
         width, step = format_duration(plan.panes.width), format_duration(plan.panes.step)

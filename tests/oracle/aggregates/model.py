@@ -94,6 +94,12 @@ class Question:
 def _call(function: str, column: str | None) -> str:
     if function == "filtered":
         return f"SUM({column}) FILTER (WHERE kind = 2)"
+    if function.endswith("_distinct"):
+        return f"{function.removesuffix('_distinct')}(DISTINCT {column})"
+    if function == "percentile":
+        return f"PERCENTILE({column}, 0.9)"
+    if function == "percentile_cont":
+        return f"PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY {column})"
     return f"{function}({column}, whole)" if function == "corr" else f"{function}({column or '*'})"
 
 
@@ -110,13 +116,19 @@ def aggregate(function: str, column: str | None, rows: list[Row]) -> Any:
     values = [row[column] for row in rows if row[column] is not None]
     if function == "count":
         return len(values)
+    if function.endswith("_distinct"):
+        # 0.0 and -0.0 are one value, NaNs too.
+        values = list({repr(v + 0.0) if isinstance(v, float) else v: v for v in values}.values())
+        return aggregate(function.removesuffix("_distinct"), "x", [{"x": v} for v in values])
     if not values:
         return None
+    if function in FRACTIONS:
+        return _percentile(sorted(values), FRACTIONS[function])
     if function in ("min", "max"):
         ranked = sorted(values, key=lambda v: (isinstance(v, float) and math.isnan(v), v))
         return ranked[0] if function == "min" else ranked[-1]
     if function == "sum":
-        return sum(values) if isinstance(values[0], int) else _sum(values)
+        return _sum(values) if isinstance(values[0], float) else sum(values)
     if function == "avg":
         return _sum(values) / len(values)
     count = len(values) - function.endswith("_samp")
@@ -125,6 +137,16 @@ def aggregate(function: str, column: str | None, rows: list[Row]) -> Any:
     exact = [Fraction(v) for v in values]
     spread = float(sum((v - sum(exact) / len(exact)) ** 2 for v in exact) / count)
     return math.sqrt(spread) if function.startswith("stddev") else spread
+
+
+FRACTIONS = {"percentile": 0.9, "median": 0.5, "percentile_cont": 0.25}
+
+
+def _percentile(values: list[Any], fraction: float) -> float:
+    place = Fraction((len(values) - 1) * fraction)
+    low = math.floor(place)
+    high = min(low + 1, len(values) - 1)
+    return float(Fraction(values[low]) + (Fraction(values[high]) - Fraction(values[low])) * (place - low))
 
 
 def _corr(pairs: list[tuple[Any, Any]]) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,18 @@ BEGAN_US = 1_763_190_000_000_000
 FUNCTIONS = (
     *("count", "sum", "avg", "min", "max", "first", "last", "filtered", "corr"),
     *("var_samp", "var_pop", "stddev_samp", "stddev_pop"),
+    *("count_distinct", "sum_distinct", "avg_distinct", "percentile", "median", "percentile_cont"),
+)
+OF_OTHERS = (
+    *(("min", "name"), ("max", "name"), ("count_distinct", "name"), ("count", "name")),
+    *(("min", "amount"), ("max", "amount"), ("count_distinct", "amount"), ("sum", "amount")),
 )
 PLACES = ("north", "south", "east", None)
-COLUMNS = "(id INT PRIMARY KEY, place TEXT, level DOUBLE, reading STREAM (value DOUBLE, whole BIGINT, kind INT))"
+COLUMNS = (
+    "(id INT PRIMARY KEY, place TEXT, level DOUBLE, reading STREAM"
+    " (value DOUBLE, whole BIGINT, kind INT, name TEXT, amount DECIMAL(20, 2)))"
+)
+NAMES = (None, "", "a", "b", "\u00e4", "ab", "\U0001f600", "\uffee")
 
 
 class Rig:
@@ -81,12 +91,17 @@ class Rig:
             reading["value"] = self.random.choice([None, 0.1, 0.2, -0.3, 1e9, 1.0, float(self.random.randint(-9, 9))])
             reading["whole"] = self.random.choice([None, self.random.randint(-5, 5), 2**40])
             reading["kind"] = self.random.choice([None, 1, 2, 3])
+            reading["name"] = self.random.choice(NAMES)
+            reading["amount"] = self.random.choice(
+                [None, Decimal("-0.01"), Decimal("999999999999999999.99"), Decimal("12.50")]
+            )
             now = self.clock.now_us()
             if self.time == "valid":
                 late = self.random.choice([0, 0, 0, 1000, 700_000, self.random.randint(0, 20_000_000)])
                 reading["ts"] = (now - late) // 1000 * 1000
             place, level = self.sensors[reading["id"]]
             rows.append({**reading, "place": place, "level": level})
+            reading["amount"] = None if reading["amount"] is None else str(reading["amount"])
             readings.append({**reading, "ts": format_timestamp(reading["ts"])} if "ts" in reading else reading)
         receipt = self.db.push("probes", readings)
         refused = {r.index for r in receipt.refused}
@@ -126,8 +141,9 @@ class Rig:
         calls: list[tuple[str, str | None]] = [("count", None)]
         for function in FUNCTIONS:
             for column in ("value", "whole"):
-                if self.random.random() < 0.2:
+                if self.random.random() < 0.15:
                     calls.append((function, column))
+        calls += [call for call in OF_OTHERS if self.random.random() < 0.15]
         statics: list[Any] = [
             None,
             None,

@@ -69,8 +69,39 @@ class Partial(ABC):
         """Take cell i of `other` into cell at[i]; several may go into one."""
 
     @abstractmethod
-    def finish(self, function: str, state: State, type_: Type) -> pa.Array:
-        """The value per cell, NULL where there is none."""
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        """The value per cell, NULL where there is none. `parameter`: what a call says beside its arguments."""
 
     def empty(self, count: int) -> State:
         return {name: np.full(count, nothing, dtype) for name, (dtype, nothing) in self.fields().items()}
+
+    def convert(self, values: pa.Array) -> Numbers:
+        """An argument as the numbers that `add` takes; what stands for NULL does not matter."""
+        return numbers_of(values)
+
+    def to_arrow(self, name: str, field: Numbers) -> pa.Array:
+        """A field as it travels."""
+        return pa.array(field, from_pandas=False)
+
+    def from_arrow(self, name: str, column: pa.Array) -> Numbers:
+        field: Numbers = column.to_numpy(zero_copy_only=False)
+        return field
+
+    def nbytes(self, state: State) -> int:
+        return sum(field.nbytes for field in state.values())
+
+    def kept(self, state: State) -> int:
+        """How many values it keeps one by one: 0 where a cell is as large as any other."""
+        return 0
+
+
+def numbers_of(values: pa.Array) -> Numbers:
+    """Values as float64 or int64; what stands for NULL does not matter."""
+    if pa.types.is_floating(values.type):
+        real: Numbers = (values.fill_null(0.0) if values.null_count else values).to_numpy()
+        return real
+    if pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type) or pa.types.is_boolean(values.type):
+        cast = values.cast(pa.int64())
+        whole: Numbers = (cast.fill_null(0) if cast.null_count else cast).to_numpy()
+        return whole
+    return np.zeros(len(values), np.int64)  # only whether there is a value matters

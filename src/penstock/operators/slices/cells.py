@@ -35,10 +35,6 @@ class Cells:
             {n: a[chosen] for n, a in self.state.items()},
         )
 
-    @property
-    def nbytes(self) -> int:
-        return 6 * self.starts.nbytes + sum(a.nbytes for a in self.state.values())
-
 
 def no_cells(partial: Partial, count: int = 0) -> Cells:
     starts, widths, groups, firsts, lasts, rows = (np.zeros(count, np.int64) for _ in range(6))
@@ -60,7 +56,12 @@ class CellStore:
     @property
     def nbytes(self) -> int:
         # A place in the dictionary takes about as much as three numbers and their tuple.
-        return self._cells.nbytes + 200 * self._count
+        return 6 * self._cells.starts.nbytes + self.partial.nbytes(self._cells.state) + 200 * self._count
+
+    @property
+    def kept(self) -> int:
+        """How many values its partial keeps one by one."""
+        return self.partial.kept(self._cells.state)
 
     def view(self) -> Cells:
         """The cells as they are now; good until the next `put`."""

@@ -30,5 +30,5 @@ class Count(Partial):
     def merge(self, state: State, at: Ints, other: State) -> None:
         np.add.at(state["count"], at, other["count"])
 
-    def finish(self, function: str, state: State, type_: Type) -> pa.Array:
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         return pa.array(state["count"]).cast(type_.to_arrow())

@@ -58,7 +58,7 @@ class Ends(Partial):
             )
         np.add.at(state["count"], at, counts)
 
-    def finish(self, function: str, state: State, type_: Type) -> pa.Array:
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         values, known = state[f"{function}_value"], state[f"{function}_known"]
         if type_.kind == "BOOLEAN":
             values = values.astype(np.bool_)

@@ -36,7 +36,7 @@ class Extremes(Partial):
         least, greatest = other["least"], other["greatest"]
         take_extremes(state["count"], state["least"], state["greatest"], at, least, greatest, other["count"])
 
-    def finish(self, function: str, state: State, type_: Type) -> pa.Array:
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         values = state["least"] if function == "min" else state["greatest"]
         if type_.kind == "BOOLEAN":
             values = values.astype(np.bool_)

@@ -37,7 +37,7 @@ class Moments(Partial):
         add_pairs(state["high"], state["low"], at, other["high"], other["low"])
         add_pairs(state["square_high"], state["square_low"], at, other["square_high"], other["square_low"])
 
-    def finish(self, function: str, state: State, type_: Type) -> pa.Array:
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         count = state["count"]
         about = product_of_sums(
             count, state["square_high"], state["square_low"], *(state[n] for n in ("high", "low", "high", "low"))

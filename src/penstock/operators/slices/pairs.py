@@ -43,7 +43,7 @@ class Pairs(Partial):
             high, low = f"{name}_high", f"{name}_low"
             add_pairs(state[high], state[low], at, other[high], other[low])
 
-    def finish(self, function: str, state: State, type_: Type) -> pa.Array:
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         count = state["count"]
         together = self._about_means(state, "xy")
         if function == "corr":

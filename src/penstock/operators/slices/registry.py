@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from penstock.operators.slices.base import Partial
 from penstock.operators.slices.count import Count
+from penstock.operators.slices.decimals import DecimalTotal
+from penstock.operators.slices.distinct import Distinct
 from penstock.operators.slices.ends import Ends
 from penstock.operators.slices.extremes import Extremes
 from penstock.operators.slices.moments import Moments
+from penstock.operators.slices.ordered import OrderedExtremes
 from penstock.operators.slices.pairs import Pairs
+from penstock.operators.slices.percentile import Percentile
 from penstock.operators.slices.total import Total
 from penstock.types import Type
 
-PARTIALS: tuple[type[Partial], ...] = (Count, Total, Extremes, Moments, Ends, Pairs)
+PARTIALS: tuple[type[Partial], ...] = (
+    *(Count, Total, DecimalTotal, Extremes, OrderedExtremes, Moments, Ends, Pairs, Distinct, Percentile),
+)
 _BY_NAME = {partial.name: partial for partial in PARTIALS}
 
 

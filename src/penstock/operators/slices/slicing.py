@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.slices.base import Ints, Numbers, Partial, Values
+from penstock.operators.slices.base import Ints, Partial, Values
 from penstock.operators.slices.cells import Cells
 
 
@@ -29,32 +29,20 @@ class Sliced:
     def aggregate(self, partial: Partial, arguments: Sequence[pa.Array]) -> Cells:
         """One argument's partials over these rows."""
         state = partial.empty(len(self.starts))
-        partial.add(state, self._values(arguments, partial.keeps_nulls))
+        partial.add(state, self._values(arguments, partial))
         widths = np.full(len(self.starts), self.width, np.int64)
         return Cells(self.starts, widths, self.groups, self.firsts, self.lasts, self.rows, state)
 
-    def _values(self, arguments: Sequence[pa.Array], keeps_nulls: bool) -> Values:
+    def _values(self, arguments: Sequence[pa.Array], partial: Partial) -> Values:
         valid = np.ones(len(self.cells), np.bool_)
         for argument in arguments:
             if argument.null_count:
                 valid &= argument.is_valid().to_numpy(zero_copy_only=False)
-        numbers = tuple(numbers_of(argument) for argument in arguments)
-        if keeps_nulls or valid.all():
+        numbers = tuple(partial.convert(argument) for argument in arguments)
+        if partial.keeps_nulls or valid.all():
             return Values(self.cells, numbers, self.times, self.positions, valid)
         chosen = tuple(n[valid] for n in numbers)
         return Values(self.cells[valid], chosen, self.times[valid], self.positions[valid], valid[valid])
-
-
-def numbers_of(values: pa.Array) -> Numbers:
-    """Values as float64 or int64; what stands for NULL does not matter."""
-    if pa.types.is_floating(values.type):
-        real: Numbers = (values.fill_null(0.0) if values.null_count else values).to_numpy()
-        return real
-    if pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type) or pa.types.is_boolean(values.type):
-        cast = values.cast(pa.int64())
-        whole: Numbers = (cast.fill_null(0) if cast.null_count else cast).to_numpy()
-        return whole
-    return np.zeros(len(values), np.int64)  # only whether there is a value matters
 
 
 def slice_rows(times: Ints, positions: Ints, groups: Ints, width: int) -> Sliced:

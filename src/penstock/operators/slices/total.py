@@ -40,7 +40,7 @@ class Total(Partial):
         if self.whole:
             np.add.at(state["whole"], at, other["whole"])
 
-    def finish(self, function: str, state: State, type_: Type) -> pa.Array:
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         none = state["count"] == 0
         if function == "avg":
             means = (state["high"] + state["low"]) / np.maximum(state["count"], 1)

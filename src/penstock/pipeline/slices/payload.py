@@ -35,18 +35,27 @@ class Told:
         """The cells of one measure, with the reader's own numbers of the groups."""
         place = self.measures.index(measure)
         starts, widths, firsts, lasts, rows = (self.table.column(n).to_numpy() for n in _PARTS)
-        state: State = {n: self.table.column(f"{place}.{n}").to_numpy() for n in partial.fields()}
+        state: State = {
+            n: partial.from_arrow(n, self.table.column(f"{place}.{n}").combine_chunks()) for n in partial.fields()
+        }
         return Cells(starts, widths, groups, firsts, lasts, rows, state)
 
 
-def to_bytes(family: str, measures: Sequence[str], ranges: Ranges, keys: list[pa.Array], cells: list[Cells]) -> bytes:
+def to_bytes(
+    family: str,
+    measures: Sequence[str],
+    ranges: Ranges,
+    keys: list[pa.Array],
+    cells: list[Cells],
+    partials: Sequence[Partial],
+) -> bytes:
     """Cells of the measures of a family; they differ in their state alone."""
     one = cells[0]
     index = pa.array(one.groups)
     columns: dict[str, pa.Array] = {n: pa.array(getattr(one, n)) for n in _PARTS}
     columns |= {f"key.{i}": key.take(index) for i, key in enumerate(keys)}
-    for place, each in enumerate(cells):
-        columns |= {f"{place}.{n}": pa.array(a) for n, a in each.state.items()}
+    for place, (each, partial) in enumerate(zip(cells, partials, strict=True)):
+        columns |= {f"{place}.{n}": partial.to_arrow(n, a) for n, a in each.state.items()}
     header = {"family": family, "measures": list(measures), "ranges": [list(r) for r in ranges]}
     table = pa.table(columns).replace_schema_metadata({"slices": orjson.dumps(header)})
     sink = pa.BufferOutputStream()

@@ -97,7 +97,8 @@ class SlicePass:
             measures = tuple(members.measures)
             sliced = slice_family(family, measures, rows, chosen, min(members.widths))
             names = [measure_name(m) for m in measures]
-            data = payload.to_bytes(family_name(family), names, ranges, sliced.keys, sliced.cells)
+            partials = [m.make() for m in measures]
+            data = payload.to_bytes(family_name(family), names, ranges, sliced.keys, sliced.cells, partials)
             yield table_id, "slices", len(found), batch.first, data
 
     def _failed(self, family: Family, failure: PenstockError, first: int) -> Iterator[ResultRow]:

@@ -29,9 +29,8 @@ def answer_table(plan: AggregatePlan, whole: Mapping[Measure, Combined], groups:
     for place, aggregate in enumerate(plan.aggregates):
         measure = measure_of(aggregate)
         partial, state = measure.make(), whole[measure].state
-        finished = partial.finish(
-            aggregate.function, state if len(one.groups) else partial.empty(count), aggregate.type
-        )
+        state = state if len(one.groups) else partial.empty(count)
+        finished = partial.finish(aggregate.function, state, aggregate.type, aggregate.parameter)
         columns[aggregate_name(place)] = finished
     if plan.having is not None:
         kept = pa.array(np.flatnonzero(evaluate_mask(plan.having, columns, count)))

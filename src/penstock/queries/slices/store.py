@@ -171,6 +171,16 @@ class SliceStore:
             largest.empty()
         return gone
 
+    def give_up_kept(self, most_values: int) -> set[int]:
+        """Empty measures that keep more values one by one than they may; the queries that lost their cells."""
+        gone: set[int] = set()
+        for family in self.families.values():
+            for measure, known in family.measures.items():
+                if known.cells.kept > most_values:
+                    gone |= known.users
+                    known.cells, known.covered = CellStore(measure.make()), ()
+        return gone
+
     def doubt(self, query_id: int) -> None:
         """Something failed while a query's rows were read: everything is sliced again."""
         plan = self._plans.get(query_id)
@@ -201,7 +211,8 @@ class SliceStore:
                 used, inverse = np.unique(cells.groups, return_inverse=True)
                 keys = family.groups.columns(used, types)
                 one = _renumbered(cells, inverse)
-                data = payload.to_bytes(name, [measure_name(measure)], known.covered, keys, [one])
+                partials = [known.cells.partial]
+                data = payload.to_bytes(name, [measure_name(measure)], known.covered, keys, [one], partials)
                 yield family.family.table_id, data
 
 

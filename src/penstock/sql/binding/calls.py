@@ -98,8 +98,19 @@ class Calls(Coercion):
 
     def _within_group(self, node: exp.WithinGroup, scope: Scope) -> Bound:
         inner = self.bind(node.this, scope)
-        order = exp.Order(expressions=[self.ordered(e, scope) for e in node.expression.expressions])
-        return typed(exp.WithinGroup(this=inner, expression=order), type_of(inner))
+        keys = [self.ordered(e, scope) for e in node.expression.expressions]
+        if isinstance(inner, exp.PercentileCont) and isinstance(inner.this, Const) and len(keys) == 1:
+            return self._percentile_cont(inner.this, keys[0], node)
+        return typed(exp.WithinGroup(this=inner, expression=exp.Order(expressions=keys)), type_of(inner))
+
+    def _percentile_cont(self, fraction: Const, key: exp.Expr, at: exp.Expr) -> Bound:
+        """PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x) is PERCENTILE(x, p), which is exact in Spark, too."""
+        self._check_fraction([key.this, fraction], at)
+        place = 1 - fraction.value if key.args.get("desc") else fraction.value
+        arguments, result = self._apply(SPARK_FUNCTIONS["percentile"], [key.this, constant(place, DOUBLE)], at)
+        bound = exp.Anonymous(this="percentile", expressions=arguments)
+        bound.meta["aggregate"] = True
+        return typed(bound, result)
 
     def _count(self, node: exp.Count, scope: Scope) -> Bound:
         target = node.this
@@ -163,6 +174,8 @@ class Calls(Coercion):
         rule = SPARK_FUNCTIONS.get(name)
         if rule is not None:
             arguments, result = self._apply(rule, arguments, node)
+            if name == "percentile":
+                self._check_fraction(arguments, node)
             bound = exp.Anonymous(this=name, expressions=arguments)
             bound.meta["aggregate"] = name in SPARK_AGGREGATES
             return typed(bound, result)
@@ -172,6 +185,15 @@ class Calls(Coercion):
         known = [*self.functions, *SPARK_FUNCTIONS, *(k.sql_name().lower() for k in RULES if issubclass(k, exp.Func))]
         hint = suggest(name, known) or f"if Spark has it, say its type: CAST({name}(...) AS DOUBLE)"
         self.fail(node, error("function_not_found", function=name, hint=hint))
+
+    def _check_fraction(self, arguments: list[Bound], at: exp.Expr) -> None:
+        if len(arguments) < 2:
+            detail, hint = "PERCENTILE takes a value and a fraction", "write PERCENTILE(x, 0.95)"
+            self.fail(at, error("syntax_error", detail=detail, hint=hint))
+        fraction = arguments[1]
+        if isinstance(fraction, Const) and not (fraction.value is not None and 0 <= fraction.value <= 1):
+            where = fraction if span_of(fraction) is not None else at
+            self.fail(where, error("type_mismatch", detail="a percentile's fraction is between 0 and 1"))
 
     def _user_call(self, function: Function, arguments: list[Bound], at: exp.Expr) -> Bound:
         self.used_functions.add(function.name)

@@ -121,11 +121,12 @@ def aggregate_name(place: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """One call of an aggregate; without arguments it counts rows."""
+    """One call of an aggregate; without arguments it counts rows. `parameter`: the fraction of a percentile."""
 
     function: str
     arguments: tuple[Expr, ...]
     type: Type
+    parameter: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

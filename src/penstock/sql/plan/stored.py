@@ -150,7 +150,8 @@ def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
         "table": plan.table_id,
         "keys": [expressions.to_json(k) for k in plan.keys],
         "aggregates": [
-            [a.function, [expressions.to_json(e) for e in a.arguments], str(a.type)] for a in plan.aggregates
+            [a.function, [expressions.to_json(e) for e in a.arguments], str(a.type), a.parameter]
+            for a in plan.aggregates
         ],
         "outputs": [_output_json(o) for o in plan.outputs],
         "window": windows.to_json(plan.window),
@@ -166,8 +167,8 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         table_id=data["table"],
         keys=tuple(expressions.from_json(k) for k in data["keys"]),
         aggregates=tuple(
-            AggregateCall(function, tuple(expressions.from_json(e) for e in arguments), parse_type(type_))
-            for function, arguments, type_ in data["aggregates"]
+            AggregateCall(function, tuple(expressions.from_json(e) for e in arguments), parse_type(type_), *more)
+            for function, arguments, type_, *more in data["aggregates"]
         ),
         outputs=_outputs_of(data["outputs"]),
         window=windows.from_json(data["window"]),
