@@ -1,0 +1,127 @@
+"""Real road and temperature series through a database, and what pandas says of the same rows.
+
+Excerpts stand in `tests/data/nab`, with their licence. The whole series are read where there is a folder `shared/data/nab`
+beside the project, or where PENSTOCK_SERIES names one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from penstock.queries.database import Database
+from penstock.sql.plan import AggregatePlan, plan_from_json
+
+ROOT = Path(__file__).parents[2]
+EXCERPTS = ROOT / "tests" / "data" / "nab"
+WHOLE = Path(os.environ.get("PENSTOCK_SERIES", ROOT.parent / "shared" / "data" / "nab"))
+TABLE = (
+    "CREATE TABLE series (name TEXT PRIMARY KEY, kind TEXT, reading STREAM (value DOUBLE))"
+    " WITH (time = 'valid', out_of_order = 'accept')"
+)
+CALLS = "COUNT(*) AS n, AVG(value) AS mean, MIN(value) AS least, MAX(value) AS most, STDDEV(value) AS deviation"
+HOUR = pd.Timedelta("1h")
+PIECES = 4
+
+
+def of(name: str) -> str:
+    """A query of one series: NOW is its own newest time."""
+    return f"FROM series WHERE name = '{name}'"
+
+
+@dataclass(frozen=True)
+class Story:
+    """The series of a folder, pushed in pieces; after each every answer is held against pandas."""
+
+    frames: dict[str, pd.DataFrame]
+    """By name: `ts` and `value`, in the order of the file."""
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Story:
+        return cls({path.stem: read_series(path) for path in sorted(folder.glob("*.csv"))})
+
+    def tell(self, database: Callable[[], Database], settle: Callable[[], None]) -> None:
+        """`settle` lets everything be committed; the database may be another one afterwards."""
+        self._set_up(database())
+        for piece in range(PIECES):
+            for name, frame in self.frames.items():
+                cut = np.linspace(0, len(frame), PIECES + 1).astype(int)
+                some = frame.iloc[cut[piece] : cut[piece + 1]]
+                accepted = database().push("series", as_table(name, some)).accepted
+                assert accepted == len(some), name
+            settle()
+            for name, frame in self.frames.items():
+                cut = np.linspace(0, len(frame), PIECES + 1).astype(int)
+                self._check(database(), name, frame.iloc[: cut[piece + 1]])
+
+    def _set_up(self, db: Database) -> None:
+        db.execute(TABLE)
+        rows = ", ".join(f"('{name}', '{name.split('_')[0]}', NULL)" for name in self.frames)
+        db.execute(f"INSERT INTO series VALUES {rows}")
+        for name in self.frames:
+            everything = "BEGIN ('2000-01-01') END (NOW)"
+            for query, sql in {
+                "whole": f"SELECT {CALLS}, FIRST(value) AS oldest, LAST(value) AS newest {of(name)} {everything}",
+                "day": f"SELECT {CALLS} {of(name)} BEGIN (NOW - 1 DAY) END (NOW)",
+                "hourly": f"SELECT window_start, {CALLS} {of(name)} GROUP BY TUMBLE(1 HOUR) {everything}",
+                "rolling": f"SELECT window_start, {CALLS} {of(name)} GROUP BY SLIDE(3 HOURS, 1 HOUR) {everything}",
+            }.items():
+                db.execute(f"CREATE QUERY {query}_{name.lower()} AS {sql}")
+                plan = plan_from_json(db.definition(f"{query}_{name.lower()}").plan)
+                assert isinstance(plan, AggregatePlan), query
+
+    def _check(self, db: Database, name: str, rows: pd.DataFrame) -> None:
+        def answer(query: str) -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = db.invoke(f"{query}_{name.lower()}").table.to_pylist()
+            return found
+
+        ordered = rows.sort_values("ts", kind="stable")
+        ends = {"oldest": ordered.value.iloc[0], "newest": ordered.value.iloc[-1]}
+        assert answer("whole") == [about({**statistics(rows.value), **ends})], name
+        newest = rows.ts.max()
+        assert answer("day") == [about(statistics(rows.value[rows.ts >= newest - 24 * HOUR]))], name
+        for query, width in (("hourly", HOUR), ("rolling", 3 * HOUR)):
+            right = [about({"window_start": start, **found}) for start, found in panes(rows, width)]
+            assert sorted(answer(query), key=lambda row: row["window_start"]) == right, (name, query)
+
+
+def read_series(path: Path) -> pd.DataFrame:
+    frame = pd.read_csv(path, parse_dates=["timestamp"])
+    return pd.DataFrame({"ts": frame["timestamp"].dt.tz_localize("UTC"), "value": frame["value"].astype(float)})
+
+
+def as_table(name: str, rows: pd.DataFrame) -> pa.Table:
+    times = pa.array(rows.ts.dt.tz_localize(None)).cast(pa.timestamp("us")).cast(pa.timestamp("us", tz="UTC"))
+    return pa.table({"name": [name] * len(rows), "ts": times, "value": pa.array(rows.value)})
+
+
+def statistics(values: pd.Series[float]) -> dict[str, Any]:
+    deviation = values.std()
+    return {
+        "n": len(values),
+        "mean": values.mean(),
+        "least": values.min(),
+        "most": values.max(),
+        "deviation": None if np.isnan(deviation) else deviation,
+    }
+
+
+def panes(rows: pd.DataFrame, width: pd.Timedelta) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Windows that begin at whole hours and have rows, oldest first."""
+    by_hour = dict(list(rows.value.groupby(rows.ts.dt.floor("h"))))
+    starts = {hour - back * HOUR for hour in by_hour for back in range(width // HOUR)}
+    for start in sorted(starts):
+        inside = [by_hour[h] for h in (start + n * HOUR for n in range(width // HOUR)) if h in by_hour]
+        yield start.to_pydatetime(), statistics(pd.concat(inside))
+
+
+def about(row: dict[str, Any]) -> dict[str, Any]:
+    return {n: pytest.approx(v, rel=1e-9, abs=1e-9) if isinstance(v, float) else v for n, v in row.items()}
