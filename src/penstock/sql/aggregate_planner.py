@@ -10,6 +10,7 @@ from penstock.operators.expr import Call, Expr, Literal, calls_user
 from penstock.operators.slices.combining import Panes
 from penstock.operators.slices.registry import partial_for
 from penstock.operators.windows import EVERYTHING, TimeWindow
+from penstock.sql.approximate import approximate_call, is_approximate, settled
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
 from penstock.sql.lower import NotCovered, lower
@@ -80,7 +81,8 @@ def aggregate_plan(bound: Bound) -> AggregatePlan:
     plan = AggregatePlan(
         table_id=source.table.id,
         keys=tuple(lower(key) for key in taken.keys),
-        aggregates=tuple(taken.aggregates) or (AggregateCall("count", (), BIGINT),),
+        aggregates=tuple(settled(a, taken.panes, window) for a in taken.aggregates)
+        or (AggregateCall("count", (), BIGINT),),
         outputs=outputs,
         window=window,
         static_predicate=static,
@@ -160,6 +162,8 @@ def _filtered(node: exp.Expr) -> AggregateCall:
 
 
 def _aggregate(node: exp.Expr) -> AggregateCall:
+    if is_approximate(node):
+        return approximate_call(node)
     named = isinstance(node, exp.Func) and not isinstance(node, exp.Anonymous)
     words = (node.sql_name() if named else node.name).upper()
     if words in ("PERCENTILE", "MEDIAN"):

@@ -17,6 +17,7 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import error
+from penstock.sql.clauses.errors import ErrorParser
 from penstock.sql.clauses.parameters import ParameterParser
 from penstock.sql.clauses.window_joins import WindowJoinParser
 from penstock.sql.clauses.windows import WindowParser
@@ -28,13 +29,15 @@ from penstock.sql.positions import mark, point, span_of
 _NOT_NAMES = {TokenType.BEGIN, TokenType.END}
 
 
-class PenstockParser(ParameterParser, WindowParser, WindowJoinParser):
+class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParser):
     ID_VAR_TOKENS = PostgresParser.ID_VAR_TOKENS - _NOT_NAMES
     TABLE_ALIAS_TOKENS = PostgresParser.TABLE_ALIAS_TOKENS - _NOT_NAMES
     ALIAS_TOKENS = PostgresParser.ALIAS_TOKENS - _NOT_NAMES
     UPDATE_ALIAS_TOKENS = PostgresParser.UPDATE_ALIAS_TOKENS - _NOT_NAMES
     COMMENT_TABLE_ALIAS_TOKENS = PostgresParser.COMMENT_TABLE_ALIAS_TOKENS - _NOT_NAMES
 
+    # Ours are calls like any other.
+    FUNCTIONS = {n: f for n, f in PostgresParser.FUNCTIONS.items() if n not in ("APPROX_DISTINCT", "APPROX_TOP_K")}
     QUERY_MODIFIER_PARSERS = {
         **PostgresParser.QUERY_MODIFIER_PARSERS,
         TokenType.BEGIN: lambda self: ("begin_end", self._parse_begin_ends()),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.sql.explain_approximate import promise_lines, show_parameter
 from penstock.sql.notation import show, show_conditions, show_window
-from penstock.sql.plan import AggregatePlan, aggregate_name, key_name
+from penstock.sql.plan import AggregatePlan, aggregate_name, is_approximate, key_name
 from penstock.sql.scope import State
 from penstock.types import format_duration
 
@@ -13,15 +14,16 @@ def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
     names = {key_name(i): show(key) for i, key in enumerate(plan.keys)}
     for place, call in enumerate(plan.aggregates):
         arguments = ", ".join(show(a) for a in call.arguments) or "*"
-        fraction = "" if call.parameter is None else f", {call.parameter!r}"
-        names[aggregate_name(place)] = f"{call.function}({arguments}{fraction})"
-    lines = [f'slices of the stream of "{table}", exact', f"  window: {show_window(plan.window)}"]
+        names[aggregate_name(place)] = f"{call.function}({arguments}{show_parameter(call)})"
+    how = "approximate" if is_approximate(plan) else "exact"
+    lines = [f'slices of the stream of "{table}", {how}', f"  window: {show_window(plan.window)}"]
     if plan.panes is not None:
         width, step = format_duration(plan.panes.width), format_duration(plan.panes.step)
         lines.append(f"  panes: {width}" + ("" if width == step else f", every {step}"))
     lines += [f"  {line}" for line in show_conditions(plan.static_predicate, plan.stream_predicate)]
     lines.append("  groups: " + (", ".join(show(key) for key in plan.keys) or "one"))
     lines.append("  aggregates: " + ", ".join(names[aggregate_name(i)] for i in range(len(plan.aggregates))))
+    lines += promise_lines(plan)
     if plan.having is not None:
         lines.append("  having: " + _named(show(plan.having), names))
     shown = ((o.name, str(o.type), _named(show(o.expr), names)) for o in plan.outputs)

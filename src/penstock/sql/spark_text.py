@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from penstock.sql.approximate import is_approximate, spark_aggregate
 from penstock.sql.nodes import Const
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
@@ -104,6 +105,8 @@ def _put(new: exp.Expr, node: exp.Expr) -> None:
 def _translated(node: exp.Expr) -> exp.Expr:
     if isinstance(node, Const):
         return _constant(node.value, external(type_of(node)))
+    if is_approximate(node):
+        return spark_aggregate(node)
     match node:
         case exp.Cast() if "penstock" in node.meta:
             return _cast(node.this, external(type_of(node)))

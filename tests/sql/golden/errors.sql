@@ -228,11 +228,10 @@ SELECT AVG(ppm, 5 MINUTES) FROM sensors;
 --|     |                 ^^^^^^^^^
 --| hint: give the query a window: BEGIN (NOW - 5 MINUTES) END (NOW)
 
-SELECT APPROX_COUNT(ppm, 0.01) FROM sensors;
---| ERROR 0A000 not_supported: APPROX_COUNT here is not supported
---|   1 | SELECT APPROX_COUNT(ppm, 0.01) FROM sensors;
---|     |        ^^^^^^^^^^^^^^^^^^^^^^^
---| hint: use the exact aggregate for now
+SELECT APPROX_COUNT(ppm, 5) FROM sensors;
+--| ERROR 42804 type_mismatch: the error of APPROX_COUNT is between 0.0001 and 0.5, and constant
+--|   1 | SELECT APPROX_COUNT(ppm, 5) FROM sensors;
+--|     |                          ^
 
 SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(1 MINUTE);
 --| ERROR 42601 syntax_error: SLIDE takes two durations: window and step

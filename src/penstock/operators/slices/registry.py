@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.operators.slices.approximate.naming import approximate_for, make_approximate
 from penstock.operators.slices.base import Partial
 from penstock.operators.slices.count import Count
 from penstock.operators.slices.decimals import DecimalTotal
@@ -23,8 +24,9 @@ _BY_NAME = {partial.name: partial for partial in PARTIALS}
 
 def partial_for(function: str, types: tuple[Type, ...]) -> str | None:
     """The name of the partial that covers a function of arguments of these types; None where none does."""
-    return next((partial.name for partial in PARTIALS if partial.takes(function, types)), None)
+    exact = next((partial.name for partial in PARTIALS if partial.takes(function, types)), None)
+    return exact or approximate_for(function, types)
 
 
 def make_partial(name: str, types: tuple[Type, ...]) -> Partial:
-    return _BY_NAME[name](types)
+    return _BY_NAME[name](types) if name in _BY_NAME else make_approximate(name, types)

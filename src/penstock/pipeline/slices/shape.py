@@ -9,6 +9,7 @@ from functools import lru_cache
 import orjson
 
 from penstock.operators.expr import Expr, columns_of, is_static, to_json
+from penstock.operators.slices.approximate.naming import approximate_name
 from penstock.operators.slices.base import Partial
 from penstock.operators.slices.combining import Panes
 from penstock.operators.slices.registry import make_partial, partial_for
@@ -52,6 +53,8 @@ def family_of(plan: AggregatePlan) -> Family:
 def measure_of(aggregate: AggregateCall) -> Measure:
     partial = partial_for(aggregate.function, tuple(a.type for a in aggregate.arguments))
     assert partial is not None, aggregate
+    if isinstance(aggregate.parameter, tuple):
+        partial = approximate_name(partial, aggregate.parameter)
     return Measure(partial, aggregate.arguments)
 
 

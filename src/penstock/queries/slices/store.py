@@ -11,14 +11,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from penstock.operators.slices.approximate.base import Approximate
+from penstock.operators.slices.approximate.looking import NONE, Looked, look_approximately
+from penstock.operators.slices.approximate.store import cell_store
 from penstock.operators.slices.base import Ints
 from penstock.operators.slices.cells import Cells, CellStore
-from penstock.operators.slices.combining import Combined, Look, Panes, Rest, choose_cells, combine
+from penstock.operators.slices.combining import Look, Panes, choose_cells, combine
 from penstock.pipeline.slices import payload
 from penstock.pipeline.slices.shape import Family, Measure, family_name, family_of, measure_name, measures_of
 from penstock.pipeline.slices.slicer import SlicedFamily
 from penstock.queries.ranges import Range, Ranges, from_position, joined, outside
 from penstock.queries.slices.groups import Groups
+from penstock.queries.slices.said import Said
 from penstock.sql.plan import AggregatePlan
 
 FEW_GROUPS = 1000
@@ -73,12 +77,14 @@ class FamilyStore:
                 known.cells.put(told.cells(name, known.cells.partial, numbers))
                 known.covered = joined([*known.covered, *told.ranges])
 
-    def look(self, measure: Measure, look: Look, panes: Panes | None) -> tuple[Combined, Rest]:
+    def look(self, measure: Measure, look: Look, panes: Panes | None) -> list[Looked]:
         """What cells say inside a look, and what of the log has to be read beside them."""
         store = self.measures[measure].cells
         view = store.view()
+        if isinstance(store.partial, Approximate):
+            return look_approximately(view, store.partial, look, panes)
         chosen, rest = choose_cells(view, look)
-        return combine(view.take(chosen), store.partial, panes), rest
+        return [Looked(combine(view.take(chosen), store.partial, panes), rest, NONE)]
 
     def renumber(self) -> None:
         """Forget the keys of groups that have no cells, once they are most of them."""
@@ -95,7 +101,7 @@ class FamilyStore:
         """Forget everything; whoever asks slices the log again."""
         self.groups = Groups()
         for measure, known in self.measures.items():
-            known.cells, known.covered = CellStore(measure.make()), ()
+            known.cells, known.covered = cell_store(measure.make()), ()
 
     @property
     def nbytes(self) -> int:
@@ -108,25 +114,35 @@ class SliceStore:
     def __init__(self) -> None:
         self.families: dict[str, FamilyStore] = {}
         self._plans: dict[int, AggregatePlan] = {}
+        self.said = Said()
+        self._rows_before: dict[int, int] = {}  # how many rows a query's family had met when the query came
 
     def take(self, query_id: int, plan: AggregatePlan) -> None:
         """A query came or changed."""
         before = self._plans.get(query_id)
-        self._plans[query_id] = plan
         name = family_name(family_of(plan))
         family = self.families.get(name)
         if family is None:
             family = self.families[name] = FamilyStore(family_of(plan))
+        if before is None or family_of(before) != family_of(plan):
+            self._rows_before[query_id] = family.rows - self.matched(query_id, before)
         for measure in measures_of(plan):
             if measure not in family.measures:
-                family.measures[measure] = MeasureStore(CellStore(measure.make()))
+                family.measures[measure] = MeasureStore(cell_store(measure.make()))
             family.measures[measure].users.add(query_id)
+        self._plans[query_id] = plan
         if before is not None and (family_of(before), measures_of(before)) != (family_of(plan), measures_of(plan)):
             self._leave(query_id, before, plan)
+
+    def matched(self, query_id: int, plan: AggregatePlan | None = None) -> int:
+        """How many rows cycles have found for a query."""
+        plan = plan if plan is not None else self._plans.get(query_id)
+        return self.of(plan).rows - self._rows_before[query_id] if plan is not None else 0
 
     def forget(self, query_id: int) -> None:
         plan = self._plans.pop(query_id, None)
         if plan is not None:
+            del self._rows_before[query_id]
             self._leave(query_id, plan, None)
 
     def _leave(self, query_id: int, plan: AggregatePlan, stays: AggregatePlan | None) -> None:
@@ -178,7 +194,7 @@ class SliceStore:
             for measure, known in family.measures.items():
                 if known.cells.kept > most_values:
                     gone |= known.users
-                    known.cells, known.covered = CellStore(measure.make()), ()
+                    known.cells, known.covered = cell_store(measure.make()), ()
         return gone
 
     def doubt(self, query_id: int) -> None:
@@ -187,7 +203,7 @@ class SliceStore:
         if plan is not None:
             family = self.of(plan)
             for measure in measures_of(plan):
-                family.measures[measure].cells = CellStore(measure.make())
+                family.measures[measure].cells = cell_store(measure.make())
                 family.measures[measure].covered = ()
 
     def memory_of(self, query_id: int) -> int:

@@ -9,6 +9,7 @@ from sqlglot import exp
 from penstock.catalog.model import Function
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql import values
+from penstock.sql.binding.approximate import APPROXIMATE, ERROR_OF, bind_approximate
 from penstock.sql.binding.coercion import Bound, Coercion, name_of
 from penstock.sql.binding.functions import (
     AGGREGATES,
@@ -167,8 +168,10 @@ class Calls(Coercion):
 
     def _anonymous(self, node: exp.Anonymous, scope: Scope) -> Bound:
         name = node.name.lower()
-        arguments = [self.bind(e, scope) for e in node.expressions]
         function = self.functions.get(name)
+        if function is None and (name in APPROXIMATE or name == ERROR_OF):
+            return bind_approximate(self, node, scope)
+        arguments = [self.bind(e, scope) for e in node.expressions]
         if function is not None:
             return self._user_call(function, arguments, node)
         rule = SPARK_FUNCTIONS.get(name)
@@ -179,7 +182,7 @@ class Calls(Coercion):
             bound = exp.Anonymous(this=name, expressions=arguments)
             bound.meta["aggregate"] = name in SPARK_AGGREGATES
             return typed(bound, result)
-        if name.startswith("approx_") or name in ("slide", "latch", "tumble"):
+        if name in ("slide", "latch", "tumble"):
             hint = "TUMBLE(1 MINUTE) can stand in GROUP BY" if name == "tumble" else "use the exact aggregate for now"
             self.fail(node, error("not_supported", feature=f"{name.upper()} here", hint=hint))
         known = [*self.functions, *SPARK_FUNCTIONS, *(k.sql_name().lower() for k in RULES if issubclass(k, exp.Func))]

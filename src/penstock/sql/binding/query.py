@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from penstock.errors import PenstockError, error
+from penstock.sql.binding.approximate import write_out_errors
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Collected, Role, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
@@ -165,6 +166,7 @@ class QueryBinder:
         if parent is not None and role == "derived":
             parent.in_from.append(context)
         self._refuse(select)
+        write_out_errors(select)
         context.algorithm = take_algorithm(context)
         self._context, self._ctes = context, ctes
         self.sources.bind_from(select, context, ctes)

@@ -25,7 +25,16 @@ from penstock.sql.plan.nodes import (
     aggregate_name,
     key_name,
 )
-from penstock.sql.plan.parts import StreamUse, join_of, kernel_of, reach_of, stream_uses, tables_under, window_of
+from penstock.sql.plan.parts import (
+    StreamUse,
+    is_approximate,
+    join_of,
+    kernel_of,
+    reach_of,
+    stream_uses,
+    tables_under,
+    window_of,
+)
 from penstock.sql.plan.stored import has_join, plan_from_json, plan_to_json, selected_table
 
 __all__ = [
@@ -49,6 +58,7 @@ __all__ = [
     "TableUse",
     "aggregate_name",
     "has_join",
+    "is_approximate",
     "join_of",
     "kernel_of",
     "key_name",

@@ -121,12 +121,14 @@ def aggregate_name(place: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """One call of an aggregate; without arguments it counts rows. `parameter`: the fraction of a percentile."""
+    """One call of an aggregate; without arguments it counts rows. `parameter`: the fraction of a
+    percentile; of an approximation what is special of it, its error, the width of panes and how long cells stay fine.
+    """
 
     function: str
     arguments: tuple[Expr, ...]
     type: Type
-    parameter: float | None = None
+    parameter: float | tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

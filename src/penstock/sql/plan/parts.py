@@ -48,6 +48,11 @@ def window_of(plan: KernelPlan) -> AnyWindow:
     return JoinWindows(tuple(i.window for i in plan.inputs)) if isinstance(plan, JoinPlan) else plan.window
 
 
+def is_approximate(plan: AggregatePlan) -> bool:
+    """Whether some of its values are estimates."""
+    return any(isinstance(call.parameter, tuple) for call in plan.aggregates)
+
+
 def reach_of(plan: SelectPlan | AggregatePlan) -> Window:
     """Which rows a plan looks at: those of its window, and those that say since when a condition lasts."""
     window = plan.window

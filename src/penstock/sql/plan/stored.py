@@ -167,7 +167,12 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         table_id=data["table"],
         keys=tuple(expressions.from_json(k) for k in data["keys"]),
         aggregates=tuple(
-            AggregateCall(function, tuple(expressions.from_json(e) for e in arguments), parse_type(type_), *more)
+            AggregateCall(
+                function,
+                tuple(expressions.from_json(e) for e in arguments),
+                parse_type(type_),
+                *map(_parameter_of, more),
+            )
             for function, arguments, type_, *more in data["aggregates"]
         ),
         outputs=_outputs_of(data["outputs"]),
@@ -177,6 +182,10 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         having=_expr_of(data["having"]),
         panes=None if data["panes"] is None else Panes(*data["panes"]),
     )
+
+
+def _parameter_of(data: Any) -> Any:
+    return tuple(data) if isinstance(data, list) else data
 
 
 def _core_of(data: dict[str, Any] | None) -> JoinPlan | None:

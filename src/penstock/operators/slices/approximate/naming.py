@@ -1,0 +1,36 @@
+"""Approximate partials by name. The name says everything that makes them differ, so that it is a measure's identity."""
+
+from __future__ import annotations
+
+from penstock.operators.slices.approximate.amounts import ApproxCount, ApproxSum
+from penstock.operators.slices.approximate.base import Approximate, Coarseness
+from penstock.operators.slices.approximate.distinct import ApproxDistinct
+from penstock.operators.slices.approximate.norm import ApproxNorm
+from penstock.operators.slices.approximate.sketches import ApproxPercentile, ApproxTopK
+from penstock.types import Type
+
+KINDS: dict[str, type[Approximate]] = {
+    kind.name: kind for kind in (ApproxCount, ApproxSum, ApproxDistinct, ApproxPercentile, ApproxTopK, ApproxNorm)
+}
+
+
+def approximate_for(function: str, types: tuple[Type, ...]) -> str | None:
+    """The kind that covers a function of arguments of these types."""
+    return next((kind.name for kind in KINDS.values() if kind.takes(function, types)), None)
+
+
+def approximate_name(kind: str, parameters: tuple[float, ...]) -> str:
+    """`parameters`: what `finish` needs, the error, the pane and the recent time in microseconds."""
+    special, epsilon, pane, recent = parameters
+    rest = f" p={special!r}" if kind == ApproxNorm.name else ""
+    return f"{kind} epsilon={epsilon!r} pane={int(pane)} recent={int(recent)}{rest}"
+
+
+def make_approximate(name: str, types: tuple[Type, ...]) -> Approximate:
+    kind, *said = name.split(" ")
+    given = dict(part.split("=") for part in said)
+    coarseness = Coarseness(int(given["pane"]), int(given["recent"]))
+    epsilon = float(given["epsilon"])
+    if kind == ApproxNorm.name:
+        return ApproxNorm(types, epsilon, coarseness, float(given["p"]))
+    return KINDS[kind](types, epsilon, coarseness)

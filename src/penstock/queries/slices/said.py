@@ -1,0 +1,33 @@
+"""Approximate answers that were given: whoever asks about the same cycle gets the same."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import pyarrow as pa
+
+Key = tuple[int, int, str, int | None]
+MOST = 1000
+_MOST_BYTES = 16 << 20
+
+
+class Said:
+    """The newest answers by query, cycle, window and NOW. Called under the store's lock."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[Key, pa.Table] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Key) -> pa.Table | None:
+        return self._answers.get(key)
+
+    def keep(self, key: Key, answer: pa.Table) -> pa.Table:
+        """The answer that counts: the first one."""
+        known = self._answers.get(key)
+        if known is not None:
+            return known
+        self._answers[key] = answer
+        self._bytes += answer.nbytes
+        while len(self._answers) > MOST or (self._bytes > _MOST_BYTES and len(self._answers) > 1):
+            self._bytes -= self._answers.popitem(last=False)[1].nbytes
+        return answer

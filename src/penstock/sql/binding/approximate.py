@@ -1,0 +1,165 @@
+"""APPROX_COUNT and its kin: what they take, what they promise, and the errors that a question asks for beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from penstock.errors import error
+from penstock.sql.binding.names import output_name
+from penstock.sql.nodes import Const
+from penstock.sql.positions import span_of
+from penstock.sql.scope import Scope, fold
+from penstock.sql.values import constant, external, show, type_of, typed
+from penstock.types import BIGINT, DOUBLE, Field, Type
+
+if TYPE_CHECKING:
+    from penstock.sql.binding.calls import Calls
+
+ERROR_OF = "approx_error"
+ERROR = "_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What an approximate aggregate takes beside its value: something special, and the error.
+
+    `special` and `epsilon` are (least, most, what is taken if it is not said; None: it has to be).
+    """
+
+    example: str
+    result: Callable[[Type], Type]
+    epsilon: tuple[float, float, float]
+    special: tuple[str, float, float, float | None] | None = None
+    numbers: bool = False
+    rows: bool = False
+    said: bool = True  # whether the error can be said
+
+
+def _top(item: Type) -> Type:
+    return Type("ARRAY", element=Type("STRUCT", fields=(Field("item", item), Field("count", BIGINT))))
+
+
+APPROXIMATE: dict[str, Signature] = {
+    "approx_count": Signature("APPROX_COUNT(*, 0.01)", lambda t: BIGINT, (0.0001, 0.5, 0.01), rows=True),
+    "approx_sum": Signature("APPROX_SUM(x, 0.01)", lambda t: DOUBLE, (0.0001, 0.5, 0.01), numbers=True),
+    "approx_distinct": Signature("APPROX_DISTINCT(x, 0.05)", lambda t: BIGINT, (0.01, 0.5, 0.05)),
+    "approx_percentile": Signature(
+        "APPROX_PERCENTILE(x, 0.95, 0.01)",
+        lambda t: DOUBLE,
+        (0.002, 0.5, 0.01),
+        ("a fraction", 0.0, 1.0, None),
+        numbers=True,
+    ),
+    "approx_top_k": Signature(
+        "APPROX_TOP_K(x, 5)", _top, (0.0, 0.0, 0.0), ("a number of values", 1.0, 100.0, None), said=False
+    ),
+    "approx_norm": Signature("APPROX_NORM(x, 2, 0.25)", lambda t: DOUBLE, (0.1, 0.9, 0.25), ("p", 1.0, 2.0, 2.0)),
+}
+_TOP_KINDS = ("INT", "BIGINT", "DOUBLE", "TEXT")
+
+
+def bind_approximate(binder: Calls, node: exp.Anonymous, scope: Scope) -> exp.Expr:
+    """The call with its value first (or `*`), then what is special (0 where nothing is) and the error, both constant."""
+    name = node.name.lower()
+    if name == ERROR_OF:
+        return _bind_error(binder, node, scope)
+    signature = APPROXIMATE[name]
+    least, most = (
+        1 + (signature.special is not None and signature.special[3] is None),
+        1 + (signature.special is not None) + signature.said,
+    )
+    if not least <= len(node.expressions) <= most or any(isinstance(e, exp.Distinct) for e in node.expressions):
+        detail = f"{name.upper()} takes {least} to {most} arguments"
+        binder.fail(node, error("syntax_error", detail=detail, hint=f"write {signature.example}"))
+    first, *others = node.expressions
+    value = _value(binder, signature, name, first, scope)
+    special = 0.0
+    if signature.special is not None:
+        words, low, high, usual = signature.special
+        if others or usual is None:
+            special = _number(binder, others.pop(0), scope, (low, high), f"{name.upper()} takes {words}")
+            if name == "approx_top_k" and special != int(special):
+                binder.fail(node, error("type_mismatch", detail=f"{name.upper()} takes a whole number of values"))
+        else:
+            special = usual
+    low, high, epsilon = signature.epsilon
+    if others:
+        epsilon = _number(binder, others[0], scope, (low, high), f"the error of {name.upper()} is")
+    if name == "approx_top_k":
+        epsilon = 1 / (8 * special)
+    item = DOUBLE if isinstance(value, exp.Star) else external(type_of(value))
+    bound = exp.Anonymous(this=name, expressions=[value, constant(special, DOUBLE), constant(epsilon, DOUBLE)])
+    bound.meta["aggregate"] = True
+    bound.meta.update({k: v for k, v in node.meta.items() if k in ("start", "end", "line", "col")})
+    return typed(bound, signature.result(item))
+
+
+def _value(binder: Calls, signature: Signature, name: str, node: exp.Expr, scope: Scope) -> exp.Expr:
+    if isinstance(node, exp.Star):
+        if not signature.rows:
+            binder.fail(node, error("type_mismatch", detail=f"{name.upper()} takes a value, not *"))
+        return exp.Star()
+    value = binder.bind(node, scope)
+    kind = external(type_of(value)).kind
+    good = kind in ("INT", "BIGINT", "DOUBLE") if signature.numbers else kind not in ("ARRAY", "STRUCT")
+    if name == "approx_top_k":
+        good = kind in _TOP_KINDS
+    if signature.numbers and kind == "DECIMAL":
+        return binder.coerce(value, DOUBLE)
+    if not good and not signature.rows:
+        detail = f"{name.upper()} does not work on {show(type_of(value))}"
+        binder.fail(node, error("type_mismatch", detail=detail))
+    return value
+
+
+def _number(binder: Calls, node: exp.Expr, scope: Scope, limits: tuple[float, float], words: str) -> float:
+    bound: Any = binder.bind(node, scope)
+    low, high = limits
+    value = bound.value if isinstance(bound, Const) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        where = node if span_of(node) is not None else None
+        detail = f"{words} between {low:g} and {high:g}, and constant"
+        binder.fail(where or node, error("type_mismatch", detail=detail))
+    return float(value)
+
+
+def _bind_error(binder: Calls, node: exp.Anonymous, scope: Scope) -> exp.Expr:
+    inner = node.expressions[0] if len(node.expressions) == 1 else None
+    if not _is_call(inner):
+        detail = "APPROX_ERROR takes an approximate aggregate, or the name of a column that is one"
+        hint = "write SELECT APPROX_COUNT(*, 0.01) AS n, APPROX_ERROR(n)"
+        binder.fail(node, error("syntax_error", detail=detail, hint=hint))
+    bound = bind_approximate(binder, inner, scope)  # type: ignore[arg-type]
+    bound.set("this", bound.name + ERROR)
+    return typed(bound, DOUBLE)
+
+
+def _is_call(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.lower() in APPROXIMATE
+
+
+def write_out_errors(select: exp.Select) -> None:
+    """APPROX_ERROR(name) with what the name stands for, and WITH ERROR as columns of their own."""
+    called = {output_name(item): item.unalias() for item in select.expressions if _is_call(item.unalias())}
+    having = select.args.get("having")
+    for item in [*select.expressions, *([having] if having is not None else [])]:
+        for node in list(item.find_all(exp.Anonymous)):
+            if node.name.lower() != ERROR_OF or len(node.expressions) != 1:
+                continue
+            (given,) = node.expressions
+            named = fold(given.this) if isinstance(given, exp.Column) and len(given.parts) == 1 else output_name(given)
+            if isinstance(given, exp.Column) and named in called:
+                node.set("expressions", [called[named].copy()])
+            if node is item:
+                items = list(select.expressions)
+                items[[id(i) for i in items].index(id(item))] = exp.alias_(node.copy(), named + ERROR, quoted=True)
+                select.set("expressions", items)
+    if select.args.get("with_error"):
+        for name, call in called.items():
+            extra = exp.Anonymous(this=ERROR_OF.upper(), expressions=[call.copy()])
+            select.append("expressions", exp.alias_(extra, name + ERROR, quoted=True))
+        select.set("with_error", None)
