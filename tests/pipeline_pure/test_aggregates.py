@@ -115,3 +115,68 @@ def test_values_that_are_kept_one_by_one_have_a_limit_and_the_refusal_names_the_
     assert "APPROX_PERCENTILE" in str(refused.value.hint) and "exact_values_max" in str(refused.value.hint)
     # A value that is there already takes no more room.
     assert rows(pipe, "kinds") == [{"n": 3}]
+
+
+def test_rows_come_by_key_and_are_counted_across_restarts(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY n AS SELECT place, COUNT(*) AS n FROM probes WHERE value > 0 GROUP BY place")
+    pipe.push(1.0, -1.0, sensor=2)
+    pipe.push(1.0, 2.0)
+    pipe.engine.drain()
+
+    def told() -> tuple[list[dict[str, Any]], list[Any]]:
+        return rows(pipe, "n"), pipe.db.execute("SHOW QUERIES").table.column("matched").to_pylist()
+
+    expected = [{"place": "north", "n": 2}, {"place": "south", "n": 1}], [3]
+    assert told() == expected
+    pipe.db.standing.commits.write_snapshot(pipe.db.standing.store.to_snapshot())
+    pipe.restart()
+    assert told() == expected
+    pipe.db.execute("ALTER QUERY n SET BEGIN (NOW - 1 HOUR)")
+    pipe.push(5.0)
+    pipe.engine.drain()
+    assert told() == ([{"place": "north", "n": 3}, {"place": "south", "n": 1}], [4])
+
+
+def test_aggregates_with_windows_of_their_own(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.probes()
+    pipe.db.execute(
+        "CREATE QUERY two AS SELECT place, AVG(value, 5 SECONDS) AS short, COUNT(*, 1 MINUTE) AS n,"
+        " COUNT(DISTINCT value, 1 MINUTE) AS kinds FROM probes GROUP BY place"
+    )
+    pipe.push(1.0, 2.0)
+    pipe.push(7.0, sensor=2)
+    pipe.clock.advance(5_000_000)
+    pipe.push(7.0, sensor=2)
+    pipe.engine.drain()
+    # Five seconds ago to the microsecond is inside, a millisecond earlier is not.
+    assert rows(pipe, "two") == [
+        {"place": "north", "short": None, "n": 2, "kinds": 2},
+        {"place": "south", "short": 7.0, "n": 2, "kinds": 1},
+    ]
+    told = "\n".join(pipe.db.execute("EXPLAIN two").table.column("plan").to_pylist())
+    assert "window: BEGIN (NOW - 1m) END (NOW)" in told and "window of avg(value): the last 5s of it" in told, told
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "SELECT AVG(value, 5 SECONDS), COUNT(*) FROM probes",
+        "SELECT AVG(value, 5 SECONDS), AVG(value, 6 SECONDS) FROM probes",
+        "SELECT AVG(value, 5 SECONDS) FROM probes BEGIN (NOW - 1 HOUR) END (NOW)",
+    ],
+)
+def test_two_windows_in_a_question_that_is_asked_once_are_refused(tmp_path: Path, question: str) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.probes()
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.execute(f"EXPLAIN {question}")
+    assert refused.value.condition == "not_supported" and "CREATE QUERY" in str(refused.value.hint)
+    (told,) = (
+        line
+        for line in pipe.db.execute("EXPLAIN SELECT AVG(value, 5 SECONDS) FROM probes").table.column("plan").to_pylist()
+        if "window:" in line
+    )
+    assert told.strip() == "window: BEGIN (NOW - 5s) END (NOW)"

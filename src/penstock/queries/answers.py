@@ -251,7 +251,7 @@ class AnswerStore(Nows):
     def matched(self, query_id: int) -> int:
         """How many rows have met a query's predicate since it came."""
         answer = self.answers.get(query_id)
-        return (answer.matched if answer is not None else 0) + self.counted[query_id]
+        return (answer.matched if answer is not None else 0) + self.counted[query_id] + self.slices.matched(query_id)
 
     def trim_joins(self, keep_from: dict[int, int], oldest_cycle: int) -> None:
         """Forget results before a time, per query, those whose readings are gone, and what tells older cycles apart."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from penstock.catalog.model import Table
-from penstock.operators.windows import JoinWindows, TimeWindow, Window
+from penstock.operators.windows import Bound, JoinWindows, TimeWindow, Window
 from penstock.queries.answer import Answer, ends
 from penstock.queries.stream_nows import NowKey, StreamNows
 from penstock.sql.plan import AggregatePlan, JoinPlan, KernelPlan, SelectPlan, stream_uses, tables_under
@@ -42,6 +42,10 @@ class Census:
             (use.table_id, window, answer.start_us if depends_on_start(window) else None)
             for use, window in zip(uses, windows, strict=True)
         ]
+        if isinstance(answer.plan, AggregatePlan):
+            # Rows leave an aggregate's own window while the question's may stand still.
+            own = sorted({us for us in answer.plan.own_windows if us is not None})
+            looks += [(answer.plan.table_id, TimeWindow(Bound("now", -us), Bound("now")), None) for us in own]
         spans = list(_spans(looks, answer.plan))
         for key in keys:
             self.nows.add(key)  # before it leaves: a stream that is read on keeps the NOWs of older cycles

@@ -14,8 +14,9 @@ from penstock.sql.approximate import approximate_call, is_approximate, settled
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
 from penstock.sql.lower import NotCovered, lower
-from penstock.sql.nodes import Const
+from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.one_stream import one_stream, predicates
+from penstock.sql.own_windows import last
 from penstock.sql.plan import (
     WINDOW_END,
     WINDOW_START,
@@ -77,6 +78,11 @@ def aggregate_plan(bound: Bound) -> AggregatePlan:
     )
     having = query.args.get("having")
     condition = taken.lower(having.this) if having is not None else None
+    own = tuple(taken.own_windows) if any(taken.own_windows) else ()
+    if own and taken.panes is not None:
+        raise NotCovered("an aggregate with a window of its own beside TUMBLE or SLIDE runs as Spark SQL")
+    if own and all(own) and not bound.collected.contexts[0].windows.explicit:
+        window = last(max(us for us in own if us is not None))
     static, stream = predicates(query)
     plan = AggregatePlan(
         table_id=source.table.id,
@@ -89,6 +95,7 @@ def aggregate_plan(bound: Bound) -> AggregatePlan:
         stream_predicate=stream,
         having=condition,
         panes=taken.panes,
+        own_windows=own,
     )
     if any(calls_user(e) for e in expressions_of(plan)):
         raise NotCovered("aggregates with user functions run as Spark SQL")
@@ -105,6 +112,7 @@ class _Taken:
 
     def __init__(self, query: exp.Select, edges: PaneEdges | None) -> None:
         self.aggregates: list[AggregateCall] = []
+        self.own_windows: list[int | None] = []
         self.keys: list[exp.Expr] = []
         self._edges = edges
         self.panes = None if edges is None else Panes(edges.width_us, edges.step_us)
@@ -131,12 +139,17 @@ class _Taken:
             return _column(key_name(self.keys.index(node)), external(type_of(node)))
         if isinstance(node, exp.Window | exp.WithinGroup):
             raise NotCovered(f"{_WORDS[type(node)]} runs as Spark SQL")
-        filtered = isinstance(node, exp.Filter)
-        if filtered or is_aggregate(node):
-            aggregate = _filtered(node) if filtered else _aggregate(node)
-            if aggregate not in self.aggregates:
+        own = node.this if isinstance(node, exp.Filter) else node
+        if isinstance(node, exp.Filter) or isinstance(own, OwnWindow) or is_aggregate(node):
+            plain = own.this if isinstance(own, OwnWindow) else own
+            aggregate = _filtered(plain, node) if isinstance(node, exp.Filter) else _aggregate(plain)
+            call = (aggregate, own.us if isinstance(own, OwnWindow) else None)
+            known = list(zip(self.aggregates, self.own_windows, strict=True))
+            if call not in known:
                 self.aggregates.append(aggregate)
-            return _column(aggregate_name(self.aggregates.index(aggregate)), aggregate.type)
+                self.own_windows.append(call[1])
+                known.append(call)
+            return _column(aggregate_name(known.index(call)), aggregate.type)
         return node
 
 
@@ -150,9 +163,9 @@ def _column(name: str, type_: Type) -> exp.Expr:
     return typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), type_)
 
 
-def _filtered(node: exp.Expr) -> AggregateCall:
+def _filtered(aggregate: exp.Expr, node: exp.Filter) -> AggregateCall:
     """FILTER (WHERE c): rows that do not satisfy c are NULL to the aggregate."""
-    inner = _aggregate(node.this)
+    inner = _aggregate(aggregate)
     if inner.function in ("first", "last"):
         raise NotCovered(f"FILTER of {inner.function.upper()} runs as Spark SQL")
     condition = lower(node.expression.this)

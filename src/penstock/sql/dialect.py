@@ -22,7 +22,7 @@ from penstock.sql.clauses.parameters import ParameterParser
 from penstock.sql.clauses.window_joins import WindowJoinParser
 from penstock.sql.clauses.windows import WindowParser
 from penstock.sql.generator import PenstockGenerator
-from penstock.sql.nodes import Duration
+from penstock.sql.nodes import Duration, OwnWindow
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import mark, point, span_of
 
@@ -128,14 +128,27 @@ class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParse
         return found
 
     def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
-        if args and len(args) > 1 and isinstance(expression, exp.AggFunc) and isinstance(args[1], Duration):
-            failure = error(
-                "not_supported",
-                feature="a window inside an aggregate",
-                hint="give the query a window: BEGIN (NOW - 5 MINUTES) END (NOW)",
-            )
-            raise point(failure, self.sql, span_of(args[1]))
+        if args and isinstance(expression, exp.AggFunc):
+            of = args[0].expressions if isinstance(args[0], exp.Distinct) else args
+            if len(of) > 1 and isinstance(of[-1], Duration):
+                return self._own_window(expression, args, of)
         return super().validate_expression(expression, args)
+
+    def _own_window(self, expression: exp.Expr, args: list[Any], of: list[Any]) -> exp.Expr:
+        """AVG(x, 5 MINUTES), COUNT(DISTINCT x, 5 MINUTES)."""
+        duration = of[-1]
+        if duration.us <= 0:
+            detail = "an aggregate's window is longer than nothing"
+            raise point(error("invalid_window", detail=detail), self.sql, span_of(duration))
+        for key, value in list(expression.args.items()):
+            if value is duration:
+                expression.set(key, None)
+            elif isinstance(value, list):
+                expression.set(key, [item for item in value if item is not duration])
+        if of is not args:
+            args[0].set("expressions", of[:-1])
+        rest = args[:-1] if of is args else args
+        return OwnWindow(this=super().validate_expression(expression, rest), us=duration.us)
 
     def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
         """A list; nothing behind a comma is an error here, where sqlglot lets it pass."""

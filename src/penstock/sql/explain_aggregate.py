@@ -20,6 +20,9 @@ def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
     if plan.panes is not None:
         width, step = format_duration(plan.panes.width), format_duration(plan.panes.step)
         lines.append(f"  panes: {width}" + ("" if width == step else f", every {step}"))
+    for place, own in enumerate(plan.own_windows):
+        if own is not None:
+            lines.append(f"  window of {names[aggregate_name(place)]}: the last {format_duration(own)} of it")
     lines += [f"  {line}" for line in show_conditions(plan.static_predicate, plan.stream_predicate)]
     lines.append("  groups: " + (", ".join(show(key) for key in plan.keys) or "one"))
     lines.append("  aggregates: " + ", ".join(names[aggregate_name(i)] for i in range(len(plan.aggregates))))

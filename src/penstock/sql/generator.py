@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.generators.postgres import PostgresGenerator
 
 from penstock.clock import format_timestamp
-from penstock.sql.nodes import BeginEnd, Const, Duration, Held, WindowJoin
+from penstock.sql.nodes import BeginEnd, Const, Duration, Held, OwnWindow, WindowJoin
 from penstock.types import format_duration
 
 
@@ -24,6 +24,7 @@ class PenstockGenerator(PostgresGenerator):
     TRANSFORMS = {
         **PostgresGenerator.TRANSFORMS,
         Duration: lambda self, node: self._duration(node),
+        OwnWindow: lambda self, node: f"{self.sql(node.this)[:-1]}, {self._duration(Duration(this=str(node.us)))})",
         BeginEnd: lambda self, node: self._begin_end(node),
         WindowJoin: lambda self, node: self._window_join(node),
         Const: lambda self, node: self._const(node),

@@ -17,6 +17,16 @@ class Duration(exp.Expression, exp.Condition):
         return int(self.this)
 
 
+class OwnWindow(exp.Expression, exp.Condition):
+    """An aggregate over a window of its own: `this` over the last `us` microseconds of the question's window."""
+
+    arg_types = {"this": True, "us": True}
+
+    @property
+    def us(self) -> int:
+        return int(self.args["us"])
+
+
 class Held(exp.Expression, exp.Condition):
     """A condition that has held without a break, per sensor, for `us` microseconds."""
 

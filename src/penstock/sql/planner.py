@@ -18,6 +18,7 @@ from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import Held
 from penstock.sql.on_demand import on_demand
 from penstock.sql.one_stream import one_stream
+from penstock.sql.own_windows import take_own_windows
 from penstock.sql.plan import AggregatePlan, JoinPlan, Lasting, Output, Plan, SelectPlan, SparkPlan
 from penstock.sql.positions import point, span_of
 from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
@@ -84,6 +85,7 @@ def plan_query(
                 reason = reason if str(failure) == reason else f"{reason}, and {failure}"
         if joined and core is None:
             _refuse_hint(bound, reason)
+    take_own_windows(bound)
     demand = on_demand(bound, state) if not standing else None
     relations = place_relations(bound.collected)
     return SparkPlan(

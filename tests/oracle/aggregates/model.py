@@ -25,10 +25,12 @@ class Question:
     static: tuple[str, Callable[[Row], bool]] | None = None
     stream: tuple[str, Callable[[Row], bool]] | None = None
     having: int | None = None  # at least so many rows
+    own_us: tuple[int | None, ...] = ()  # per aggregate: over the last part of the window alone
 
     @property
     def sql(self) -> str:
-        items = [*self.keys, *(f"{_call(f, c)} AS a{i}" for i, (f, c) in enumerate(self.aggregates))]
+        calls = [_call(f, c, self.own(i)) for i, (f, c) in enumerate(self.aggregates)]
+        items = [*self.keys, *(f"{call} AS a{i}" for i, call in enumerate(calls))]
         groups = list(self.keys)
         if self.pane_us is not None:
             items = ["window_start", "window_end", *items]
@@ -40,6 +42,9 @@ class Question:
         text += f" GROUP BY {', '.join(groups)}" if groups else ""
         text += f" HAVING COUNT(*) >= {self.having}" if self.having is not None else ""
         return f"{text} {self.window}"
+
+    def own(self, place: int) -> int | None:
+        return self.own_us[place] if self.own_us else None
 
     @property
     def window(self) -> str:
@@ -84,14 +89,21 @@ class Question:
         if not self.keys and self.pane_us is None:
             groups.setdefault((), [])
         found = [
-            (*key, *(aggregate(f, c, mine) for f, c in self.aggregates))
+            (*key, *(aggregate(f, c, self._last(mine, i, now_us)) for i, (f, c) in enumerate(self.aggregates)))
             for key, mine in groups.items()
             if self.having is None or len(mine) >= self.having
         ]
         return sorted(found, key=repr)
 
+    def _last(self, rows: list[Row], place: int, now_us: int | None) -> list[Row]:
+        own = self.own(place)
+        return rows if own is None or now_us is None else [r for r in rows if r["ts"] >= now_us - self.end_us - own]
 
-def _call(function: str, column: str | None) -> str:
+
+def _call(function: str, column: str | None, own_us: int | None = None) -> str:
+    if own_us is not None:
+        head, _, condition = _call(function, column).partition(" FILTER")
+        return f"{head[:-1]}, {own_us // 1000} MS)" + (f" FILTER{condition}" if condition else "")
     if function == "filtered":
         return f"SUM({column}) FILTER (WHERE kind = 2)"
     if function.endswith("_distinct"):
@@ -143,10 +155,11 @@ FRACTIONS = {"percentile": 0.9, "median": 0.5, "percentile_cont": 0.25}
 
 
 def _percentile(values: list[Any], fraction: float) -> float:
-    place = Fraction((len(values) - 1) * fraction)
-    low = math.floor(place)
-    high = min(low + 1, len(values) - 1)
-    return float(Fraction(values[low]) + (Fraction(values[high]) - Fraction(values[low])) * (place - low))
+    """In doubles and in Spark's order of steps: where two values nearly cancel out, the order shows."""
+    place = (len(values) - 1) * fraction
+    low, high = math.floor(place), math.ceil(place)
+    below, above = float(values[low]), float(values[high])
+    return below if below == above else (high - place) * below + (place - low) * above
 
 
 def _corr(pairs: list[tuple[Any, Any]]) -> float | None:

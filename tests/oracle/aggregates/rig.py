@@ -155,16 +155,21 @@ class Rig:
         panes += [(1_000_000, None), (3_000_000, None), (500_000, None), (1_300_000, None)]
         panes += [(3_000_000, 1_000_000), (2_000_000, 1_500_000), (1_000_000, 300_000)]
         begin = pick([None, 1_000_000, 2_500_000, 10_000_000, 3_333_000])
+        pane = pick(panes)
+        own: tuple[int | None, ...] = ()
+        if pane == (None, None) and self.random.random() < 0.4:
+            own = tuple(None if "percentile" in f else pick([None, 500_000, 2_000_000, 4_321_000]) for f, _ in calls)
         return Question(
             name,
             pick([(), ("place",), ("id",), ("place", "level"), ("kind",), ("kind", "place")]),
             tuple(calls),
             begin,
             pick([0, 0, 0, 400_000]) if begin is not None else 0,
-            *pick(panes),
+            *pane,
             pick(statics),
             pick(streams),
-            pick([None, None, 2]),
+            pick([None, None, 2]) if not any(own) else None,
+            own,
         )
 
     def alter(self) -> None:

@@ -222,11 +222,11 @@ SELECT CAST(ppm AS FLOT) FROM sensors;
 --|     |                    ^^^^
 --| hint: types are INT, BIGINT, DOUBLE, BOOLEAN, TEXT, TIMESTAMP, BINARY, DECIMAL, ARRAY<...>, STRUCT<...>
 
-SELECT AVG(ppm, 5 MINUTES) FROM sensors;
---| ERROR 0A000 not_supported: a window inside an aggregate is not supported
---|   1 | SELECT AVG(ppm, 5 MINUTES) FROM sensors;
---|     |                 ^^^^^^^^^
---| hint: give the query a window: BEGIN (NOW - 5 MINUTES) END (NOW)
+SELECT AVG(ppm, 5 MINUTES), COUNT(*) FROM sensors;
+--| ERROR 0A000 not_supported: a window inside an aggregate, beside another window, in Spark SQL is not supported
+--|   1 | SELECT AVG(ppm, 5 MINUTES), COUNT(*) FROM sensors;
+--|     |            ^^^
+--| hint: make it a standing query over one stream: CREATE QUERY name AS SELECT ...
 
 SELECT APPROX_COUNT(ppm, 5) FROM sensors;
 --| ERROR 42804 type_mismatch: the error of APPROX_COUNT is between 0.0001 and 0.5, and constant

@@ -14,6 +14,7 @@ from penstock.queries.feed import CycleMark
 from penstock.queries.fetch import Fetcher
 from penstock.queries.listings import Listings
 from penstock.queries.slices.held import AggregateHeld
+from penstock.queries.slices.own_windows import OwnWindowsHeld
 from penstock.queries.trimming import now_at
 from penstock.queries.windowed import Instant
 from penstock.sql.plan import AggregatePlan
@@ -49,7 +50,8 @@ def hold_aggregate(
         return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
 
     now_us = now_at(store, mark, query_id, answer)
-    return AggregateHeld(
+    kind = OwnWindowsHeld if plan.own_windows else AggregateHeld
+    return kind(
         cycle=mark.cycle,
         query_id=query_id,
         name=name,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.operators.evaluate import evaluate, evaluate_mask
 from penstock.operators.slices.combining import Combined
@@ -32,12 +33,28 @@ def answer_table(plan: AggregatePlan, whole: Mapping[Measure, Combined], groups:
         state = state if len(one.groups) else partial.empty(count)
         finished = partial.finish(aggregate.function, state, aggregate.type, aggregate.parameter)
         columns[aggregate_name(place)] = finished
+    return projected(plan, columns, count)
+
+
+def projected(plan: AggregatePlan, columns: dict[str, pa.Array], count: int) -> pa.Table:
+    """The answer of keys, edges of panes and finished aggregates."""
+    columns = _in_order(plan, columns)
     if plan.having is not None:
         kept = pa.array(np.flatnonzero(evaluate_mask(plan.having, columns, count)))
         columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
     arrays = [evaluate(output.expr, columns, count) for output in plan.outputs]
     schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _in_order(plan: AggregatePlan, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """Rows by window and key, so that an answer looks the same whatever was seen first; NULL comes last."""
+    names = [WINDOW_START] if plan.panes is not None else []
+    names += [key_name(place) for place, key in enumerate(plan.keys) if key.type.kind not in ("ARRAY", "STRUCT")]
+    if not plan.keys:
+        return columns  # the windows are in order
+    order = pc.sort_indices(pa.table([columns[n] for n in names], names), [(n, "ascending") for n in names])
+    return {name: column.take(order) for name, column in columns.items()}
 
 
 def _times(micros: np.ndarray) -> pa.Array:

@@ -15,7 +15,7 @@ from penstock.sql.binding.coercion import Bound, words_of
 from penstock.sql.binding.held import bind_held
 from penstock.sql.binding.missing import windows_passed
 from penstock.sql.dialect import sql_of
-from penstock.sql.nodes import Const, Duration, Held
+from penstock.sql.nodes import Const, Duration, Held, OwnWindow
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import DURATION, NULL, constant, show, type_of, typed
@@ -124,6 +124,14 @@ class ExpressionBinder(Arithmetic, Calls):
                 node.name.lower(), values.type_of_cast(exp.DataType.build("BYTEA", "postgres")) or TEXT, node
             )
         return constant(node.name, TEXT, node, loose=True)
+
+    def _own_window(self, node: OwnWindow, scope: Scope) -> Bound:
+        inner = self.bind(node.this, scope)
+        bound = OwnWindow(this=inner, us=node.us)
+        where = span_of(node.this)
+        if where is not None:
+            bound.meta.update(start=where.start, end=where.end - 1)
+        return typed(bound, type_of(inner))
 
     def _duration(self, node: Duration, scope: Scope) -> Bound:
         return constant(node.us, DURATION, node)
@@ -291,6 +299,7 @@ _METHODS: dict[type, Callable[..., Bound]] = {
     exp.CurrentTimestamp: ExpressionBinder._now,
     exp.Localtimestamp: ExpressionBinder._now,
     Held: bind_held,
+    OwnWindow: ExpressionBinder._own_window,
     exp.Paren: ExpressionBinder._paren,
     exp.And: ExpressionBinder._connector,
     exp.Or: ExpressionBinder._connector,

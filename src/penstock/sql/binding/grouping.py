@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from penstock.errors import error
 from penstock.sql.binding.calls import is_aggregate
-from penstock.sql.nodes import Const
+from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope
 
@@ -43,7 +43,7 @@ def _check(node: exp.Expr, keys: list[exp.Expr], scope: Scope, text: str) -> Non
     if node in keys or isinstance(node, Const | exp.Query):
         return
     inner = node
-    while isinstance(inner, exp.Filter | exp.WithinGroup):
+    while isinstance(inner, exp.Filter | exp.WithinGroup | OwnWindow):
         inner = inner.this
     if is_aggregate(inner) and not isinstance(node.parent, exp.Window):
         return

@@ -149,6 +149,9 @@ class AggregatePlan:
     stream_predicate: Expr | None = None
     having: Expr | None = None
     panes: Panes | None = None
+    own_windows: tuple[
+        int | None, ...
+    ] = ()  # per aggregate, over how much of the window's end, if not all; () for none
 
 
 @dataclass(frozen=True, slots=True)

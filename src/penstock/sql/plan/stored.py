@@ -159,6 +159,7 @@ def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
         "stream": _expr_json(plan.stream_predicate),
         "having": _expr_json(plan.having),
         "panes": None if plan.panes is None else [plan.panes.width, plan.panes.step],
+        **({"own": list(plan.own_windows)} if plan.own_windows else {}),
     }
 
 
@@ -181,6 +182,7 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         stream_predicate=_expr_of(data["stream"]),
         having=_expr_of(data["having"]),
         panes=None if data["panes"] is None else Panes(*data["panes"]),
+        own_windows=tuple(data.get("own", ())),
     )
 
 

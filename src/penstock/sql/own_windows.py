@@ -1,0 +1,37 @@
+"""Aggregates over windows of their own, as AVG(x, 5 MINUTES), where the question runs as Spark SQL."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.errors import error
+from penstock.operators.windows import Bound as Edge
+from penstock.operators.windows import TimeWindow
+from penstock.sql.binding.calls import is_aggregate
+from penstock.sql.binding.context import Bound
+from penstock.sql.nodes import OwnWindow
+from penstock.sql.positions import point, span_of
+
+
+def last(us: int) -> TimeWindow:
+    """The time from so long ago to NOW."""
+    return TimeWindow(Edge("now", -us), Edge("now"))
+
+
+def take_own_windows(bound: Bound) -> None:
+    """One window that all aggregates share becomes the question's own; Spark SQL has no other way to say it."""
+    for context in bound.collected.contexts:
+        found = list(context.select.find_all(OwnWindow))
+        if not found:
+            continue
+        calls = [node for node in context.select.find_all(exp.Expr) if is_aggregate(node)]
+        windows = {node.us for node in found}
+        if len(windows) > 1 or len(calls) > len(found) or context.windows.explicit:
+            hint = "make it a standing query over one stream: CREATE QUERY name AS SELECT ..."
+            feature = "a window inside an aggregate, beside another window, in Spark SQL"
+            raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(found[0]))
+        for source in context.sources:
+            if source.is_stream:
+                source.window = last(found[0].us)
+        for node in found:
+            node.replace(node.this)
