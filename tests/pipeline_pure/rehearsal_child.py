@@ -20,6 +20,9 @@ QUERIES = (
     "SELECT n FROM t BEGIN (LAST 1 ROWS PER SENSOR)",
     f"SELECT COUNT(*) AS c, {', '.join(f'{f}({c})' for f in AGGREGATES for c in ('x', 'n'))}, CORR(x, n) FROM t {WINDOW}",
     f"SELECT place, k, AVG(x), MAX(n), LAST(x), VARIANCE(x) FROM t WHERE x > 3 GROUP BY place, k, TUMBLE(500 MS) {WINDOW}",
+    "SELECT APPROX_COUNT(*), APPROX_SUM(x), APPROX_SUM(n), APPROX_DISTINCT(s), APPROX_PERCENTILE(x, 0.5), APPROX_TOP_K(s, 2),"
+    f" APPROX_NORM(n) FROM t {WINDOW}",
+    f"SELECT COUNT(*) AS c, SUM(x) AS y FROM t WHERE x >= 0.9 * (SELECT MAX(x) FROM t) {WINDOW}",
     f"{PAIR} a.k = b.k {WINDOW}",
     f"{PAIR} a.k = b.k AND a.s = b.s {WINDOW}",
     f"{PAIR.replace('SELECT', 'SELECT /*+ JOIN(hash) */')} a.k = b.k {WINDOW}",

@@ -35,6 +35,8 @@ from penstock.operators.joins.sides import Counters, Side
 from penstock.operators.listed import list_rows
 from penstock.operators.newest import newest_by_version, newest_passing
 from penstock.operators.predicates import PredicateIndex
+from penstock.operators.slices.approximate.coarsening import coarsened
+from penstock.operators.slices.approximate.naming import KINDS, approximate_name, make_approximate
 from penstock.operators.slices.registry import PARTIALS
 from penstock.operators.slices.slicing import slice_rows
 from penstock.streams import keys, rules
@@ -149,7 +151,17 @@ def slices() -> None:
             made.finish(function, total, type_)
 
 
-OF_WORKERS = (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, slices, ingest)
+def approximations() -> None:
+    """Every approximate aggregate: rows into cells, and cells into wider ones."""
+    times = np.arange(_ROWS)
+    sliced = slice_rows(times, times, np.zeros(_ROWS, np.int64), 1)
+    for kind in KINDS:
+        made = make_approximate(approximate_name(kind, (1.5, 0.4, 0, 0)), (DOUBLE,))
+        cells = sliced.aggregate(made, [pa.array(times).cast(pa.float64())])
+        coarsened(cells, made)
+
+
+OF_WORKERS = (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, slices, approximations, ingest)
 PARTS: dict[str, Callable[[], None]] = {part.__name__: part for part in (*OF_WORKERS, aggregates)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.sql.explain_approximate import promise_lines, show_parameter
+from penstock.sql.explain_correlated import show_correlated
 from penstock.sql.notation import show, show_conditions, show_window
 from penstock.sql.plan import AggregatePlan, aggregate_name, is_approximate, key_name
 from penstock.sql.scope import State
@@ -14,7 +15,8 @@ def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
     names = {key_name(i): show(key) for i, key in enumerate(plan.keys)}
     for place, call in enumerate(plan.aggregates):
         arguments = ", ".join(show(a) for a in call.arguments) or "*"
-        names[aggregate_name(place)] = f"{call.function}({arguments}{show_parameter(call)})"
+        plain = f"{call.function}({arguments}{show_parameter(call)})"
+        names[aggregate_name(place)] = show_correlated(call) or plain
     how = "approximate" if is_approximate(plan) else "exact"
     lines = [f'slices of the stream of "{table}", {how}', f"  window: {show_window(plan.window)}"]
     if plan.panes is not None:

@@ -13,6 +13,7 @@ from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
 from penstock.sql.binding.context import Bound, Collected
 from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.cores import take_core
+from penstock.sql.correlated import correlated_plan, is_correlated
 from penstock.sql.join_planner import is_window_join, join_plan
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import Held
@@ -71,6 +72,8 @@ def plan_query(
         try:
             if joined and is_window_join(bound):
                 return join_plan(bound)
+            if joined and is_correlated(bound):
+                return correlated_plan(bound)
             plan = aggregate_plan(bound) if joined and is_aggregation(bound) else _select_plan(bound)
             if joined:
                 _refuse_hint(bound, "one stream is read as it comes; there is no join")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.operators.slices.approximate.naming import approximate_for, make_approximate
 from penstock.operators.slices.base import Partial
+from penstock.operators.slices.correlated import Correlated
 from penstock.operators.slices.count import Count
 from penstock.operators.slices.decimals import DecimalTotal
 from penstock.operators.slices.distinct import Distinct
@@ -17,7 +18,7 @@ from penstock.operators.slices.total import Total
 from penstock.types import Type
 
 PARTIALS: tuple[type[Partial], ...] = (
-    *(Count, Total, DecimalTotal, Extremes, OrderedExtremes, Moments, Ends, Pairs, Distinct, Percentile),
+    *(Count, Total, DecimalTotal, Extremes, OrderedExtremes, Moments, Ends, Pairs, Distinct, Percentile, Correlated),
 )
 _BY_NAME = {partial.name: partial for partial in PARTIALS}
 

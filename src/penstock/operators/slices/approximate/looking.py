@@ -64,6 +64,16 @@ def _touches(cells: Cells, rest: Rest) -> np.ndarray:
 
 def together(parts: list[Cells]) -> Cells:
     """All cells of several."""
-    names = ("starts", "widths", "groups", "firsts", "lasts", "rows")
-    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
-    return Cells(*columns, {n: np.concatenate([part.state[n] for part in parts]) for n in parts[0].state})
+
+    def column(name: str) -> Ints:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    return Cells(
+        column("starts"),
+        column("widths"),
+        column("groups"),
+        column("firsts"),
+        column("lasts"),
+        column("rows"),
+        {n: np.concatenate([part.state[n] for part in parts]) for n in parts[0].state},
+    )

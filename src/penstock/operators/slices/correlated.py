@@ -1,0 +1,127 @@
+"""Correlated aggregates: an inner MIN, MAX or AVG decides which rows an outer aggregate sees. Exact, so values are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.operators.slices.approximate.base import per_cell
+from penstock.operators.slices.base import Ints, Numbers, Partial, State, Values
+from penstock.operators.slices.doubled import add_pairs, add_rows
+from penstock.operators.slices.extremes import take_extremes
+from penstock.types import Type
+
+Floats = npt.NDArray[np.float64]
+_VALUE = np.dtype([("value", np.float64), ("known", np.bool_)])
+_PAIR = np.dtype([("x", np.float64), ("y", np.float64)])
+PREFIX = "correlated"
+
+
+class Correlated(Partial):
+    """Arguments: what the inner aggregate is of, x, y, and whether the outer one may see the row at all.
+
+    A function is `correlated OUTER INNER COMPARISON mul|add CONSTANT`: the outer aggregate of y over rows whose x compares so with the
+    inner one times (or plus) the constant. The pairs (x, y) are kept one by one, so their number is limited.
+    """
+
+    name = PREFIX
+    functions = frozenset({f"{PREFIX} count max ge mul 1.0"})  # one of many
+    keeps_nulls = True
+
+    @classmethod
+    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
+        return function.startswith(PREFIX + " ") and len(types) == 4
+
+    def fields(self) -> dict[str, tuple[Any, Any]]:
+        sums = ("least", "greatest", "high", "low")
+        return {"count": (np.int64, 0), **dict.fromkeys(sums, (np.float64, 0.0)), "pairs": (object, None)}
+
+    def convert(self, values: pa.Array) -> Numbers:
+        found = np.empty(len(values), _VALUE)
+        found["value"] = super().convert(values)
+        found["known"] = values.is_valid().to_numpy(zero_copy_only=False)
+        return found
+
+    def add(self, state: State, values: Values) -> None:
+        inner, x, y, seen = values.numbers
+        known = inner["known"]
+        cells, numbers = values.cells[known], np.ascontiguousarray(inner["value"][known])
+        take_extremes(state["count"], state["least"], state["greatest"], cells, numbers, numbers, np.empty(0, np.int64))
+        add_rows(state["high"], state["low"], cells, numbers)
+        wanted = np.flatnonzero(x["known"] & y["known"] & seen["known"] & (seen["value"] != 0))
+        pairs = np.empty(len(wanted), _PAIR)
+        pairs["x"], pairs["y"] = x["value"][wanted], y["value"][wanted]
+        for cell, rows in per_cell(values.cells[wanted]):
+            state["pairs"][cell] = (state["pairs"][cell] or b"") + pairs[rows].tobytes()
+
+    def merge(self, state: State, at: Ints, other: State) -> None:
+        take_extremes(
+            state["count"], state["least"], state["greatest"], at, other["least"], other["greatest"], other["count"]
+        )
+        add_pairs(state["high"], state["low"], at, other["high"], other["low"])
+        for cell, rows in per_cell(at):
+            parts = [data for data in [state["pairs"][cell], *other["pairs"][rows]] if data]
+            state["pairs"][cell] = b"".join(parts) or None
+
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        _, outer, inner, comparison, how, constant = function.split(" ")
+        found = []
+        for i, data in enumerate(state["pairs"]):
+            pairs = np.frombuffer(data or b"", _PAIR)
+            if state["count"][i]:
+                value = _inner(inner, state, i)
+                threshold = value * float(constant) if how == "mul" else value + float(constant)
+                ys = pairs["y"][compared(pairs["x"], threshold, comparison)]
+            else:
+                ys = pairs["y"][:0]
+            found.append(_outer(outer, ys))
+        return pa.array(found, pa.float64(), from_pandas=False).cast(type_.to_arrow())
+
+    def to_arrow(self, name: str, field: Numbers) -> pa.Array:
+        return pa.array(field.tolist(), pa.large_binary()) if name == "pairs" else super().to_arrow(name, field)
+
+    def nbytes(self, state: State) -> int:
+        return super().nbytes(state) + _PAIR.itemsize * self.kept(state)
+
+    def kept(self, state: State) -> int:
+        return sum(len(data) for data in state["pairs"] if data) // _PAIR.itemsize
+
+
+def _inner(inner: str, state: State, i: int) -> float:
+    if inner == "avg":
+        return float((state["high"][i] + state["low"][i]) / state["count"][i])
+    return float(state["least" if inner == "min" else "greatest"][i])
+
+
+def compared(x: Floats, threshold: float, comparison: str) -> npt.NDArray[np.bool_]:
+    """Comparisons as SQL makes them: NaN is greater than everything and equal to itself."""
+    nan, limit = np.isnan(x), bool(np.isnan(threshold))
+    above = ~nan & False if limit else (x > threshold) | nan
+    same = nan if limit else x == threshold
+    found: npt.NDArray[np.bool_] = {
+        "gt": above,
+        "ge": above | same,
+        "lt": ~(above | same),
+        "le": ~above,
+    }[comparison]
+    return found
+
+
+def _outer(outer: str, ys: Floats) -> float | None:
+    if outer == "count":
+        return float(len(ys))
+    if not len(ys):
+        return None
+    if outer in ("min", "max"):
+        # NaN is the greatest.
+        nan = np.isnan(ys)
+        if outer == "max":
+            return float("nan") if nan.any() else float(ys.max())
+        return float("nan") if nan.all() else float(ys[~nan].min())
+    high, low = np.zeros(1), np.zeros(1)
+    add_rows(high, low, np.zeros(len(ys), np.int64), np.ascontiguousarray(ys))
+    total = float(high[0] + low[0])
+    return total / len(ys) if outer == "avg" else total

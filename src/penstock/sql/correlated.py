@@ -1,0 +1,178 @@
+"""A correlated aggregate from an ordinary subquery: `x >= 0.9 * (SELECT MAX(x) FROM the same stream)` as one measure of slices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from penstock.operators.expr import Expr, Literal, calls_user, is_static
+from penstock.operators.slices.correlated import PREFIX
+from penstock.operators.windows import EVERYTHING, TimeWindow
+from penstock.sql.binding.calls import is_aggregate
+from penstock.sql.binding.context import Bound
+from penstock.sql.lower import NotCovered, lower
+from penstock.sql.nodes import Const
+from penstock.sql.plan import AggregateCall, AggregatePlan, Output, aggregate_name
+from penstock.sql.relations import all_of, conjuncts
+from penstock.sql.values import external, type_of, typed
+from penstock.types import BOOLEAN, DOUBLE, INT
+
+_COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.GT: ("gt", "lt"),
+    exp.GTE: ("ge", "le"),
+    exp.LT: ("lt", "gt"),
+    exp.LTE: ("le", "ge"),
+}
+_AGGREGATES: dict[type[exp.Expr], str] = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+}
+_CLAUSES = ("where", "group", "having", "distinct", "order", "limit", "offset", "windows")
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """x compared with the inner aggregate times or plus a constant."""
+
+    inner: str
+    of: Expr
+    x: Expr
+    comparison: str
+    how: str
+    constant: float
+
+    def call(self, outer: str) -> str:
+        return f"{PREFIX} {outer} {self.inner} {self.comparison} {self.how} {self.constant!r}"
+
+
+def is_correlated(bound: Bound) -> bool:
+    """Whether WHERE compares with an aggregate of a subquery, which alone is read beside the stream."""
+    contexts = bound.collected.contexts
+    return (
+        isinstance(bound.query, exp.Select)
+        and len(contexts) == 2
+        and contexts[0].aggregated
+        and contexts[1].role == "scalar"
+        and contexts[1].aggregated
+    )
+
+
+def correlated_plan(bound: Bound) -> AggregatePlan:
+    """The question as one measure of slices, or NotCovered with the reason."""
+    query, (context, inside) = bound.query, bound.collected.contexts
+    sources = [*context.sources, *inside.sources]
+    if len(sources) != 2 or any(s.kind != "sensors" or s.table is None for s in sources):
+        raise NotCovered("a correlated aggregate over more than one stream runs as Spark SQL, exactly")
+    outer, inner = sources
+    assert outer.table is not None and inner.table is not None
+    window = outer.window or EVERYTHING
+    if outer.table.id != inner.table.id or (inner.window or EVERYTHING) != window:
+        raise NotCovered("a subquery over another stream or window runs as Spark SQL, exactly")
+    if not isinstance(window, TimeWindow) or not inner.needs_stream:
+        raise NotCovered("a correlated aggregate over a window of rows runs as Spark SQL, exactly")
+    if any(query.args.get(key) for key in _CLAUSES if key != "where"):
+        raise NotCovered("a correlated aggregate with GROUP BY, HAVING or ORDER BY runs as Spark SQL, exactly")
+    found, conditions = None, []
+    for condition in conjuncts(query.args.get("where")):
+        if condition.find(exp.Subquery, exp.Select) is None:
+            conditions.append(lower(condition))
+        elif found is None:
+            found = _correlation(condition)
+        else:
+            raise NotCovered("two subqueries run as Spark SQL, exactly")
+    if found is None or any(is_static(c) for c in conditions):
+        # Sensors that one of the two leaves out have a NOW of their own.
+        raise NotCovered("a correlated aggregate of chosen sensors runs as Spark SQL, exactly")
+    seen = all_of(conditions) or Literal(True, BOOLEAN)
+    calls: list[AggregateCall] = []
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        if not is_aggregate(node):
+            return node
+        call = _outer(node, found, seen)
+        if call not in calls:
+            calls.append(call)
+        column = exp.Column(this=exp.Identifier(this=aggregate_name(calls.index(call)), quoted=True))
+        return typed(column, call.type)
+
+    outputs = tuple(
+        Output(field.name, field.type, lower(item.this.copy().transform(replaced, copy=False)))
+        for field, item in zip(bound.fields, query.expressions, strict=True)
+    )
+    if any(calls_user(e) for call in calls for e in call.arguments):
+        raise NotCovered("aggregates with user functions run as Spark SQL")
+    return AggregatePlan(table_id=outer.table.id, keys=(), aggregates=tuple(calls), outputs=outputs, window=window)
+
+
+def _outer(node: exp.Expr, correlation: Correlation, seen: Expr) -> AggregateCall:
+    outer = _AGGREGATES.get(type(node))
+    if outer is None or node.expressions or node.args.get("expression") is not None:
+        raise NotCovered("this aggregate of rows that an inner one picks runs as Spark SQL, exactly")
+    if isinstance(node.this, exp.Distinct):
+        raise NotCovered("DISTINCT of rows that an inner aggregate picks runs as Spark SQL, exactly")
+    everything = outer == "count" and (node.this is None or isinstance(node.this, exp.Star))
+    y = Literal(1, INT) if everything else lower(node.this)
+    for value in (correlation.of, correlation.x, y):
+        if value.type not in (INT, DOUBLE):
+            raise NotCovered(f"a correlated aggregate of {value.type} runs as Spark SQL, exactly")
+    return AggregateCall(correlation.call(outer), (correlation.of, correlation.x, y, seen), external(type_of(node)))
+
+
+def _correlation(condition: exp.Expr) -> Correlation:
+    while isinstance(condition, exp.Paren):
+        condition = condition.this
+    if type(condition) not in _COMPARISONS:
+        raise NotCovered("this condition on a subquery runs as Spark SQL, exactly")
+    left, right = condition.this, condition.expression
+    straight, turned = _COMPARISONS[type(condition)]
+    if left.find(exp.Subquery) is None:
+        return _compared(left, right, straight)
+    return _compared(right, left, turned)
+
+
+def _compared(x: exp.Expr, threshold: exp.Expr, comparison: str) -> Correlation:
+    how, constant, subquery = _linear(threshold)
+    select = subquery.this
+    aggregate = select.expressions[0].unalias() if isinstance(select, exp.Select) else None
+    inner = _AGGREGATES.get(type(aggregate)) if aggregate is not None else None
+    plain = (
+        aggregate is not None and isinstance(aggregate.this, exp.Expr) and not isinstance(aggregate.this, exp.Distinct)
+    )
+    if inner not in ("min", "max", "avg") or not plain or any(select.args.get(key) for key in _CLAUSES):
+        raise NotCovered("a subquery other than MIN, MAX or AVG of all rows runs as Spark SQL, exactly")
+    assert aggregate is not None
+    return Correlation(inner, lower(_uncast(aggregate.this)), lower(_uncast(x)), comparison, how, constant)
+
+
+def _linear(node: exp.Expr) -> tuple[str, float, exp.Subquery]:
+    """How the threshold comes from the subquery: times or plus a constant."""
+    node = _uncast(node)
+    if isinstance(node, exp.Subquery):
+        return "mul", 1.0, node
+    for one, two in ((node.this, node.expression), (node.expression, node.this)):
+        value = _uncast(one) if isinstance(one, exp.Expr) else None
+        if not isinstance(value, Const) or not isinstance(value.value, int | float) or isinstance(value.value, bool):
+            continue
+        inner = _uncast(two)
+        if not isinstance(inner, exp.Subquery):
+            break
+        if isinstance(node, exp.Mul):
+            return "mul", float(value.value), inner
+        if isinstance(node, exp.Add):
+            return "add", float(value.value), inner
+        if isinstance(node, exp.Sub) and one is node.expression:
+            return "add", -float(value.value), inner
+    raise NotCovered("a threshold other than the subquery times or plus a constant runs as Spark SQL, exactly")
+
+
+def _uncast(node: exp.Expr) -> exp.Expr:
+    """Without parentheses, and without the casts from INT to DOUBLE that binding adds: both are doubles inside."""
+    while isinstance(node, exp.Paren) or (
+        isinstance(node, exp.Cast) and type_of(node) == DOUBLE and type_of(node.this) == INT
+    ):
+        node = node.this
+    return node

@@ -1,0 +1,136 @@
+"""Correlated aggregates from ordinary subqueries, by slices, against all rows."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.clock import format_timestamp
+from penstock.errors import PenstockError
+from penstock.sql.explain import explain
+from penstock.sql.parse import parse_script
+from penstock.sql.plan import AggregatePlan, plan_from_json
+from penstock.sql.planner import plan_query
+from penstock.sql.statements import Select
+from tests.pipeline_pure.world import Pipe
+
+TABLE = (
+    "CREATE TABLE calls (id INT PRIMARY KEY, c STREAM (duration DOUBLE, cost INT, intl BOOLEAN))"
+    " WITH (time = 'valid', out_of_order = 'accept')"
+)
+OUTER = "COUNT(*) AS n, SUM(cost) AS s, AVG(duration) AS m, MIN(cost) AS low, MAX(duration) AS high"
+ASKED = {
+    "near_max": (
+        "intl AND duration >= 0.9 * (SELECT MAX(duration) FROM calls)",
+        lambda r, i: r[3] and r[1] >= 0.9 * i,
+        max,
+    ),
+    "near_min": ("(SELECT MIN(duration) FROM calls) * 1.5 >= duration", lambda r, i: i * 1.5 >= r[1], min),
+    "above": ("duration > (SELECT AVG(duration) FROM calls)", lambda r, i: r[1] > i, lambda x: math.fsum(x) / len(x)),
+    "below": (
+        "duration < (SELECT AVG(duration) FROM calls) - 1",
+        lambda r, i: r[1] < i - 1,
+        lambda x: math.fsum(x) / len(x),
+    ),
+}
+
+
+def close(a: Any, b: Any) -> bool:
+    return a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-12))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_answer_is_what_all_rows_say(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    pipe = Pipe(tmp_path)
+    pipe.db.execute(TABLE)
+    pipe.db.execute("INSERT INTO calls VALUES (1, NULL), (2, NULL)")
+    for name, (where, _, _) in ASKED.items():
+        window = "BEGIN (NOW - 20 SECONDS) END (NOW)" if seed % 2 else "BEGIN (START - 1 DAY) END (NOW)"
+        pipe.db.execute(f"CREATE QUERY {name} AS SELECT {OUTER} FROM calls WHERE {where} {window}")
+        assert isinstance(plan_from_json(pipe.db.catalog.state.queries[name].plan), AggregatePlan), name
+    rows: list[tuple[int, Any, Any, Any]] = []
+    for _ in range(40):
+        pipe.clock.advance(chance.choice([10_000, 900_000, 4_000_000]))
+        sent = []
+        for _ in range(chance.randint(0, 8)):
+            ts = (pipe.clock.now_us() - chance.choice([0, 0, 1000, chance.randint(0, 30_000_000)])) // 1000 * 1000
+            sent.append(
+                (
+                    ts,
+                    chance.choice([None, 1.0, 2.5, float(chance.randint(1, 40))]),
+                    chance.choice([None, chance.randint(0, 9)]),
+                    chance.choice([True, True, False, None]),
+                )
+            )
+        pushed = [
+            {"id": chance.choice([1, 2]), "ts": format_timestamp(t), "duration": d, "cost": c, "intl": i}
+            for t, d, c, i in sent
+        ]
+        if pushed:
+            pipe.db.push("calls", pushed)
+        rows += sent
+        pipe.engine.drain()
+        if chance.random() < 0.1:
+            pipe.restart()
+        if not rows:
+            continue
+        now = max(r[0] for r in rows)
+        inside = [r for r in rows if not seed % 2 or r[0] >= now - 20_000_000]
+        for name, (_, passes, inner) in ASKED.items():
+            known = [r[1] for r in inside if r[1] is not None]
+            chosen = [r for r in inside if r[1] is not None and passes(r, inner(known))]
+            costs, durations = [r[2] for r in chosen if r[2] is not None], [r[1] for r in chosen]
+            expected = {
+                "n": len(chosen),
+                "s": sum(costs) if costs else None,
+                "m": math.fsum(durations) / len(durations) if durations else None,
+                "low": min(costs, default=None),
+                "high": max(durations, default=None),
+            }
+            (found,) = pipe.db.standing.invoke(name).table.to_pylist()
+            assert all(close(found[key], value) for key, value in expected.items()), (name, found, expected)
+    pipe.db.stop()
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("duration > (SELECT SUM(duration) FROM calls)", "other than MIN, MAX or AVG"),
+        ("duration > (SELECT MAX(duration) FROM calls WHERE intl)", "other than MIN, MAX or AVG of all rows"),
+        ("id = 1 AND duration > (SELECT MAX(duration) FROM calls)", "of chosen sensors"),
+        ("duration > SQRT((SELECT MAX(duration) FROM calls))", "times or plus a constant"),
+    ],
+)
+def test_what_slices_do_not_cover_says_why(where: str, reason: str, tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.db.execute(TABLE)
+    (select,) = parse_script(f"SELECT COUNT(*) AS n FROM calls WHERE {where} BEGIN (NOW - 1 DAY) END (NOW)")
+    assert isinstance(select, Select)
+    state = pipe.db.catalog.state
+    told = explain(plan_query(select, state, standing=True, joins=True), state)
+    assert told.startswith("Spark SQL:") and reason in told, told
+
+
+def test_explain_says_exact(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.db.execute(TABLE)
+    where = "intl AND duration >= 0.9 * (SELECT MAX(duration) FROM calls)"
+    pipe.db.execute(f"CREATE QUERY q AS SELECT COUNT(*) AS n FROM calls WHERE {where} BEGIN (NOW - 14 DAYS) END (NOW)")
+    pipe.engine.drain()
+    told = "\n".join(pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist())
+    assert 'slices of the stream of "calls", exact' in told
+    assert "COUNT where duration >= 0.9 * MAX(duration) and intl" in told, told
+
+
+def test_an_approximation_is_refused_with_a_hint(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.db.execute(TABLE)
+    where = "duration >= 0.9 * (SELECT MAX(duration) FROM calls) BEGIN (NOW - 1 DAY) END (NOW) WITHIN 1 PERCENT"
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.execute(f"CREATE QUERY q AS SELECT COUNT(*) AS n FROM calls WHERE {where}")
+    assert refused.value.condition == "not_supported" and "exact" in str(refused.value.hint)
