@@ -103,6 +103,7 @@ def test_every_answer_is_what_all_rows_say(seed: int, tmp_path: Path) -> None:
         ("duration > (SELECT SUM(duration) FROM calls)", "other than MIN, MAX or AVG"),
         ("duration > (SELECT MAX(duration) FROM calls WHERE intl)", "other than MIN, MAX or AVG of all rows"),
         ("id = 1 AND duration > (SELECT MAX(duration) FROM calls)", "of chosen sensors"),
+        ("duration > 1 HAVING COUNT(*) > (SELECT MAX(duration) FROM calls)", "a subquery runs as Spark SQL"),
         ("duration > SQRT((SELECT MAX(duration) FROM calls))", "times or plus a constant"),
     ],
 )

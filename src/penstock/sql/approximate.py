@@ -56,10 +56,10 @@ _SPARK = {
     "approx_sum": "CAST(SUM(x) AS DOUBLE)",
     "approx_distinct": "COUNT(DISTINCT x)",
     "approx_percentile": "PERCENTILE(x, k)",
-    "approx_top_k": "approx_top_k(x, CAST(k AS INT))",
+    "approx_top_k": "approx_top_k(x, CAST(k AS INT)) FILTER (WHERE NOT x IS NULL)",
     # Equal values stand side by side: runs are counted.
     "approx_norm": "aggregate(array_sort(collect_list(x)), "
-    "named_struct('seen', false, 'last', element_at(collect_list(x), 1), 'run', 0D, 'total', 0D), "
+    "named_struct('seen', false, 'last', try_element_at(collect_list(x), 1), 'run', 0D, 'total', 0D), "
     "(a, v) -> named_struct('seen', true, 'last', v, 'run', IF(a.seen AND a.last = v, a.run + 1D, 1D), "
     "'total', IF(a.seen AND a.last = v, a.total, a.total + power(a.run, k))), "
     "a -> IF(a.seen, power(a.total + power(a.run, k), 1D / k), CAST(NULL AS DOUBLE)))",

@@ -51,9 +51,11 @@ class Correlation:
 
 def is_correlated(bound: Bound) -> bool:
     """Whether WHERE compares with an aggregate of a subquery, which alone is read beside the stream."""
-    contexts = bound.collected.contexts
+    contexts, where = bound.collected.contexts, bound.query.args.get("where")
     return (
         isinstance(bound.query, exp.Select)
+        and where is not None
+        and where.find(exp.Subquery) is not None
         and len(contexts) == 2
         and contexts[0].aggregated
         and contexts[1].role == "scalar"
