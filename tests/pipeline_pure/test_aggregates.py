@@ -180,3 +180,23 @@ def test_two_windows_in_a_question_that_is_asked_once_are_refused(tmp_path: Path
         if "window:" in line
     )
     assert told.strip() == "window: BEGIN (NOW - 5s) END (NOW)"
+
+
+def test_the_newest_rows_of_each_sensor_are_aggregated_when_asked_for(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.probes()
+    pipe.db.execute(
+        "CREATE QUERY q AS SELECT place, SUM(value) AS s FROM probes GROUP BY place BEGIN (LAST 2 ROWS PER SENSOR)"
+    )
+    pipe.db.execute("CREATE QUERY all_of_them AS SELECT COUNT(*) AS n, MAX(value) AS m FROM probes BEGIN (LAST 3 ROWS)")
+    pipe.engine.drain()
+    assert rows(pipe, "q") == [] and rows(pipe, "all_of_them") == [{"n": 0, "m": None}]
+    pipe.push(1.0, 2.0, 4.0)
+    pipe.push(8.0, sensor=2)
+    pipe.engine.drain()
+    expected = [{"place": "north", "s": 6.0}, {"place": "south", "s": 8.0}]
+    assert rows(pipe, "q") == expected and rows(pipe, "all_of_them") == [{"n": 3, "m": 8.0}]
+    pipe.restart()
+    assert rows(pipe, "q") == expected
+    told = "\n".join(pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist())
+    assert "the newest rows are read when somebody asks" in told

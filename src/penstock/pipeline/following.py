@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from penstock.catalog.model import Table
+from penstock.operators.windows import TimeWindow
 from penstock.pipeline.definitions import Changes, Definitions
 from penstock.pipeline.keeping import meets_rows
 from penstock.pipeline.loading import loading
@@ -83,7 +84,8 @@ def _follow(live: _Live, definitions: Definitions, table: Table, query_id: int) 
         live.shared.add(query_id, plan)
     elif query_id in live.shared.plans:
         live.shared.remove(query_id)
-    if isinstance(plan, AggregatePlan) and meets:
+    # The newest rows are read by whoever asks for an aggregate of them.
+    if isinstance(plan, AggregatePlan) and isinstance(plan.window, TimeWindow) and meets:
         live.slices.add(query_id, plan)
     elif query_id in live.slices.plans:
         live.slices.remove(query_id)

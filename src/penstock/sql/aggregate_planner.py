@@ -9,7 +9,7 @@ from sqlglot import exp
 from penstock.operators.expr import Call, Expr, Literal, calls_user
 from penstock.operators.slices.combining import Panes
 from penstock.operators.slices.registry import partial_for
-from penstock.operators.windows import EVERYTHING, TimeWindow
+from penstock.operators.windows import EVERYTHING, RowsWindow
 from penstock.sql.approximate import approximate_call, is_approximate, settled
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
@@ -69,8 +69,6 @@ def aggregate_plan(bound: Bound) -> AggregatePlan:
         if query.args.get(key):
             raise NotCovered(f"{words} over aggregates runs as Spark SQL")
     window = source.window or EVERYTHING
-    if not isinstance(window, TimeWindow):
-        raise NotCovered("aggregates over a window of rows run as Spark SQL")
     taken = _Taken(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(
         Output(field.name, field.type, taken.lower(item.this))
@@ -79,8 +77,10 @@ def aggregate_plan(bound: Bound) -> AggregatePlan:
     having = query.args.get("having")
     condition = taken.lower(having.this) if having is not None else None
     own = tuple(taken.own_windows) if any(taken.own_windows) else ()
-    if own and taken.panes is not None:
-        raise NotCovered("an aggregate with a window of its own beside TUMBLE or SLIDE runs as Spark SQL")
+    if own and (taken.panes is not None or isinstance(window, RowsWindow)):
+        raise NotCovered("an aggregate with a window of its own beside TUMBLE, SLIDE or LAST runs as Spark SQL")
+    if isinstance(window, RowsWindow) and any(isinstance(a.parameter, tuple) for a in taken.aggregates):
+        raise NotCovered("approximate aggregates over a window of rows run as Spark SQL")
     if own and all(own) and not bound.collected.contexts[0].windows.explicit:
         window = last(max(us for us in own if us is not None))
     static, stream = predicates(query)

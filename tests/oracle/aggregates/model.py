@@ -26,6 +26,7 @@ class Question:
     stream: tuple[str, Callable[[Row], bool]] | None = None
     having: int | None = None  # at least so many rows
     own_us: tuple[int | None, ...] = ()  # per aggregate: over the last part of the window alone
+    newest: tuple[int, bool] | None = None  # instead of a window over time: so many rows, of each sensor
 
     @property
     def sql(self) -> str:
@@ -48,6 +49,8 @@ class Question:
 
     @property
     def window(self) -> str:
+        if self.newest is not None:
+            return f"BEGIN (LAST {self.newest[0]} ROWS{' PER SENSOR' if self.newest[1] else ''})"
         if self.begin_us is None:
             return "BEGIN (START) END (NOW)"
         end = f"NOW - {self.end_us // 1000} MS" if self.end_us else "NOW"
@@ -69,7 +72,9 @@ class Question:
     def answer(self, rows: Iterable[Row], now_us: int | None, start_us: int | None) -> list[tuple[Any, ...]]:
         """The answer over these rows, sorted."""
         inside: list[Row] = []
-        if now_us is not None:
+        if self.newest is not None:
+            inside = [r for r in self._newest(rows) if self.stream is None or self.stream[1](r)]
+        elif now_us is not None:
             low = (
                 now_us - self.begin_us
                 if self.begin_us is not None
@@ -94,6 +99,14 @@ class Question:
             if self.having is None or len(mine) >= self.having
         ]
         return sorted(found, key=repr)
+
+    def _newest(self, rows: Iterable[Row]) -> list[Row]:
+        assert self.newest is not None
+        count, per_sensor = self.newest
+        of: dict[Any, list[Row]] = {}
+        for row in sorted((r for r in rows if self.passes(r)), key=lambda r: (r["ts"], r["position"])):
+            of.setdefault(row["id"] if per_sensor else None, []).append(row)
+        return [row for each in of.values() for row in each[-count:]]
 
     def _last(self, rows: list[Row], place: int, now_us: int | None) -> list[Row]:
         own = self.own(place)

@@ -170,6 +170,7 @@ class Rig:
             pick(streams),
             pick([None, None, 2]) if not any(own) else None,
             own,
+            pick([None] * 5 + [(1, True), (3, True), (10, False), (60, False)]) if not any(own) else None,
         )
 
     def alter(self) -> None:
@@ -177,7 +178,14 @@ class Rig:
             name = self.random.choice(list(self.questions))
             old = self.questions[name]
             begin = self.random.choice([1_000_000, 5_000_000, 15_000_000])
-            new = Question(**{**{f: getattr(old, f) for f in old.__dataclass_fields__}, "begin_us": begin, "end_us": 0})
+            new = Question(
+                **{
+                    **{f: getattr(old, f) for f in old.__dataclass_fields__},
+                    "begin_us": begin,
+                    "end_us": 0,
+                    "newest": None,
+                }
+            )
             self.db.execute(f"ALTER QUERY {name} SET {new.window}")
             self.questions[name] = new
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from penstock.operators.windows import Window
+from penstock.operators.windows import RowsWindow, Window
 from penstock.queries.answer import Answer
 from penstock.queries.answers import AnswerStore
 from penstock.queries.feed import CycleMark
 from penstock.queries.fetch import Fetcher
 from penstock.queries.listings import Listings
 from penstock.queries.slices.held import AggregateHeld
+from penstock.queries.slices.newest import RowsHeld
 from penstock.queries.slices.own_windows import OwnWindowsHeld
 from penstock.queries.trimming import now_at
-from penstock.queries.windowed import Instant
+from penstock.queries.windowed import Instant, Matches
 from penstock.sql.plan import AggregatePlan
 
 
@@ -50,7 +52,13 @@ def hold_aggregate(
         return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
 
     now_us = now_at(store, mark, query_id, answer)
-    kind = OwnWindowsHeld if plan.own_windows else AggregateHeld
+    if isinstance(window, RowsWindow):
+        predicate = plan.static_predicate
+        passing = None if predicate is None else store.passing(table.id, predicate)
+        counted = Matches({}, None, passing, store.heard_sids(table.id, predicate))
+        kind: Callable[..., AggregateHeld] = partial(RowsHeld, counted=counted, static=static)
+    else:
+        kind = OwnWindowsHeld if plan.own_windows else AggregateHeld
     return kind(
         cycle=mark.cycle,
         query_id=query_id,

@@ -27,8 +27,12 @@ def slice_log(
     end: int,
     width: int,
     keep: Keep | None = None,
+    only: Ints | None = None,
 ) -> Iterator[SlicedFamily]:
-    """Slice the rows in [first, end) that belong to the family and whose times `keep` says yes to, some at a time."""
+    """Slice the rows in [first, end) that belong to the family and whose times `keep` says yes to, some at a time.
+
+    `only`: at these positions.
+    """
     index = PredicateIndex([(1, family.static_predicate, family.stream_predicate)])
     wanted = columns_needed(family, tuple(measures))
     lost = fetcher.lost(first, end)
@@ -42,6 +46,8 @@ def slice_log(
             times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()
             if keep is not None:
                 chosen = chosen[keep(times[chosen])]
+            if only is not None:
+                chosen = chosen[np.isin(chosen + start, only)]
             yield slice_family(family, measures, Batch(start, times, vids, columns, versions), chosen, width)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.operators.windows import RowsWindow
 from penstock.pipeline.slices.shape import measures_of, slice_width
 from penstock.queries.slices.store import SliceStore
 from penstock.sql.plan import AggregatePlan
@@ -9,6 +10,8 @@ from penstock.types import format_duration
 
 
 def slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[str]:
+    if isinstance(plan.window, RowsWindow):
+        return ["  slices: none, the newest rows are read when somebody asks"]
     family = store.of(plan)
     known = [family.measures[measure] for measure in measures_of(plan)]
     users = set().union(*(each.users for each in family.measures.values()))
