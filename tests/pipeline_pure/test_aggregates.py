@@ -200,3 +200,20 @@ def test_the_newest_rows_of_each_sensor_are_aggregated_when_asked_for(tmp_path: 
     assert rows(pipe, "q") == expected
     told = "\n".join(pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist())
     assert "the newest rows are read when somebody asks" in told
+
+
+def test_a_value_that_is_reported_on_change_weighs_as_long_as_it_stood(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY open AS SELECT TWA(value) AS share FROM probes BEGIN (NOW - 10 SECONDS) END (NOW)")
+    pipe.push(1.0)
+    pipe.clock.advance(2_999_000)
+    pipe.push(0.0)
+    pipe.clock.advance(1_000_000)
+    pipe.engine.drain()
+    assert rows(pipe, "open") == [{"share": 0.75}]
+    pipe.restart()
+    assert rows(pipe, "open")[0]["share"] == pytest.approx(0.75, abs=1e-5)  # time goes on a little
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.execute("EXPLAIN SELECT TWA(value) FROM probes")
+    assert refused.value.condition == "not_supported" and "CREATE QUERY" in str(refused.value.hint)

@@ -9,7 +9,7 @@ from sqlglot import exp
 from penstock.operators.expr import Call, Expr, Literal, calls_user
 from penstock.operators.slices.combining import Panes
 from penstock.operators.slices.registry import partial_for
-from penstock.operators.windows import EVERYTHING, RowsWindow
+from penstock.operators.windows import EVERYTHING, RowsWindow, Window
 from penstock.sql.approximate import approximate_call, is_approximate, settled
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
@@ -79,16 +79,13 @@ def aggregate_plan(bound: Bound) -> AggregatePlan:
     own = tuple(taken.own_windows) if any(taken.own_windows) else ()
     if own and (taken.panes is not None or isinstance(window, RowsWindow)):
         raise NotCovered("an aggregate with a window of its own beside TUMBLE, SLIDE or LAST runs as Spark SQL")
-    if isinstance(window, RowsWindow) and any(isinstance(a.parameter, tuple) for a in taken.aggregates):
-        raise NotCovered("approximate aggregates over a window of rows run as Spark SQL")
     if own and all(own) and not bound.collected.contexts[0].windows.explicit:
         window = last(max(us for us in own if us is not None))
     static, stream = predicates(query)
     plan = AggregatePlan(
         table_id=source.table.id,
         keys=tuple(lower(key) for key in taken.keys),
-        aggregates=tuple(settled(a, taken.panes, window) for a in taken.aggregates)
-        or (AggregateCall("count", (), BIGINT),),
+        aggregates=_settled(taken, window) or (AggregateCall("count", (), BIGINT),),
         outputs=outputs,
         window=window,
         static_predicate=static,
@@ -105,6 +102,14 @@ def aggregate_plan(bound: Bound) -> AggregatePlan:
 def expressions_of(plan: AggregatePlan) -> list[Expr]:
     found = [*plan.keys, *(a for call in plan.aggregates for a in call.arguments), *(o.expr for o in plan.outputs)]
     return found + [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
+
+
+def _settled(taken: _Taken, window: Window) -> tuple[AggregateCall, ...]:
+    if not isinstance(window, RowsWindow):
+        return tuple(settled(a, taken.panes, window) for a in taken.aggregates)
+    if any(isinstance(a.parameter, tuple) for a in taken.aggregates):
+        raise NotCovered("approximate aggregates over a window of rows run as Spark SQL")
+    return tuple(taken.aggregates)
 
 
 class _Taken:
@@ -177,10 +182,12 @@ def _filtered(aggregate: exp.Expr, node: exp.Filter) -> AggregateCall:
 def _aggregate(node: exp.Expr) -> AggregateCall:
     if is_approximate(node):
         return approximate_call(node)
-    named = isinstance(node, exp.Func) and not isinstance(node, exp.Anonymous)
-    words = (node.sql_name() if named else node.name).upper()
+    words = node.name if isinstance(node, exp.Anonymous) or not isinstance(node, exp.Func) else node.sql_name()
+    words = words.upper()
     if words in ("PERCENTILE", "MEDIAN"):
         return _percentile(node, words)
+    if words == "TWA" and len(node.expressions) == 1 and not isinstance(node.expressions[0], exp.Distinct):
+        return AggregateCall("twa", (lower(node.expressions[0]),), external(type_of(node)))
     function = _FUNCTIONS.get(type(node))
     if function is None:
         raise NotCovered(f"{words} runs as Spark SQL")

@@ -94,11 +94,21 @@ class Question:
         if not self.keys and self.pane_us is None:
             groups.setdefault((), [])
         found = [
-            (*key, *(aggregate(f, c, self._last(mine, i, now_us)) for i, (f, c) in enumerate(self.aggregates)))
+            (
+                *key,
+                *(
+                    aggregate(f, c, self._last(mine, i, now_us), self._until(key, now_us))
+                    for i, (f, c) in enumerate(self.aggregates)
+                ),
+            )
             for key, mine in groups.items()
             if self.having is None or len(mine) >= self.having
         ]
         return sorted(found, key=repr)
+
+    def _until(self, key: tuple[Any, ...], now_us: int | None) -> int:
+        end = (now_us or 0) - (self.end_us if self.newest is None else 0)
+        return end if self.pane_us is None else min(end, key[1])
 
     def _newest(self, rows: Iterable[Row]) -> list[Row]:
         assert self.newest is not None
@@ -128,7 +138,7 @@ def _call(function: str, column: str | None, own_us: int | None = None) -> str:
     return f"{function}({column}, whole)" if function == "corr" else f"{function}({column or '*'})"
 
 
-def aggregate(function: str, column: str | None, rows: list[Row]) -> Any:
+def aggregate(function: str, column: str | None, rows: list[Row], until_us: int = 0) -> Any:
     if column is None:
         return len(rows)
     if function in ("first", "last"):
@@ -138,6 +148,8 @@ def aggregate(function: str, column: str | None, rows: list[Row]) -> Any:
         return aggregate("sum", column, [row for row in rows if row["kind"] == 2])
     if function == "corr":
         return _corr([(row[column], row["whole"]) for row in rows if None not in (row[column], row["whole"])])
+    if function == "twa":
+        return _twa(sorted((r["ts"], r["position"], r[column]) for r in rows if r[column] is not None), until_us)
     values = [row[column] for row in rows if row[column] is not None]
     if function == "count":
         return len(values)
@@ -162,6 +174,16 @@ def aggregate(function: str, column: str | None, rows: list[Row]) -> Any:
     exact = [Fraction(v) for v in values]
     spread = float(sum((v - sum(exact) / len(exact)) ** 2 for v in exact) / count)
     return math.sqrt(spread) if function.startswith("stddev") else spread
+
+
+def _twa(readings: list[tuple[int, int, Any]], until_us: int) -> float | None:
+    """What stood when, second reading by second reading."""
+    if not readings:
+        return None
+    ends = [*(ts for ts, _, _ in readings[1:]), max(until_us, readings[-1][0])]
+    spans = [(float(value), end - ts) for (ts, _, value), end in zip(readings, ends, strict=True)]
+    total = sum(span for _, span in spans)
+    return math.fsum(value * span for value, span in spans if span) / total if total else spans[-1][0]
 
 
 FRACTIONS = {"percentile": 0.9, "median": 0.5, "percentile_cont": 0.25}

@@ -26,7 +26,7 @@ BEGAN_US = 1_763_190_000_000_000
 FUNCTIONS = (
     *("count", "sum", "avg", "min", "max", "first", "last", "filtered", "corr"),
     *("var_samp", "var_pop", "stddev_samp", "stddev_pop"),
-    *("count_distinct", "sum_distinct", "avg_distinct", "percentile", "median", "percentile_cont"),
+    *("count_distinct", "sum_distinct", "avg_distinct", "percentile", "median", "percentile_cont", "twa"),
 )
 OF_OTHERS = (
     *(("min", "name"), ("max", "name"), ("count_distinct", "name"), ("count", "name")),
@@ -158,7 +158,10 @@ class Rig:
         pane = pick(panes)
         own: tuple[int | None, ...] = ()
         if pane == (None, None) and self.random.random() < 0.4:
-            own = tuple(None if "percentile" in f else pick([None, 500_000, 2_000_000, 4_321_000]) for f, _ in calls)
+            own = tuple(
+                None if "percentile" in f or f == "twa" else pick([None, 500_000, 2_000_000, 4_321_000])
+                for f, _ in calls
+            )
         return Question(
             name,
             pick([(), ("place",), ("id",), ("place", "level"), ("kind",), ("kind", "place")]),

@@ -51,11 +51,14 @@ class DecimalTotal(Partial):
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         most = 10**type_.precision
-        digits = sum(state[name].astype(object) << (32 * place) for place, name in enumerate(_LIMBS))
+        digits = [
+            sum(limb << (32 * place) for place, limb in enumerate(limbs))
+            for limbs in zip(*(state[name].tolist() for name in _LIMBS), strict=True)
+        ]
         # A sum with too many digits for its type has no value, as in Spark.
         found = [
             Decimal(d).scaleb(-type_.scale, _EXACT) if n and -most < d < most else None
-            for n, d in zip(state["count"].tolist(), list(digits), strict=True)
+            for n, d in zip(state["count"].tolist(), digits, strict=True)
         ]
         return pa.array(found, type_.to_arrow())
 

@@ -15,10 +15,12 @@ from penstock.operators.slices.ordered import OrderedExtremes
 from penstock.operators.slices.pairs import Pairs
 from penstock.operators.slices.percentile import Percentile
 from penstock.operators.slices.total import Total
+from penstock.operators.slices.weighted import TimeWeighted
 from penstock.types import Type
 
 PARTIALS: tuple[type[Partial], ...] = (
-    *(Count, Total, DecimalTotal, Extremes, OrderedExtremes, Moments, Ends, Pairs, Distinct, Percentile, Correlated),
+    *(Count, Total, DecimalTotal, Extremes, OrderedExtremes, Moments, Ends, Pairs),
+    *(Distinct, Percentile, TimeWeighted, Correlated),
 )
 _BY_NAME = {partial.name: partial for partial in PARTIALS}
 

@@ -122,7 +122,7 @@ class AggregateHeld:
                         own = own.take(each.of_these(own.groups))
                     parts[measure].append(combine(own, measure.make(), panes))
             whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
-            return answer_table(self.plan, whole, groups)
+            return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
 
     def _family(self, store: AnswerStore) -> FamilyStore:
         if self.query_id not in store.answers:

@@ -45,7 +45,8 @@ class RowsHeld(AggregateHeld):
                 for measure, cells in zip(measures, sliced.cells, strict=True):
                     own = replace(cells, groups=numbers[cells.groups])
                     parts[measure].append(combine(own, measure.make(), panes))
-        return answer_table(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
+        whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
+        return answer_table(self.plan, whole, groups, self.now_us or 0)
 
 
 def _pieces(positions: np.ndarray) -> list[tuple[int, int]]:

@@ -71,7 +71,7 @@ class OwnWindowsHeld(AggregateHeld):
         """An aggregate per group of the question; where it has no rows, what it says of none."""
         call = self.plan.aggregates[place]
         partial = measure_of(call).make()
-        nothing = partial.finish(call.function, partial.empty(1), call.type, call.parameter)
+        nothing = partial.finish(call.function, partial.empty(1), call.type, call.parameter or 0)
         values = pa.concat_arrays([table.column(aggregate_name(place)).combine_chunks(), nothing])
         at = np.full(count, len(values) - 1, np.int64)
         at[numbers] = np.arange(len(numbers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,11 @@ from penstock.sql.plan import WINDOW_END, WINDOW_START, AggregatePlan, aggregate
 from penstock.types import TIMESTAMP
 
 
-def answer_table(plan: AggregatePlan, whole: Mapping[Measure, Combined], groups: Groups) -> pa.Table:
-    """One row per (pane, group); all measures have the same ones, because they saw the same rows."""
+def answer_table(plan: AggregatePlan, whole: Mapping[Measure, Combined], groups: Groups, until_us: int = 0) -> pa.Table:
+    """One row per (pane, group); all measures have the same ones, because they saw the same rows.
+
+    `until_us`: where the window ends, for values that stand until then.
+    """
     one = next(iter(whole.values()))
     count, columns = len(one.groups), {}
     if not plan.keys and plan.panes is None:
@@ -31,7 +35,11 @@ def answer_table(plan: AggregatePlan, whole: Mapping[Measure, Combined], groups:
         measure = measure_of(aggregate)
         partial, state = measure.make(), whole[measure].state
         state = state if len(one.groups) else partial.empty(count)
-        finished = partial.finish(aggregate.function, state, aggregate.type, aggregate.parameter)
+        parameter: Any = aggregate.parameter
+        if aggregate.function == "twa":
+            ends = one.windows + plan.panes.width if plan.panes is not None else until_us
+            parameter = np.minimum(ends, until_us)
+        finished = partial.finish(aggregate.function, state, aggregate.type, parameter)
         columns[aggregate_name(place)] = finished
     return projected(plan, columns, count)
 

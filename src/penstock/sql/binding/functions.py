@@ -170,6 +170,7 @@ SPARK_FUNCTIONS: dict[str, Rule] = {
     "hash": Rule((None,), INT),
     "xxhash64": Rule((None,), BIGINT),
     "percentile": Rule((DOUBLE,), DOUBLE),
+    "twa": Rule((DOUBLE,), DOUBLE),
     "percentile_approx": Rule((DOUBLE,), DOUBLE),
     "regr_slope": Rule((DOUBLE,), DOUBLE),
     "regr_intercept": Rule((DOUBLE,), DOUBLE),
@@ -184,7 +185,7 @@ SPARK_FUNCTIONS: dict[str, Rule] = {
     "soundex": Rule((TEXT,), TEXT),
 }
 SPARK_AGGREGATES = frozenset(
-    {"percentile", "percentile_approx", "regr_slope", "regr_intercept", "regr_r2", "regr_count"}
+    {"twa", "percentile", "percentile_approx", "regr_slope", "regr_intercept", "regr_r2", "regr_count"}
 )
 
 
