@@ -21,11 +21,11 @@ def last(us: int) -> TimeWindow:
 def take_own_windows(bound: Bound) -> None:
     """One window that all aggregates share becomes the question's own; Spark SQL has no other way to say it."""
     for context in bound.collected.contexts:
-        for node in context.select.find_all(exp.Anonymous):
-            if node.name.lower() == "twa":
+        for call in context.select.find_all(exp.Anonymous):
+            if call.name.lower() == "twa":
                 hint = "make it a standing query over one stream: CREATE QUERY name AS SELECT ..."
                 failure = error("not_supported", feature="TWA in Spark SQL", hint=hint)
-                raise point(failure, context.text, span_of(node))
+                raise point(failure, context.text, span_of(call))
         found = list(context.select.find_all(OwnWindow))
         if not found:
             continue
