@@ -11,6 +11,7 @@ HERE = Path(__file__).parent
 WITH_SPARK = {"bad_input", "cluster", "kill", "live", "pipeline"}
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests with Spark come first and stay in one process, while the others run beside them: a cycle mostly waits."""
     with_spark = [item for item in items if item.path.relative_to(HERE).parts[0] in WITH_SPARK]
