@@ -4,7 +4,7 @@
 VENV  := .venv
 PY    := $(VENV)/bin/python
 # Tests with Spark in one process (tests/conftest.py), all others in a second one.
-PYTEST := $(PY) -m pytest -n 2 --dist loadgroup
+PYTEST := $(PY) -m pytest -n 2
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help

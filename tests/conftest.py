@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
-WITH_SPARK = {"bad_input", "cluster", "kill", "live", "pipeline"}
+WITH_SPARK = ("tests/bad_input/", "tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with Spark come first and stay in one process, while the others run beside them: a cycle mostly waits."""
-    with_spark = [item for item in items if item.path.relative_to(HERE).parts[0] in WITH_SPARK]
-    for item in with_spark:
-        item.add_marker(pytest.mark.xdist_group("spark"))
-    chosen = {id(item) for item in with_spark}
-    items[:] = with_spark + [item for item in items if id(item) not in chosen]
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests with Spark stay in one process, while the others run beside them: a cycle mostly waits."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneForSpark(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith(WITH_SPARK) else nodeid
+
+    return OneForSpark(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -24,8 +24,9 @@ class SlowStart(FakeDatabase):
 
 def prepare(progress: Callable[[str], None]) -> None:
     if sys.argv[3:] == ["prepare"]:
-        progress("compiling kernels")
-        time.sleep(float(sys.argv[2]))
+        for _ in range(100):
+            progress("compiling kernels")
+            time.sleep(float(sys.argv[2]))
 
 
 if __name__ == "__main__":

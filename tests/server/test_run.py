@@ -80,7 +80,7 @@ def test_a_signal_ends_live_streams_and_the_database_and_exits_with_0(
     assert time.monotonic() - began < 3
 
 
-def test_what_has_to_be_prepared_comes_before_the_database_and_a_signal_is_heard_after_it(
+def test_what_has_to_be_prepared_comes_before_the_database_and_a_signal_ends_it_at_its_next_step(
     started: list[Process],
 ) -> None:
     server = Process(1.0, "prepare")

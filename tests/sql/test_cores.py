@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
 from penstock.catalog.model import QueryDefinition
@@ -156,4 +157,4 @@ def define(world: World, name: str, sql: str) -> None:
     (statement,) = parse_script(sql)
     assert isinstance(statement, Select)
     plan = plan_query(statement, world, standing=True, joins=True)
-    world.queries[name] = QueryDefinition(1, name, sql, plan_to_json(plan), *reads_of(plan, world), None)
+    world.queries[name] = QueryDefinition(1, name, sql, orjson.dumps(plan_to_json(plan)), *reads_of(plan, world), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
 from penstock.errors import PenstockError
@@ -252,7 +253,7 @@ def test_reading_a_window_join_writes_it_out(world: World) -> None:
 
     sql = "SELECT a.ppm, ts FROM sensors a, loops b WINDOW = '1m'"
     world.run(f"CREATE QUERY near AS {sql}")
-    world.queries["near"] = replace(world.queries["near"], plan=plan_to_json(world.join(sql)))
+    world.queries["near"] = replace(world.queries["near"], stored_plan=orjson.dumps(plan_to_json(world.join(sql))))
     plan = world.spark("SELECT ppm FROM near WHERE ts > '2026-01-01'")
     assert plan.inlined == ("near",)
     assert reads_of(plan, world)[:2] == (("loops", "sensors"), ("near",))

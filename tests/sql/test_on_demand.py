@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
 from penstock.catalog.model import QueryDefinition
@@ -18,7 +19,9 @@ PAIRS = "SELECT a.speed, b.ppm FROM loops a, loops b WINDOW(a, b) = '1s' WHERE a
 def asked_about(world: World) -> World:
     world.run("CREATE QUERY fast AS SELECT speed, length, ts FROM loops WHERE speed > 100")
     plan = world.join(PAIRS)
-    world.queries["pairs"] = QueryDefinition(9, "pairs", PAIRS, plan_to_json(plan), ("loops",), (), (), start_us=5)
+    world.queries["pairs"] = QueryDefinition(
+        9, "pairs", PAIRS, orjson.dumps(plan_to_json(plan)), ("loops",), (), (), start_us=5
+    )
     return world
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import orjson
+
 from penstock.catalog.model import Function, QueryDefinition, StreamType, Table
 from penstock.operators.expr import Expr
 from penstock.sql import statements as st
@@ -86,7 +88,12 @@ class World:
                 plan = plan_query(statement.select, self, True, SYSTEM)
                 reads = reads_of(plan, self)
                 self.queries[statement.name] = QueryDefinition(
-                    len(self.queries) + 1, statement.name, statement.sql, plan_to_json(plan), *reads, start_us=0
+                    len(self.queries) + 1,
+                    statement.name,
+                    statement.sql,
+                    orjson.dumps(plan_to_json(plan)),
+                    *reads,
+                    start_us=0,
                 )
                 return explain(plan, self)
             case st.CreateStreamType():

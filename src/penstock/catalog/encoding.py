@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
 from penstock.catalog.model import (
     Deduplicate,
     Function,
@@ -111,6 +113,11 @@ def function_from_json(data: dict[str, Any]) -> Function:
     )
 
 
+def plan_text(plan: dict[str, Any]) -> bytes:
+    # A copy: what orjson gives keeps the buffer that it wrote into, several times as large.
+    return bytes(memoryview(orjson.dumps(plan)))
+
+
 def query_to_json(query: QueryDefinition) -> dict[str, Any]:
     return {
         "id": query.id,
@@ -133,7 +140,7 @@ def query_from_json(data: dict[str, Any]) -> QueryDefinition:
         id=data["id"],
         name=data["name"],
         sql=data["sql"],
-        plan=data["plan"],
+        stored_plan=plan_text(data["plan"]),
         reads_tables=tuple(data["reads_tables"]),
         reads_queries=tuple(data["reads_queries"]),
         reads_functions=tuple(data["reads_functions"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.catalog.encoding import query_to_json
+from penstock.catalog.encoding import plan_text, query_to_json
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.state import CatalogState
 from penstock.catalog.writer import CatalogWriter
@@ -55,7 +55,7 @@ class QueryDefinitions(CatalogWriter):
                     id=self.state.next_query_id + len(made),
                     name=query.name,
                     sql=query.sql,
-                    plan=query.plan,
+                    stored_plan=plan_text(query.plan),
                     reads_tables=query.reads_tables,
                     reads_queries=query.reads_queries,
                     reads_functions=query.reads_functions,
@@ -97,7 +97,7 @@ class QueryDefinitions(CatalogWriter):
             changed = replace(
                 known,
                 sql=known.sql if sql is None else sql,
-                plan=known.plan if plan is None else plan,
+                stored_plan=known.stored_plan if plan is None else plan_text(plan),
                 paused=known.paused if paused is None else paused,
             )
             if changed != known:

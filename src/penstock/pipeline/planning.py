@@ -164,7 +164,7 @@ def _by_table(fill: Iterable[int], state: CatalogState) -> dict[int, list[int]]:
     grouped: dict[int, list[int]] = {}
     for query_id in sorted(fill):
         # Ten thousand may fill at once, several times a cycle: no plan is read for that.
-        grouped.setdefault(selected_table(state.queries_by_id[query_id].plan), []).append(query_id)
+        grouped.setdefault(selected_table(state.queries_by_id[query_id].stored_plan), []).append(query_id)
     return grouped
 
 

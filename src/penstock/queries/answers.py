@@ -288,9 +288,9 @@ class AnswerStore(Nows):
     def give_up_passed(self, most_bytes: int) -> list[Path]:
         """Drop sheets that no sliding window reaches as of now, then the oldest until the rest fits; their files."""
         for table_id, shelf in self.shelves.items():
-            now_us, span = self.now_of(self.state.tables_by_id[table_id], None), self.census.longest_span(table_id)
+            now_us = self.now_of(self.state.tables_by_id[table_id], None)
             if now_us is not None:
-                shelf.give_up_before(now_us - span if span is not None else FOREVER)
+                shelf.give_up_passed(now_us, self.census.spans(table_id))
         while sum(shelf.nbytes for shelf in self.shelves.values()) > most_bytes:
             largest = max(self.shelves.values(), key=lambda shelf: shelf.nbytes)
             largest.give_up(largest.sheets[:1])

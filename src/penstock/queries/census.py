@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import TypeVar
+
+from pyroaring import BitMap
 
 from penstock.catalog.model import Table
 from penstock.operators.windows import Bound, JoinWindows, TimeWindow, Window
@@ -25,7 +28,7 @@ class Census:
         self.looks: Counter[Look] = Counter()
         self.joins: set[int] = set()
         self.ending: set[int] = set()
-        self._spans: dict[int, Counter[int]] = {}
+        self._spans: dict[int, dict[int, BitMap]] = {}  # by table and span, whose it is
         self._told: dict[int, tuple[list[NowKey], list[Look], list[tuple[int, int]]]] = {}
 
     def take(self, query_id: int, answer: Answer | None, tables: dict[int, Table]) -> None:
@@ -53,7 +56,7 @@ class Census:
         self._told[query_id] = (keys, looks, spans)
         self.looks.update(looks)
         for table_id, span in spans:
-            self._spans.setdefault(table_id, Counter())[span] += 1
+            self._spans.setdefault(table_id, {}).setdefault(span, BitMap()).add(query_id)
         if isinstance(answer.plan, JoinPlan):
             self.joins.add(query_id)
         if ends(answer.window):
@@ -65,15 +68,17 @@ class Census:
             self.nows.remove(key)
         _subtract(self.looks, looks)
         for table_id, span in spans:
-            _subtract(self._spans[table_id], [span])
-            if not self._spans[table_id]:
-                del self._spans[table_id]
+            whose = self._spans[table_id].get(span)
+            if whose is not None:
+                whose.discard(query_id)
+                if not whose:
+                    del self._spans[table_id][span]
         self.joins.discard(query_id)
         self.ending.discard(query_id)
 
-    def longest_span(self, table_id: int) -> int | None:
-        """How far back from NOW the longest sliding window of a table reaches; None where there is none."""
-        return max(self._spans[table_id]) if table_id in self._spans else None
+    def spans(self, table_id: int) -> list[tuple[int, BitMap]]:
+        """How far back from NOW sliding windows over a table reach, the farthest first, and whose they are."""
+        return sorted(self._spans.get(table_id, {}).items(), key=itemgetter(0), reverse=True)
 
 
 def depends_on_start(window: Window) -> bool:

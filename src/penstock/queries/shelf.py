@@ -7,7 +7,7 @@ member knows which rows it has to look at again.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -139,9 +139,17 @@ class Shelf:
             self._remove(kept)
         self._view = None
 
-    def give_up_before(self, low_us: int) -> None:
-        """Drop the sheets all of whose rows are older than a time."""
-        old = [k for k in self.sheets if k.name.max_ts < low_us]
+    def give_up_passed(self, now_us: int, spans: Sequence[tuple[int, BitMap]]) -> None:
+        """Drop the sheets that the windows of all their members have left behind. `spans`: the widest first, and whose."""
+        shortest = spans[-1][0] if spans else None
+        old = []
+        for kept in self.sheets:
+            age = now_us - kept.name.max_ts
+            if shortest is not None and age <= shortest:
+                continue  # most of them, and the newest
+            reach = next((span for span, whose in spans if whose.intersect(kept.name.members)), -1)
+            if age > reach:
+                old.append(kept)
         if old:
             self.give_up(old)
 

@@ -91,6 +91,10 @@ class Server(uvicorn.Server):
         self._lifecycle.closing.set()
 
 
+class _StopAsked(Exception):
+    """Somebody wants to stop before everything is prepared."""
+
+
 async def _serve(
     settings: Settings,
     listener: socket.socket,
@@ -118,15 +122,22 @@ async def _serve(
             lifecycle.reason = step
             progress(step)
 
+        def report_or_leave(step: str) -> None:
+            report(step)
+            if server.should_exit:
+                raise _StopAsked
+
         problem: BaseException | None = None
         try:
-            await asyncio.to_thread(prepare, report)
+            await asyncio.to_thread(prepare, report_or_leave)
             if not server.should_exit:
                 await asyncio.to_thread(database.start, report)
             if not server.should_exit:
                 lifecycle.ready, lifecycle.reason = True, "ready"
                 progress(f"ready at {url_of(listener)} in {time.monotonic() - began:.1f} s")
             await serving
+        except _StopAsked:
+            pass
         except BaseException as caught:
             problem = caught
         finally:

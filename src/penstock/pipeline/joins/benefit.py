@@ -7,7 +7,7 @@ has seen; it changes the cost of a step, never a result.
 
 from __future__ import annotations
 
-from penstock.pipeline.joins.sharing import MOST_LARGER, Shared
+from penstock.pipeline.joins.sharing import MOST_LARGER, Shared, Uniform
 
 # What a step of its own costs beside its results, in combinations: some two milliseconds.
 STEP_IS_WORTH = 10_000
@@ -81,7 +81,7 @@ class _Seconds:
 
 
 _KNOWN: dict[int, tuple[Shared, Benefit]] = {}
-_OF_MEMBER: dict[int, Benefit] = {}
+_OF_MEMBER: dict[int, tuple[Uniform, Benefit]] = {}
 
 
 def benefit_of(group: Shared) -> Benefit:
@@ -97,9 +97,12 @@ def benefit_of(group: Shared) -> Benefit:
 def _begun(group: Shared) -> Benefit:
     """Groups change whenever a query comes or goes: where most members were quicker apart, they stay so until the next trial."""
     made = Benefit(len(group.members))
-    apart = [n for n in group.numbers if n in _OF_MEMBER and _OF_MEMBER[n].settled_apart]
-    if 2 * len(apart) > len(group.members):
+    apart = 0
+    for number, uniform in group.uniforms.items():
+        known = _OF_MEMBER.get(number)
+        # The same number may be another query's, of another database.
+        apart += known is not None and known[0] is uniform and known[1].settled_apart
+    if 2 * apart > len(group.members):
         made.stay_apart()
-    for number in group.numbers:
-        _OF_MEMBER[number] = made
+    _OF_MEMBER.update((number, (uniform, made)) for number, uniform in group.uniforms.items())
     return made

@@ -59,7 +59,7 @@ def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
         return known[1]
     found = {}
     for query_id, definition in queries.items():
-        if has_join(definition.plan) and not definition.paused:
+        if has_join(definition.stored_plan) and not definition.paused:
             before = _PLANS.get(query_id)
             if before is None or (before[0] is not definition and before[0] != definition):
                 plan = join_of(plan_from_json(definition.plan))
