@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,8 +17,8 @@ def rows(pipe: Pipe, name: str) -> list[dict[str, Any]]:
     return answer
 
 
-def test_an_average_per_place_follows_the_rows_and_survives_a_restart(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_an_average_per_place_follows_the_rows_and_survives_a_restart(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     pipe.db.execute(
         "CREATE QUERY means AS SELECT place, COUNT(*) AS n, SUM(value) AS s, AVG(value) AS m, MIN(value) AS low,"
@@ -45,8 +45,8 @@ def test_an_average_per_place_follows_the_rows_and_survives_a_restart(tmp_path: 
     assert rows(pipe, "means") == [{"place": "north", "n": 1, "s": 10.0, "m": 10.0, "low": 10.0, "high": 10.0}]
 
 
-def test_a_subscriber_gets_each_new_value_and_with_changes_the_old_one_too(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_a_subscriber_gets_each_new_value_and_with_changes_the_old_one_too(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     pipe.db.execute("CREATE QUERY n AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 10 SECONDS) END (NOW)")
     pipe.engine.drain()
@@ -62,8 +62,8 @@ def test_a_subscriber_gets_each_new_value_and_with_changes_the_old_one_too(tmp_p
     assert event is not None and event.table.to_pylist() == [{"op": "-", "n": 0}, {"op": "+", "n": 2}]
 
 
-def test_an_aggregation_whose_groups_take_too_much_fails_by_name_and_others_go_on(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path, slices_memory_mb=1)
+def test_an_aggregation_whose_groups_take_too_much_fails_by_name_and_others_go_on(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(slices_memory_mb=1)
     pipe.probes()
     window = "BEGIN (NOW - 10 SECONDS) END (NOW)"
     pipe.db.execute(f"CREATE QUERY many AS SELECT value, COUNT(*) AS n FROM probes GROUP BY value {window}")
@@ -76,8 +76,8 @@ def test_an_aggregation_whose_groups_take_too_much_fails_by_name_and_others_go_o
     assert rows(pipe, "all_of_them") == [{"n": 5000}]
 
 
-def test_explain_tells_slices_sharing_and_memory(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_explain_tells_slices_sharing_and_memory(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     for number in (1, 2):
         window = f"BEGIN (NOW - {number} SECONDS) END (NOW)"
@@ -90,16 +90,18 @@ def test_explain_tells_slices_sharing_and_memory(tmp_path: Path) -> None:
     assert "shared by 2 queries" in told
 
 
-def test_an_aggregation_over_a_window_that_no_kernel_covers_says_why(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_an_aggregation_over_a_window_that_no_kernel_covers_says_why(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     pipe.engine.drain()
     told = pipe.db.execute("EXPLAIN SELECT COUNT(DISTINCT value, place) FROM probes").table.column("plan").to_pylist()
     assert told[0].startswith("Spark SQL")
 
 
-def test_values_that_are_kept_one_by_one_have_a_limit_and_the_refusal_names_the_way_out(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path, exact_values_max=100)
+def test_values_that_are_kept_one_by_one_have_a_limit_and_the_refusal_names_the_way_out(
+    pipes: Callable[..., Pipe],
+) -> None:
+    pipe = pipes(exact_values_max=100)
     pipe.probes()
     window = "BEGIN (NOW - 10 SECONDS) END (NOW)"
     pipe.db.execute(f"CREATE QUERY middle AS SELECT MEDIAN(value) AS m FROM probes {window}")
@@ -117,8 +119,8 @@ def test_values_that_are_kept_one_by_one_have_a_limit_and_the_refusal_names_the_
     assert rows(pipe, "kinds") == [{"n": 3}]
 
 
-def test_rows_come_by_key_and_are_counted_across_restarts(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_rows_come_by_key_and_are_counted_across_restarts(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     pipe.db.execute("CREATE QUERY n AS SELECT place, COUNT(*) AS n FROM probes WHERE value > 0 GROUP BY place")
     pipe.push(1.0, -1.0, sensor=2)
@@ -139,8 +141,8 @@ def test_rows_come_by_key_and_are_counted_across_restarts(tmp_path: Path) -> Non
     assert told() == ([{"place": "north", "n": 3}, {"place": "south", "n": 1}], [4])
 
 
-def test_aggregates_with_windows_of_their_own(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_aggregates_with_windows_of_their_own(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     pipe.db.execute(
         "CREATE QUERY two AS SELECT place, AVG(value, 5 SECONDS) AS short, COUNT(*, 1 MINUTE) AS n,"
@@ -168,8 +170,8 @@ def test_aggregates_with_windows_of_their_own(tmp_path: Path) -> None:
         "SELECT AVG(value, 5 SECONDS) FROM probes BEGIN (NOW - 1 HOUR) END (NOW)",
     ],
 )
-def test_two_windows_in_a_question_that_is_asked_once_are_refused(tmp_path: Path, question: str) -> None:
-    pipe = Pipe(tmp_path)
+def test_two_windows_in_a_question_that_is_asked_once_are_refused(pipes: Callable[..., Pipe], question: str) -> None:
+    pipe = pipes()
     pipe.probes()
     with pytest.raises(PenstockError) as refused:
         pipe.db.execute(f"EXPLAIN {question}")
@@ -182,8 +184,8 @@ def test_two_windows_in_a_question_that_is_asked_once_are_refused(tmp_path: Path
     assert told.strip() == "window: BEGIN (NOW - 5s) END (NOW)"
 
 
-def test_the_newest_rows_of_each_sensor_are_aggregated_when_asked_for(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_the_newest_rows_of_each_sensor_are_aggregated_when_asked_for(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     pipe.db.execute(
         "CREATE QUERY q AS SELECT place, SUM(value) AS s FROM probes GROUP BY place BEGIN (LAST 2 ROWS PER SENSOR)"
@@ -202,8 +204,8 @@ def test_the_newest_rows_of_each_sensor_are_aggregated_when_asked_for(tmp_path: 
     assert "the newest rows are read when somebody asks" in told
 
 
-def test_a_value_that_is_reported_on_change_weighs_as_long_as_it_stood(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_a_value_that_is_reported_on_change_weighs_as_long_as_it_stood(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     pipe.db.execute("CREATE QUERY open AS SELECT TWA(value) AS share FROM probes BEGIN (NOW - 10 SECONDS) END (NOW)")
     pipe.push(1.0)

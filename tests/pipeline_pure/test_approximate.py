@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -56,13 +56,13 @@ def check(row: dict[str, Any], truth: list[float]) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_answer_is_within_its_error_with_late_rows_and_restarts(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coarse, "FEW", 4)
     monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 7)
     monkeypatch.setattr(standing, "TRIM_EVERY", 5)
     chance = random.Random(seed)
-    pipe = Pipe(tmp_path)
+    pipe = pipes()
     pipe.db.execute(
         "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (value DOUBLE))"
         " WITH (time = 'valid', out_of_order = 'accept')"
@@ -105,8 +105,8 @@ def test_every_answer_is_within_its_error_with_late_rows_and_restarts(
     pipe.db.stop()
 
 
-def test_explain_says_approximate_and_the_bound_and_memory(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_explain_says_approximate_and_the_bound_and_memory(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     pipe.db.execute(f"CREATE QUERY q AS {ASKED} {WINDOW.format(60)}")
     pipe.push(1.0)
@@ -119,8 +119,8 @@ def test_explain_says_approximate_and_the_bound_and_memory(tmp_path: Path) -> No
     assert list(rows(pipe, "q")[0]) == ["n", "s", "d", "p", "t", "q"]
 
 
-def test_an_error_is_a_column_on_request(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_an_error_is_a_column_on_request(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     window = WINDOW.format(60)
     pipe.db.execute(f"CREATE QUERY one AS SELECT APPROX_COUNT(*) AS n, APPROX_ERROR(n) FROM probes {window}")
@@ -137,8 +137,8 @@ def test_an_error_is_a_column_on_request(tmp_path: Path) -> None:
     assert rows(pipe, "three") == [{"place": "north", "s": 3.0, "off": 0.0}]
 
 
-def test_an_empty_window_counts_nothing_and_knows_nothing_else(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_an_empty_window_counts_nothing_and_knows_nothing_else(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     pipe.db.execute(f"CREATE QUERY q AS {ASKED} {WINDOW.format(60)} WITH ERROR")
     pipe.engine.drain()
@@ -146,8 +146,8 @@ def test_an_empty_window_counts_nothing_and_knows_nothing_else(tmp_path: Path) -
     assert (row["n"], row["d"], row["s"], row["p"], row["t"], row["q"]) == (0, 0, None, None, None, None)
 
 
-def test_panes_and_changes(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_panes_and_changes(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     pipe.db.execute(
         "CREATE QUERY q AS SELECT window_start, APPROX_DISTINCT(value) AS d FROM probes GROUP BY TUMBLE(1 MINUTE)"
@@ -176,8 +176,8 @@ def test_panes_and_changes(tmp_path: Path) -> None:
         ("APPROX_COUNT(*, value)", "and constant"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_caret(call: str, detail: str, tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_what_makes_no_sense_is_refused_with_a_caret(call: str, detail: str, pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.probes()
     with pytest.raises(PenstockError) as refused:
         pipe.db.execute(f"CREATE QUERY q AS SELECT {call} FROM probes")

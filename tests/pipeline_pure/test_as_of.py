@@ -195,8 +195,10 @@ def test_what_no_kernel_keeps_is_evaluated_at_that_time_as_spark_sql(
         for relation, (low, high) in zip(plan.relations, ranges, strict=True):
             low_us, high_us = moment.ranges[relation.name]
             assert (low_us, high_us) == (seconds(low) if low is not None else -(2**62), seconds(high))
+    pipe.db.execute("CREATE QUERY sorted AS SELECT value FROM probes BEGIN (NOW - 10 SECONDS) END (NOW) ORDER BY value")
+    pipe.engine.drain()
     with pytest.raises(PenstockError, match="outside the shared pass is not supported"):
-        pipe.db.invoke("newest", 1)
+        pipe.db.invoke("sorted", 1)
     pipe.db.execute("CREATE QUERY about AS SELECT COUNT(*) AS n FROM penstock.cycles")
     pipe.engine.drain()
     with pytest.raises(PenstockError, match="which has no past"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -44,9 +44,9 @@ def close(a: Any, b: Any) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_answer_is_what_all_rows_say(seed: int, tmp_path: Path) -> None:
+def test_every_answer_is_what_all_rows_say(seed: int, pipes: Callable[..., Pipe]) -> None:
     chance = random.Random(seed)
-    pipe = Pipe(tmp_path)
+    pipe = pipes()
     pipe.db.execute(TABLE)
     pipe.db.execute("INSERT INTO calls VALUES (1, NULL), (2, NULL)")
     for name, (where, _, _) in ASKED.items():
@@ -107,8 +107,8 @@ def test_every_answer_is_what_all_rows_say(seed: int, tmp_path: Path) -> None:
         ("duration > SQRT((SELECT MAX(duration) FROM calls))", "times or plus a constant"),
     ],
 )
-def test_what_slices_do_not_cover_says_why(where: str, reason: str, tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_what_slices_do_not_cover_says_why(where: str, reason: str, pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.db.execute(TABLE)
     (select,) = parse_script(f"SELECT COUNT(*) AS n FROM calls WHERE {where} BEGIN (NOW - 1 DAY) END (NOW)")
     assert isinstance(select, Select)
@@ -117,8 +117,8 @@ def test_what_slices_do_not_cover_says_why(where: str, reason: str, tmp_path: Pa
     assert told.startswith("Spark SQL:") and reason in told, told
 
 
-def test_explain_says_exact(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_explain_says_exact(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.db.execute(TABLE)
     where = "intl AND duration >= 0.9 * (SELECT MAX(duration) FROM calls)"
     pipe.db.execute(f"CREATE QUERY q AS SELECT COUNT(*) AS n FROM calls WHERE {where} BEGIN (NOW - 14 DAYS) END (NOW)")
@@ -128,8 +128,8 @@ def test_explain_says_exact(tmp_path: Path) -> None:
     assert "COUNT where duration >= 0.9 * MAX(duration) and intl" in told, told
 
 
-def test_an_approximation_is_refused_with_a_hint(tmp_path: Path) -> None:
-    pipe = Pipe(tmp_path)
+def test_an_approximation_is_refused_with_a_hint(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
     pipe.db.execute(TABLE)
     where = "duration >= 0.9 * (SELECT MAX(duration) FROM calls) BEGIN (NOW - 1 DAY) END (NOW) WITHIN 1 PERCENT"
     with pytest.raises(PenstockError) as refused:
