@@ -164,7 +164,9 @@ def _parse(text: str, to: str) -> Any:
     if to == "TEXT":
         return text
     if to == "BOOLEAN":
-        return {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}.get(text.lower())
+        said = {"t": True, "true": True, "y": True, "yes": True, "1": True}
+        said |= {"f": False, "false": False, "n": False, "no": False, "0": False}
+        return said.get(text.lower())
     if to == "DOUBLE":
         return float(text) if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?(e[0-9]+)?", text) else None
     if not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?", text):

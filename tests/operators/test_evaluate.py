@@ -127,6 +127,8 @@ def run(operation: str, type_: Type, *arguments: tuple[Any, Type]) -> Any:
         ((1.5, DOUBLE), TIMESTAMP, 1_500_000),
         ((True, BOOLEAN), INT, 1),
         ((True, BOOLEAN), TEXT, "true"),
+        (("y", TEXT), BOOLEAN, True),
+        (("No", TEXT), BOOLEAN, False),
         ((0.125, DOUBLE), parse_type("DECIMAL(5, 2)"), Decimal("0.13")),
         ((Decimal("2.5"), parse_type("DECIMAL(5, 2)")), INT, 2),
         ((Decimal("2.50"), parse_type("DECIMAL(5, 2)")), TEXT, "2.50"),
