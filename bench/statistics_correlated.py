@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,11 @@ def sources(series: Path) -> Iterator[tuple[str, float, Callable[[int], Floats]]
     yield "multifractal", 99.0, multifractal
     for path in sorted(series.glob("*.csv")):
         values = np.loadtxt(path, delimiter=",", skiprows=1, usecols=1)
-        yield path.stem, 1.0, lambda seed, values=values: values[values > 0]  # type: ignore[misc]
+        yield path.stem, 1.0, partial(_always, values[values > 0])
+
+
+def _always(values: Floats, seed: int) -> Floats:
+    return values
 
 
 def multifractal(seed: int) -> Floats:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 from penstock.operators.expr import Call, Expr, Literal, UserCall
 from penstock.types import BOOLEAN, DOUBLE
@@ -59,9 +60,10 @@ def weakest(alike: Sequence[Expr]) -> Expr | None:
     distinct = list(dict.fromkeys(alike))
     if len(distinct) == 1:
         return distinct[0]
-    if all(_is_listed(each) for each in distinct):
-        options = dict.fromkeys(option for each in distinct for option in each.arguments[1:])  # type: ignore[union-attr]
-        return Call("in", (distinct[0].arguments[0], *options), BOOLEAN)  # type: ignore[union-attr]
+    listed = [each for each in distinct if _is_listed(each)]
+    if len(listed) == len(distinct):
+        options = dict.fromkeys(option for each in listed for option in each.arguments[1:])
+        return Call("in", (listed[0].arguments[0], *options), BOOLEAN)
     found = [open_end(each) for each in distinct]
     ends = [end for end in found if end is not None]
     if len(ends) == len(distinct) and len({frame for frame, _, _ in ends}) == 1:
@@ -112,7 +114,7 @@ def _rising(expr: Expr) -> tuple[Expr, float, bool] | None:
     return None
 
 
-def _is_listed(expr: Expr) -> bool:
+def _is_listed(expr: Expr) -> TypeGuard[Call]:
     if not isinstance(expr, Call) or expr.operation not in ("eq", "in"):
         return False
     value, *options = expr.arguments

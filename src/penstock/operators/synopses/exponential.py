@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -31,9 +32,9 @@ class ExponentialHistogram(Synopsis):
         self.least = -(-math.ceil(1 / epsilon) // 2)
         self.held, self.total, self.merges = NO_TIMES, 0, 0
 
+    @abstractmethod
     def units(self, values: Values) -> Ints:
         """How many units each value stands for."""
-        raise NotImplementedError
 
     def answers(self, window: int | None = None) -> list[Answer]:
         lower, upper = self.bounds(window)

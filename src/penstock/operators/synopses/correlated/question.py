@@ -36,8 +36,10 @@ class Question:
 
     def mirrored(self) -> Question:
         """The same question about -x: MAX becomes MIN."""
-        inner: Inner = {"min": "max", "max": "min", "avg": "avg"}[self.inner]  # type: ignore[assignment]
-        return Question(inner, self.outer, _negated(self.high), _negated(self.low))
+        return Question(_MIRRORED[self.inner], self.outer, _negated(self.high), _negated(self.low))
+
+
+_MIRRORED: dict[Inner, Inner] = {"min": "max", "max": "min", "avg": "avg"}
 
 
 def _negated(edge: Edge | None) -> Edge | None:
