@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from bench.local_database import local_database
+from bench.probes import composite_probes, separate_probes
 from bench.query_workload import ROUND, ROUND_SHARE, VALUES
-from penstock.operators.joins.composite import composite_probes, separate_probes
 from penstock.pipeline.joins import sharing
 
 QUERIES = (1, 10, 100, 1_000)

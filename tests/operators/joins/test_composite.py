@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from bench.probes import composite_probes, separate_probes
 from penstock.operators.evaluate import evaluate_mask
 from penstock.operators.expr import Call, Column, Expr, Literal
-from penstock.operators.joins.composite import Ranked, as_inequality, composite_probes, separate_probes
+from penstock.operators.joins.composite import Ranked, as_inequality
 from penstock.operators.joins.weakest import shape, weakest
 from penstock.types import BOOLEAN, DOUBLE, INT
 
