@@ -40,7 +40,7 @@ def test_any_rows_and_columns_are_those_of_the_file(file: Segment, seed: int) ->
         schema = pa.schema(rng.sample(fields, rng.randrange(1, 4)))
         expected = read_slice(Slice(file.path, "parquet", 50 + first, first, end - first), schema=schema)
         assert files.read(file, first, end, schema).equals(expected), (seed, first, end, schema.names)
-    assert files._decoded._nbytes == sum(c.nbytes for c in files._decoded._kept.values())
+    assert files._decoded._nbytes == sum(k.column.nbytes for k in files._decoded._kept.values())
     assert files._decoded._nbytes <= files._decoded._most_bytes
 
 
@@ -50,3 +50,15 @@ def test_a_file_that_was_written_anew_is_read_anew(file: Segment) -> None:
     pq.write_table(pa.table({"a": np.arange(ROWS) + 7}), file.path, row_group_size=100)
     os.utime(file.path, ns=(1, 1))
     assert files.read(file, 3, 5, schema).column("a").to_pylist() == [10, 11]
+
+
+def test_columns_that_nobody_asked_for_lately_go_when_others_come(file: Segment) -> None:
+    now = [0.0]
+    files, schema = OpenFiles(), pa.schema([pa.field("a", pa.int64())])
+    files._decoded = decoded.DecodedColumns(clock=lambda: now[0])
+    for group in range(10):
+        now[0] += 0.6 * decoded.MOST_IDLE_S
+        files.read(file, 0, 10, schema)  # asked for again and again
+        files.read(file, 100 * group, 100 * group + 10, schema)
+        assert len(files._decoded._kept) <= 3
+        assert {key[2] for key in files._decoded._kept} >= {0, group}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,18 +15,26 @@ from penstock.streams.compaction import ROW_GROUP_ROWS
 from penstock.streams.segments import Segment, Slice, read_slice
 
 MOST_BYTES = 96 << 20
+MOST_IDLE_S = 20.0  # windows move on to newer files: what they left behind must not pile up to the limit first
 MOST_GROUPS = 2  # who reads more at once reads a long history, which nobody asks for again so soon
 
 _Key = tuple[Path, tuple[int, int], int, str, str]
 
 
-class DecodedColumns:
-    """By file, row group and column, those used last. Any thread may ask."""
+@dataclass(slots=True)
+class _Kept:
+    column: pa.ChunkedArray
+    used_s: float
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+
+class DecodedColumns:
+    """By file, row group and column, those used last and lately. Any thread may ask."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[_Key, pa.ChunkedArray] = OrderedDict()
+        self._clock = clock
+        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._nbytes = 0
 
     def read(self, segment: Segment, mark: tuple[int, int], first: int, end: int, schema: pa.Schema) -> pa.Table | None:
@@ -36,11 +47,7 @@ class DecodedColumns:
 
     def _group(self, segment: Segment, mark: tuple[int, int], group: int, schema: pa.Schema) -> pa.Table:
         keys = [(segment.path, mark, group, f.name, str(f.type)) for f in schema]
-        with self._lock:
-            known = {key[3]: self._kept[key] for key in keys if key in self._kept}
-            for key in keys:
-                if key in self._kept:
-                    self._kept.move_to_end(key)
+        known = self._known(keys)
         missing = pa.schema([f for f in schema if f.name not in known])
         if len(missing):
             skip = group * ROW_GROUP_ROWS
@@ -50,11 +57,27 @@ class DecodedColumns:
             self._keep({key: known[key[3]] for key in keys if key[3] in missing.names})
         return pa.Table.from_arrays([known[name] for name in schema.names], schema=schema)
 
+    def _known(self, keys: list[_Key]) -> dict[str, pa.ChunkedArray]:
+        now_s = self._clock()
+        with self._lock:
+            found = {}
+            for key in keys:
+                kept = self._kept.get(key)
+                if kept is not None:
+                    kept.used_s = now_s
+                    self._kept.move_to_end(key)
+                    found[key[3]] = kept.column
+            return found
+
     def _keep(self, columns: dict[_Key, pa.ChunkedArray]) -> None:
+        now_s = self._clock()
         with self._lock:
             for key, column in columns.items():
                 if key not in self._kept:
-                    self._kept[key] = column
+                    self._kept[key] = _Kept(column, now_s)
                     self._nbytes += column.nbytes
-            while self._nbytes > self._most_bytes:
-                self._nbytes -= self._kept.popitem(last=False)[1].nbytes
+            while self._kept and (self._nbytes > self._most_bytes or self._oldest().used_s < now_s - MOST_IDLE_S):
+                self._nbytes -= self._kept.popitem(last=False)[1].column.nbytes
+
+    def _oldest(self) -> _Kept:
+        return next(iter(self._kept.values()))
