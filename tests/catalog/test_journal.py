@@ -45,6 +45,16 @@ def test_a_reader_gets_each_entry_once_and_waits_at_the_position_it_was_told(tmp
     assert [e.kind for e in reader.read()] == ["c", "d"]
 
 
+def test_entries_that_are_decoded_one_by_one_are_those_that_are_read_at_once(tmp_path: Path) -> None:
+    write(tmp_path, "a", "b", "c", "d", "e")
+    whole = JournalReader(tmp_path).read()
+    reader = JournalReader(tmp_path)
+    two, rest = reader.entries(upto=2), reader.entries()
+    assert (list(two), list(rest), len(rest), rest[-1]) == (whole[:2], whole[2:], 3, whole[-1])
+    assert list(two + rest) == list(two) + list(rest) == whole
+    assert list((two + rest)[1:4]) == whole[1:4] and not reader.entries(upto=9)
+
+
 def test_a_tail_torn_at_any_byte_is_cut_off_and_written_over(tmp_path: Path) -> None:
     write(tmp_path, "a", "b", "last")
     whole = journal_file(tmp_path).read_bytes()

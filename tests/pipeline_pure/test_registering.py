@@ -34,6 +34,18 @@ def test_a_script_of_queries_is_one_batch_of_the_journal(pipe: Pipe) -> None:
     assert pipe.answer("q3") == [7.5] and pipe.answer("q20") == []
 
 
+def test_catalog_and_answers_keep_one_definition_of_a_query(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute(script(3))
+    pipe.engine.drain()
+    pipe.db.execute("ALTER QUERY q1 SET BEGIN (NOW - 2 HOURS)")
+    known, taken = pipe.db.catalog.state.queries, pipe.db.standing.store.state.queries
+    assert taken["q0"] is known["q0"] and taken["q1"].sql != known["q1"].sql  # answers follow with the next cycle
+    pipe.engine.drain()
+    taken = pipe.db.standing.store.state.queries
+    assert all(taken[name] is known[name] for name in ("q0", "q1", "q2"))
+
+
 def test_a_bad_query_in_a_script_refuses_all_and_is_pointed_at(pipe: Pipe) -> None:
     pipe.probes()
     with pytest.raises(PenstockError) as refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -119,11 +120,20 @@ def plan_text(plan: dict[str, Any]) -> bytes:
 
 
 def query_to_json(query: QueryDefinition) -> dict[str, Any]:
+    return _query_json(query, query.plan)
+
+
+def query_entry(query: QueryDefinition) -> dict[str, Any]:
+    """The same for whoever makes text of it at once: the plan is text already."""
+    return _query_json(query, orjson.Fragment(query.stored_plan))
+
+
+def _query_json(query: QueryDefinition, plan: Any) -> dict[str, Any]:
     return {
         "id": query.id,
         "name": query.name,
         "sql": query.sql,
-        "plan": query.plan,
+        "plan": plan,
         "reads_tables": list(query.reads_tables),
         "reads_queries": list(query.reads_queries),
         "reads_functions": list(query.reads_functions),
@@ -135,15 +145,21 @@ def query_to_json(query: QueryDefinition) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=1024)
+def _names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """One for all that are equal: thousands of queries read the same tables."""
+    return names
+
+
 def query_from_json(data: dict[str, Any]) -> QueryDefinition:
     return QueryDefinition(
         id=data["id"],
         name=data["name"],
         sql=data["sql"],
         stored_plan=plan_text(data["plan"]),
-        reads_tables=tuple(data["reads_tables"]),
-        reads_queries=tuple(data["reads_queries"]),
-        reads_functions=tuple(data["reads_functions"]),
+        reads_tables=_names(tuple(data["reads_tables"])),
+        reads_queries=_names(tuple(data["reads_queries"])),
+        reads_functions=_names(tuple(data["reads_functions"])),
         start_us=data["start_us"],
         paused=data["paused"],
         # Entries of older versions do not have these.

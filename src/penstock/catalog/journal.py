@@ -10,11 +10,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import orjson
 
@@ -53,8 +54,11 @@ def _encode(entry: Entry, more: int) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _decode(line: bytes) -> tuple[Entry, int] | None:
-    """The entry of a whole line and how many of its batch follow; None where the crc does not fit."""
+_HEAD = re.compile(rb'\{"pos":(\d+),(?:"more":(\d+),)?')
+
+
+def _checked(line: bytes) -> tuple[int, int, bytes] | None:
+    """Position, how many of its batch follow, and text of a whole line; None where the crc does not fit."""
     try:
         expected = int(line[:8], 16)
     except ValueError:
@@ -62,35 +66,68 @@ def _decode(line: bytes) -> tuple[Entry, int] | None:
     text = line[9:]
     if line[8:9] != b" " or zlib.crc32(text) != expected:
         return None
+    head = _HEAD.match(text)
+    if head is not None:
+        return int(head[1]), int(head[2] or 0), text
+    data = orjson.loads(text)
+    return data["pos"], data.get("more", 0), text
+
+
+def _decode(text: bytes) -> Entry:
     data = orjson.loads(text)
     heads = {int(k): v for k, v in data["heads"].items()}
-    return Entry(data["pos"], data["kind"], heads, data["at"], data["body"]), data.get("more", 0)
+    return Entry(data["pos"], data["kind"], heads, data["at"], data["body"])
 
 
-def _scan(block: bytes, last: int) -> tuple[list[Entry], int]:
-    """Entries of the whole batches in `block`, which follows position `last`, and the bytes they fill.
+class Entries(Sequence[Entry]):
+    """Entries that are decoded when somebody looks: as dictionaries they take ten times the room of their lines."""
+
+    def __init__(self, texts: list[bytes]) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(_decode, self._texts)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Entries: ...
+
+    def __getitem__(self, index: int | slice) -> Entry | Entries:
+        return Entries(self._texts[index]) if isinstance(index, slice) else _decode(self._texts[index])
+
+    def __add__(self, others: Entries) -> Entries:
+        return Entries(self._texts + others._texts)
+
+
+def _scan(block: bytes, last: int) -> tuple[list[bytes], int]:
+    """The texts of the whole batches in `block`, which follows position `last`, and the bytes they fill.
 
     What is left over at the end was torn, or is being written.
     """
-    entries: list[Entry] = []
-    batch: list[Entry] = []
+    texts: list[bytes] = []
+    batch: list[bytes] = []
     whole = offset = 0
     while (end := block.find(b"\n", offset)) >= 0:
-        found = _decode(block[offset:end])
-        position = last + len(entries) + len(batch) + 1
+        found = _checked(block[offset:end])
+        position = last + len(texts) + len(batch) + 1
         if found is None:
             if end + 1 < len(block):
                 raise error("corrupt_journal", position=position, detail="its checksum does not fit")
             break
-        entry, more = found
-        if entry.pos != position:
-            raise error("corrupt_journal", position=position, detail=f"entry {entry.pos} stands in its place")
-        batch.append(entry)
+        pos, more, text = found
+        if pos != position:
+            raise error("corrupt_journal", position=position, detail=f"entry {pos} stands in its place")
+        batch.append(text)
         offset = end + 1
         if more == 0:
-            entries += batch
+            texts += batch
             batch, whole = [], offset
-    return entries, whole
+    return texts, whole
 
 
 class JournalReader:
@@ -99,16 +136,18 @@ class JournalReader:
     def __init__(self, folder: Path) -> None:
         self._file = journal_file(folder)
         self._offset = 0
-        self._waiting: list[Entry] = []
+        self._waiting = Entries([])
         self._last = 0
 
     def read(self, upto: int | None = None) -> list[Entry]:
         """Entries after the last one returned, up to and including position `upto`."""
+        return list(self.entries(upto))
+
+    def entries(self, upto: int | None = None) -> Entries:
+        """The same, decoded one by one: for who takes in many and keeps none."""
         self._fetch()
-        if upto is None:
-            found, self._waiting = self._waiting, []
-            return found
-        count = sum(1 for e in self._waiting if e.pos <= upto)
+        returned = self._last - len(self._waiting)
+        count = len(self._waiting) if upto is None else max(0, upto - returned)
         found, self._waiting = self._waiting[:count], self._waiting[count:]
         return found
 
@@ -128,10 +167,10 @@ class JournalReader:
         with self._file.open("rb") as stream:
             stream.seek(self._offset)
             block = stream.read()
-        entries, whole = _scan(block, self._last)
+        texts, whole = _scan(block, self._last)
         self._offset += whole
-        self._last += len(entries)
-        self._waiting += entries
+        self._last += len(texts)
+        self._waiting += Entries(texts)
 
 
 class JournalWriter:
@@ -142,8 +181,8 @@ class JournalWriter:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self.position = self._size = 0
         if self._file.exists():
-            entries, self._size = _scan(self._file.read_bytes(), 0)
-            self.position = len(entries)
+            texts, self._size = _scan(self._file.read_bytes(), 0)
+            self.position = len(texts)
         self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         if os.fstat(self._descriptor).st_size > self._size:
             _log.warning("the journal ended in a torn line, which was cut off")
@@ -156,9 +195,7 @@ class JournalWriter:
     def append(self, kind: str, body: dict[str, Any], heads: dict[int, int], at_us: int) -> Entry:
         return self.append_many([(kind, body)], heads, at_us)[0]
 
-    def append_many(
-        self, entries: Iterable[tuple[str, dict[str, Any]]], heads: dict[int, int], at_us: int
-    ) -> list[Entry]:
+    def append_many(self, entries: Iterable[tuple[str, dict[str, Any]]], heads: dict[int, int], at_us: int) -> Entries:
         """Several entries with one sync: all of them or, after a failed write or a crash, none.
 
         What comes back was read from the bytes written: it holds what any other process will see.
@@ -168,11 +205,11 @@ class JournalWriter:
             _encode(Entry(self.position + 1 + number, kind, heads, at_us, body), len(given) - 1 - number)
             for number, (kind, body) in enumerate(given)
         ]
-        made, size = _scan(b"".join(lines), self.position)
+        texts, size = _scan(b"".join(lines), self.position)
         self._store(b"".join(lines))
         self._size += size
-        self.position += len(made)
-        return made
+        self.position += len(texts)
+        return Entries(texts)
 
     def _store(self, block: bytes) -> None:
         try:

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.engine import Connection, Engine
 
-from penstock.catalog.encoding import function_to_json, query_to_json, stream_type_to_json, table_to_json
+from penstock.catalog.encoding import function_to_json, query_entry, stream_type_to_json, table_to_json
 from penstock.catalog.journal import Entry
 from penstock.catalog.projection_engine import make_engine, remove_damaged
 from penstock.catalog.state import CatalogState
@@ -255,7 +255,7 @@ def _put_definitions(connection: Connection, state: CatalogState, names: Iterabl
         elif kind == "function" and name in state.functions:
             body = function_to_json(state.functions[name])
         elif kind == "query" and name in state.queries:
-            body = query_to_json(state.queries[name])
+            body = query_entry(state.queries[name])
         if body is not None:
             rows.append({"kind": kind, "name": name, "body": orjson.dumps(body).decode()})
     if rows:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, field, replace
 
-from penstock.catalog.encoding import plan_text, query_to_json
+from penstock.catalog.encoding import plan_text, query_entry
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.state import CatalogState
 from penstock.catalog.writer import CatalogWriter
@@ -18,7 +18,7 @@ class NewQuery:
 
     name: str
     sql: str
-    plan: dict[str, object]
+    plan: InitVar[dict[str, object]]
     reads_tables: tuple[str, ...]
     reads_queries: tuple[str, ...] = ()
     reads_functions: tuple[str, ...] = ()
@@ -26,6 +26,10 @@ class NewQuery:
     owner: str | None = None
     description: str | None = None
     strategy: str | None = None
+    stored_plan: bytes = field(init=False)  # of a thousand that come at once the plans take ten times the room
+
+    def __post_init__(self, plan: dict[str, object]) -> None:
+        object.__setattr__(self, "stored_plan", plan_text(plan))
 
 
 class QueryDefinitions(CatalogWriter):
@@ -55,7 +59,7 @@ class QueryDefinitions(CatalogWriter):
                     id=self.state.next_query_id + len(made),
                     name=query.name,
                     sql=query.sql,
-                    stored_plan=plan_text(query.plan),
+                    stored_plan=query.stored_plan,
                     reads_tables=query.reads_tables,
                     reads_queries=query.reads_queries,
                     reads_functions=query.reads_functions,
@@ -64,7 +68,7 @@ class QueryDefinitions(CatalogWriter):
                     description=query.description,
                     strategy=query.strategy,
                 )
-            self._write_many([("create_query", query_to_json(q)) for q in made.values()])
+            self._write_many([("create_query", query_entry(q)) for q in made.values()])
             return list(made.values())
 
     def _check_reads(self, query: NewQuery, made: Mapping[str, object], planned: CatalogState) -> None:
@@ -101,7 +105,7 @@ class QueryDefinitions(CatalogWriter):
                 paused=known.paused if paused is None else paused,
             )
             if changed != known:
-                self._write("change_query", query_to_json(changed))
+                self._write("change_query", query_entry(changed))
             return changed
 
     def retarget_query(self, planned: QueryDefinition, sql: str, plan: dict[str, object]) -> bool:

@@ -49,7 +49,9 @@ class CatalogState:
     static rows look after themselves. Several look-ups are of one moment only if no entry came in between.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Callable[[], CatalogState] | None = None) -> None:
+        """`beside`: another one in this process, which may be ahead; queries that are the same there are kept once."""
+        self._beside = beside
         self.position = 0
         self.at_us = 0  # when the last entry was made
         self.next_table_id = 1
@@ -69,8 +71,9 @@ class CatalogState:
 
     def apply_many(self, entries: Iterable[Entry]) -> None:
         """Take in the next entries; thousands cost no more than each for itself. Readers see them all at once."""
-        known = list(entries)
-        for entry in known:
+        known = draft = self._definitions
+        last: Entry | None = None
+        for entry in entries:
             if entry.kind not in _CHANGES:
                 raise error(
                     "corrupt_journal",
@@ -78,19 +81,18 @@ class CatalogState:
                     detail=f'it is of a kind this version does not know ("{entry.kind}")',
                     hint="the data folder was written by a newer Penstock",
                 )
-        if not known:
-            return
-        assert known[0].pos == self.position + 1, (known[0].pos, self.position)
-        draft = self._definitions
-        if any(entry.kind in _DEFINING for entry in known):
-            draft = draft.copy()
-        for entry in known:
+            assert last is not None or entry.pos == self.position + 1, (entry.pos, self.position)
+            if draft is known and entry.kind in _DEFINING:
+                draft = known.copy()
             _CHANGES[entry.kind](self, draft, entry)
             self._take_heads(entry)
+            last = entry
+        if last is None:
+            return
         self._definitions = draft
-        self.at_us = known[-1].at_us
+        self.at_us = last.at_us
         # Last: whoever keeps something by position must not find the old under the new one.
-        self.position = known[-1].pos
+        self.position = last.pos
 
     def _take_heads(self, entry: Entry) -> None:
         if entry.heads == self._last_heads:
@@ -223,15 +225,19 @@ class CatalogState:
         draft.functions[found.name] = found
 
     def _create_query(self, draft: _Definitions, entry: Entry) -> None:
-        found = query_from_json(entry.body)
+        found = self._shared(query_from_json(entry.body))
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
         self.next_query_id = max(self.next_query_id, found.id + 1)
         draft.query_positions[found.id] = (entry.pos, entry.pos)
 
     def _change_query(self, draft: _Definitions, entry: Entry) -> None:
-        found = query_from_json(entry.body)
+        found = self._shared(query_from_json(entry.body))
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
         draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
+
+    def _shared(self, found: QueryDefinition) -> QueryDefinition:
+        known = self._beside().queries_by_id.get(found.id) if self._beside is not None else None
+        return known if known is not None and known == found else found
 
     def _describe_query(self, draft: _Definitions, entry: Entry) -> None:
         # Not a change of what it answers: nobody reads its history again, so its positions stay.
@@ -319,5 +325,5 @@ _DEFINING = _CHANGES.keys() - {"insert_rows", "update_rows", "delete_rows", "obs
 def load_state(folder: Path, upto: int | None = None) -> CatalogState:
     """The catalog of a data folder, from its journal."""
     state = CatalogState()
-    state.apply_many(JournalReader(folder).read(upto))
+    state.apply_many(JournalReader(folder).entries(upto))
     return state

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from sys import intern
 from typing import Any
 
 from penstock.types import Type, parse_type
@@ -113,14 +115,18 @@ def to_json(expr: Expr) -> dict[str, Any]:
             return {"function": function, "arguments": [to_json(a) for a in arguments], "type": str(type_)}
 
 
+# Plans of ten thousand queries name the same columns and operations: they are kept once.
+_column = lru_cache(maxsize=1024)(Column)
+
+
 def from_json(data: dict[str, Any]) -> Expr:
     type_ = parse_type(data["type"])
     if "literal" in data:
         value = data["literal"]
         return Literal(float(value) if type_.kind == "DOUBLE" and isinstance(value, str) else value, type_)
     if "column" in data:
-        return Column(data["column"], type_, data["static"])
+        return _column(data["column"], type_, data["static"])
     arguments = tuple(from_json(a) for a in data["arguments"])
     if "call" in data:
-        return Call(data["call"], arguments, type_)
+        return Call(intern(data["call"]), arguments, type_)
     return UserCall(data["function"], arguments, type_)

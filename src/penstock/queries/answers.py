@@ -6,6 +6,7 @@ through what a cycle changed, never through all queries: what many of them match
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from pyroaring import BitMap
 
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.operators.windows import FOREVER
 from penstock.pipeline.commits import CommitRecord
 from penstock.pipeline.folder import DataFolder
@@ -58,8 +60,14 @@ _OF_TABLES = frozenset({"newest", "heard", "counts", "sheet", "lists", "slices"}
 class AnswerStore(Nows):
     """All answers as of one committed cycle, with the definitions and the newest times that go with it."""
 
-    def __init__(self, reader: JournalReader, folder: DataFolder, listing: SegmentsOf | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        reader: JournalReader,
+        folder: DataFolder,
+        listing: SegmentsOf | None = None,
+        catalog: Callable[[], CatalogState] | None = None,
+    ) -> None:
+        super().__init__(catalog)
         self._reader = reader
         self._folder = folder
         self.spark_plans: dict[int, SparkPlan] = {}  # of the queries outside the shared pass
@@ -78,7 +86,7 @@ class AnswerStore(Nows):
         """Take in one more cycle (or a snapshot, as the first)."""
         before = self.state.position
         self.touched = set()
-        self.state.apply_many(self._reader.read(upto=record.end.journal))
+        self.state.apply_many(self._reader.entries(upto=record.end.journal))
         self._follow_definitions(before, record)
         self._take_results(record)
         if record.info.get("snapshot"):

@@ -84,7 +84,7 @@ class Database:
                 self.log.drop(dropped)  # dropped in a former life that ended before its files went
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings)
             self.ingest.restore(list(self.catalog.state.tables.values()))
-            self.standing = StandingQueries(self.folder, self.engine.commits, self.settings)
+            self.standing = StandingQueries(self.folder, self.engine.commits, self.settings, lambda: self.catalog.state)
             progress("reading the committed cycles")
             self.standing.load()
             self.system = SystemTables(self)

@@ -25,6 +25,8 @@ EVALUATE_ROWS = 1 << 18
 class Evaluated:
     """One query's own findings. Many threads may ask; two that miss the same rows both look, and agree."""
 
+    __slots__ = ("_blocks", "_lock", "_ranges")
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ranges: Ranges = ()

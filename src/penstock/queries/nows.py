@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ MASKS_KEPT = 256
 class Nows:
     """The part of the answers that knows the time."""
 
-    def __init__(self) -> None:
-        self.state = CatalogState()
+    def __init__(self, beside: Callable[[], CatalogState] | None = None) -> None:
+        self.state = CatalogState(beside)
         self.answers: dict[int, Answer] = {}
         self.offset: Offset | None = None
         self.newest: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}

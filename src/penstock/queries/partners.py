@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 
 from pyroaring import BitMap
@@ -15,7 +14,7 @@ class Partners:
     """Rows with a partner, and for the kept cycles which ones were new in each."""
 
     blocks: Blocks = field(default_factory=dict)
-    _news: deque[tuple[int, int, BitMap]] = field(default_factory=deque)
+    _news: list[tuple[int, int, BitMap]] = field(default_factory=list)
 
     def add(self, cycle: int, block: int, found: BitMap) -> None:
         known = self.blocks.get(block, BitMap())
@@ -24,8 +23,8 @@ class Partners:
 
     def forget(self, oldest_cycle: int) -> None:
         """Cycles up to this one will not be asked about again."""
-        while self._news and self._news[0][0] <= oldest_cycle:
-            self._news.popleft()
+        if self._news and self._news[0][0] <= oldest_cycle:
+            self._news = [told for told in self._news if told[0] > oldest_cycle]
 
     def without(self, rows: Blocks, cycle: int) -> Blocks:
         """The given rows that had no partner at a cycle."""

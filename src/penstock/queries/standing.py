@@ -6,10 +6,11 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from penstock.catalog.journal import JournalReader
+from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error, suggest
 from penstock.operators.windows import JoinWindows
 from penstock.pipeline.commits import CommitRecord, CommitStore
@@ -50,8 +51,15 @@ _MENDING = {
 class StandingQueries:
     """Answers of all select-project queries and window joins. Fed by the engine's commits; read by everybody."""
 
-    def __init__(self, folder: DataFolder, commits: CommitStore, settings: Settings) -> None:
+    def __init__(
+        self,
+        folder: DataFolder,
+        commits: CommitStore,
+        settings: Settings,
+        catalog: Callable[[], CatalogState] | None = None,
+    ) -> None:
         self.folder = folder
+        self._catalog = catalog
         self.commits = commits
         self.settings = settings
         self._keep = max(2, settings.cycles_keep)  # who reads another query reads the cycle before the last
@@ -86,7 +94,7 @@ class StandingQueries:
             except PenstockError:
                 return list_readable(self.folder.log, table_id)
 
-        return AnswerStore(JournalReader(self.folder.root), self.folder, listed)
+        return AnswerStore(JournalReader(self.folder.root), self.folder, listed, self._catalog)
 
     def take(self, record: CommitRecord) -> None:
         """A cycle was committed: fold it in and let everybody know."""

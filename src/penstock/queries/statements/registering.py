@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Registering = st.CreateQuery | st.BadQuery
 _SHOWN_REFUSALS = 5
 _SHOWN_NOTICES = 20
-_COLLECT_EVERY = 250
+_COLLECT_EVERY = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def create_queries(
         elif not (statement.if_not_exists and statement.name in known):
             wanted.append(_wanted(statement, owner))
             known.add(statement.name)
-    refused = register_all(database, wanted, on_error)
+    refused = register_all(database, wanted, len(wanted), on_error)
     bad = [failure for failure in refused if failure is not None]
     notices = [failure.render() for failure in bad[:_SHOWN_NOTICES]]
     if len(bad) > len(notices):
@@ -104,12 +104,10 @@ def register(
     database: Database, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
 ) -> list[dict[str, Any]]:
     """The same for records with `name`, `sql` and perhaps owner, description and strategy."""
-    with loading():
-        wanted = [_read(query, owner) for query in queries]
-    refused = register_all(database, wanted, on_error)
+    refused = register_all(database, (_read(query, owner) for query in queries), len(queries), on_error)
     return [
-        {"index": index, "name": w.name, "error": None if failure is None else failure.body()["error"]}
-        for index, (w, failure) in enumerate(zip(wanted, refused, strict=True))
+        {"index": index, "name": query["name"], "error": None if failure is None else failure.body()["error"]}
+        for index, (query, failure) in enumerate(zip(queries, refused, strict=True))
     ]
 
 
@@ -121,14 +119,16 @@ def _read(query: Mapping[str, Any], owner: str | None) -> Wanted:
         return Wanted(query["name"], failure)
 
 
-def register_all(database: Database, wanted: Sequence[Wanted], on_error: st.OnError) -> list[PenstockError | None]:
-    """Register what can be, in one batch of the journal; for each query why it was refused.
+def register_all(
+    database: Database, wanted: Iterable[Wanted], count: int, on_error: st.OnError
+) -> list[PenstockError | None]:
+    """Register what can be of `count` queries, in one batch of the journal; for each query why it was refused.
 
     With `none` a single refusal refuses all of them, and is raised.
     """
     state = database.catalog.state.frozen()
     with loading():
-        made, refused = _plan_all(database, wanted, state)
+        made, refused = _plan_all(database, wanted, count, state)
     bad = [failure for failure in refused if failure is not None]
     if bad and on_error == "none":
         raise _first_of(bad)
@@ -137,7 +137,7 @@ def register_all(database: Database, wanted: Sequence[Wanted], on_error: st.OnEr
 
 
 def _plan_all(
-    database: Database, wanted: Sequence[Wanted], state: CatalogState
+    database: Database, wanted: Iterable[Wanted], count: int, state: CatalogState
 ) -> tuple[dict[str, NewQuery], list[PenstockError | None]]:
     made: dict[str, NewQuery] = {}
     refused: list[PenstockError | None] = []
@@ -153,7 +153,7 @@ def _plan_all(
             made[query.name] = _new_query(database, query.name, query.asks, query.facts, state)
             refused.append(None)
         except PenstockError as failure:
-            refused.append(failure.of_many(index, query.name, len(wanted)) if len(wanted) > 1 else failure)
+            refused.append(failure.of_many(index, query.name, count) if count > 1 else failure)
     return made, refused
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from penstock.operators import expr as expressions
 from penstock.operators import windows
-from penstock.operators.expr import Expr
+from penstock.operators.expr import Column, Expr
 from penstock.operators.slices.combining import Panes
 from penstock.operators.windows import TimeWindow
 from penstock.sql.plan.nodes import (
@@ -240,7 +241,15 @@ def _output_json(output: Output) -> list[Any]:
 
 
 def _outputs_of(data: list[list[Any]]) -> tuple[Output, ...]:
-    return tuple(Output(name, parse_type(type_), expressions.from_json(e)) for name, type_, e in data)
+    outputs = tuple(Output(name, parse_type(type_), expressions.from_json(e)) for name, type_, e in data)
+    # Equal constants may differ (0.0 and -0.0), plain columns do not.
+    return _columns(outputs) if all(isinstance(o.expr, Column) for o in outputs) else outputs
+
+
+@lru_cache(maxsize=256)
+def _columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+    """One for all that are equal: thousands of queries may show the same columns."""
+    return outputs
 
 
 def _expr_json(expr: Expr | None) -> dict[str, Any] | None:
