@@ -46,7 +46,12 @@ def create(pipe: Pipe, name: str, number: float, table: str = "probes") -> None:
 def held(shared: SharedPass) -> object:
     """All that decides what a pass answers."""
     index = shared._index
-    return shared.plans, shared.columns, {q: index._signatures[q][1] for q in index._signatures}
+    terms = index._selections.factors._terms
+    predicates = {
+        q: (index._statics._terms.get(index._masks[answer]), {terms[slot] for slot in index._selections.slots(answer)})
+        for q, answer in index._answer_of.items()
+    }
+    return shared._needs, shared._computed, shared._keeping_of, shared.columns, predicates
 
 
 def check(pipe: Pipe, follower: Definitions) -> None:
@@ -106,8 +111,20 @@ def test_only_plans_of_queries_that_changed_are_read(pipe: Pipe, plans_read: lis
     assert len(plans_read) == 2
     # A fill uses the plans that are there already.
     few = shared_pass(follower, table, frozenset([ids["q5"], ids["q40"], 999]))
-    assert set(few.plans) == {ids["q5"], ids["q40"]} and len(plans_read) == 2
+    assert set(few) == {ids["q5"], ids["q40"]} and len(plans_read) == 2
     assert shared_pass(follower, table, frozenset([ids["q5"], ids["q40"], 999])) is few
+
+
+def test_a_worker_keeps_few_plans_however_many_queries_there_are(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions_module, "_PLANS_KEPT", 4)
+    for number in range(20):
+        create(pipe, f"q{number}", number)
+    follower = Definitions(pipe.folder)
+    check(pipe, follower)
+    assert len(follower._plans) == 4
+    pipe.db.execute("ALTER QUERY q19 SET BEGIN (NOW - 2 HOURS)")
+    pipe.db.execute("DROP QUERY q18")
+    check(pipe, follower)
 
 
 def test_a_question_that_is_ahead_of_the_cycles_does_not_make_them_begin_anew(pipe: Pipe) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from pyroaring import BitMap
+from pytest import MonkeyPatch
 
 from penstock.operators.bits import pack
+from penstock.pipeline import sheets
 from penstock.pipeline.lists import Lists, lists_from_bytes, merge_lists
 from penstock.pipeline.sheets import Sheet, SheetName, map_sheet, name_from_bytes, write_sheet
 from penstock.queries import shelf as shelves
@@ -46,6 +49,23 @@ def test_a_sheet_is_read_as_it_was_written_and_a_torn_one_is_none(tmp_path: Path
     assert map_sheet(path) is None
     path.write_bytes(b"")
     assert map_sheet(path) is None
+
+
+def test_of_a_large_matrix_only_the_rows_that_are_meant_are_written(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setattr(sheets, "_WRITE_BYTES", 40)  # two rows of 131 bits at a time
+    matrix = sheet(100, 231, {query: list(range(100 + query, 231, query)) for query in range(1, 8)})
+    used = np.array([1, 2, 4, 5, 6])
+    queries, row_of = matrix.queries[used], np.arange(len(used), dtype=np.int32)
+    found = replace(matrix, queries=queries, row_of=row_of, chosen=used)
+    name = named(tmp_path, found)
+    assert name.file is not None
+    read = map_sheet(tmp_path / name.file)
+    assert read is not None and read.words.shape[0] == 5
+    for query in range(1, 8):
+        if query in queries:
+            assert read.positions(read.row(query)).tolist() == list(range(100 + query, 231, query))
+        else:
+            assert read.row(query) == -1
 
 
 def test_sheets_keep_no_file_descriptor_and_are_there_after_their_file(tmp_path: Path) -> None:

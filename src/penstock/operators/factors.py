@@ -6,7 +6,7 @@ slots stay in the processor's cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,6 +113,10 @@ class FactorSet:
                     del self._attributes[term.attribute]
             case _:
                 del self._general[slot]
+
+    def release_all(self, slots: Iterable[int]) -> None:
+        for slot in slots:
+            self.release(slot)
 
     def prepare(self, columns: Columns, rows: int) -> Prepared:
         """Look at every column once and call every function once."""

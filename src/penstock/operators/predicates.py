@@ -24,7 +24,7 @@ from penstock.operators.expr import Expr
 from penstock.operators.factors import Prepared
 from penstock.operators.gaps import Int32s, Int64s, sort_by_gap
 from penstock.operators.matrix import Matrix
-from penstock.operators.normal_form import Term, normal_form
+from penstock.operators.normal_form import normal_form
 from penstock.operators.selections import Masks, Selections
 from penstock.operators.static_masks import NO_MASK, StaticMasks
 
@@ -62,8 +62,7 @@ class PredicateIndex:
     ) -> None:
         self._selections = Selections(functions)
         self._statics = StaticMasks()
-        self._signatures: dict[int, tuple[int, Term]] = {}
-        self._answers: dict[tuple[int, Term], int] = {}  # by signature: the number of its selection
+        self._answers: dict[tuple[int, ...], int] = {}  # by static mask and terms: the number of its selection
         self._answer_of: dict[int, int] = {}  # by query
         self._masks: dict[int, int] = {}  # by answer
         self._uses: Counter[int] = Counter()  # by answer
@@ -72,30 +71,35 @@ class PredicateIndex:
             self.add(query_id, static, stream)
 
     def __len__(self) -> int:
-        return len(self._signatures)
+        return len(self._answer_of)
 
     def __contains__(self, query_id: int) -> bool:
-        return query_id in self._signatures
+        return query_id in self._answer_of
 
     def add(self, query_id: int, static: Expr | None, stream: Expr | None) -> None:
         """Put a query in, in place of one with the same id. `static` may use static columns only."""
-        if query_id in self._signatures:
+        if query_id in self._answer_of:
             self.remove(query_id)
-        signature = (self._statics.acquire(static), normal_form(stream))
+        mask, slots = self._statics.acquire(static), self._selections.factors.acquire_all(normal_form(stream))
+        # Terms that are in use are known by their slots, which take a tenth of the room.
+        signature = (mask, *slots)
         answer = self._answers.get(signature)
         if answer is None:
-            answer = self._answers[signature] = self._selections.add(signature[1])
-            self._masks[answer] = signature[0]
-        self._signatures[query_id], self._answer_of[query_id] = signature, answer
+            answer = self._answers[signature] = self._selections.add_slots(slots)
+            self._masks[answer] = mask
+        else:
+            self._selections.factors.release_all(slots)
+        self._answer_of[query_id] = answer
         self._uses[answer] += 1
         self._known = None
 
     def remove(self, query_id: int) -> None:
-        signature, answer = self._signatures.pop(query_id), self._answer_of.pop(query_id)
-        self._statics.release(signature[0])
+        answer = self._answer_of.pop(query_id)
+        mask = self._masks[answer]
+        self._statics.release(mask)
         self._uses[answer] -= 1
         if not self._uses[answer]:
-            del self._answers[signature], self._masks[answer], self._uses[answer]
+            del self._answers[mask, *self._selections.slots(answer)], self._masks[answer], self._uses[answer]
             self._selections.remove(answer)
         self._known = None
 

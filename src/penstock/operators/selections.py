@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,11 +37,18 @@ class Selections:
         self._table = SlotTable()
 
     def add(self, term: Term) -> int:
-        return self._table.add(self.factors.acquire_all(term))
+        return self.add_slots(self.factors.acquire_all(term))
+
+    def add_slots(self, slots: Sequence[int]) -> int:
+        """The AND of terms that were acquired for it."""
+        return self._table.add(slots)
+
+    def slots(self, number: int) -> list[int]:
+        """The terms of a predicate, as they were added."""
+        return self._table.parts(number)
 
     def remove(self, number: int) -> None:
-        for slot in self._table.remove(number):
-            self.factors.release(slot)
+        self.factors.release_all(self._table.remove(number))
 
     def answer(self, prepared: Prepared, chosen: Int64s, masks: Masks, out: Words, counts: Int64s) -> None:
         """Write the rows of the batch that the chosen predicates select to `out`, where only zeros stand.

@@ -27,10 +27,13 @@ from penstock.pipeline.rows import Rows
 from penstock.pipeline.said import ResultRow, as_batch, heading, told
 from penstock.pipeline.shared_pass import Key, SharedPass
 from penstock.pipeline.tasks import CycleTask, Unit
+from penstock.streams.giving_back import give_back_large_at_once
 
 
 def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
     """Everything one task has to say, as record batches of RESULT_SCHEMA."""
+    if not _tasks_run:
+        give_back_large_at_once()
     rows = heading(task)
     if task.units:
         definitions = definitions_at(task.folder, task.journal)
@@ -75,7 +78,7 @@ def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Itera
         batch = Rows.read(unit, table, wanted, definitions.state.rows(table.id))
     except PenstockError as damage:
         # Nobody can say what these rows would have been: the table's queries fail, other tables go on.
-        for query_id in [*shared.plans, *(slices.plans if slices is not None else ())]:
+        for query_id in [*shared, *(slices.plans if slices is not None else ())]:
             yield query_id, "error", 0, unit.first, told(damage)
         return
     if unit.kind == "live":

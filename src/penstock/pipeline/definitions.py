@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from weakref import WeakSet
 
@@ -20,6 +20,10 @@ _CACHE: dict[str, Definitions] = {}
 _AHEAD: dict[str, Definitions] = {}
 
 
+# Ten thousand plans were most of a worker's memory, and once its queries are in the index none is needed.
+_PLANS_KEPT = 256
+
+
 class Changes:
     """Queries that were registered, changed or dropped since somebody last took them out."""
 
@@ -28,7 +32,7 @@ class Changes:
 
 
 class Definitions:
-    """The catalog at a journal position, with its functions compiled and its plans read."""
+    """The catalog at a journal position, with its functions compiled."""
 
     def __init__(self, root: Path) -> None:
         self._reader = JournalReader(root)
@@ -36,23 +40,21 @@ class Definitions:
         self._compiled: dict[Function, Callable[..., pa.Array]] = {}
         self._functions: dict[str, Callable[..., pa.Array]] = {}
         self._functions_of: dict[str, Function] | None = None
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, Plan] = {}  # those that were read last
         self._changes: WeakSet[Changes] = WeakSet()
 
     def advance(self, position: int) -> None:
+        changed: set[int] = set()
         with loading():
-            entries = self._reader.read(upto=position)
-            changed = self._queries_in(entries)
-            self.state.apply_many(entries)
-        for query_id in changed:
-            self._plans.pop(query_id, None)
+            self.state.apply_many(self._noting(self._reader.entries(upto=position), changed))
+        for query_id in changed & self._plans.keys():
+            del self._plans[query_id]
         for gathered in self._changes:
             gathered.queries |= changed
 
-    def _queries_in(self, entries: Iterable[Entry]) -> set[int]:
-        """Queries that the next entries register, change or drop; one that they both register and drop is known by its id."""
-        changed: set[int] = set()
-        known = self.state.queries
+    def _noting(self, entries: Iterable[Entry], changed: set[int]) -> Iterator[Entry]:
+        """Note the queries that entries register, change or drop; one that they both register and drop is known by its id."""
+        known = self.state.queries  # as they were before the first of these entries
         for entry in entries:
             if entry.kind in ("create_query", "change_query"):
                 changed.add(entry.body["id"])
@@ -60,7 +62,7 @@ class Definitions:
                 changed.add(known[entry.body["name"]].id)  # its strategy says whether it meets rows
             elif entry.kind == "drop":
                 changed |= {known[name].id for kind, name in entry.body["names"] if kind == "query" and name in known}
-        return changed
+            yield entry
 
     def gather_changes(self) -> Changes:
         """Where changes are gathered from now on, for as long as somebody holds it."""
@@ -69,9 +71,11 @@ class Definitions:
         return changes
 
     def plan(self, query_id: int) -> Plan:
-        """A query's plan, read from its definition once."""
+        """A query's plan, read from its definition; a fill that follows at once finds it read."""
         plan = self._plans.get(query_id)
         if plan is None:
+            if len(self._plans) >= _PLANS_KEPT:
+                del self._plans[next(iter(self._plans))]
             plan = self._plans[query_id] = plan_from_json(self.state.queries_by_id[query_id].plan)
         return plan
 

@@ -14,6 +14,7 @@ from penstock.pipeline.loading import loading
 from penstock.pipeline.shared_pass import SharedPass
 from penstock.pipeline.slices.slice_pass import SlicePass
 from penstock.sql.plan import AggregatePlan, SelectPlan
+from penstock.streams.giving_back import give_back_memory
 
 # After so many changes what was loaded is taken out of the collector's sight: Spark's workers run a full collection after
 # every task, and over the definitions of ten thousand queries it takes longer than a cycle's work.
@@ -74,6 +75,7 @@ def _live_pass(definitions: Definitions, table: Table) -> _Live:
             live.settled = 0
             gc.collect()
             gc.freeze()
+            give_back_memory()
     return live
 
 
@@ -82,7 +84,7 @@ def _follow(live: _Live, definitions: Definitions, table: Table, query_id: int) 
     meets = plan is not None and meets_rows(definitions.state.queries_by_id[query_id], plan)
     if isinstance(plan, SelectPlan) and meets:
         live.shared.add(query_id, plan)
-    elif query_id in live.shared.plans:
+    elif query_id in live.shared:
         live.shared.remove(query_id)
     # The newest rows are read by whoever asks for an aggregate of them.
     if isinstance(plan, AggregatePlan) and isinstance(plan.window, TimeWindow) and meets:

@@ -47,7 +47,7 @@ def mark_rows(shared: SharedPass, batch: Rows, table_id: int, folder: Path) -> I
 def _mark_part(shared: SharedPass, part: Rows, start: int, table_id: int, folder: Path) -> Iterator[ResultRow | Found]:
     matrix = shared.matrix(part)
     for number, failure in matrix.failed.items():
-        yield shared.key(number).query_id, "error", 0, part.first, told(failure)
+        yield Key.of(number).query_id, "error", 0, part.first, told(failure)
     counts = matrix.counts[matrix.row_of]
     keeping = shared.keeping(matrix.numbers)
     few = max(RARE_ROWS, part.count // RARE_SHARE) if part.count >= SHEET_MIN_ROWS else part.count
@@ -65,7 +65,7 @@ def _mark_part(shared: SharedPass, part: Rows, start: int, table_id: int, folder
         row = int(matrix.row_of[at])
         if row not in known:
             known[row] = bitmap_of_words(matrix.words[row]).shift(start)
-        yield shared.key(int(matrix.numbers[at])), known[row]
+        yield Key.of(int(matrix.numbers[at])), known[row]
 
 
 def _counts(
@@ -91,8 +91,9 @@ def _lists(matrix: Matrix, counts: npt.NDArray[np.int64], chosen: npt.NDArray[np
 def _sheet(matrix: Matrix, chosen: npt.NDArray[np.bool_], part: Rows, table_id: int, folder: Path) -> SheetName:
     queries = matrix.numbers[chosen]
     used, row_of = np.unique(matrix.row_of[chosen], return_inverse=True)
-    words, rows = matrix.words[used], row_of.astype(np.int32)
     end = part.first + part.count
-    sheet = Sheet(table_id, part.first, end, queries, rows, part.times, part.vids, words)
+    times, vids = part.times, part.vids
+    rows, wanted = row_of.astype(np.int32), used.astype(np.int64)
+    sheet = Sheet(table_id, part.first, end, queries, rows, times, vids, matrix.words, wanted)
     low, high = int(part.times.min()), int(part.times.max())
     return SheetName(table_id, part.first, end, low, high, write_sheet(folder, sheet), BitMap(queries.tolist()))

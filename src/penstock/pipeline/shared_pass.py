@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from penstock.operators.predicates import PredicateIndex
 from penstock.operators.windows import RowsWindow
 from penstock.pipeline.keeping import Keeping, keeping_of
 from penstock.pipeline.rows import Rows
-from penstock.sql.plan import SelectPlan
+from penstock.sql.plan import Output, SelectPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,47 +31,67 @@ class Key:
     query_id: int
     kind: str
 
-    @property
-    def number(self) -> int:
-        """What stands for it in the index."""
-        return self.query_id if self.kind == "match" else -self.query_id
+    @classmethod
+    def of(cls, number: int) -> Key:
+        """What a number of the index stands for."""
+        return cls(abs(number), "match" if number > 0 else "base")
 
 
 class SharedPass:
     """Standing select-project queries of one table, ready to meet rows."""
 
     def __init__(self, functions: Functions) -> None:
-        self.plans: dict[int, SelectPlan] = {}
         self._functions = functions
+        # Of a plan nothing else is kept: ten thousand of them were most of what a worker had.
+        self._needs: dict[int, frozenset[str]] = {}
+        self._computed: dict[int, tuple[Output, ...]] = {}
+        self._sharing: dict[frozenset[str], tuple[frozenset[str], int]] = {}  # the one that stands for its equals
         self._columns: Counter[str] = Counter()
-        self._keys: dict[int, Key] = {}
         self._index = PredicateIndex(functions=functions)
         self._keeping_of: dict[int, Keeping] = {}
         self._keeping: tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]] | None = None
 
     def __len__(self) -> int:
-        return len(self.plans)
+        return len(self._needs)
+
+    def __contains__(self, query_id: int) -> bool:
+        return query_id in self._needs
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._needs)
 
     def add(self, query_id: int, plan: SelectPlan) -> None:
         """Put a query in, in place of what it was before."""
-        if query_id in self.plans:
+        if query_id in self._needs:
             self.remove(query_id)
-        self.plans[query_id] = plan
-        self._columns.update(_columns_of(plan))
-        self._put(Key(query_id, "match"), plan.static_predicate, plan.stream_predicate, keeping_of(plan))
+        computed = tuple(o for o in plan.outputs if calls_user(o.expr))
+        if computed:
+            self._computed[query_id] = computed
+        needs = _columns_of(plan, computed)
+        needs, sharing = self._sharing.get(needs, (needs, 0))
+        self._needs[query_id], self._sharing[needs] = needs, (needs, sharing + 1)
+        if not sharing:
+            self._columns.update(needs)
+        self._put(query_id, plan.static_predicate, plan.stream_predicate, keeping_of(plan))
         if isinstance(plan.window, RowsWindow) and plan.static_predicate is not None:
-            self._put(Key(query_id, "base"), plan.static_predicate, None, Keeping.RECORD)
+            self._put(-query_id, plan.static_predicate, None, Keeping.RECORD)
 
-    def _put(self, key: Key, static: Expr | None, stream: Expr | None, keeping: Keeping) -> None:
-        self._keys[key.number], self._keeping_of[key.number] = key, keeping
-        self._index.add(key.number, static, stream)
+    def _put(self, number: int, static: Expr | None, stream: Expr | None, keeping: Keeping) -> None:
+        self._keeping_of[number] = keeping
+        self._index.add(number, static, stream)
 
     def remove(self, query_id: int) -> None:
         # What no query needs any more must not be read from the log.
-        self._columns -= Counter(_columns_of(self.plans.pop(query_id)))
+        needs, sharing = self._sharing[self._needs.pop(query_id)]
+        if sharing > 1:
+            self._sharing[needs] = needs, sharing - 1
+        else:
+            del self._sharing[needs]
+            self._columns -= Counter(needs)
+        self._computed.pop(query_id, None)
         for number in (query_id, -query_id):
-            if number in self._keys:
-                del self._keys[number], self._keeping_of[number]
+            if number in self._keeping_of:
+                del self._keeping_of[number]
                 self._index.remove(number)
 
     @property
@@ -84,15 +105,11 @@ class SharedPass:
         A user's function may fail: that harms no query that does not call it.
         """
         for number, found in self._index.match(batch.columns, batch.vids, batch.static.versions()):
-            yield self._keys[number], found
+            yield Key.of(number), found
 
     def matrix(self, batch: Rows) -> Matrix:
         """All answers at once."""
         return self._index.match_matrix(batch.columns, batch.vids, batch.static.versions())
-
-    def key(self, number: int) -> Key:
-        """Whose a number of the matrix is."""
-        return self._keys[number]
 
     def keeping(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
         """How long the matches of each number of a matrix have to last."""
@@ -103,8 +120,8 @@ class SharedPass:
 
     def values(self, query_id: int, batch: Rows, found: BitMap) -> bytes | PenstockError | None:
         """Output columns that call user functions, computed here because such code never runs in the server."""
-        outputs = [o for o in self.plans[query_id].outputs if calls_user(o.expr)]
-        if not outputs:
+        outputs = self._computed.get(query_id)
+        if outputs is None:
             return None
         chosen = pa.array(np.asarray(found, np.int64))
         columns = {name: column.take(chosen) for name, column in batch.columns.items()}
@@ -120,8 +137,8 @@ class SharedPass:
         return bytes(sink.getvalue())
 
 
-def _columns_of(plan: SelectPlan) -> set[str]:
-    needed = [o.expr for o in plan.outputs if calls_user(o.expr)]
+def _columns_of(plan: SelectPlan, computed: Iterable[Output]) -> frozenset[str]:
+    needed = [o.expr for o in computed]
     if plan.stream_predicate is not None:
         needed.append(plan.stream_predicate)
-    return {name for expr in needed for name in columns_of(expr)}
+    return frozenset(sys.intern(name) for expr in needed for name in columns_of(expr))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from penstock.operators.listed import set_bits
 
 _MAGIC = 0x31_54_45_45_48_53_53_50
 _HEAD = 8
+_WRITE_BYTES = 1 << 20
 Ints = npt.NDArray[np.int64]
 
 
@@ -42,6 +44,8 @@ class Sheet:
     times: Ints
     vids: npt.NDArray[np.int32]
     words: Words
+    # Which rows of `words` are meant, where not all are: who writes a sheet needs no second matrix of them.
+    chosen: Ints | None = None
 
     @property
     def nbytes(self) -> int:
@@ -94,13 +98,13 @@ def write_sheet(folder: Path, sheet: Sheet) -> str | None:
         sheet.first,
         sheet.end,
         len(sheet.queries),
-        sheet.words.shape[0],
+        len(sheet.words if sheet.chosen is None else sheet.chosen),
         sheet.words.shape[1],
     )
     try:
         os.makedirs(os.path.realpath(folder), mode=0o700, exist_ok=True)
         with open(aside, "wb") as file:
-            for part in (head, sheet.queries, sheet.row_of, sheet.times, sheet.vids, sheet.words):
+            for part in _file_parts(head, sheet):
                 file.write(np.ascontiguousarray(part).data)
                 file.write(b"\0" * (-part.nbytes % 8))
         os.rename(aside, folder / name)
@@ -109,6 +113,16 @@ def write_sheet(folder: Path, sheet: Sheet) -> str | None:
             aside.unlink(missing_ok=True)
         return None
     return name
+
+
+def _file_parts(head: Ints, sheet: Sheet) -> Iterator[npt.NDArray[Any]]:
+    yield from (head, sheet.queries, sheet.row_of, sheet.times, sheet.vids)
+    if sheet.chosen is None:
+        yield sheet.words
+        return
+    at_once = max(1, _WRITE_BYTES // max(1, 8 * sheet.words.shape[1]))
+    for first in range(0, len(sheet.chosen), at_once):
+        yield sheet.words[sheet.chosen[first : first + at_once]]
 
 
 def map_sheet(path: Path) -> Sheet | None:

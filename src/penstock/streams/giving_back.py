@@ -11,6 +11,23 @@ import ctypes
 
 import pyarrow as pa
 
+# Of the GNU C library, as are the names.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGE_BYTES = 1 << 20
+_KEPT_BYTES = 4 << 20
+
+
+def give_back_large_at_once() -> None:
+    """Let each large array come from the machine and go back to it.
+
+    Left to itself the C library takes the first large array that is freed for a sign that more will come, and keeps
+    as much as the largest one took.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        library.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
 
 def give_back_memory() -> None:
     pa.default_memory_pool().release_unused()
