@@ -88,7 +88,7 @@ def plan_query(
                 reason = reason if str(failure) == reason else f"{reason}, and {failure}"
         if joined and core is None:
             _refuse_hint(bound, reason)
-    take_own_windows(bound)
+    take_own_windows(bound, reason if standing and shared and joins else None)
     demand = on_demand(bound, state) if not standing else None
     relations = place_relations(bound.collected)
     return SparkPlan(

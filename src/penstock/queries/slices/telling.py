@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.operators.windows import RowsWindow
 from penstock.pipeline.slices.shape import measures_of, slice_width
 from penstock.queries.slices.store import SliceStore
+from penstock.sql.notation import amount
 from penstock.sql.plan import AggregatePlan
 from penstock.types import format_duration
 
@@ -16,10 +17,11 @@ def slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[s
     known = [family.measures[measure] for measure in measures_of(plan)]
     users = set().union(*(each.users for each in family.measures.values()))
     most = max(len(each.cells) for each in known)
+    partials = f"{amount(len(known), 'partial', 'partials')} of {amount(most, 'cell', 'cells')}"
     return [
-        f"  slices: {format_duration(slice_width(plan.panes))} wide, {len(known)} partials of {most} cells,"
-        f" {len(family.groups)} groups",
-        f"    rows and groups shared by {len(users)} queries, partials by"
+        f"  slices: {format_duration(slice_width(plan.panes))} wide, {partials},"
+        f" {amount(len(family.groups), 'group', 'groups')}",
+        f"    rows and groups shared by {amount(len(users), 'query', 'queries')}, partials by"
         f" {', '.join(str(len(each.users)) for each in known)}",
         f"    memory: {sum(each.cells.nbytes for each in known)} bytes, its share {store.memory_of(query_id)}",
     ]

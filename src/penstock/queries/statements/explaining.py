@@ -12,6 +12,7 @@ from penstock.queries.statements.asking import plan_of
 from penstock.queries.statements.replies import rows_of
 from penstock.sql import statements as st
 from penstock.sql.explain import explain as explain_plan
+from penstock.sql.notation import amount
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
 
 if TYPE_CHECKING:
@@ -81,17 +82,17 @@ def _ran(database: Database, name: str) -> list[str]:
     total = {n: sum(p[n] for p in parts.values()) for n in ("new_rows", "buffered_rows", "rows_read_back", "results")}
     shared = first.get("shared_with", 0)
     common = sum(p.get("combinations", 0) for p in parts.values())
-    sharing = f"    shared with {shared} others: {common} combinations for all of them"
-    apart = (
-        f"    not shared with {first.get('apart_from', 0)} others like it: together they made far more than they kept"
-    )
+    sharing = f"    shared with {amount(shared, 'other', 'others')}:"
+    sharing += f" {amount(common, 'combination', 'combinations')} for all of them"
+    others = amount(first.get("apart_from", 0), "other", "others")
+    apart = f"    not shared with {others} like it: together they made far more than they kept"
     return [
         f"  last step (cycle {cycle}): {first['algorithm']}, because {first['why']}",
         *([sharing] if shared else [apart] if first.get("apart_from") else []),
-        f"    took {max(p['ms'] for p in parts.values()):.1f} ms in {len(parts)} parts, expected"
+        f"    took {max(p['ms'] for p in parts.values()):.1f} ms in {amount(len(parts), 'part', 'parts')}, expected"
         f" {first['expected_ms']:.1f} ms a part",
-        f"    {total['new_rows']} new rows met {total['buffered_rows']} buffered ones"
-        f" and {total['rows_read_back']} read back from the log: {total['results']} results",
+        f"    {amount(total['new_rows'], 'new row', 'new rows')} met {total['buffered_rows']} buffered"
+        f" and {total['rows_read_back']} read back from the log: {amount(total['results'], 'result', 'results')}",
     ]
 
 
