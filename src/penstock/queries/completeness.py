@@ -19,7 +19,7 @@ from penstock.queries.join_readers import told_from
 from penstock.queries.observing import streams_of
 from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
-from penstock.sql.plan import Plan, SparkPlan, stream_uses
+from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, stream_uses
 from penstock.streams.initial_scan import surviving
 
 
@@ -54,6 +54,8 @@ class Completeness:
         with self._standing.locked() as store:
             for table, _ in _streams(plan, store.state):
                 if table.options.retention_us is None or not store.state.retention(table.id):
+            if isinstance(plan, AggregatePlan) and plan.latch is not None:
+                return store.slices.latch_of(plan).kept_from_us
                     continue
                 # A row goes when it is older than this at the table's own NOW, whatever the query's NOW is.
                 now_us = store.now_of(table, None)

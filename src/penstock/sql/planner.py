@@ -12,9 +12,11 @@ from penstock.operators.windows import EVERYTHING
 from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
 from penstock.sql.binding.context import Bound, Collected
 from penstock.sql.binding.query import QueryBinder, SystemTables
+from penstock.sql.binding.within import check_within
 from penstock.sql.cores import take_core
 from penstock.sql.correlated import correlated_plan, is_correlated
 from penstock.sql.join_planner import is_window_join, join_plan
+from penstock.sql.latch import check_latch, refuse_uncovered
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import Held
 from penstock.sql.on_demand import on_demand
@@ -66,6 +68,8 @@ def plan_query(
         hint = "AS OF stands in SELECT * FROM a standing query"
         raise point(error("not_supported", feature="AS OF here", hint=hint), select.source.text, select.as_of.at)
     bound = bind_query(select, state, standing, system_tables, spent)
+    latched = check_latch(bound, standing)
+    check_within(bound)
     reason, core = "asked once, so it runs as Spark SQL", None
     if shared:
         joined = joins and standing
@@ -88,6 +92,8 @@ def plan_query(
                 reason = reason if str(failure) == reason else f"{reason}, and {failure}"
         if joined and core is None:
             _refuse_hint(bound, reason)
+        if latched and standing:
+            refuse_uncovered(bound, reason)
     take_own_windows(bound, reason if standing and shared and joins else None)
     demand = on_demand(bound, state) if not standing else None
     relations = place_relations(bound.collected)

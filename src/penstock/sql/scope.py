@@ -110,6 +110,7 @@ class Scope:
     # Names of bound expressions: window_start of TUMBLE, and output names where HAVING or ORDER BY may use them.
     named: dict[str, exp.Expr] = field(default_factory=dict)
     panes: PaneEdges | None = None
+    latch: exp.Expr | None = None  # LATCH, as it stood in GROUP BY
     # Bare names that mean the whole combination of a W-join, although each of its streams has such a column.
     combination: dict[str, exp.Expr] = field(default_factory=dict)
 

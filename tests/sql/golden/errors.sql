@@ -246,10 +246,10 @@ SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(10 SECONDS, 1 
 --| hint: write SLIDE(1 MINUTE, 10 SECONDS)
 
 SELECT location, MAX(ppm) FROM sensors GROUP BY location, LATCH(1 MINUTE);
---| ERROR 0A000 not_supported: LATCH is not supported
+--| ERROR 42601 syntax_error: LATCH takes no duration: it has no end
 --|   1 | SELECT location, MAX(ppm) FROM sensors GROUP BY location, LATCH(1 MINUTE);
 --|     |                                                           ^^^^^^^^^^^^^^^
---| hint: a window that never ends is BEGIN (START) END (NOW), as far back as readings are kept
+--| hint: write GROUP BY key, LATCH; where it begins is said with BEGIN
 
 SELECT ppm FROM sensors WHERE ts > NOW() - INTERVAL '1 month';
 --| ERROR 22007 invalid_duration: "INTERVAL '1 MONTH'" is not a duration

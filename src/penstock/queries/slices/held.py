@@ -22,7 +22,7 @@ from penstock.queries.held import Held, Ids
 from penstock.queries.slices.groups import Groups
 from penstock.queries.slices.reading import READ_ROWS, inside, slice_log
 from penstock.queries.slices.rows import answer_table
-from penstock.queries.slices.store import FamilyStore, number_groups
+from penstock.queries.slices.within import loose_measures, note_doubt, read_exactly
 from penstock.queries.windowed import Instant
 from penstock.sql.plan import AggregatePlan, is_approximate
 
@@ -136,6 +136,12 @@ class AggregateHeld:
         first = max(self.reach, look.floor)
         while True:
             with self.locked() as store:
+        loose = loose_measures(self.plan, whole) if is_approximate(self.plan) else []
+        if loose:
+            whole |= read_exactly(fetcher, self.plan, loose, whole, look, max(self.reach, look.floor))
+        with self.locked() as store:
+            if is_approximate(self.plan):
+                note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
                 family = self._family(store)
                 gaps = family.missing(measures, first, look.head) if look.head > first else []
                 if not gaps:

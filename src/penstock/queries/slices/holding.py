@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from penstock.operators.windows import RowsWindow, Window
+from penstock.operators.windows import RowsWindow, TimeWindow, Window
 from penstock.queries.answer import Answer
 from penstock.queries.answers import AnswerStore
 from penstock.queries.feed import CycleMark
@@ -18,6 +18,7 @@ from penstock.queries.slices.held import AggregateHeld
 from penstock.queries.slices.newest import RowsHeld
 from penstock.queries.slices.own_windows import OwnWindowsHeld
 from penstock.queries.trimming import now_at
+from penstock.queries.slices.latch_held import LatchHeld
 from penstock.queries.windowed import Instant, Matches
 from penstock.sql.plan import AggregatePlan
 
@@ -61,6 +62,8 @@ def hold_aggregate(
         kind = OwnWindowsHeld if plan.own_windows else AggregateHeld
     return kind(
         cycle=mark.cycle,
+    elif plan.latch is not None:
+        kind = LatchHeld
         query_id=query_id,
         name=name,
         plan=plan,

@@ -21,6 +21,7 @@ from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
+from penstock.sql.latch import registered
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import Plan, SparkPlan, join_of, plan_to_json, stream_uses
 from penstock.sql.planner import reads_of
@@ -197,6 +198,7 @@ def _new_query(
     start_us = _start_of(database, plan, state)
     return NewQuery(name, select.sql, stored(plan), tables, queries, functions, start_us, **facts)
 
+    plan = registered(plan, f"{name}@{state.position}", start_us)
 
 def stored(plan: Plan) -> dict[str, Any]:
     """A plan as the journal takes it: not nested without end."""

@@ -191,7 +191,8 @@ class Calls(Coercion):
             bound.meta["aggregate"] = name in SPARK_AGGREGATES
             return typed(bound, result)
         if name in ("slide", "latch", "tumble"):
-            hint = "TUMBLE(1 MINUTE) can stand in GROUP BY" if name == "tumble" else "use the exact aggregate for now"
+            example = {"tumble": "TUMBLE(1 MINUTE)", "slide": "SLIDE(1 MINUTE, 10 SECONDS)", "latch": "LATCH"}
+            hint = f"{example[name]} can stand in GROUP BY"
             self.fail(node, error("not_supported", feature=f"{name.upper()} here", hint=hint))
         known = [*self.functions, *SPARK_FUNCTIONS, *(k.sql_name().lower() for k in RULES if issubclass(k, exp.Func))]
         hint = suggest(name, known) or f"if Spark has it, say its type: CAST({name}(...) AS DOUBLE)"
