@@ -25,6 +25,7 @@ from penstock.sql.own_windows import take_own_windows
 from penstock.sql.plan import AggregatePlan, JoinPlan, Lasting, Output, Plan, SelectPlan, SparkPlan
 from penstock.sql.positions import point, span_of
 from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
+from penstock.sql.resample import resamples, write_out_resamples
 from penstock.sql.retarget import retarget_window
 from penstock.sql.scope import State, fold
 from penstock.sql.spark_text import spark_sql
@@ -71,7 +72,9 @@ def plan_query(
     latched = check_latch(bound, standing)
     check_within(bound)
     reason, core = "asked once, so it runs as Spark SQL", None
-    if shared:
+    if resamples(bound.collected):
+        reason = "RESAMPLE runs as Spark SQL"
+    elif shared:
         joined = joins and standing
         try:
             if joined and is_window_join(bound):
@@ -92,8 +95,9 @@ def plan_query(
                 reason = reason if str(failure) == reason else f"{reason}, and {failure}"
         if joined and core is None:
             _refuse_hint(bound, reason)
-        if latched and standing:
-            refuse_uncovered(bound, reason)
+    if latched and standing:
+        refuse_uncovered(bound, reason)
+    write_out_resamples(bound.collected)
     take_own_windows(bound, reason if standing and shared and joins else None)
     demand = on_demand(bound, state) if not standing else None
     relations = place_relations(bound.collected)

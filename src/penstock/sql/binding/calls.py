@@ -20,6 +20,8 @@ from penstock.sql.binding.functions import (
     stated_type,
 )
 from penstock.sql.binding.own_windows import windowed, written_inside
+from penstock.sql.binding.resample import NAME as RESAMPLE
+from penstock.sql.binding.resample import bind_resample
 from penstock.sql.dialect import sql_of
 from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.positions import span_of
@@ -179,6 +181,8 @@ class Calls(Coercion):
             return self.bind(own, scope)
         if function is None and (name in APPROXIMATE or name == ERROR_OF):
             return bind_approximate(self, node, scope)
+        if function is None and name == RESAMPLE:
+            return bind_resample(self, node, scope)
         arguments = [self.bind(e, scope) for e in node.expressions]
         if function is not None:
             return self._user_call(function, arguments, node)
