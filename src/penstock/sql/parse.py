@@ -14,7 +14,7 @@ from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import Penstock, PenstockParser
-from penstock.sql.grammar import changes, definitions, queries, questions
+from penstock.sql.grammar import changes, definitions, queries, questions, rollups
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, point, span_of_token
 from penstock.sql.statements import AsOf, BadQuery, OnError, Select, SetOnError, Source, Statement, Transaction
@@ -24,7 +24,7 @@ KEYWORDS = (
     "SELECT FROM WHERE GROUP HAVING ORDER LIMIT OFFSET BEGIN JOIN LEFT RIGHT INNER OUTER FULL CROSS USING UNION "
     "INTERSECT EXCEPT DISTINCT VALUES INSERT INTO UPDATE DELETE CREATE ALTER DROP TABLE STREAM QUERY FUNCTION PRIMARY "
     "OPTIONS SUBSCRIBE CHANGES SHOW DESCRIBE EXPLAIN ANALYZE RETURNS LANGUAGE WITHIN DEDUPLICATE BETWEEN LIKE EXISTS "
-    "WINDOW DWINDOW CASCADE"
+    "WINDOW DWINDOW CASCADE ROLLUP"
 ).split()
 
 
@@ -154,7 +154,7 @@ def _dispatch(parser: PenstockParser) -> Statement:
     word = parser.here.text
     if word.upper() == "CREATE":
         parser.skip()
-        raise parser.expected("STREAM TYPE, TABLE, QUERY or FUNCTION")
+        raise parser.expected("STREAM TYPE, TABLE, QUERY, ROLLUP or FUNCTION")
     if word.upper() == "ALTER":
         parser.skip()
         raise parser.expected("TABLE or QUERY")
@@ -178,6 +178,7 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
     (("CREATE", "STREAM", "TYPE"), definitions.create_stream_type),
     (("CREATE", "TABLE"), definitions.create_table),
     (("CREATE", "QUERY"), queries.create_query),
+    (("CREATE", "ROLLUP"), rollups.create_rollup),
     (("CREATE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=False)),
     (("CREATE", "OR", "REPLACE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=True)),
     (("ALTER", "TABLE"), definitions.alter_table),

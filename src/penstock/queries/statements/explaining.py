@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from penstock.queries.answer_columns import NotKept
 from penstock.queries.results import Result
+from penstock.queries.rollups.telling import plan_lines
 from penstock.queries.slices.telling import slice_lines
 from penstock.queries.spark_queries import Evaluated
 from penstock.queries.statements.asking import plan_of
 from penstock.queries.statements.replies import rows_of
+from penstock.queries.statements.rolling_up import explain_rollup
 from penstock.sql import statements as st
 from penstock.sql.explain import explain as explain_plan
 from penstock.sql.notation import amount
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 def explain(database: Database, statement: st.Explain) -> Result:
     state = database.catalog.state
     lines: list[str] = []
+    if isinstance(statement.target, str) and statement.target in state.rollups:
+        return rows_of([{"plan": line} for line in explain_rollup(database, statement.target)], ("plan",))
     if isinstance(statement.target, str):
         definition = database.definition(statement.target)
         plan = plan_from_json(definition.plan)
@@ -40,6 +44,8 @@ def explain(database: Database, statement: st.Explain) -> Result:
                 f"cycle: {found.cycle}",
             ]
     text = explain_plan(plan, state)
+    if isinstance(plan, AggregatePlan):
+        lines = [*plan_lines(plan, state), *lines]
     if isinstance(statement.target, str):
         lines = [*_kept(database, statement.target), *_ran(database, statement.target), *lines]
     return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))

@@ -186,6 +186,8 @@ def _new_query(
         raise error("already_exists", kind="query", name=name)
     if name in state.tables:
         raise error("already_exists", kind="table", name=name)
+    if name in state.rollups:
+        raise error("already_exists", kind="rollup", name=name)
     plan = plan_of(database, select, standing=True, state=state)
     check_window(database, plan)
     tables, queries, functions = reads_of(plan, state)
@@ -196,9 +198,9 @@ def _new_query(
     if join is not None:
         check_join_fits(join, database.folder.log, database.settings)
     start_us = _start_of(database, plan, state)
+    plan = registered(plan, f"{name}@{state.position}", start_us)
     return NewQuery(name, select.sql, stored(plan), tables, queries, functions, start_us, **facts)
 
-    plan = registered(plan, f"{name}@{state.position}", start_us)
 
 def stored(plan: Plan) -> dict[str, Any]:
     """A plan as the journal takes it: not nested without end."""
