@@ -14,6 +14,7 @@ from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import Penstock, PenstockParser
+from penstock.sql.durations import LONG_UNITS
 from penstock.sql.grammar import changes, definitions, queries, questions, rollups
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, point, span_of_token
@@ -204,6 +205,9 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
 
 def _unexpected(text: str, tokens: list[Token], token: Token, description: str) -> PenstockError:
     """sqlglot's complaint in our words; a word next to it that nearly is a keyword gets the caret."""
+    duration = _misspelt_duration(tokens, token)
+    if duration is not None:
+        return point(duration, text, span_of_token(token))
     misspelt = _misspelt(tokens, token)
     if misspelt is not None:
         suspect, keyword = misspelt
@@ -230,6 +234,18 @@ def _with_hint(text: str, tokens: list[Token], failure: PenstockError) -> Pensto
         if token.start == offset and _is_word(token):
             failure.hint = _near(token.text, KEYWORDS)
     return failure
+
+
+def _misspelt_duration(tokens: list[Token], token: Token) -> PenstockError | None:
+    """A number and what nearly is a unit."""
+    index = next((i for i, t in enumerate(tokens) if t.start == token.start), 0)
+    if index == 0 or tokens[index - 1].token_type != TokenType.NUMBER or not _is_word(token):
+        return None
+    near = difflib.get_close_matches(token.text.upper(), sorted(LONG_UNITS), n=1, cutoff=0.75)
+    if not near:
+        return None
+    hint = f'did you mean "{near[0]}"?'
+    return error("invalid_duration", text=f"{tokens[index - 1].text} {token.text}", hint=hint)
 
 
 def _misspelt(tokens: list[Token], token: Token) -> tuple[Token, str] | None:

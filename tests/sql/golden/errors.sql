@@ -328,3 +328,32 @@ SELECT * FROM sensors AS OF NOW + 1 MINUTE;
 --|   1 | SELECT * FROM sensors AS OF NOW + 1 MINUTE;
 --|     |                       ^^
 --| hint: write a time, NOW - 10 MINUTES or CYCLE 4711
+
+SELECT AVG(ppm) FROM sensors GROUP BY TUMBLE(1 MINUT);
+--| ERROR 22007 invalid_duration: "1 MINUT" is not a duration
+--|   1 | SELECT AVG(ppm) FROM sensors GROUP BY TUMBLE(1 MINUT);
+--|     |                                                ^^^^^
+--| hint: did you mean "MINUTE"?
+
+SELECT AVG(ppm, 5 MINUTS) FROM sensors;
+--| ERROR 22007 invalid_duration: "5 MINUTS" is not a duration
+--|   1 | SELECT AVG(ppm, 5 MINUTS) FROM sensors;
+--|     |                   ^^^^^^
+--| hint: did you mean "MINUTES"?
+
+SELECT ppm FROM sensors WHERE ts > NOW() - 5 SECONS;
+--| ERROR 22007 invalid_duration: "5 SECONS" is not a duration
+--|   1 | SELECT ppm FROM sensors WHERE ts > NOW() - 5 SECONS;
+--|     |                                              ^^^^^^
+--| hint: did you mean "SECONDS"?
+
+SELECT AVG(ppm) FROM sensors GROUP BY SLIDE(1 HOURR, 10 SECONDS);
+--| ERROR 22007 invalid_duration: "1 HOURR" is not a duration
+--|   1 | SELECT AVG(ppm) FROM sensors GROUP BY SLIDE(1 HOURR, 10 SECONDS);
+--|     |                                               ^^^^^
+--| hint: did you mean "HOUR"?
+
+SELECT AVG(ppm) FROM sensors GROUP BY TUMBLE(1 FORTNIGHT);
+--| ERROR 42601 syntax_error: something is missing before "FORTNIGHT"
+--|   1 | SELECT AVG(ppm) FROM sensors GROUP BY TUMBLE(1 FORTNIGHT);
+--|     |                                                ^^^^^^^^^
