@@ -346,3 +346,34 @@ def test_rollups_are_listed_described_and_asked_about_in_sql(pipe: Pipe) -> None
         assert refused.value.condition == condition, statement
     assert pipe.db.execute(CLIMATE.replace("ROLLUP", "ROLLUP IF NOT EXISTS")).done == "CREATE ROLLUP"
     assert pipe.db.execute("DROP ROLLUP IF EXISTS weather").done == "DROP ROLLUP"
+
+
+def test_a_question_that_is_asked_once_reaches_back_as_well(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    live(pipe, 150)
+    found = pipe.db.execute(LAST_DAY)
+    assert [tuple(row.values()) for row in found.table.to_pylist()] == [("north", 30, 1.0), ("south", 30, 3.0)]
+    assert found.notices[0].startswith("rolled up: 2025-11-15T07:00:00Z to 2025-11-15T08:00:00Z")
+    found = pipe.db.execute(
+        "SELECT window_start, SUM(value) AS s, place FROM probes WHERE place <> 'east' GROUP BY place, TUMBLE(1 HOUR)"
+        " ORDER BY s DESC, 1 LIMIT 3 OFFSET 1"
+    )
+    assert [(row["s"], row["place"]) for row in found.table.to_pylist()] == [
+        (33.0, "south"),
+        (21.0, "south"),
+        (12.0, "north"),
+    ]
+    found = pipe.db.execute("SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 139 MINUTES) END (NOW)")
+    assert found.table.to_pylist() == [{"n": 2 * 19}] and found.complete_from_us == BEGAN_US + 60 * MINUTE_US
+    told = "\n".join(pipe.db.execute(f"EXPLAIN {LAST_DAY}").table.column("plan").to_pylist())
+    assert 'before the log begins: rollup "climate"' in told and "no Spark job" in told
+    told = "\n".join(pipe.db.execute(f"EXPLAIN ANALYZE {LAST_DAY}").table.column("plan").to_pylist())
+    assert "answered from a rollup and the log" in told and "rows: 2" in told
+    # What the log has alone, and what no rollup says, is Spark's; there is none here.
+    for sql in (
+        "SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 5 MINUTES) END (NOW)",
+        "SELECT MEDIAN(value) AS m FROM probes BEGIN (NOW - 1 DAY) END (NOW)",
+    ):
+        with pytest.raises(PenstockError) as refused:
+            pipe.db.execute(sql)
+        assert refused.value.condition == "not_ready"

@@ -89,8 +89,10 @@ class Housekeeper:
                     logger.warning("housekeeping of table %s: %s", table_id, as_storage_error(problem).message)
             self._log.remove_dropped()
             if retain:
-                with contextlib.suppress(OSError):
+                try:
                     self._tidy()
+                except Exception as problem:
+                    logger.warning("housekeeping: %s", as_storage_error(problem).message)
                 give_back_memory()
 
     def tend(self, table_id: int, retain: bool = True) -> None:

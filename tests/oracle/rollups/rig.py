@@ -11,6 +11,9 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.queries import standing
 from penstock.queries.rollups import closing, files, tiers
+from penstock.queries.rollups.once import answer_once
+from penstock.sql.asked_once import asked_once
+from penstock.sql.parse import parse_select
 from tests.oracle.aggregates.model import Question, same
 from tests.oracle.aggregates.rig import BEGAN_US, COLUMNS, Rig, _sorted
 
@@ -50,7 +53,7 @@ class RollupRig(Rig):
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
         self.time = self.random.choice(["valid", "transaction"])
         self.rows, self.sensors, self.questions, self.watching = [], {}, {}, {}
-        self.names = self.compared = self.rolled = self.crashes = 0
+        self.names = self.compared = self.rolled = self.crashes = self.asked = 0
         self.open()
         order = ", out_of_order = 'accept'" if self.time == "valid" else ""
         self.db.execute(f"CREATE TABLE probes {COLUMNS} WITH (time = '{self.time}'{order}, retention = '6 SECONDS')")
@@ -170,5 +173,15 @@ class RollupRig(Rig):
             taken = [r for r in ever[:floor] if note.kept_from_us is None or r["ts"] >= note.kept_from_us]
             rows = [*[r for r in taken if begin is None or r["ts"] >= begin], *rows]
         ours, theirs = _sorted(result.table), question.answer(rows, now, start_us)
+        if question.begin_us is not None:
+            self._ask_once(question, ours)
         self.compared += 1
         assert same(ours, theirs), (question.sql, now, note, ours, theirs)
+
+    def _ask_once(self, question: Question, ours: list[tuple[Any, ...]]) -> None:
+        """Who asks once at the same cycle gets the same."""
+        asked = asked_once(parse_select(question.sql), self.db.standing.store.state)
+        assert asked is not None
+        once = answer_once(self.db.standing, asked)
+        assert once is None or same(_sorted(once.table), ours), (question.sql, once, ours)
+        self.asked += once is not None

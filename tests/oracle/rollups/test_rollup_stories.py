@@ -22,6 +22,6 @@ def test_log_and_rollup_together_say_what_all_rows_say(
     for _ in range(110):
         rig.step()
     rig.finish()
-    print(seed, rig.compared, rig.rolled, rig.crashes)
+    print(seed, rig.compared, rig.rolled, rig.asked, rig.crashes)
     assert rig.compared
     rig.db.stop()

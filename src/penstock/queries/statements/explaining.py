@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from penstock.queries.answer_columns import NotKept
@@ -9,10 +10,11 @@ from penstock.queries.results import Result
 from penstock.queries.rollups.telling import plan_lines
 from penstock.queries.slices.telling import slice_lines
 from penstock.queries.spark_queries import Evaluated
-from penstock.queries.statements.asking import plan_of
+from penstock.queries.statements.asking import asked_of_rollup, plan_of, rolled_up
 from penstock.queries.statements.replies import rows_of
 from penstock.queries.statements.rolling_up import explain_rollup
 from penstock.sql import statements as st
+from penstock.sql.asked_once import AskedOnce, asked_once
 from penstock.sql.explain import explain as explain_plan
 from penstock.sql.notation import amount
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
@@ -32,23 +34,36 @@ def explain(database: Database, statement: st.Explain) -> Result:
         if statement.analyze:
             lines = _measured(database, definition.name)
     else:
+        asked = asked_once(statement.target, state) if state.rollups else None
+        if asked is not None:
+            lines = plan_lines(asked.plan, state)
+        matched = asked_of_rollup(database, statement.target)
         plan = plan_of(database, statement.target, standing=False)
+        if matched is not None:
+            lines.append("    as far as that is asked for: added up here with the rows of the log, no Spark job")
         if statement.analyze:
-            database.wait_for_own_writes()
             assert isinstance(plan, SparkPlan)
-            found, instead = _answered(database, plan)
-            lines = [
-                *instead,
-                f"rows: {found.table.num_rows}",
-                f"took: {found.seconds * 1000:.0f} ms",
-                f"cycle: {found.cycle}",
-            ]
+            lines += _analyzed(database, plan, matched)
     text = explain_plan(plan, state)
     if isinstance(plan, AggregatePlan):
         lines = [*plan_lines(plan, state), *lines]
     if isinstance(statement.target, str):
         lines = [*_kept(database, statement.target), *_ran(database, statement.target), *lines]
     return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))
+
+
+def _analyzed(database: Database, plan: SparkPlan, asked: AskedOnce | None) -> list[str]:
+    """What came of a question that is asked once."""
+    database.wait_for_own_writes()
+    began = time.monotonic()
+    rolled = rolled_up(database, asked) if asked is not None else None
+    if rolled is not None:
+        count, cycle, seconds = rolled.table.num_rows, rolled.cycle, time.monotonic() - began
+        told = ["answered from a rollup and the log", *rolled.notices]
+    else:
+        found, told = _answered(database, plan)
+        count, cycle, seconds = found.table.num_rows, found.cycle, found.seconds
+    return [*told, f"rows: {count}", f"took: {seconds * 1000:.0f} ms", f"cycle: {cycle}"]
 
 
 def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluated, list[str]]:
