@@ -10,7 +10,11 @@ import pytest
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
 from penstock.queries import standing
-from penstock.sql.plan import AggregatePlan, plan_from_json
+from penstock.queries.system_columns import SYSTEM_TABLES
+from penstock.sql.explain import explain
+from penstock.sql.parse import parse_select
+from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
+from penstock.sql.planner import plan_query, reads_of
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 SECOND = 1_000_000
@@ -185,11 +189,7 @@ def test_its_window_stays_what_it_is(pipe: Pipe) -> None:
     plan = plan_from_json(pipe.db.catalog.state.queries["best"].plan)
     assert isinstance(plan, AggregatePlan) and plan.latch is not None
     pipe.engine.drain()
-    for statement in (
-        "ALTER QUERY best SET BEGIN (NOW - 1 HOUR)",
-        "SELECT high FROM best",
-        "SELECT * FROM best AS OF NOW",
-    ):
+    for statement in ("ALTER QUERY best SET BEGIN (NOW - 1 HOUR)", "SELECT * FROM best AS OF NOW"):
         with pytest.raises(PenstockError) as refused:
             pipe.db.execute(statement)
         assert refused.value.condition == "not_supported" and refused.value.hint, statement
@@ -206,6 +206,7 @@ def test_its_window_stays_what_it_is(pipe: Pipe) -> None:
         ),
         ("SELECT MAX(value, 5 MINUTES) FROM probes GROUP BY LATCH", "a window of its own"),
         ("SELECT DISTINCT MAX(value) FROM probes GROUP BY LATCH", "DISTINCT over aggregates"),
+        ("SELECT COUNT(*) FROM probes WHERE value >= (SELECT MAX(value) FROM probes) GROUP BY LATCH", "a subquery"),
         ("SELECT MAX(a.value) FROM probes a, probes b WINDOW = 1 SECOND GROUP BY LATCH", "an aggregate"),
     ],
 )
@@ -215,6 +216,21 @@ def test_what_spark_would_run_has_no_state_and_says_so(pipe: Pipe, question: str
         pipe.db.execute(f"CREATE QUERY best AS {question}")
     assert refused.value.condition == "not_supported" and "LATCH" in refused.value.message
     assert why in str(refused.value.hint) and refused.value.line is not None
+
+
+def test_another_question_reads_its_state_and_not_the_log(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute(f"CREATE QUERY best AS {HIGHEST}")
+    pipe.push(4.0, 9.0)
+    pipe.engine.drain()
+    for standing_one in (False, True):
+        asked = parse_select("SELECT high FROM best b, probes p WHERE b.place = p.place AND high > 3")
+        plan = plan_query(asked, pipe.db.catalog.state, standing_one, SYSTEM_TABLES, joins=True)
+        assert isinstance(plan, SparkPlan) and [r.kind for r in plan.relations] == ["state", "static"]
+        assert reads_of(plan, pipe.db.catalog.state)[:2] == (("probes",), ("best",))
+        given = pipe.db.system.for_plan(plan)
+        assert given["r0"].to_pylist() == [{"place": "north", "high": 9.0, "n": 2}]
+        assert 'state of query "best"' in explain(plan, pipe.db.catalog.state)
 
 
 def test_counting_rows_alone_is_about_readings(pipe: Pipe) -> None:

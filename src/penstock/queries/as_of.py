@@ -64,7 +64,7 @@ def _as_spark_sql(database: Database, definition: QueryDefinition, plan: Plan) -
         select = parse_select(definition.sql)
         plan = plan_query(select, database.catalog.state, True, SYSTEM_TABLES, shared=False, spent=True)
     assert isinstance(plan, SparkPlan)
-    system = next((r.table for r in plan.relations if r.kind == "system"), None)
+    system = next((r.table for r in plan.relations if r.kind in ("system", "state")), None)
     if system is not None:
         raise error("not_supported", feature=f'AS OF on "{system}", which has no past')
     states = database.catalog.state.queries

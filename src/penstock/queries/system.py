@@ -26,8 +26,10 @@ class SystemTables:
         self._database = database
 
     def for_plan(self, plan: SparkPlan) -> dict[str, pa.Table]:
-        """The system tables that a plan reads, as they are now, by relation."""
-        return {r.name: self.table(r.table) for r in plan.relations if r.kind == "system"}
+        """The system tables and states without end that a plan reads, as they are now, by relation."""
+        system = {r.name: self.table(r.table) for r in plan.relations if r.kind == "system"}
+        invoke = self._database.standing.invoke
+        return system | {r.name: invoke(r.table).table for r in plan.relations if r.kind == "state"}
 
     def table(self, name: str) -> pa.Table:
         rows = {

@@ -24,9 +24,6 @@ def check_latch(bound: Bound, standing: bool) -> bool:
     """Whether the question is one with LATCH. Refuses whatever cannot have a state without end."""
     latched = [context for context in bound.collected.contexts if context.scope.latch is not None]
     for context in latched:
-        if context.inlined:
-            hint = "SELECT * FROM the query gives its state; nothing else can read it yet"
-            _refuse(context, "a LATCH query inside of another question", hint)
         if context is not bound.collected.contexts[0] or context.select is not bound.query:
             _refuse(context, "LATCH in a subquery or beside other SELECTs", "put it into a standing query of its own")
         if not context.aggregated:

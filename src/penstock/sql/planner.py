@@ -34,6 +34,9 @@ from penstock.sql.statements import Select
 
 __all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of", "retarget_window"]
 
+_OF_QUERIES = ("query", "state")
+
+
 
 def bind_query(
     select: Select, state: State, standing: bool, system_tables: SystemTables | None = None, spent: bool = False
@@ -81,7 +84,7 @@ def plan_query(
         try:
             if joined and is_window_join(bound):
                 return join_plan(bound)
-            if joined and is_correlated(bound):
+            if joined and is_correlated(bound) and not latched:
                 return correlated_plan(bound)
             plan = aggregate_plan(bound) if joined and is_aggregation(bound) else _select_plan(bound)
             if joined:
@@ -110,7 +113,7 @@ def plan_query(
         reason=reason,
         functions=tuple(sorted(bound.collected.functions)),
         inlined=tuple(
-            sorted(bound.collected.queries - {r.table for r in relations if r.kind == "query"}),
+            sorted(bound.collected.queries - {r.table for r in relations if r.kind in _OF_QUERIES}),
         ),
         core=core,
         on_demand=demand,
@@ -187,7 +190,7 @@ def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...]
     tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
     if plan.core is not None:
         tables.update(reads_of(plan.core, state)[0])
-    queries = {r.table for r in plan.relations if r.kind == "query"} | set(plan.inlined)
+    queries = {r.table for r in plan.relations if r.kind in _OF_QUERIES} | set(plan.inlined)
     return tuple(sorted(tables)), tuple(sorted(queries)), functions_of(plan)
 
 

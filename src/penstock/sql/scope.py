@@ -14,7 +14,8 @@ from penstock.operators.windows import Window
 from penstock.types import Type
 
 # core: the rows of a window join that runs in the cycle, where its streams stood (sql.cores).
-SourceKind = Literal["sensors", "ordinary", "system", "query", "derived", "core"]
+# state: the answer of a LATCH query, as it is when somebody asks.
+SourceKind = Literal["sensors", "ordinary", "system", "state", "query", "derived", "core"]
 Origin = Literal["static", "stream", "time", "other"]
 
 

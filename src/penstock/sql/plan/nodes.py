@@ -161,12 +161,12 @@ class Relation:
     """One reference to a source inside a SparkPlan; `{name}` stands for it in the text.
 
     kind: stream (readings with their static values), static (one row per live sensor), ordinary, system
-    (penstock.*), query (the answer rows of another standing query), core (the rows of the plan's own join). `window`
+    (penstock.*), state (the answer of a LATCH query, as it is), query (the answer rows of another standing query), core (the rows of the plan's own join). `window`
     bounds a stream's readings unless it is a rows window, which the text itself expresses.
     """
 
     name: str
-    kind: Literal["stream", "static", "ordinary", "system", "query", "core"]
+    kind: Literal["stream", "static", "ordinary", "system", "state", "query", "core"]
     table: str
     window: Window | None = None
     static_predicate: Expr | None = None
