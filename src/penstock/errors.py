@@ -33,6 +33,7 @@ CONDITIONS = _table(
     ("not_supported", "0A000", 400, "{feature} is not supported"),
     ("table_not_found", "42P01", 404, 'there is no table "{table}"'),
     ("query_not_found", "42704", 404, 'there is no query "{query}"'),
+    ("rollup_not_found", "42704", 404, 'there is no rollup "{rollup}"'),
     ("column_not_found", "42703", 400, 'table "{table}" has no column "{column}"'),
     ("ambiguous_column", "42702", 400, 'column "{column}" could be {candidates}'),
     ("function_not_found", "42883", 400, 'there is no function "{function}"'),

@@ -15,6 +15,7 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.encoding import function_to_json, query_to_json, stream_type_to_json, table_to_json
 from penstock.catalog.model import StreamColumn, Table, TableOptions
 from penstock.catalog.projection import DEFINITIONS, ROWS
+from penstock.catalog.rollup_records import rollup_to_json
 from penstock.catalog.state import CatalogState
 from penstock.clock import ManualClock
 from penstock.types import DOUBLE, INT, TEXT, Field
@@ -70,7 +71,8 @@ def everything(state: CatalogState) -> dict[str, Any]:
         "queries": list(state.queries.values()),
         "queries_by_id": state.queries_by_id,
         "query_positions": state.query_positions,
-        "next_ids": (state.next_table_id, state.next_query_id),
+        "next_ids": (state.next_table_id, state.next_query_id, state.next_rollup_id),
+        "rollups": [(r, state.rolled_up(r.id)) for r in state.rollups.values()],
         "rows": {t: state.rows(t).versions().to_pylist() for t in state.tables_by_id},
         "live": {t: state.rows(t).current().to_pylist() for t in state.tables_by_id},
         "observed": {t: {s: list(o) for s, o in state.observations(t).items()} for t in state.tables_by_id},
@@ -86,6 +88,7 @@ def expected_projection(state: CatalogState) -> tuple[dict[Any, Any], dict[Any, 
     definitions |= {("function", f.name): function_to_json(f) for f in state.functions.values()}
     definitions |= {("table", t.name): table_to_json(t) for t in state.tables.values()}
     definitions |= {("query", q.name): query_to_json(q) for q in state.queries.values()}
+    definitions |= {("rollup", r.name): rollup_to_json(r) for r in state.rollups.values()}
     rows = {}
     for table in state.tables.values():
         static = state.rows(table.id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from penstock.catalog import journal
 from penstock.catalog.catalog import NewQuery
 from penstock.catalog.model import Deduplicate, Function, StreamColumn, StreamType, TableOptions
+from penstock.catalog.rollup_records import Closing, RollupDefinition, RollupFile, Tier
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
 from penstock.types import DOUBLE, INT, TEXT, Field, parse_type
@@ -108,8 +110,28 @@ def change_query(bench: CatalogBench, draw: st.DataObject) -> None:
 
 
 def drop(bench: CatalogBench, draw: st.DataObject) -> None:
-    kind = draw.draw(st.sampled_from(["table", "stream_type", "function", "query"]))
+    kind = draw.draw(st.sampled_from(["table", "stream_type", "function", "query", "rollup"]))
     bench.catalog.drop(kind, draw.draw(NAMES | st.sampled_from(["q", "r"])), cascade=draw.draw(st.booleans()))
+
+
+def create_rollup(bench: CatalogBench, draw: st.DataObject) -> None:
+    tables = list(bench.state.tables.values())
+    if tables:
+        table = draw.draw(st.sampled_from(tables))
+        made = RollupDefinition(0, draw.draw(NAMES), table.id, table.name, "SELECT 1", b"{}", (Tier(60, 90), Tier(120)))
+        bench.catalog.create_rollup(replace(made, since_us=7))
+
+
+def close_rollup(bench: CatalogBench, draw: st.DataObject) -> None:
+    for rollup in bench.state.rollups.values():
+        before = bench.state.rolled_up(rollup.id)
+        assert before is not None
+        position = before.position + draw.draw(st.integers(0, 3))
+        file = RollupFile(before.next_number, 60, 0, 1, 2, 3, 4, 5)
+        removed = draw.draw(st.lists(st.sampled_from([f.number for f in before.files]))) if before.files else []
+        closing = Closing(position, (file,), tuple(removed), draw.draw(st.none() | st.integers(0, 5)))
+        assert bench.catalog.close_rollup(rollup, before, closing)
+        assert not bench.catalog.close_rollup(rollup, before, closing), "somebody else was faster"
 
 
 def log_readings(bench: CatalogBench, draw: st.DataObject) -> None:
@@ -146,6 +168,8 @@ CHANGES: list[Callable[[CatalogBench, st.DataObject], None]] = [
     add_column,
     create_queries,
     change_query,
+    create_rollup,
+    close_rollup,
     drop,
     lambda bench, draw: bench.catalog.create_stream_type(StreamType(draw.draw(NAMES), (Field("ppm", DOUBLE),))),
     lambda bench, draw: bench.catalog.create_function(Function(draw.draw(NAMES), (), DOUBLE, "return 1.0")),

@@ -86,7 +86,7 @@ def test_explain_tells_slices_sharing_and_memory(pipes: Callable[..., Pipe]) -> 
     pipe.engine.drain()
     told = "\n".join(pipe.db.execute("EXPLAIN q1").table.column("plan").to_pylist())
     assert 'slices of the stream of "probes", exact' in told
-    assert "  slices: 1s wide, 1 partials of 1 cells, 1 groups" in told, told
+    assert "  slices: 1s wide, 1 partial of 1 cell, 1 group" in told, told
     assert "shared by 2 queries" in told
 
 

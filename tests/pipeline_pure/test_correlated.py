@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from penstock.clock import format_timestamp
-from penstock.errors import PenstockError
 from penstock.sql.explain import explain
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import AggregatePlan, plan_from_json
@@ -126,12 +125,3 @@ def test_explain_says_exact(pipes: Callable[..., Pipe]) -> None:
     told = "\n".join(pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist())
     assert 'slices of the stream of "calls", exact' in told
     assert "COUNT where duration >= 0.9 * MAX(duration) and intl" in told, told
-
-
-def test_an_approximation_is_refused_with_a_hint(pipes: Callable[..., Pipe]) -> None:
-    pipe = pipes()
-    pipe.db.execute(TABLE)
-    where = "duration >= 0.9 * (SELECT MAX(duration) FROM calls) BEGIN (NOW - 1 DAY) END (NOW) WITHIN 1 PERCENT"
-    with pytest.raises(PenstockError) as refused:
-        pipe.db.execute(f"CREATE QUERY q AS SELECT COUNT(*) AS n FROM calls WHERE {where}")
-    assert refused.value.condition == "not_supported" and "exact" in str(refused.value.hint)

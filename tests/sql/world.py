@@ -20,6 +20,7 @@ from penstock.sql.explain import explain, show
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, plan_to_json
 from penstock.sql.planner import invocation_of, plan_query, reads_of
+from penstock.sql.rollups import bind_create_rollup
 from penstock.types import Field, parse_type
 
 SYSTEM = {
@@ -102,6 +103,9 @@ class World:
                 return self._create_table(statement)
             case st.CreateFunction():
                 self.functions[statement.name] = bind_create_function(statement, self)
+            case st.CreateRollup():
+                rollup, keeps = bind_create_rollup(statement, self)
+                return "\n".join([*(f"{tier}" for tier in rollup.tiers), explain(keeps, self)])
             case st.AddColumn():
                 return self._add_column(statement)
             case st.Insert():

@@ -74,6 +74,10 @@ READINGS: dict[str, list[dict[str, Any]]] = {
         + [{"fridge": "lunch", "ts": NOON + hour * HOUR, "celsius": celsius} for hour, celsius in ((0, 9.0), (6, 9.5))],
         key=lambda row: row["ts"],
     ),
+    "meters": [
+        {"meter": meter, "ts": NOON + timedelta(hours=hours), "kw": kw}
+        for hours, meter, kw in ((0, "m1", 1.0), (0, "m2", 3.0), (1, "m3", 5.0), (23, "m1", 8.0), (24, "m2", 6.0))
+    ],
     "stocks": [
         {"stock": stock, "ts": NOON + timedelta(seconds=seconds), "price": price}
         for seconds, stock, price in ((0, "ACME", 10.0), (1, "ACME", 12.0), (2, "INIT", 40.0), (60, "ACME", 20.0))
@@ -115,6 +119,11 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
             )
         ),
     ],
+    "power_per_day": [
+        {"hall": "east", "window_start": NOON - 12 * HOUR, "mean": 2.0, "peak": 3.0},
+        {"hall": "east", "window_start": NOON + 12 * HOUR, "mean": 7.0, "peak": 8.0},
+        {"hall": "west", "window_start": NOON - 12 * HOUR, "mean": 5.0, "peak": 5.0},
+    ],
     "stock_index": [{"level": (3 * 20.0 + 40.0) / 4}],
     "index_per_minute": [
         {"window_start": NOON, "level": (3 * 10.0 + 3 * 12.0 + 40.0) / 7},
@@ -134,6 +143,7 @@ IN_THE_CYCLE = {
     "rolling_hourly",
     "index_per_minute",
     "highest",
+    "power_per_day",
 }
 """Recipes that need no Spark job."""
 

@@ -7,17 +7,18 @@ from typing import Any
 
 from penstock.catalog.dependents import Name, users_by_name, with_all_users
 from penstock.catalog.query_definitions import NewQuery, QueryDefinitions
+from penstock.catalog.rollup_definitions import RollupDefinitions
 from penstock.catalog.row_changes import RowChanges
 from penstock.catalog.table_definitions import TableDefinitions
 
 __all__ = ["Catalog", "NewQuery"]
 
 
-class Catalog(TableDefinitions, QueryDefinitions, RowChanges):
+class Catalog(TableDefinitions, QueryDefinitions, RollupDefinitions, RowChanges):
     """Definitions of one data folder. Thread-safe; `state` is only ever changed here."""
 
     def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
-        """Drop a table, stream_type, function or query; with CASCADE also what uses it. What was dropped."""
+        """Drop a table, stream_type, function, query or rollup; with CASCADE also what uses it. What was dropped."""
         return self.drop_many(kind, [name], cascade, if_exists)
 
     def drop_many(self, kind: str, names: Sequence[str], cascade: bool = False, if_exists: bool = False) -> list[str]:
@@ -28,6 +29,7 @@ class Catalog(TableDefinitions, QueryDefinitions, RowChanges):
                 "stream_type": self.state.stream_types,
                 "function": self.state.functions,
                 "query": self.state.queries,
+                "rollup": self.state.rollups,
             }
             for name in names:
                 if name not in known[kind] and not if_exists:
@@ -43,7 +45,7 @@ class Catalog(TableDefinitions, QueryDefinitions, RowChanges):
         if kind == "query":
             # Only queries use queries, and few of ten thousand do.
             return users_by_name((), (q for q in queries if q.reads_queries))
-        return users_by_name(self.state.tables.values(), queries)
+        return users_by_name(self.state.tables.values(), queries, self.state.rollups.values())
 
     def observe(self, table_id: int, opened: Sequence[int], closed: Sequence[int], ended: Sequence[int] = ()) -> None:
         """Sensors were opened or closed: from then on, or up to then, an answer is complete.
@@ -58,7 +60,9 @@ class Catalog(TableDefinitions, QueryDefinitions, RowChanges):
                 self._write("observe", body)
 
     def retain(self, table_id: int, position: int) -> None:
-        """Rows below the position are gone from now on."""
+        """Rows below the position are gone from now on; of rows that a rollup still needs, none."""
         with self._lock:
+            needed = self.closed_below(table_id)
+            position = position if needed is None else min(position, needed)
             if table_id in self.state.tables_by_id and position > self.state.retention(table_id):
                 self._write("retain", {"table": table_id, "position": position})

@@ -6,14 +6,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from penstock.catalog.model import QueryDefinition, Table
+from penstock.catalog.rollup_records import RollupDefinition
 from penstock.errors import error
 
 _SHOWN = 10
 
-Name = tuple[str, str]  # kind (table, stream_type, function, query) and name
+Name = tuple[str, str]  # kind (table, stream_type, function, query, rollup) and name
 
 
-def users_by_name(tables: Iterable[Table], queries: Iterable[QueryDefinition]) -> Mapping[Name, list[Name]]:
+def users_by_name(
+    tables: Iterable[Table], queries: Iterable[QueryDefinition], rollups: Iterable[RollupDefinition] = ()
+) -> Mapping[Name, list[Name]]:
     """For everything that is used, its direct users in the order they came."""
     users: defaultdict[Name, list[Name]] = defaultdict(list)
     for table in tables:
@@ -28,6 +31,8 @@ def users_by_name(tables: Iterable[Table], queries: Iterable[QueryDefinition]) -
         ):
             for name in dict.fromkeys(names):
                 users[kind, name].append(me)
+    for rollup in rollups:
+        users["table", rollup.table].append(("rollup", rollup.name))
     return users
 
 

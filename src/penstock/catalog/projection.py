@@ -33,6 +33,7 @@ from sqlalchemy.engine import Connection, Engine
 from penstock.catalog.encoding import function_to_json, query_entry, stream_type_to_json, table_to_json
 from penstock.catalog.journal import Entry
 from penstock.catalog.projection_engine import make_engine, remove_damaged
+from penstock.catalog.rollup_records import rollup_to_json
 from penstock.catalog.state import CatalogState
 
 _log = logging.getLogger("penstock.catalog")
@@ -60,9 +61,12 @@ ROWS = SqlTable(
     Column("address", Text),
     Column("body", Text, nullable=False),
 )
-_DEFINED = {"create_stream_type": "stream_type", "create_function": "function"} | dict.fromkeys(
-    ("create_query", "change_query", "describe_query"), "query"
-)
+_DEFINED = {
+    "create_stream_type": "stream_type",
+    "create_function": "function",
+    "create_rollup": "rollup",
+    **dict.fromkeys(("create_query", "change_query", "describe_query"), "query"),
+}
 
 
 def _by(*columns: Column[Any]) -> list[ColumnElement[bool]]:
@@ -78,7 +82,7 @@ _MOVE_MARK = (
 _DELETE_DEFINITION = delete(DEFINITIONS).where(*_by(DEFINITIONS.c.kind, DEFINITIONS.c.name))
 _DELETE_ROWS = delete(ROWS).where(*_by(ROWS.c.table_name))
 _DELETE_ROW = delete(ROWS).where(*_by(ROWS.c.table_name, ROWS.c.sid))
-_INVISIBLE = ("observe", "retain")
+_INVISIBLE = ("observe", "retain", "close_rollup")
 # After a failure that took this long, callers are not made to wait for another one at once.
 _SLOW_S = 1.0
 _PAUSE_S = 30.0
@@ -240,6 +244,7 @@ def _all_names(state: CatalogState) -> list[tuple[str, str]]:
         ("table", state.tables),
         ("function", state.functions),
         ("query", state.queries),
+        ("rollup", state.rollups),
     )
     return [(kind, name) for kind, names in known for name in names]
 
@@ -256,6 +261,8 @@ def _put_definitions(connection: Connection, state: CatalogState, names: Iterabl
             body = function_to_json(state.functions[name])
         elif kind == "query" and name in state.queries:
             body = query_entry(state.queries[name])
+        elif kind == "rollup" and name in state.rollups:
+            body = rollup_to_json(state.rollups[name])
         if body is not None:
             rows.append({"kind": kind, "name": name, "body": orjson.dumps(body).decode()})
     if rows:

@@ -54,6 +54,7 @@ class QueryDefinitions(CatalogWriter):
                 self._exists("query", query.name, self.state.queries, False)
                 self._exists("query", query.name, made, False)
                 self._exists("table", query.name, self.state.tables, False)
+                self._exists("rollup", query.name, self.state.rollups, False)
                 self._check_reads(query, made, planned or self.state)
                 made[query.name] = QueryDefinition(
                     id=self.state.next_query_id + len(made),

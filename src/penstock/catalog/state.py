@@ -20,6 +20,7 @@ from penstock.catalog.encoding import (
 from penstock.catalog.heads import HeadHistory, Int64s
 from penstock.catalog.journal import Entry, JournalReader
 from penstock.catalog.model import Function, QueryDefinition, StreamType, Table
+from penstock.catalog.rollup_records import RolledUp, RollupDefinition, closed, rollup_from_json
 from penstock.catalog.rows import StaticRows
 from penstock.errors import error
 
@@ -37,6 +38,7 @@ class _Definitions:
     queries: dict[str, QueryDefinition] = field(default_factory=dict)
     queries_by_id: dict[int, QueryDefinition] = field(default_factory=dict)
     query_positions: dict[int, tuple[int, int]] = field(default_factory=dict)
+    rollups: dict[str, RollupDefinition] = field(default_factory=dict)
 
     def copy(self) -> _Definitions:
         return _Definitions(*(dict(getattr(self, f.name)) for f in fields(self)))
@@ -56,11 +58,13 @@ class CatalogState:
         self.at_us = 0  # when the last entry was made
         self.next_table_id = 1
         self.next_query_id = 1
+        self.next_rollup_id = 1
         self._definitions = _Definitions()
         self._rows: dict[int, StaticRows] = {}
         self._observed: dict[int, Observations] = {}
         self._ended: dict[int, frozenset[int]] = {}
         self._retained: dict[int, int] = {}
+        self._rolled_up: dict[int, RolledUp] = {}
         self._heads: dict[int, HeadHistory] = {}
         self._last_heads: dict[int, int] = {}
         self._steps: dict[int, tuple[int, tuple[Int64s, Int64s]]] = {}
@@ -105,6 +109,7 @@ class CatalogState:
         """The definitions and floors as they are now, for a reader that outlasts the next entry. Not to be applied to."""
         still = copy.copy(self)
         still._rows, still._retained, still._ended = dict(self._rows), dict(self._retained), dict(self._ended)
+        still._rolled_up = dict(self._rolled_up)
         return still
 
     # -- what is defined
@@ -138,6 +143,10 @@ class CatalogState:
         """By query id: the entries that registered it and that last changed it."""
         return self._definitions.query_positions
 
+    @property
+    def rollups(self) -> dict[str, RollupDefinition]:
+        return self._definitions.rollups
+
     # -- looking up
 
     def rows(self, table_id: int) -> StaticRows:
@@ -149,6 +158,13 @@ class CatalogState:
     def retention(self, table_id: int) -> int:
         """The log position below which rows are gone."""
         return self._retained.get(table_id, 0)
+
+    def rollups_of(self, table_id: int) -> list[RollupDefinition]:
+        return [rollup for rollup in self.rollups.values() if rollup.table_id == table_id]
+
+    def rolled_up(self, rollup_id: int) -> RolledUp | None:
+        """What a rollup holds; None where there is none of this number."""
+        return self._rolled_up.get(rollup_id)
 
     def observations(self, table_id: int) -> Observations:
         """Per sid: (opened at, closed at or None). Sensors of pushed tables are observed from their INSERT on."""
@@ -179,7 +195,8 @@ class CatalogState:
         return [f'{k} "{n}"' for k, n in self.dependent_names(kind, name)]
 
     def dependent_names(self, kind: str, name: str) -> list[Name]:
-        return users_by_name(self.tables.values(), self.queries.values()).get((kind, name), [])
+        users = users_by_name(self.tables.values(), self.queries.values(), self.rollups.values())
+        return users.get((kind, name), [])
 
     # -- changes, one per kind of entry
 
@@ -262,6 +279,8 @@ class CatalogState:
                 del draft.stream_types[name]
             elif kind == "function":
                 del draft.functions[name]
+            elif kind == "rollup":
+                del self._rolled_up[draft.rollups.pop(name).id]
             else:
                 query = draft.queries.pop(name)
                 del draft.queries_by_id[query.id], draft.query_positions[query.id]
@@ -303,6 +322,17 @@ class CatalogState:
         if table_id in draft.tables_by_id:
             self._retained[table_id] = max(self._retained.get(table_id, 0), entry.body["position"])
 
+    def _create_rollup(self, draft: _Definitions, entry: Entry) -> None:
+        found = rollup_from_json(entry.body)
+        draft.rollups[found.name] = found
+        self._rolled_up[found.id] = RolledUp(found.begin)
+        self.next_rollup_id = max(self.next_rollup_id, found.id + 1)
+
+    def _close_rollup(self, draft: _Definitions, entry: Entry) -> None:
+        known = self._rolled_up.get(entry.body["rollup"])
+        if known is not None:
+            self._rolled_up[entry.body["rollup"]] = closed(known, entry.body)
+
 
 _CHANGES: dict[str, Callable[[CatalogState, _Definitions, Entry], None]] = {
     "create_stream_type": CatalogState._create_stream_type,
@@ -318,8 +348,10 @@ _CHANGES: dict[str, Callable[[CatalogState, _Definitions, Entry], None]] = {
     "drop": CatalogState._drop,
     "observe": CatalogState._observe,
     "retain": CatalogState._retain,
+    "create_rollup": CatalogState._create_rollup,
+    "close_rollup": CatalogState._close_rollup,
 }
-_DEFINING = _CHANGES.keys() - {"insert_rows", "update_rows", "delete_rows", "observe", "retain"}
+_DEFINING = _CHANGES.keys() - {"insert_rows", "update_rows", "delete_rows", "observe", "retain", "close_rollup"}
 
 
 def load_state(folder: Path, upto: int | None = None) -> CatalogState:

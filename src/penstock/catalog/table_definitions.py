@@ -32,6 +32,7 @@ class TableDefinitions(CatalogWriter):
             if self._exists("table", name, self.state.tables, if_not_exists):
                 return self.state.tables[name]
             self._exists("query", name, self.state.queries, False)
+            self._exists("rollup", name, self.state.rollups, False)
             if (
                 stream is not None
                 and stream.stream_type is not None

@@ -72,19 +72,17 @@ def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Itera
     table = definitions.state.tables_by_id[unit.table_id]
     filling = frozenset(q for q, _, _ in unit.spans) if unit.kind == "fill" else None
     shared = shared_pass(definitions, table, filling)
-    slices = slice_pass(definitions, table) if unit.kind == "live" else None
-    wanted = shared.columns | (slices.columns if slices is not None else set())
+    slices = slice_pass(definitions, table, filling)
     try:
-        batch = Rows.read(unit, table, wanted, definitions.state.rows(table.id))
+        batch = Rows.read(unit, table, shared.columns | slices.columns, definitions.state.rows(table.id))
     except PenstockError as damage:
         # Nobody can say what these rows would have been: the table's queries fail, other tables go on.
-        for query_id in [*shared, *(slices.plans if slices is not None else ())]:
+        for query_id in [*shared, *slices.plans]:
             yield query_id, "error", 0, unit.first, told(damage)
         return
     if unit.kind == "live":
         yield from _newest(batch, table.id)
-    if slices is not None:
-        yield from slices.slice(batch, table.id)
+    yield from slices.slice(batch, table.id, unit.spans)
     if unit.kind == "live" and wants_matrix(shared, batch):
         for found in mark_rows(shared, batch, table.id, folder.sheets):
             if isinstance(found[0], Key):

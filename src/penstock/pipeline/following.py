@@ -38,6 +38,7 @@ class _Fill:
     only: frozenset[int]
     mark: tuple[int | None, ...]
     shared: SharedPass
+    slices: SlicePass
 
 
 _LIVE: WeakKeyDictionary[Definitions, dict[int, _Live]] = WeakKeyDictionary()
@@ -46,12 +47,12 @@ _FILLS: WeakKeyDictionary[Definitions, dict[int, _Fill]] = WeakKeyDictionary()
 
 def shared_pass(definitions: Definitions, table: Table, only: frozenset[int] | None) -> SharedPass:
     """The shared pass of a table as the definitions stand. `only`: for a fill."""
-    return _live_pass(definitions, table).shared if only is None else _fill_pass(definitions, table, only)
+    return (_live_pass(definitions, table) if only is None else _fill_pass(definitions, table, only)).shared
 
 
-def slice_pass(definitions: Definitions, table: Table) -> SlicePass:
-    """The aggregations of a table as the definitions stand."""
-    return _live_pass(definitions, table).slices
+def slice_pass(definitions: Definitions, table: Table, only: frozenset[int] | None) -> SlicePass:
+    """The aggregations of a table as the definitions stand. `only`: for a fill."""
+    return (_live_pass(definitions, table) if only is None else _fill_pass(definitions, table, only)).slices
 
 
 def _live_pass(definitions: Definitions, table: Table) -> _Live:
@@ -93,20 +94,22 @@ def _follow(live: _Live, definitions: Definitions, table: Table, query_id: int) 
         live.slices.remove(query_id)
 
 
-def _fill_pass(definitions: Definitions, table: Table, only: frozenset[int]) -> SharedPass:
+def _fill_pass(definitions: Definitions, table: Table, only: frozenset[int]) -> _Fill:
     # One fill at a time and table: its pieces come one after the other.
     fills = _FILLS.setdefault(definitions, {})
     positions = definitions.state.query_positions
     mark = tuple(positions[q][1] if q in positions else None for q in sorted(only))
     fill = fills.get(table.id)
     if fill is None or fill.only != only or fill.mark != mark:
-        fill = fills[table.id] = _Fill(only, mark, SharedPass(definitions.functions()))
+        fill = fills[table.id] = _Fill(only, mark, SharedPass(definitions.functions()), SlicePass())
         for query_id in only:
             plan = _plan_over(definitions, table, query_id)
             # Whatever its strategy is by now: history that a cycle was planned to read is known from then on.
             if isinstance(plan, SelectPlan) and not definitions.state.queries_by_id[query_id].paused:
                 fill.shared.add(query_id, plan)
-    return fill.shared
+            elif isinstance(plan, AggregatePlan):
+                fill.slices.add(query_id, plan)
+    return fill
 
 
 def _plan_over(definitions: Definitions, table: Table, query_id: int) -> SelectPlan | AggregatePlan | None:

@@ -19,6 +19,7 @@ from penstock.sql.plan import (
     AggregatePlan,
     JoinPlan,
     SelectPlan,
+    has_latch,
     kernel_of,
     plan_from_json,
     reach_of,
@@ -93,10 +94,17 @@ def plan_cycle(
     )
     for query_id in changed:
         definition = queries[query_id]
-        if definition.paused:
+        if definition.paused and not has_latch(definition.stored_plan):
             continue
         plan = kernel_of(plan_from_json(definition.plan))
         if plan is None or not tables_under(plan) <= state.tables_by_id.keys():
+            continue
+        if isinstance(plan, AggregatePlan) and plan.latch is not None:
+            # Its history is told by cycles, once: what a commit record has said retention cannot take away.
+            target = start.data.get(plan.table_id, 0)
+            first = min(first_needed(plan.table_id, reach_of(plan), definition.start_us), target)
+            if first < target and state.query_positions[query_id][0] > start.journal:
+                fill[query_id] = (first, target)
             continue
         if isinstance(plan, AggregatePlan):
             continue  # whoever asks first slices its history
@@ -128,13 +136,14 @@ def _history_of(
 
 def _filling(start: Offset, state: CatalogState) -> set[int]:
     """Queries whose history goes on in this cycle: still there, running, and not changed in it."""
-    return {
-        q
-        for q in start.fill
-        if q in state.queries_by_id
-        and not state.queries_by_id[q].paused
-        and state.query_positions[q][1] <= start.journal
-    }
+    return {q for q in start.fill if q in state.queries_by_id and _goes_on(q, start, state)}
+
+
+def _goes_on(query_id: int, start: Offset, state: CatalogState) -> bool:
+    definition = state.queries_by_id[query_id]
+    if has_latch(definition.stored_plan):
+        return True
+    return not definition.paused and state.query_positions[query_id][1] <= start.journal
 
 
 def _left_to_fill(start: Offset, state: CatalogState) -> dict[int, tuple[int, int]]:

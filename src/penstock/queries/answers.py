@@ -99,6 +99,7 @@ class AnswerStore(Nows):
             answer = self.answers.get(query_id)
             if answer is not None:
                 _settle(answer, _filling(record.end, query_id))
+                self._note_latch(answer)
             self.census.take(query_id, answer, self.state.tables_by_id)
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
 
@@ -174,6 +175,17 @@ class AnswerStore(Nows):
         if isinstance(answer.plan, SelectPlan | AggregatePlan):
             position = record.start.data.get(answer.plan.table_id, 0)
             (answer.go_live if meets_rows(definition, answer.plan) else answer.rest)(position)
+
+    def _note_latch(self, answer: Answer) -> None:
+        """Since when a state without end has all rows: what retention had taken when the query came is not in it."""
+        plan = answer.plan
+        if not isinstance(plan, AggregatePlan) or plan.latch is None:
+            return
+        state, table = self.slices.latch_of(plan), self.state.tables_by_id.get(plan.table_id)
+        if state.kept_from_us is None and table is not None:
+            now_us, keep_us = self.now_of(table, None), table.options.retention_us
+            lost = self.state.retention(table.id) > 0 and now_us is not None and keep_us is not None
+            state.kept_from_us = (now_us or 0) - (keep_us or 0) if lost else -FOREVER
 
     def _reach(self, plan: KernelPlan, start_us: int | None) -> int:
         """The first row that a query's window can reach."""
@@ -308,7 +320,7 @@ class AnswerStore(Nows):
         """Queries whose slices take too much fail, the largest first: an answer that is not kept up would be none."""
         for query_id in self.slices.give_up_kept(most_values):
             answer = self.answers[query_id]
-            answer.error = f"one of its aggregates keeps more than {most_values} values one by one"
+            answer.error = f"one of its aggregates keeps more than {most_values} values one by one (exact_values_max)"
             answer.error_condition = "over_budget"
         for query_id in self.slices.give_up(most_mb << 20):
             answer = self.answers[query_id]

@@ -26,7 +26,7 @@ from penstock.queries.results import Result
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.queries.windowed import newest
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json, stream_uses
+from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, is_latch, plan_from_json, stream_uses
 from penstock.sql.planner import functions_of, plan_query
 from penstock.sql.statements import AsOf
 from penstock.types import format_duration
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, limit: int | None) -> Result:
     """The answer at a time; `as_of` is no cycle."""
     plan, start_us = plan_from_json(definition.plan), definition.start_us
+    if is_latch(plan):
+        hint = "AS OF CYCLE n, as long as the cycle is kept"
+        raise error("not_supported", feature="AS OF a time on a query with LATCH", hint=hint)
     if not isinstance(plan, SelectPlan) or functions_of(plan) or plan.lasting is not None:
         plan = _as_spark_sql(database, definition, plan)
     with database.standing.locked() as store:
@@ -61,7 +64,7 @@ def _as_spark_sql(database: Database, definition: QueryDefinition, plan: Plan) -
         select = parse_select(definition.sql)
         plan = plan_query(select, database.catalog.state, True, SYSTEM_TABLES, shared=False, spent=True)
     assert isinstance(plan, SparkPlan)
-    system = next((r.table for r in plan.relations if r.kind == "system"), None)
+    system = next((r.table for r in plan.relations if r.kind in ("system", "state")), None)
     if system is not None:
         raise error("not_supported", feature=f'AS OF on "{system}", which has no past')
     states = database.catalog.state.queries

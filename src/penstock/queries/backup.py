@@ -32,7 +32,7 @@ def back_up(database: Database, target: Path) -> None:
     _copy_tree(root / "commits", target / "commits")
     with database.log.still():
         _copy_tree(root / "journal", target / "journal")
-        for name in ("log", "results", "streams"):
+        for name in ("log", "results", "streams", "rollups"):
             _copy_tree(root / name, target / name)
     for name in _WHOLE:
         shutil.copy2(root / name, target / name)

@@ -19,7 +19,7 @@ from penstock.queries.join_readers import told_from
 from penstock.queries.observing import streams_of
 from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
-from penstock.sql.plan import Plan, SparkPlan, stream_uses
+from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, stream_uses
 from penstock.streams.initial_scan import surviving
 
 
@@ -39,7 +39,9 @@ class Completeness:
         begin = min(w.resolve(result.now_us, start)[0] for w in spans)
         if begin <= -FOREVER:
             return result  # all that is kept was asked for, and that is what there is
-        known = [self._kept_from(plan), *(self._observed_from(t, p, state) for t, p in _streams(plan, state))]
+        rolled_up = result.rolled_up
+        kept_us = self._kept_from(plan) if rolled_up is None else rolled_up.kept_from_us
+        known = [kept_us, *(self._observed_from(t, p, state) for t, p in _streams(plan, state))]
         known.append(told_from(plan, start_us, state))
         latest = max((t for t in known if t is not None), default=begin)
         return replace(result, complete_from_us=latest) if latest > begin else result
@@ -52,6 +54,8 @@ class Completeness:
         """Since when nothing that the plan reads has been thrown away; None where nothing ever was."""
         kept: list[int] = []
         with self._standing.locked() as store:
+            if isinstance(plan, AggregatePlan) and plan.latch is not None:
+                return store.slices.latch_of(plan).kept_from_us
             for table, _ in _streams(plan, store.state):
                 if table.options.retention_us is None or not store.state.retention(table.id):
                     continue

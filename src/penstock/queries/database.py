@@ -30,6 +30,7 @@ from penstock.queries.known_questions import KnownQuestions
 from penstock.queries.observing import Observer
 from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.results import Health, Result
+from penstock.queries.rollups.keeper import RollupKeeper
 from penstock.queries.sampling import Sampler
 from penstock.queries.spark_queries import SparkQueries
 from penstock.queries.spark_subscription import SparkSubscription
@@ -87,6 +88,8 @@ class Database:
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings, lambda: self.catalog.state)
             progress("reading the committed cycles")
             self.standing.load()
+            self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)
+            self.rollups.sweep(grace_s=0)
             self.system = SystemTables(self)
             self.costs = Costs()
             self.usage = Usage(self.folder.root / "usage.json")
@@ -120,9 +123,10 @@ class Database:
             self.ingest,
             lambda: self.catalog.state,
             self.clock,
-            self.catalog.retain,
+            self.rollups.retain,
             self.standing.retained,
             self.standing.protected,
+            tidy=self.rollups.sweep,
         )
         self._ready = True
 

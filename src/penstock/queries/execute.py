@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError, error
 from penstock.pipeline.loading import loading
 from penstock.queries.results import Result
-from penstock.queries.statements import altering, asking, defining, explaining, registering, showing, static_rows
+from penstock.queries.statements import (
+    altering,
+    asking,
+    defining,
+    explaining,
+    registering,
+    rolling_up,
+    showing,
+    static_rows,
+)
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_script
@@ -76,6 +85,8 @@ class Executor:
                 return defining.create_table(database, statement)
             case st.CreateFunction():
                 return defining.create_function(database, statement)
+            case st.CreateRollup():
+                return rolling_up.create_rollup(database, statement)
             case st.AddColumn():
                 return defining.add_column(database, statement)
             case st.Drop():

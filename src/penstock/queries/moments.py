@@ -17,8 +17,9 @@ def moment_of(plan: SparkPlan, store: AnswerStore, start_us: int | None) -> Mome
     """What a plan stands for at the store's committed offset."""
     assert store.offset is not None
     for relation in plan.relations:
-        named = {relation.table}
-        known = {"query": store.state.queries, "system": named, "core": named}.get(relation.kind, store.state.tables)
+        queries, named = store.state.queries, {relation.table}
+        by_kind = {"query": queries, "state": queries, "system": named, "core": named}
+        known = by_kind.get(relation.kind, store.state.tables)
         if relation.table not in known:
             raise _not_taken_in(f'"{relation.table}"')
     if any(u.table_id not in store.state.tables_by_id for u in stream_uses(plan)):

@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.queries.rollups.telling import RolledUpNote
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -18,6 +20,7 @@ class Result:
     now_us: int | None = None
     complete_from_us: int | None = None
     notices: tuple[str, ...] = ()
+    rolled_up: RolledUpNote | None = None  # of an answer for which a rollup was asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ class SparkQueries:
                 )
                 if any(r.kind in ("ordinary", "static", "system") for r in plan.relations):
                     marks = (*marks, store.offset.journal)
-                if any(r.kind == "system" for r in plan.relations):
+                if any(r.kind in ("system", "state") for r in plan.relations):
                     marks = (*marks, store.cycle)
                 if any(r.kind == "query" for r in plan.relations) and store.start is not None:
                     # It reads another query's rows of a cycle ago, so it is due once more after its inputs rest.

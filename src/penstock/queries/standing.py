@@ -26,6 +26,8 @@ from penstock.queries.listings import Listings
 from penstock.queries.ready import ReadyAnswers
 from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
+from penstock.queries.rollups.files import RolledFiles
+from penstock.queries.slices.held import AggregateHeld
 from penstock.queries.slices.holding import hold_aggregate
 from penstock.queries.strategy import READY_MAX_ROWS, READY_SECONDS, Chooser, Strategy
 from penstock.queries.trimming import now_at, trim
@@ -41,7 +43,7 @@ QUERIES_PER_TRIM = 2000
 WAIT_S = 10.0
 _MENDING = {
     "table_not_found": "drop the query, create it anew",
-    "over_budget": "give it a shorter window or fewer groups, use APPROX_DISTINCT or APPROX_PERCENTILE,"
+    "over_budget": "give it a shorter window or fewer groups, use APPROX_DISTINCT, APPROX_PERCENTILE or WITHIN n PERCENT,"
     " or raise slices_memory_mb or exact_values_max; then pause and resume it",
     "function_failed": "drop the query, mend the function, create it anew",
     "corrupt_segment": "put the file back from a backup, then pause and resume the query: it reads its history again",
@@ -66,6 +68,7 @@ class StandingQueries:
         self.feed = Feed(self._keep)
         self._lock = threading.RLock()
         self.listings = Listings(folder.log)
+        self.rolled_files = RolledFiles(folder.root)
         self.windows = WindowHistory()
         place_sheets(folder, settings.spark_master)
         self.store = self._new_store()
@@ -317,7 +320,10 @@ class StandingQueries:
                 detail=f"the answer has {len(ids)} rows, more than {self.settings.result_max_rows}",
                 hint="ask for fewer with a limit or a narrower window, or raise result_max_rows",
             )
-        return Result(held.rows(ids[:limit]), cycle=held.cycle, now_us=held.now_us)
+        rolled_up = held.note if isinstance(held, AggregateHeld) else None
+        notices = rolled_up.notices if rolled_up is not None else ()
+        rows = held.rows(ids[:limit])
+        return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=rolled_up)
 
     def next_answer(self, query_id: int, after: int) -> int | None:
         """The first kept cycle after one that has an answer: those in which the query rested have none."""

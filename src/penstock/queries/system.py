@@ -11,6 +11,7 @@ from penstock.catalog.model import Table
 from penstock.clock import format_timestamp
 from penstock.queries.answer import NEVER
 from penstock.queries.describing import describe_queries
+from penstock.queries.rollups.telling import rollup_rows
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql.plan import SparkPlan
 
@@ -25,8 +26,10 @@ class SystemTables:
         self._database = database
 
     def for_plan(self, plan: SparkPlan) -> dict[str, pa.Table]:
-        """The system tables that a plan reads, as they are now, by relation."""
-        return {r.name: self.table(r.table) for r in plan.relations if r.kind == "system"}
+        """The system tables and states without end that a plan reads, as they are now, by relation."""
+        system = {r.name: self.table(r.table) for r in plan.relations if r.kind == "system"}
+        invoke = self._database.standing.invoke
+        return system | {r.name: invoke(r.table).table for r in plan.relations if r.kind == "state"}
 
     def table(self, name: str) -> pa.Table:
         rows = {
@@ -35,6 +38,7 @@ class SystemTables:
             "penstock.cycles": self._database.costs.cycles,
             "penstock.streams": self._stream_rows,
             "penstock.fields": self._field_rows,
+            "penstock.rollups": self._rollup_rows,
         }[name]()
         schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in SYSTEM_TABLES[name]])
         return pa.Table.from_pylist(rows, schema=schema)
@@ -69,6 +73,9 @@ class SystemTables:
     def _field_rows(self) -> list[dict[str, Any]]:
         found = self._database.sampler.distributions
         return [{"table_name": t.name, **row} for t in self._database.sensor_tables() for row in found.of(t)]
+
+    def _rollup_rows(self) -> list[dict[str, Any]]:
+        return rollup_rows(self._database.catalog.state, self._database.rollups.failures)
 
     def _sensor_rows(self) -> list[dict[str, Any]]:
         out = []

@@ -114,6 +114,20 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("p99", DOUBLE, "a hundredth of the values are above"),
         SystemColumn("most", DOUBLE, "the greatest value of the sample"),
     ),
+    "penstock.rollups": (
+        SystemColumn("name", TEXT, "the rollup; it has a row for each of its tiers"),
+        _TABLE,
+        SystemColumn("every", TEXT, "how wide the tier's cells are"),
+        SystemColumn("keep", TEXT, "how long it keeps them, at least, before the next tier takes them"),
+        SystemColumn("oldest", TIMESTAMP, "the oldest reading that it has"),
+        SystemColumn("newest", TIMESTAMP, "the newest; what is newer stands in a finer tier or in the log"),
+        SystemColumn("readings", BIGINT, "readings that it has"),
+        SystemColumn("cells", BIGINT, "cells that they became"),
+        SystemColumn("files", BIGINT, "files that hold them"),
+        SystemColumn("bytes", BIGINT, "what these take"),
+        SystemColumn("error", TEXT, "why readings cannot be rolled up; retention waits meanwhile"),
+        SystemColumn("sql", TEXT, "what it keeps"),
+    ),
 }
 
 SYSTEM_TABLES: dict[str, tuple[Field, ...]] = {
@@ -125,5 +139,6 @@ SHOWN: dict[str, list[str]] = {
     "queries": ["name", "owner", "state", "progress", "matched", "ms", "memory", "last_invoked", "error"],
     "sensors": ["table_name", "sensor", "address", "state", "readings", "rows_per_s", "errors", "last_reading"],
     "cycles": [column.name for column in SYSTEM_COLUMNS["penstock.cycles"]],
+    "rollups": ["name", "table_name", "every", "keep", "oldest", "newest", "readings", "cells", "bytes", "error"],
     "streams": ["table_name", "sensors", "open", "rows", "rows_per_s", "refused", "late", "newest"],
 }

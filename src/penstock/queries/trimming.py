@@ -11,7 +11,7 @@ from penstock.queries.feed import CycleMark
 from penstock.queries.join_readers import reached_by_readers
 from penstock.queries.listings import Reaches
 from penstock.queries.window_history import WindowHistory
-from penstock.sql.plan import JoinPlan, SelectPlan, stream_uses
+from penstock.sql.plan import JoinPlan, SelectPlan, is_latch, stream_uses
 
 
 def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Path) -> None:
@@ -20,7 +20,7 @@ def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Pat
     reaches: dict[int, Reaches] = {}
     windows.forget(oldest.cycle)
     for query_id, answer in store.answers.items():
-        if answer.pending is not None or answer.filling is not None:
+        if answer.pending is not None or answer.filling is not None or is_latch(answer.plan):
             continue
         now_us = now_at(store, oldest, query_id, answer)
         lows = [window_low(w, now_us, answer.start_us) for w in windows.since(query_id, oldest.cycle)]
@@ -44,6 +44,7 @@ def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Pat
             position = reaches[table_id].first(low)
         if position > 0:
             keep_from[query_id] = position
+    store.slices.merge_latches(oldest.end.data)
     store.trim(keep_from)
     store.trim_joins(times, oldest.cycle)
 

@@ -13,6 +13,7 @@ from penstock.operators.windows import EVERYTHING, RowsWindow, Window
 from penstock.sql.approximate import approximate_call, is_approximate, settled
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
+from penstock.sql.latch import UNREGISTERED
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.one_stream import one_stream, predicates
@@ -93,7 +94,10 @@ def aggregate_plan(bound: Bound) -> AggregatePlan:
         having=condition,
         panes=taken.panes,
         own_windows=own,
+        latch=UNREGISTERED if bound.collected.contexts[0].scope.latch is not None else None,
     )
+    if plan.latch is not None and own:
+        raise NotCovered("an aggregate with a window of its own forgets")
     if any(calls_user(e) for e in expressions_of(plan)):
         raise NotCovered("aggregates with user functions run as Spark SQL")
     return plan

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from penstock.operators.expr import Expr, Literal, calls_user, is_static
+from penstock.operators.slices.approximate.within import WITHIN
 from penstock.operators.slices.correlated import PREFIX
 from penstock.operators.windows import EVERYTHING, TimeWindow
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
+from penstock.sql.binding.within import says
 from penstock.sql.lower import NotCovered, lower
-from penstock.sql.nodes import Const
+from penstock.sql.nodes import Const, Within
 from penstock.sql.plan import AggregateCall, AggregatePlan, Output, aggregate_name
 from penstock.sql.relations import all_of, conjuncts
 from penstock.sql.values import external, type_of, typed
+from penstock.sql.within import APPROXIMATED, parameters
 from penstock.types import BOOLEAN, DOUBLE, INT
 
 _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
@@ -45,8 +48,8 @@ class Correlation:
     how: str
     constant: float
 
-    def call(self, outer: str) -> str:
-        return f"{PREFIX} {outer} {self.inner} {self.comparison} {self.how} {self.constant!r}"
+    def call(self, outer: str, prefix: str = PREFIX) -> str:
+        return f"{prefix} {outer} {self.inner} {self.comparison} {self.how} {self.constant!r}"
 
 
 def is_correlated(bound: Bound) -> bool:
@@ -91,19 +94,24 @@ def correlated_plan(bound: Bound) -> AggregatePlan:
         raise NotCovered("a correlated aggregate of chosen sensors runs as Spark SQL, exactly")
     seen = all_of(conditions) or Literal(True, BOOLEAN)
     calls: list[AggregateCall] = []
+    within = query.args.get("within")
 
-    def replaced(node: exp.Expr) -> exp.Expr:
+    def replaced(node: exp.Expr, say: str) -> exp.Expr:
         if not is_aggregate(node):
             return node
         call = _outer(node, found, seen)
+        outer = call.function.split(" ")[1]
+        if isinstance(within, Within) and outer in APPROXIMATED:
+            function = f"{found.call(outer, WITHIN)} {say}"
+            call = replace(call, function=function, parameter=parameters(within, outer, window))
         if call not in calls:
             calls.append(call)
         column = exp.Column(this=exp.Identifier(this=aggregate_name(calls.index(call)), quoted=True))
         return typed(column, call.type)
 
     outputs = tuple(
-        Output(field.name, field.type, lower(item.this.copy().transform(replaced, copy=False)))
-        for field, item in zip(bound.fields, query.expressions, strict=True)
+        Output(field.name, field.type, lower(item.this.copy().transform(replaced, says(query, place), copy=False)))
+        for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True))
     )
     if any(calls_user(e) for call in calls for e in call.arguments):
         raise NotCovered("aggregates with user functions run as Spark SQL")

@@ -66,8 +66,22 @@ class Cursor(PostgresParser):
     def at_end(self) -> bool:
         return not self._curr
 
-    def skip(self) -> None:
-        self._advance()
+    def skip(self, count: int = 1) -> None:
+        self._advance(count)
+
+    def back(self) -> None:
+        self._advance(-1)
+
+    def before(self, word: str) -> list[Token]:
+        """The tokens from here up to a word that no parentheses enclose; all that are left where it is missing."""
+        depth, index = 0, self._index
+        while index < self._tokens_size:
+            token = self._tokens[index]
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if depth <= 0 and token.token_type != TokenType.IDENTIFIER and token.text.upper() == word:
+                break
+            index += 1
+        return list(self._tokens[self._index : index])
 
     def peek(self, *words: str) -> bool:
         return self._standing(words) > 0

@@ -21,6 +21,7 @@ _KINDS = {
     "static": "static rows of",
     "ordinary": "table",
     "system": "system table",
+    "state": "state of query",
     "query": "answers of query",
     "core": "rows of the join",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.sql.binding.approximate import ERROR
+from penstock.sql.explain_correlated import promise, show_correlated
 from penstock.sql.notation import show
 from penstock.sql.plan import AggregateCall, AggregatePlan
 
@@ -35,7 +36,11 @@ def promise_lines(plan: AggregatePlan) -> list[str]:
     for call in plan.aggregates:
         if not isinstance(call.parameter, tuple) or call.function.endswith(ERROR):
             continue
+        if show_correlated(call) is not None:
+            correlated = promise(call)
+            lines += [f"  error: {correlated}"] if correlated is not None else []
+            continue
         arguments = ", ".join(show(a) for a in call.arguments) or "*"
-        promise = _PROMISES[call.function].format(f"{100 * call.parameter[1]:.3g} %")
-        lines.append(f"  error: {call.function}({arguments}{show_parameter(call)}): {promise}")
+        promised = _PROMISES[call.function].format(f"{100 * call.parameter[1]:.3g} %")
+        lines.append(f"  error: {call.function}({arguments}{show_parameter(call)}): {promised}")
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.operators.expr import Literal
+from penstock.operators.slices.approximate.within import WITHIN
 from penstock.operators.slices.correlated import PREFIX
 from penstock.sql.notation import show
 from penstock.sql.plan import AggregateCall
@@ -12,9 +13,10 @@ _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 def show_correlated(call: AggregateCall) -> str | None:
     """`SUM(cost) where duration >= 0.9 * MAX(duration)`; None for other calls."""
-    if not call.function.startswith(PREFIX + " "):
+    prefix, *said = call.function.split(" ")
+    if prefix not in (PREFIX, WITHIN):
         return None
-    _, outer, inner, comparison, how, constant = call.function.split(" ")
+    outer, inner, comparison, how, constant, *rest = said
     of, x, y, seen = call.arguments
     outer_of = "" if isinstance(y, Literal) else f"({show(y)})"
     threshold = f"{inner.upper()}({show(of)})"
@@ -24,4 +26,17 @@ def show_correlated(call: AggregateCall) -> str | None:
     elif number != 1:
         threshold = f"{number:g} * {threshold}"
     beside = "" if isinstance(seen, Literal) else f" and {show(seen)}"
-    return f"{outer.upper()}{outer_of} where {show(x)} {_SIGNS[comparison]} {threshold}{beside}"
+    bound = f"{rest[0]} bound of " if rest and rest[0] != "value" else ""
+    return f"{bound}{outer.upper()}{outer_of} where {show(x)} {_SIGNS[comparison]} {threshold}{beside}"
+
+
+def promise(call: AggregateCall) -> str | None:
+    """What WITHIN promises of a call; None where nothing is said of it."""
+    if not call.function.startswith(WITHIN + " ") or not call.function.endswith(" value"):
+        return None
+    assert isinstance(call.parameter, tuple)
+    share, fineness = call.parameter[:2]
+    return (
+        f"{show_correlated(call)}: within {100 * share:.3g} % of the truth, for certain; a bucket has at most"
+        f" {100 * fineness:.3g} % of what lies beyond it, and where that leaves more doubt the rows are read from the log"
+    )

@@ -152,7 +152,7 @@ def _refuse_source(source: Source) -> None:
         raise NotCovered("a window join with another query runs as Spark SQL")
     if source.kind == "derived":
         raise NotCovered("a subquery beside a window join runs as Spark SQL")
-    if source.kind == "system":
+    if source.kind in ("system", "state"):
         raise NotCovered(f'a window join with "{source.name}", which has no stream, runs as Spark SQL')
     if source.kind == "sensors" and not isinstance(source.window, TimeWindow):
         raise NotCovered("a window join of the newest rows runs as Spark SQL")

@@ -27,6 +27,30 @@ class OwnWindow(exp.Expression, exp.Condition):
         return int(self.args["us"])
 
 
+class Resample(exp.Expression, exp.Condition):
+    """A value of a stream at the time of another's reading, from what lies within `us` microseconds of it."""
+
+    arg_types = {"this": True, "us": True, "method": True}
+
+    @property
+    def us(self) -> int:
+        return int(self.args["us"])
+
+    @property
+    def method(self) -> str:
+        return str(self.args["method"])
+
+
+class Within(exp.Expression):
+    """`WITHIN n PERCENT [WITH BOUNDS]`: how far an answer may be from the truth, and whether its bounds are columns."""
+
+    arg_types = {"percent": True, "bounds": False}
+
+    @property
+    def share(self) -> float:
+        return float(self.args["percent"]) / 100
+
+
 class Held(exp.Expression, exp.Condition):
     """A condition that has held without a break, per sensor, for `us` microseconds."""
 

@@ -85,6 +85,11 @@ def show_conditions(static: Expr | None, stream: Expr | None) -> list[str]:
     ]
 
 
+def amount(count: int, one: str, many: str) -> str:
+    """`1 query`, `2 queries`."""
+    return f"{count} {one if count == 1 else many}"
+
+
 def show_outputs(outputs: Sequence[Output]) -> str:
     return ", ".join(_output(o.name, str(o.type), show(o.expr)) for o in outputs)
 

@@ -18,12 +18,17 @@ def last(us: int) -> TimeWindow:
     return TimeWindow(Edge("now", -us), Edge("now"))
 
 
-def take_own_windows(bound: Bound) -> None:
-    """One window that all aggregates share becomes the question's own; Spark SQL has no other way to say it."""
+def take_own_windows(bound: Bound, reason: str | None = None) -> None:
+    """One window that all aggregates share becomes the question's own; Spark SQL has no other way to say it.
+
+    `reason`: why a standing query is no matter of slices.
+    """
+    hint = "make it a standing query over one stream: CREATE QUERY name AS SELECT ..."
+    if reason is not None:
+        hint = f"only slices over one stream have it; here {reason}"
     for context in bound.collected.contexts:
         for call in context.select.find_all(exp.Anonymous):
             if call.name.lower() == "twa":
-                hint = "make it a standing query over one stream: CREATE QUERY name AS SELECT ..."
                 failure = error("not_supported", feature="TWA in Spark SQL", hint=hint)
                 raise point(failure, context.text, span_of(call))
         found = list(context.select.find_all(OwnWindow))
@@ -32,7 +37,6 @@ def take_own_windows(bound: Bound) -> None:
         calls = [node for node in context.select.find_all(exp.Expr) if is_aggregate(node)]
         windows = {node.us for node in found}
         if len(windows) > 1 or len(calls) > len(found) or context.windows.explicit:
-            hint = "make it a standing query over one stream: CREATE QUERY name AS SELECT ..."
             feature = "a window inside an aggregate, beside another window, in Spark SQL"
             raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(found[0]))
         for source in context.sources:

@@ -14,7 +14,8 @@ from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import Penstock, PenstockParser
-from penstock.sql.grammar import changes, definitions, queries, questions
+from penstock.sql.durations import LONG_UNITS
+from penstock.sql.grammar import changes, definitions, queries, questions, rollups
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, point, span_of_token
 from penstock.sql.statements import AsOf, BadQuery, OnError, Select, SetOnError, Source, Statement, Transaction
@@ -24,7 +25,7 @@ KEYWORDS = (
     "SELECT FROM WHERE GROUP HAVING ORDER LIMIT OFFSET BEGIN JOIN LEFT RIGHT INNER OUTER FULL CROSS USING UNION "
     "INTERSECT EXCEPT DISTINCT VALUES INSERT INTO UPDATE DELETE CREATE ALTER DROP TABLE STREAM QUERY FUNCTION PRIMARY "
     "OPTIONS SUBSCRIBE CHANGES SHOW DESCRIBE EXPLAIN ANALYZE RETURNS LANGUAGE WITHIN DEDUPLICATE BETWEEN LIKE EXISTS "
-    "WINDOW DWINDOW CASCADE"
+    "WINDOW DWINDOW CASCADE ROLLUP"
 ).split()
 
 
@@ -154,7 +155,7 @@ def _dispatch(parser: PenstockParser) -> Statement:
     word = parser.here.text
     if word.upper() == "CREATE":
         parser.skip()
-        raise parser.expected("STREAM TYPE, TABLE, QUERY or FUNCTION")
+        raise parser.expected("STREAM TYPE, TABLE, QUERY, ROLLUP or FUNCTION")
     if word.upper() == "ALTER":
         parser.skip()
         raise parser.expected("TABLE or QUERY")
@@ -178,6 +179,7 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
     (("CREATE", "STREAM", "TYPE"), definitions.create_stream_type),
     (("CREATE", "TABLE"), definitions.create_table),
     (("CREATE", "QUERY"), queries.create_query),
+    (("CREATE", "ROLLUP"), rollups.create_rollup),
     (("CREATE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=False)),
     (("CREATE", "OR", "REPLACE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=True)),
     (("ALTER", "TABLE"), definitions.alter_table),
@@ -203,6 +205,9 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
 
 def _unexpected(text: str, tokens: list[Token], token: Token, description: str) -> PenstockError:
     """sqlglot's complaint in our words; a word next to it that nearly is a keyword gets the caret."""
+    duration = _misspelt_duration(tokens, token)
+    if duration is not None:
+        return point(duration, text, span_of_token(token))
     misspelt = _misspelt(tokens, token)
     if misspelt is not None:
         suspect, keyword = misspelt
@@ -229,6 +234,18 @@ def _with_hint(text: str, tokens: list[Token], failure: PenstockError) -> Pensto
         if token.start == offset and _is_word(token):
             failure.hint = _near(token.text, KEYWORDS)
     return failure
+
+
+def _misspelt_duration(tokens: list[Token], token: Token) -> PenstockError | None:
+    """A number and what nearly is a unit."""
+    index = next((i for i, t in enumerate(tokens) if t.start == token.start), 0)
+    if index == 0 or tokens[index - 1].token_type != TokenType.NUMBER or not _is_word(token):
+        return None
+    near = difflib.get_close_matches(token.text.upper(), sorted(LONG_UNITS), n=1, cutoff=0.75)
+    if not near:
+        return None
+    hint = f'did you mean "{near[0]}"?'
+    return error("invalid_duration", text=f"{tokens[index - 1].text} {token.text}", hint=hint)
 
 
 def _misspelt(tokens: list[Token], token: Token) -> tuple[Token, str] | None:

@@ -12,9 +12,12 @@ from penstock.operators.windows import EVERYTHING
 from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
 from penstock.sql.binding.context import Bound, Collected
 from penstock.sql.binding.query import QueryBinder, SystemTables
+from penstock.sql.binding.within import check_within
+from penstock.sql.binding.within import check_within
 from penstock.sql.cores import take_core
 from penstock.sql.correlated import correlated_plan, is_correlated
 from penstock.sql.join_planner import is_window_join, join_plan
+from penstock.sql.latch import check_latch, refuse_uncovered
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import Held
 from penstock.sql.on_demand import on_demand
@@ -23,12 +26,16 @@ from penstock.sql.own_windows import take_own_windows
 from penstock.sql.plan import AggregatePlan, JoinPlan, Lasting, Output, Plan, SelectPlan, SparkPlan
 from penstock.sql.positions import point, span_of
 from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
+from penstock.sql.resample import resamples, write_out_resamples
 from penstock.sql.retarget import retarget_window
 from penstock.sql.scope import State, fold
 from penstock.sql.spark_text import spark_sql
 from penstock.sql.statements import Select
 
 __all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of", "retarget_window"]
+
+_OF_QUERIES = ("query", "state")
+
 
 
 def bind_query(
@@ -66,13 +73,18 @@ def plan_query(
         hint = "AS OF stands in SELECT * FROM a standing query"
         raise point(error("not_supported", feature="AS OF here", hint=hint), select.source.text, select.as_of.at)
     bound = bind_query(select, state, standing, system_tables, spent)
+    latched = check_latch(bound, standing)
+    check_within(bound)
+    check_within(bound)
     reason, core = "asked once, so it runs as Spark SQL", None
-    if shared:
+    if resamples(bound.collected):
+        reason = "RESAMPLE runs as Spark SQL"
+    elif shared:
         joined = joins and standing
         try:
             if joined and is_window_join(bound):
                 return join_plan(bound)
-            if joined and is_correlated(bound):
+            if joined and is_correlated(bound) and not latched:
                 return correlated_plan(bound)
             plan = aggregate_plan(bound) if joined and is_aggregation(bound) else _select_plan(bound)
             if joined:
@@ -88,7 +100,10 @@ def plan_query(
                 reason = reason if str(failure) == reason else f"{reason}, and {failure}"
         if joined and core is None:
             _refuse_hint(bound, reason)
-    take_own_windows(bound)
+    if latched and standing:
+        refuse_uncovered(bound, reason)
+    write_out_resamples(bound.collected)
+    take_own_windows(bound, reason if standing and shared and joins else None)
     demand = on_demand(bound, state) if not standing else None
     relations = place_relations(bound.collected)
     return SparkPlan(
@@ -98,7 +113,7 @@ def plan_query(
         reason=reason,
         functions=tuple(sorted(bound.collected.functions)),
         inlined=tuple(
-            sorted(bound.collected.queries - {r.table for r in relations if r.kind == "query"}),
+            sorted(bound.collected.queries - {r.table for r in relations if r.kind in _OF_QUERIES}),
         ),
         core=core,
         on_demand=demand,
@@ -175,7 +190,7 @@ def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...]
     tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
     if plan.core is not None:
         tables.update(reads_of(plan.core, state)[0])
-    queries = {r.table for r in plan.relations if r.kind == "query"} | set(plan.inlined)
+    queries = {r.table for r in plan.relations if r.kind in _OF_QUERIES} | set(plan.inlined)
     return tuple(sorted(tables)), tuple(sorted(queries)), functions_of(plan)
 
 

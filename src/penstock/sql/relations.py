@@ -159,7 +159,7 @@ def _place_held(context: SelectContext, count: int) -> list[Relation]:
 
 
 def _relation(context: SelectContext, source: Source) -> Relation:
-    kind: Literal["stream", "static", "ordinary", "system", "query", "core"]
+    kind: Literal["stream", "static", "ordinary", "system", "state", "query", "core"]
     if source.kind == "sensors":
         kind = "stream" if source.needs_stream else "static"
     else:

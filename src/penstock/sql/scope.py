@@ -14,7 +14,8 @@ from penstock.operators.windows import Window
 from penstock.types import Type
 
 # core: the rows of a window join that runs in the cycle, where its streams stood (sql.cores).
-SourceKind = Literal["sensors", "ordinary", "system", "query", "derived", "core"]
+# state: the answer of a LATCH query, as it is when somebody asks.
+SourceKind = Literal["sensors", "ordinary", "system", "state", "query", "derived", "core"]
 Origin = Literal["static", "stream", "time", "other"]
 
 
@@ -110,6 +111,7 @@ class Scope:
     # Names of bound expressions: window_start of TUMBLE, and output names where HAVING or ORDER BY may use them.
     named: dict[str, exp.Expr] = field(default_factory=dict)
     panes: PaneEdges | None = None
+    latch: exp.Expr | None = None  # LATCH, as it stood in GROUP BY
     # Bare names that mean the whole combination of a W-join, although each of its streams has such a column.
     combination: dict[str, exp.Expr] = field(default_factory=dict)
 

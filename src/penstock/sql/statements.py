@@ -16,7 +16,7 @@ from penstock.sql.positions import Span, point
 from penstock.types import Field, Type
 
 NOWHERE = Span(0, 0)
-DropKind = Literal["table", "stream_type", "function", "query"]
+DropKind = Literal["table", "stream_type", "function", "query", "rollup"]
 OnError = Literal["none", "rest"]
 
 
@@ -193,6 +193,28 @@ class CreateQuery(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class TierClause:
+    """`EVERY 1 MINUTE KEEP 30 DAYS`; None: for ever."""
+
+    every_us: int
+    keep_us: int | None = None
+    every_at: Span = field(repr=False, compare=False, default=NOWHERE)
+    keep_at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRollup(Statement):
+    """The FROM of its SELECT is the table that ON names."""
+
+    name: str
+    table: str
+    select: Select
+    tiers: tuple[TierClause, ...]
+    if_not_exists: bool = False
+    table_at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
 class AlterQuery(Statement):
     """A live change of window: new texts for BEGIN and END; None keeps what is there."""
 
@@ -258,7 +280,7 @@ class Describe(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Statement):
-    """Of a standing query by name, or of a SELECT."""
+    """Of a standing query or a rollup by name, or of a SELECT."""
 
     target: str | Select
     analyze: bool = False

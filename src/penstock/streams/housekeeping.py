@@ -30,7 +30,7 @@ class Housekeeper:
 
     `retain(table_id, position)` journals a floor (`Catalog.retain`); `floor(table_id)` gives the journalled one
     (`CatalogState.retention`); `protect(table_id)` the position that cycles and fills still need; `in_use` the
-    start of the oldest reader (see `Compactor`).
+    start of the oldest reader (see `Compactor`). `tidy` is called whenever retention was looked after.
     """
 
     def __init__(
@@ -44,9 +44,10 @@ class Housekeeper:
         protect: Protect,
         in_use: InUse = lambda: math.inf,
         grace_s: float = GRACE_S,
+        tidy: Callable[[], None] = lambda: None,
     ) -> None:
         self._log, self._ingest, self._state, self._clock = log, ingest, state, clock
-        self._retain, self._floor, self._protect = retain, floor, protect
+        self._retain, self._floor, self._protect, self._tidy = retain, floor, protect, tidy
         self.compactor = Compactor(
             log,
             lambda table_id, paths: ingest.key_file(table_id).carry(paths, clock.now_us()),
@@ -88,6 +89,10 @@ class Housekeeper:
                     logger.warning("housekeeping of table %s: %s", table_id, as_storage_error(problem).message)
             self._log.remove_dropped()
             if retain:
+                try:
+                    self._tidy()
+                except Exception as problem:
+                    logger.warning("housekeeping: %s", as_storage_error(problem).message)
                 give_back_memory()
 
     def tend(self, table_id: int, retain: bool = True) -> None:

@@ -8,12 +8,12 @@ caller before anything is removed, and never passes what a cycle or a fill still
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.streams.log import StreamLog
-from penstock.streams.segments import list_what_is_there
+from penstock.streams.segments import Segment, list_what_is_there
 
 Protect = Callable[[int], int]
 
@@ -30,7 +30,7 @@ def retention_position(table: Table, log: StreamLog, clock: Clock, protect: Prot
     segments = list_what_is_there(log.folder, table.id)
     if not segments:
         return None
-    now = clock.now_us() if table.options.time == "transaction" else max(s.max_ts for s in segments)
+    now = own_now(table, segments, clock)
     position = segments[0].first
     needed = protect(table.id)
     for segment in segments[:-1]:
@@ -38,3 +38,8 @@ def retention_position(table: Table, log: StreamLog, clock: Clock, protect: Prot
             break
         position = segment.end
     return position if position > segments[0].first else None
+
+
+def own_now(table: Table, segments: Sequence[Segment], clock: Clock) -> int:
+    """A table's own NOW. The file with the newest time always stays, so it never steps back."""
+    return clock.now_us() if table.options.time == "transaction" else max(s.max_ts for s in segments)

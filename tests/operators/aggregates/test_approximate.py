@@ -13,7 +13,7 @@ import pytest
 from penstock.operators.slices.approximate import store as coarse
 from penstock.operators.slices.approximate.looking import Looked, look_approximately
 from penstock.operators.slices.approximate.naming import approximate_name, make_approximate
-from penstock.operators.slices.approximate.store import CoarseCellStore
+from penstock.operators.slices.approximate.store import cell_store
 from penstock.operators.slices.cells import Cells
 from penstock.operators.slices.combining import Combined, Look, Panes, combine, merge_combined
 from penstock.operators.slices.slicing import slice_rows
@@ -42,7 +42,7 @@ class World:
         self.partial = make_approximate(
             approximate_name(kind, (self.special, self.epsilon, float(pane), 5.0 * SECOND)), (self.type,)
         )
-        self.store = CoarseCellStore(self.partial)
+        self.store = cell_store(self.partial)
         self.times = np.empty(0, np.int64)
         self.groups = np.empty(0, np.int64)
         self.values: list[Any] = []

@@ -27,6 +27,7 @@ class Question:
     having: int | None = None  # at least so many rows
     own_us: tuple[int | None, ...] = ()  # per aggregate: over the last part of the window alone
     newest: tuple[int, bool] | None = None  # instead of a window over time: so many rows, of each sensor
+    latch_us: int | None = None  # LATCH: rows count for ever, from so long before the registration on
 
     @property
     def sql(self) -> str:
@@ -37,6 +38,8 @@ class Question:
             items = ["window_start", "window_end", *items]
             step = f", {self.step_us // 1000} MS" if self.step_us is not None else ""
             groups.append(f"{'SLIDE' if step else 'TUMBLE'}({self.pane_us // 1000} MS{step})")
+        if self.latch_us is not None:
+            groups.append("LATCH")
         where = " AND ".join(text for text, _ in filter(None, (self.static, self.stream)))
         text = f"SELECT {', '.join(items)} FROM probes"
         text += f" WHERE {where}" if where else ""
@@ -51,6 +54,8 @@ class Question:
     def window(self) -> str:
         if self.newest is not None:
             return f"BEGIN (LAST {self.newest[0]} ROWS{' PER SENSOR' if self.newest[1] else ''})"
+        if self.latch_us is not None:
+            return f"BEGIN (START - {self.latch_us // 1000} MS)" if self.latch_us else ""
         if self.begin_us is None:
             return "BEGIN (START) END (NOW)"
         end = f"NOW - {self.end_us // 1000} MS" if self.end_us else "NOW"
@@ -74,6 +79,11 @@ class Question:
         inside: list[Row] = []
         if self.newest is not None:
             inside = [r for r in self._newest(rows) if self.stream is None or self.stream[1](r)]
+        elif self.latch_us is not None:
+            low = start_us - self.latch_us if start_us is not None else -(2**62)
+            inside = [
+                r for r in rows if self.passes(r) and (self.stream is None or self.stream[1](r)) and low <= r["ts"]
+            ]
         elif now_us is not None:
             low = (
                 now_us - self.begin_us

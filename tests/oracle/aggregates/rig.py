@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.clock import ManualClock, format_timestamp
+from penstock.errors import PenstockError
 from penstock.pipeline.planning import Limits
 from penstock.queries import standing
 from penstock.queries.database import Database
@@ -54,6 +55,7 @@ class Rig:
         self.sensors: dict[int, tuple[str | None, float]] = {}
         self.questions: dict[str, Question] = {}
         self.watching: dict[str, tuple[Subscription, list[tuple[Any, ...]]]] = {}
+        self.begun: dict[str, int] = {}  # where the log began when a query with LATCH came
         self.names = 0
         self.compared = 0
         self.open()
@@ -154,6 +156,10 @@ class Rig:
         panes: list[tuple[int | None, int | None]] = [(None, None)] * 3
         panes += [(1_000_000, None), (3_000_000, None), (500_000, None), (1_300_000, None)]
         panes += [(3_000_000, 1_000_000), (2_000_000, 1_500_000), (1_000_000, 300_000)]
+        if self.random.random() < 0.2:
+            keys = pick([(), ("place",), ("id",), ("kind", "place")])
+            few, latch_us = tuple(calls), pick([0, 2_000_000, 9_000_000])
+            return Question(name, keys, few, None, static=pick(statics), stream=pick(streams), latch_us=latch_us)
         begin = pick([None, 1_000_000, 2_500_000, 10_000_000, 3_333_000])
         pane = pick(panes)
         own: tuple[int | None, ...] = ()
@@ -180,6 +186,10 @@ class Rig:
         if self.questions:
             name = self.random.choice(list(self.questions))
             old = self.questions[name]
+            if old.latch_us is not None:
+                with pytest.raises(PenstockError, match="LATCH"):
+                    self.db.execute(f"ALTER QUERY {name} SET BEGIN (NOW - 1 SECOND)")
+                return
             begin = self.random.choice([1_000_000, 5_000_000, 15_000_000])
             new = Question(
                 **{
@@ -207,7 +217,7 @@ class Rig:
             self.watching[name] = (subscription, [])
 
     def cycle(self) -> None:
-        limits = Limits(self.random.choice([3, 7, 1000]), 1000)
+        limits = Limits(self.random.choice([3, 7, 1000]), self.random.choice([5, 1000]))
         self.engine.cycle(limits)
         if self.random.random() < 0.1:
             self.watching.clear()
@@ -247,8 +257,12 @@ class Rig:
                 continue
             if str(store.answers[definition.id].window) != str(plan_from_json(self.db.definition(name).plan).window):  # type: ignore[union-attr]
                 continue
+            begun = self.begun.setdefault(name, floor)
+            if question.latch_us is not None and store.answers[definition.id].filling is not None:
+                continue
             if self.random.random() < 0.5:
-                self._compare_one(name, question, rows, store.offset.now_us, definition.start_us)
+                seen = self.rows[begun:head] if question.latch_us is not None else rows
+                self._compare_one(name, question, seen, store.offset.now_us, definition.start_us)
         for name in list(self.watching):
             self._follow(name)
 

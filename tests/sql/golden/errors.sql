@@ -38,7 +38,7 @@ SELECT ppm FROM sensors WHERE;
 --|     |                              ^
 
 CREATE TABEL t (a INT);
---| ERROR 42601 syntax_error: expected STREAM TYPE, TABLE, QUERY or FUNCTION, found "TABEL"
+--| ERROR 42601 syntax_error: expected STREAM TYPE, TABLE, QUERY, ROLLUP or FUNCTION, found "TABEL"
 --|   1 | CREATE TABEL t (a INT);
 --|     |        ^^^^^
 --| hint: did you mean "TABLE"?
@@ -246,10 +246,10 @@ SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(10 SECONDS, 1 
 --| hint: write SLIDE(1 MINUTE, 10 SECONDS)
 
 SELECT location, MAX(ppm) FROM sensors GROUP BY location, LATCH(1 MINUTE);
---| ERROR 0A000 not_supported: LATCH is not supported
+--| ERROR 42601 syntax_error: LATCH takes no duration: it has no end
 --|   1 | SELECT location, MAX(ppm) FROM sensors GROUP BY location, LATCH(1 MINUTE);
 --|     |                                                           ^^^^^^^^^^^^^^^
---| hint: a window that never ends is BEGIN (START) END (NOW), as far back as readings are kept
+--| hint: write GROUP BY key, LATCH; where it begins is said with BEGIN
 
 SELECT ppm FROM sensors WHERE ts > NOW() - INTERVAL '1 month';
 --| ERROR 22007 invalid_duration: "INTERVAL '1 MONTH'" is not a duration
@@ -328,3 +328,32 @@ SELECT * FROM sensors AS OF NOW + 1 MINUTE;
 --|   1 | SELECT * FROM sensors AS OF NOW + 1 MINUTE;
 --|     |                       ^^
 --| hint: write a time, NOW - 10 MINUTES or CYCLE 4711
+
+SELECT AVG(ppm) FROM sensors GROUP BY TUMBLE(1 MINUT);
+--| ERROR 22007 invalid_duration: "1 MINUT" is not a duration
+--|   1 | SELECT AVG(ppm) FROM sensors GROUP BY TUMBLE(1 MINUT);
+--|     |                                                ^^^^^
+--| hint: did you mean "MINUTE"?
+
+SELECT AVG(ppm, 5 MINUTS) FROM sensors;
+--| ERROR 22007 invalid_duration: "5 MINUTS" is not a duration
+--|   1 | SELECT AVG(ppm, 5 MINUTS) FROM sensors;
+--|     |                   ^^^^^^
+--| hint: did you mean "MINUTES"?
+
+SELECT ppm FROM sensors WHERE ts > NOW() - 5 SECONS;
+--| ERROR 22007 invalid_duration: "5 SECONS" is not a duration
+--|   1 | SELECT ppm FROM sensors WHERE ts > NOW() - 5 SECONS;
+--|     |                                              ^^^^^^
+--| hint: did you mean "SECONDS"?
+
+SELECT AVG(ppm) FROM sensors GROUP BY SLIDE(1 HOURR, 10 SECONDS);
+--| ERROR 22007 invalid_duration: "1 HOURR" is not a duration
+--|   1 | SELECT AVG(ppm) FROM sensors GROUP BY SLIDE(1 HOURR, 10 SECONDS);
+--|     |                                               ^^^^^
+--| hint: did you mean "HOUR"?
+
+SELECT AVG(ppm) FROM sensors GROUP BY TUMBLE(1 FORTNIGHT);
+--| ERROR 42601 syntax_error: something is missing before "FORTNIGHT"
+--|   1 | SELECT AVG(ppm) FROM sensors GROUP BY TUMBLE(1 FORTNIGHT);
+--|     |                                                ^^^^^^^^^

@@ -74,7 +74,7 @@ BEGIN; COMMIT; ROLLBACK; START TRANSACTION;
 --|   kind: BEGIN
 
 DROP INDEX x;
---| ERROR 42601 syntax_error: expected TABLE, STREAM TYPE, FUNCTION or QUERY, found "INDEX"
+--| ERROR 42601 syntax_error: expected TABLE, STREAM TYPE, FUNCTION, QUERY or ROLLUP, found "INDEX"
 --|   1 | DROP INDEX x;
 --|     |      ^^^^^
 

@@ -16,7 +16,7 @@ from penstock.types import Type
 
 Floats = npt.NDArray[np.float64]
 _VALUE = np.dtype([("value", np.float64), ("known", np.bool_)])
-_PAIR = np.dtype([("x", np.float64), ("y", np.float64)])
+PAIR = np.dtype([("x", np.float64), ("y", np.float64)])
 PREFIX = "correlated"
 
 
@@ -46,22 +46,35 @@ class Correlated(Partial):
         return found
 
     def add(self, state: State, values: Values) -> None:
-        inner, x, y, seen = values.numbers
+        self.add_inner(state, values)
+        wanted, pairs = self.seen_pairs(values)
+        for cell, rows in per_cell(values.cells[wanted]):
+            state["pairs"][cell] = (state["pairs"][cell] or b"") + pairs[rows].tobytes()
+
+    def add_inner(self, state: State, values: Values) -> None:
+        """What the inner aggregate is about: all rows."""
+        inner = values.numbers[0]
         known = inner["known"]
         cells, numbers = values.cells[known], np.ascontiguousarray(inner["value"][known])
         take_extremes(state["count"], state["least"], state["greatest"], cells, numbers, numbers, np.empty(0, np.int64))
         add_rows(state["high"], state["low"], cells, numbers)
-        wanted = np.flatnonzero(x["known"] & y["known"] & seen["known"] & (seen["value"] != 0))
-        pairs = np.empty(len(wanted), _PAIR)
-        pairs["x"], pairs["y"] = x["value"][wanted], y["value"][wanted]
-        for cell, rows in per_cell(values.cells[wanted]):
-            state["pairs"][cell] = (state["pairs"][cell] or b"") + pairs[rows].tobytes()
 
-    def merge(self, state: State, at: Ints, other: State) -> None:
+    def seen_pairs(self, values: Values) -> tuple[Ints, Numbers]:
+        """Which rows the outer aggregate may see, and their x and y."""
+        _, x, y, seen = values.numbers
+        wanted = np.flatnonzero(x["known"] & y["known"] & seen["known"] & (seen["value"] != 0))
+        pairs = np.empty(len(wanted), PAIR)
+        pairs["x"], pairs["y"] = x["value"][wanted], y["value"][wanted]
+        return wanted, pairs
+
+    def merge_inner(self, state: State, at: Ints, other: State) -> None:
         take_extremes(
             state["count"], state["least"], state["greatest"], at, other["least"], other["greatest"], other["count"]
         )
         add_pairs(state["high"], state["low"], at, other["high"], other["low"])
+
+    def merge(self, state: State, at: Ints, other: State) -> None:
+        self.merge_inner(state, at, other)
         for cell, rows in per_cell(at):
             parts = [data for data in [state["pairs"][cell], *other["pairs"][rows]] if data]
             state["pairs"][cell] = b"".join(parts) or None
@@ -70,10 +83,9 @@ class Correlated(Partial):
         _, outer, inner, comparison, how, constant = function.split(" ")
         found = []
         for i, data in enumerate(state["pairs"]):
-            pairs = np.frombuffer(data or b"", _PAIR)
+            pairs = np.frombuffer(data or b"", PAIR)
             if state["count"][i]:
-                value = _inner(inner, state, i)
-                threshold = value * float(constant) if how == "mul" else value + float(constant)
+                threshold = threshold_of(inner, how, float(constant), state, i)
                 ys = pairs["y"][compared(pairs["x"], threshold, comparison)]
             else:
                 ys = pairs["y"][:0]
@@ -84,16 +96,19 @@ class Correlated(Partial):
         return pa.array(field.tolist(), pa.large_binary()) if name == "pairs" else super().to_arrow(name, field)
 
     def nbytes(self, state: State) -> int:
-        return super().nbytes(state) + _PAIR.itemsize * self.kept(state)
+        return super().nbytes(state) + PAIR.itemsize * self.kept(state)
 
     def kept(self, state: State) -> int:
-        return sum(len(data) for data in state["pairs"] if data) // _PAIR.itemsize
+        return sum(len(data) for data in state["pairs"] if data) // PAIR.itemsize
 
 
-def _inner(inner: str, state: State, i: int) -> float:
+def threshold_of(inner: str, how: str, constant: float, state: State, i: int) -> float:
+    """What x is compared with, where cell i has values for the inner aggregate."""
     if inner == "avg":
-        return float((state["high"][i] + state["low"][i]) / state["count"][i])
-    return float(state["least" if inner == "min" else "greatest"][i])
+        value = float((state["high"][i] + state["low"][i]) / state["count"][i])
+    else:
+        value = float(state["least" if inner == "min" else "greatest"][i])
+    return value * constant if how == "mul" else value + constant
 
 
 def compared(x: Floats, threshold: float, comparison: str) -> npt.NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.operators.slices.approximate.naming import approximate_for, make_approximate
+from penstock.operators.slices.approximate.within import WITHIN, make_within
 from penstock.operators.slices.base import Partial
 from penstock.operators.slices.correlated import Correlated
 from penstock.operators.slices.count import Count
@@ -32,4 +33,6 @@ def partial_for(function: str, types: tuple[Type, ...]) -> str | None:
 
 
 def make_partial(name: str, types: tuple[Type, ...]) -> Partial:
+    if name.startswith(WITHIN + " "):
+        return make_within(name, types)
     return _BY_NAME[name](types) if name in _BY_NAME else make_approximate(name, types)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import orjson
@@ -24,6 +25,7 @@ class Told:
     measures: list[str]
     ranges: list[tuple[int, int]]
     table: pa.Table
+    about: dict[str, Any]  # what else a snapshot says of the family
 
     def keys(self) -> list[tuple[object, ...]]:
         names = [n for n in self.table.column_names if n.startswith("key.")]
@@ -48,6 +50,7 @@ def to_bytes(
     keys: list[pa.Array],
     cells: list[Cells],
     partials: Sequence[Partial],
+    about: dict[str, Any] | None = None,
 ) -> bytes:
     """Cells of the measures of a family; they differ in their state alone."""
     one = cells[0]
@@ -56,7 +59,8 @@ def to_bytes(
     columns |= {f"key.{i}": key.take(index) for i, key in enumerate(keys)}
     for place, (each, partial) in enumerate(zip(cells, partials, strict=True)):
         columns |= {f"{place}.{n}": partial.to_arrow(n, a) for n, a in each.state.items()}
-    header = {"family": family, "measures": list(measures), "ranges": [list(r) for r in ranges]}
+    header: dict[str, Any] = {"family": family, "measures": list(measures), "ranges": [list(r) for r in ranges]}
+    header |= {"about": about} if about else {}
     table = pa.table(columns).replace_schema_metadata({"slices": orjson.dumps(header)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -68,4 +72,4 @@ def from_bytes(payload: bytes) -> Told:
     table = pa.ipc.open_stream(payload).read_all()
     header = orjson.loads(table.schema.metadata[b"slices"])
     ranges = [(first, end) for first, end in header["ranges"]]
-    return Told(header["family"], header["measures"], ranges, table)
+    return Told(header["family"], header["measures"], ranges, table, header.get("about", {}))

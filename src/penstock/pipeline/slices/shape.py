@@ -28,6 +28,7 @@ class Family:
     static_predicate: Expr | None
     stream_predicate: Expr | None
     keys: tuple[Expr, ...]
+    latch: str | None = None  # the name of a state that is nobody else's
 
     @property
     def is_static(self) -> bool:
@@ -47,14 +48,14 @@ class Measure:
 
 
 def family_of(plan: AggregatePlan) -> Family:
-    return Family(plan.table_id, plan.static_predicate, plan.stream_predicate, plan.keys)
+    return Family(plan.table_id, plan.static_predicate, plan.stream_predicate, plan.keys, plan.latch)
 
 
 def measure_of(aggregate: AggregateCall) -> Measure:
     partial = partial_for(aggregate.function, tuple(a.type for a in aggregate.arguments))
     assert partial is not None, aggregate
     if isinstance(aggregate.parameter, tuple):
-        partial = approximate_name(partial, aggregate.parameter)
+        partial = approximate_name(partial, aggregate.parameter, aggregate.function)
     return Measure(partial, aggregate.arguments)
 
 
@@ -66,7 +67,8 @@ def measures_of(plan: AggregatePlan) -> tuple[Measure, ...]:
 def family_name(family: Family) -> str:
     """The same in every process, for ever."""
     predicates = [None if p is None else to_json(p) for p in (family.static_predicate, family.stream_predicate)]
-    return _digest([family.table_id, predicates, [to_json(key) for key in family.keys]])
+    latch = [] if family.latch is None else [family.latch]
+    return _digest([family.table_id, predicates, [to_json(key) for key in family.keys], *latch])
 
 
 @lru_cache(4096)

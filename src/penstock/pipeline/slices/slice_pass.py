@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from pyroaring import BitMap
@@ -25,6 +25,8 @@ from penstock.pipeline.slices.shape import (
 )
 from penstock.pipeline.slices.slicer import Batch, slice_family
 from penstock.sql.plan import AggregatePlan
+
+Spans = Sequence[tuple[int, int, int]]
 
 
 class _Members:
@@ -82,23 +84,31 @@ class SlicePass:
             needed |= columns_needed(family, tuple(members.measures))
         return needed
 
-    def slice(self, batch: Rows, table_id: int) -> Iterator[ResultRow]:
-        """Rows for the commit record. A family without rows says so, too: then nobody has to look."""
+    def slice(self, batch: Rows, table_id: int, spans: Spans = ()) -> Iterator[ResultRow]:
+        """Rows for the commit record. A family without rows says so, too: then nobody has to look.
+
+        `spans`: which part of the batch (query, first, end) a fill reads for whom; each is alone in its family.
+        """
+        if not self._families:
+            return
         versions = batch.static.versions()
         matches = dict(self._index.match(batch.columns, batch.vids, versions))
         rows = Batch(batch.first, batch.times, batch.vids, batch.columns, versions)
-        ranges = [(batch.first, batch.first + batch.count)]
+        asked = {family_of(self.plans[q]): (first, end) for q, first, end in spans if q in self.plans}
         for family, members in self._families.items():
             found = matches.get(members.number, BitMap())
             if isinstance(found, PenstockError):
                 yield from self._failed(family, found, batch.first)
                 continue
+            first, end = asked.get(family, (batch.first, batch.first + batch.count))
+            if (first, end) != (batch.first, batch.first + batch.count):
+                found = found & BitMap(range(first - batch.first, end - batch.first))
             chosen = None if len(found) == batch.count else np.asarray(found.to_array(), np.int64)
             measures = tuple(members.measures)
             sliced = slice_family(family, measures, rows, chosen, min(members.widths))
             names = [measure_name(m) for m in measures]
             partials = [m.make() for m in measures]
-            data = payload.to_bytes(family_name(family), names, ranges, sliced.keys, sliced.cells, partials)
+            data = payload.to_bytes(family_name(family), names, [(first, end)], sliced.keys, sliced.cells, partials)
             yield table_id, "slices", len(found), batch.first, data
 
     def _failed(self, family: Family, failure: PenstockError, first: int) -> Iterator[ResultRow]:

@@ -19,10 +19,13 @@ from penstock.pipeline.slices.shape import SECOND_US, Measure, family_of, measur
 from penstock.queries.answers import AnswerStore
 from penstock.queries.fetch import Fetcher
 from penstock.queries.held import Held, Ids
+from penstock.queries.rollups.looking import RolledLook, RollupSource
+from penstock.queries.rollups.telling import RolledUpNote, note_of
+from penstock.queries.slices.family import FamilyStore, number_groups
 from penstock.queries.slices.groups import Groups
 from penstock.queries.slices.reading import READ_ROWS, inside, slice_log
 from penstock.queries.slices.rows import answer_table
-from penstock.queries.slices.store import FamilyStore, number_groups
+from penstock.queries.slices.within import loose_measures, note_doubt, read_exactly
 from penstock.queries.windowed import Instant
 from penstock.sql.plan import AggregatePlan, is_approximate
 
@@ -43,6 +46,8 @@ class AggregateHeld:
     reader: Reader
     fresh: Reader  # a reader that looks at the log anew
     _answer: pa.Table | None = field(default=None)
+    rollup: RollupSource | None = field(default=None, kw_only=True)  # for readings that the log has no more
+    note: RolledUpNote | None = field(default=None, kw_only=True)  # what came of that, once there is an answer
 
     @property
     def now_us(self) -> int | None:
@@ -93,6 +98,10 @@ class AggregateHeld:
         pane = math.gcd(panes.width, panes.step) if panes is not None else None
         look = Look(low, high, at.floor, at.head if span is not None else at.floor, pane)
         measures = measures_of(self.plan)
+        rolled = self._rolled_up(measures, look)
+        if rolled is not None:
+            low, high = rolled.low, rolled.high
+            look = replace(look, low=low, high=high, floor=max(look.floor, rolled.position))
         looked, groups = self._look(fetcher, measures, look)
         rests: dict[Rest, list[tuple[Measure, Looked]]] = {}
         for measure, parts_of in looked.items():
@@ -121,8 +130,27 @@ class AggregateHeld:
                     if each.only or len(each.groups):
                         own = own.take(each.of_these(own.groups))
                     parts[measure].append(combine(own, measure.make(), panes))
+            for sliced in rolled.parts if rolled is not None else ():
+                numbers = number_groups(groups, sliced)
+                for measure, cells in zip(measures, sliced.cells, strict=True):
+                    own = replace(cells, groups=numbers[cells.groups])
+                    parts[measure].append(combine(own, measure.make(), panes))
             whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
+        loose = loose_measures(self.plan, whole) if is_approximate(self.plan) else []
+        if loose:
+            whole |= read_exactly(fetcher, self.plan, loose, whole, look, max(self.reach, look.floor))
+        with self.locked() as store:
+            if is_approximate(self.plan):
+                note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
             return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
+
+    def _rolled_up(self, measures: tuple[Measure, ...], look: Look) -> RolledLook | None:
+        """What a rollup says of the readings below a log position; of older cycles than that it knows nothing."""
+        if self.rollup is None or look.low > look.high or self.rollup.rolled.position > look.head:
+            return None
+        found = self.rollup.look(measures, look.low, look.high, look.pane)
+        self.note = note_of(self.rollup, found, look.low, look.high)
+        return found
 
     def _family(self, store: AnswerStore) -> FamilyStore:
         if self.query_id not in store.answers:

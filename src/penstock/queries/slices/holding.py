@@ -8,13 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from penstock.operators.windows import RowsWindow, Window
+from penstock.operators.windows import RowsWindow, TimeWindow, Window
 from penstock.queries.answer import Answer
 from penstock.queries.answers import AnswerStore
 from penstock.queries.feed import CycleMark
 from penstock.queries.fetch import Fetcher
 from penstock.queries.listings import Listings
+from penstock.queries.rollups.files import RolledFiles
+from penstock.queries.rollups.looking import RollupSource
+from penstock.queries.rollups.matching import find_match
 from penstock.queries.slices.held import AggregateHeld
+from penstock.queries.slices.latch_held import LatchHeld
 from penstock.queries.slices.newest import RowsHeld
 from penstock.queries.slices.own_windows import OwnWindowsHeld
 from penstock.queries.trimming import now_at
@@ -27,6 +31,7 @@ class Owner(Protocol):
 
     store: AnswerStore
     listings: Listings
+    rolled_files: RolledFiles
 
     @property
     def locked(self) -> Callable[[], AbstractContextManager[AnswerStore]]: ...
@@ -57,6 +62,8 @@ def hold_aggregate(
         passing = None if predicate is None else store.passing(table.id, predicate)
         counted = Matches({}, None, passing, store.heard_sids(table.id, predicate))
         kind: Callable[..., AggregateHeld] = partial(RowsHeld, counted=counted, static=static)
+    elif plan.latch is not None:
+        kind = LatchHeld
     else:
         kind = OwnWindowsHeld if plan.own_windows else AggregateHeld
     return kind(
@@ -69,4 +76,12 @@ def hold_aggregate(
         locked=owner.locked,
         reader=reader,
         fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
+        rollup=_rollup(owner, plan, window),
     )
+
+
+def _rollup(owner: Owner, plan: AggregatePlan, window: Window) -> RollupSource | None:
+    state = owner.store.state
+    found = find_match(plan, state) if isinstance(window, TimeWindow) else None
+    rolled = state.rolled_up(found.rollup.id) if found is not None else None
+    return RollupSource(found, rolled, owner.rolled_files) if found is not None and rolled is not None else None

@@ -14,11 +14,11 @@ from penstock.operators.slices.combining import combine, merge_combined
 from penstock.operators.windows import RowsWindow
 from penstock.pipeline.slices.shape import SECOND_US, family_of, measures_of
 from penstock.queries.fetch import Fetcher
+from penstock.queries.slices.family import number_groups
 from penstock.queries.slices.groups import Groups
 from penstock.queries.slices.held import AggregateHeld
 from penstock.queries.slices.reading import slice_log
 from penstock.queries.slices.rows import answer_table
-from penstock.queries.slices.store import number_groups
 from penstock.queries.windowed import Matches, newest_counted
 
 # Rows that are further apart in the log are read one by one.

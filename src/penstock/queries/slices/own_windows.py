@@ -11,6 +11,7 @@ from penstock.operators.expr import Column
 from penstock.operators.windows import Bound, TimeWindow
 from penstock.pipeline.slices.shape import measure_of
 from penstock.queries.fetch import Fetcher
+from penstock.queries.rollups.telling import together
 from penstock.queries.slices.groups import Groups
 from penstock.queries.slices.held import AggregateHeld
 from penstock.queries.slices.rows import projected
@@ -65,7 +66,10 @@ class OwnWindowsHeld(AggregateHeld):
         held = AggregateHeld(
             self.cycle, self.query_id, self.name, part, instant, self.reach, self.locked, self.reader, self.fresh
         )
-        return held._compute(fetcher)
+        held.rollup = self.rollup
+        found = held._compute(fetcher)
+        self.note = together([note for note in (self.note, held.note) if note is not None])
+        return found
 
     def _spread(self, table: pa.Table, place: int, numbers: np.ndarray, count: int) -> pa.Array:
         """An aggregate per group of the question; where it has no rows, what it says of none."""

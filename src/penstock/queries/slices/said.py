@@ -1,8 +1,9 @@
-"""Approximate answers that were given: whoever asks about the same cycle gets the same."""
+"""Approximate answers that were given: whoever asks about the same cycle gets the same, and what they took."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -11,10 +12,20 @@ MOST = 1000
 _MOST_BYTES = 16 << 20
 
 
+@dataclass(slots=True)
+class Kept:
+    """How WITHIN n PERCENT was kept: of so many answers so many were read from the log, and the newest had this doubt."""
+
+    answers: int = 0
+    read: int = 0
+    doubt: float = 0.0
+
+
 class Said:
     """The newest answers by query, cycle, window and NOW. Called under the store's lock."""
 
     def __init__(self) -> None:
+        self.kept: dict[int, Kept] = {}
         self._answers: OrderedDict[Key, pa.Table] = OrderedDict()
         self._bytes = 0
 

@@ -7,105 +7,16 @@ sliced yet; then whoever asks slices it (`reading`). So nothing here can be wron
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.operators.slices.approximate.base import Approximate
-from penstock.operators.slices.approximate.looking import NONE, Looked, look_approximately
-from penstock.operators.slices.approximate.store import cell_store
-from penstock.operators.slices.base import Ints
-from penstock.operators.slices.cells import Cells, CellStore
-from penstock.operators.slices.combining import Look, Panes, choose_cells, combine
 from penstock.pipeline.slices import payload
-from penstock.pipeline.slices.shape import Family, Measure, family_name, family_of, measure_name, measures_of
-from penstock.pipeline.slices.slicer import SlicedFamily
-from penstock.queries.ranges import Range, Ranges, from_position, joined, outside
-from penstock.queries.slices.groups import Groups
+from penstock.pipeline.slices.shape import family_name, family_of, measure_name, measures_of
+from penstock.queries.ranges import from_position
+from penstock.queries.slices.family import FamilyStore, MeasureStore, renumbered
+from penstock.queries.slices.latch import LatchFamily
 from penstock.queries.slices.said import Said
 from penstock.sql.plan import AggregatePlan
-
-FEW_GROUPS = 1000
-
-
-@dataclass(slots=True)
-class MeasureStore:
-    """One measure's cells, and which rows of the log are in them."""
-
-    cells: CellStore
-    covered: Ranges = ()
-    users: set[int] = field(default_factory=set)
-
-
-class FamilyStore:
-    """What the queries of a family share."""
-
-    def __init__(self, family: Family) -> None:
-        self.family = family
-        self.groups = Groups()
-        self.measures: dict[Measure, MeasureStore] = {}
-        self.rows = 0
-
-    def missing(self, measures: tuple[Measure, ...], first: int, head: int) -> list[tuple[Range, list[Measure]]]:
-        """Ranges of the log that some of the measures do not cover yet."""
-        found: dict[Range, list[Measure]] = {}
-        for measure in measures:
-            for gap in outside(self.measures[measure].covered, first, head):
-                found.setdefault(gap, []).append(measure)
-        return list(found.items())
-
-    def put(self, measures: list[Measure], gap: Range, parts: list[SlicedFamily]) -> None:
-        """Take in what somebody sliced of a range, unless it has become known meanwhile."""
-        numbers = [number_groups(self.groups, sliced) for sliced in parts]
-        for place, measure in enumerate(measures):
-            known = self.measures.get(measure)
-            if known is None or outside(known.covered, *gap) != [gap]:
-                continue
-            for sliced, own in zip(parts, numbers, strict=True):
-                cells = sliced.cells[place]
-                known.cells.put(_renumbered(cells, own[cells.groups]))
-            known.covered = joined([*known.covered, gap])
-
-    def fold(self, told: payload.Told) -> None:
-        numbers = self.groups.number(told.keys())
-        for measure, known in self.measures.items():
-            name = measure_name(measure)
-            if name not in told.measures:
-                continue
-            gaps = [outside(known.covered, *each) for each in told.ranges]
-            if all(gap == [each] for gap, each in zip(gaps, told.ranges, strict=True)):
-                known.cells.put(told.cells(name, known.cells.partial, numbers))
-                known.covered = joined([*known.covered, *told.ranges])
-
-    def look(self, measure: Measure, look: Look, panes: Panes | None) -> list[Looked]:
-        """What cells say inside a look, and what of the log has to be read beside them."""
-        store = self.measures[measure].cells
-        view = store.view()
-        if isinstance(store.partial, Approximate):
-            return look_approximately(view, store.partial, look, panes)
-        chosen, rest = choose_cells(view, look)
-        return [Looked(combine(view.take(chosen), store.partial, panes), rest, NONE)]
-
-    def renumber(self) -> None:
-        """Forget the keys of groups that have no cells, once they are most of them."""
-        used = np.unique(np.concatenate([known.cells.view().groups for known in self.measures.values()]))
-        if len(self.groups) < 2 * len(used) + FEW_GROUPS:
-            return
-        groups, numbers = Groups(), np.zeros(len(self.groups), np.int64)
-        numbers[used] = groups.number(self.groups.keys(used))
-        for known in self.measures.values():
-            known.cells.renumber(numbers)
-        self.groups = groups
-
-    def empty(self) -> None:
-        """Forget everything; whoever asks slices the log again."""
-        self.groups = Groups()
-        for measure, known in self.measures.items():
-            known.cells, known.covered = cell_store(measure.make()), ()
-
-    @property
-    def nbytes(self) -> int:
-        return self.groups.nbytes + sum(known.cells.nbytes for known in self.measures.values())
 
 
 class SliceStore:
@@ -123,12 +34,13 @@ class SliceStore:
         name = family_name(family_of(plan))
         family = self.families.get(name)
         if family is None:
-            family = self.families[name] = FamilyStore(family_of(plan))
+            kind = FamilyStore if plan.latch is None else LatchFamily
+            family = self.families[name] = kind(family_of(plan))
         if before is None or family_of(before) != family_of(plan):
             self._rows_before[query_id] = family.rows - self.matched(query_id, before)
         for measure in measures_of(plan):
             if measure not in family.measures:
-                family.measures[measure] = MeasureStore(cell_store(measure.make()))
+                family.measures[measure] = MeasureStore(family.new_cells(measure))
             family.measures[measure].users.add(query_id)
         self._plans[query_id] = plan
         if before is not None and (family_of(before), measures_of(before)) != (family_of(plan), measures_of(plan)):
@@ -169,6 +81,17 @@ class SliceStore:
             family.rows += rows
             family.fold(told)
 
+    def latch_of(self, plan: AggregatePlan) -> LatchFamily:
+        family = self.of(plan)
+        assert isinstance(family, LatchFamily)
+        return family
+
+    def merge_latches(self, oldest: Mapping[int, int]) -> None:
+        """Merge the states of LATCH queries as of the oldest kept cycle, which read the tables up to these positions."""
+        for family in self.families.values():
+            if isinstance(family, LatchFamily):
+                family.merge_below(oldest.get(family.family.table_id, 0))
+
     def trim(self, keep_from: Mapping[int, int]) -> None:
         """Forget cells of rows that no query reaches. Queries without a position keep everything."""
         for family in self.families.values():
@@ -194,7 +117,7 @@ class SliceStore:
             for measure, known in family.measures.items():
                 if known.cells.kept > most_values:
                     gone |= known.users
-                    known.cells, known.covered = cell_store(measure.make()), ()
+                    family.give_up(measure)
         return gone
 
     def doubt(self, query_id: int) -> None:
@@ -203,8 +126,7 @@ class SliceStore:
         if plan is not None:
             family = self.of(plan)
             for measure in measures_of(plan):
-                family.measures[measure].cells = cell_store(measure.make())
-                family.measures[measure].covered = ()
+                family.doubt(measure)
 
     def memory_of(self, query_id: int) -> int:
         """Bytes of a query's measures, shared evenly among those who use them."""
@@ -226,17 +148,9 @@ class SliceStore:
                 cells = known.cells.view()
                 used, inverse = np.unique(cells.groups, return_inverse=True)
                 keys = family.groups.columns(used, types)
-                one = _renumbered(cells, inverse)
+                one = renumbered(cells, inverse)
                 partials = [known.cells.partial]
-                data = payload.to_bytes(name, [measure_name(measure)], known.covered, keys, [one], partials)
+                data = payload.to_bytes(
+                    name, [measure_name(measure)], known.covered, keys, [one], partials, family.about()
+                )
                 yield family.family.table_id, data
-
-
-def number_groups(groups: Groups, sliced: SlicedFamily) -> Ints:
-    """A family's numbers of the groups that were sliced."""
-    keys = list(zip(*(key.to_pylist() for key in sliced.keys), strict=True)) if sliced.keys else [()]
-    return groups.number(keys)
-
-
-def _renumbered(cells: Cells, groups: Ints) -> Cells:
-    return Cells(cells.starts, cells.widths, groups, cells.firsts, cells.lasts, cells.rows, cells.state)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from penstock.operators.windows import RowsWindow
 from penstock.pipeline.slices.shape import measures_of, slice_width
+from penstock.queries.slices.said import Kept
 from penstock.queries.slices.store import SliceStore
+from penstock.sql.notation import amount
 from penstock.sql.plan import AggregatePlan
 from penstock.types import format_duration
 
@@ -16,10 +18,23 @@ def slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[s
     known = [family.measures[measure] for measure in measures_of(plan)]
     users = set().union(*(each.users for each in family.measures.values()))
     most = max(len(each.cells) for each in known)
+    partials = f"{amount(len(known), 'partial', 'partials')} of {amount(most, 'cell', 'cells')}"
+    cut = f"{format_duration(slice_width(plan.panes))} wide" if plan.latch is None else "pieces of the log, not of time"
     return [
-        f"  slices: {format_duration(slice_width(plan.panes))} wide, {len(known)} partials of {most} cells,"
-        f" {len(family.groups)} groups",
-        f"    rows and groups shared by {len(users)} queries, partials by"
+        f"  slices: {cut}, {partials}, {amount(len(family.groups), 'group', 'groups')}",
+        f"    rows and groups shared by {amount(len(users), 'query', 'queries')}, partials by"
         f" {', '.join(str(len(each.users)) for each in known)}",
         f"    memory: {sum(each.cells.nbytes for each in known)} bytes, its share {store.memory_of(query_id)}",
+        *_kept_lines(store.said.kept.get(query_id)),
+    ]
+
+
+def _kept_lines(kept: Kept | None) -> list[str]:
+    """How WITHIN n PERCENT was kept."""
+    if kept is None:
+        return []
+    answers = amount(kept.answers, "answer", "answers")
+    return [
+        f"    bounds: the newest answer is within {100 * kept.doubt:.2g} % of the truth; for {kept.read} of {answers}"
+        " the rows were read from the log"
     ]

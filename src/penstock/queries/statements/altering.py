@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.errors import error
 from penstock.queries.join_readers import check_readers
 from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
@@ -11,7 +12,7 @@ from penstock.queries.statements.registering import check_window, stored
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import JoinPlan, plan_from_json
+from penstock.sql.plan import JoinPlan, is_latch, plan_from_json
 from penstock.sql.retarget import retarget_window
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ def alter_query(database: Database, statement: st.AlterQuery) -> Result:
 
 def _alter(database: Database, statement: st.AlterQuery) -> bool:
     definition = database.definition(statement.name)
+    if is_latch(plan_from_json(definition.plan)):
+        hint = "its state has begun and has no end; create another query with another BEGIN"
+        raise error("not_supported", feature="another window for a query with LATCH", hint=hint)
     text = retarget_window(definition.sql, statement)
     plan = plan_of(database, parse_select(text), standing=True)
     check_window(database, plan)

@@ -11,9 +11,12 @@ from penstock.catalog.state import CatalogState
 from penstock.errors import error
 from penstock.queries.answer_columns import NotKept
 from penstock.queries.results import Result
+from penstock.queries.rollups.matching import find_match
+from penstock.queries.rollups.once import answer_once as answer_from_rollup
 from penstock.queries.spark_queries import Evaluated
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql import statements as st
+from penstock.sql.asked_once import AskedOnce, asked_once
 from penstock.sql.plan import Plan, SparkPlan
 from penstock.sql.planner import invocation_of, plan_query
 
@@ -34,12 +37,30 @@ def select(database: Database, statement: st.Select, alone: str | None = None) -
         # Whoever types this expects what was acknowledged before; GET /v1/queries/NAME/rows does not wait.
         database.wait_for_own_writes()
         return database.invoke(name, statement.as_of)
+    asked = asked_of_rollup(database, statement)
+    found = rolled_up(database, asked) if asked is not None else None
+    if found is not None:
+        return found
     position = database.catalog.state.position
     plan = plan_of(database, statement, standing=False)
     assert isinstance(plan, SparkPlan)
-    if alone is not None:
+    if alone is not None and asked is None:
         database.known_questions.keep(alone, position, plan)
     return answered(database, plan)
+
+
+def asked_of_rollup(database: Database, statement: st.Select) -> AskedOnce | None:
+    """A question that a rollup can say something of, wherever its window begins."""
+    state = database.catalog.state
+    asked = asked_once(statement, state) if state.rollups else None
+    return asked if asked is not None and find_match(asked.plan, state) is not None else None
+
+
+def rolled_up(database: Database, asked: AskedOnce) -> Result | None:
+    """The answer with what a rollup has of readings that the log has no more; None where there is nothing of that."""
+    database.wait_for_own_writes()
+    found = answer_from_rollup(database.standing, asked)
+    return None if found is None else database.completeness.say(found, asked.plan, None, database.catalog.state)
 
 
 def answered(database: Database, plan: SparkPlan) -> Result:

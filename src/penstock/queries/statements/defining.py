@@ -73,6 +73,7 @@ def _point_at_missing(database: Database, statement: st.Drop) -> None:
         "stream_type": state.stream_types,
         "function": state.functions,
         "query": state.queries,
+        "rollup": state.rollups,
     }
     known = names[statement.kind]
     for name, at in zip(statement.names, statement.names_at, strict=True):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from penstock.queries.answer_columns import NotKept
 from penstock.queries.results import Result
+from penstock.queries.rollups.telling import plan_lines
 from penstock.queries.slices.telling import slice_lines
 from penstock.queries.spark_queries import Evaluated
-from penstock.queries.statements.asking import plan_of
+from penstock.queries.statements.asking import asked_of_rollup, plan_of, rolled_up
 from penstock.queries.statements.replies import rows_of
+from penstock.queries.statements.rolling_up import explain_rollup
 from penstock.sql import statements as st
+from penstock.sql.asked_once import AskedOnce, asked_once
 from penstock.sql.explain import explain as explain_plan
+from penstock.sql.notation import amount
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
 
 if TYPE_CHECKING:
@@ -21,27 +26,44 @@ if TYPE_CHECKING:
 def explain(database: Database, statement: st.Explain) -> Result:
     state = database.catalog.state
     lines: list[str] = []
+    if isinstance(statement.target, str) and statement.target in state.rollups:
+        return rows_of([{"plan": line} for line in explain_rollup(database, statement.target)], ("plan",))
     if isinstance(statement.target, str):
         definition = database.definition(statement.target)
         plan = plan_from_json(definition.plan)
         if statement.analyze:
             lines = _measured(database, definition.name)
     else:
+        asked = asked_once(statement.target, state) if state.rollups else None
+        if asked is not None:
+            lines = plan_lines(asked.plan, state)
+        matched = asked_of_rollup(database, statement.target)
         plan = plan_of(database, statement.target, standing=False)
+        if matched is not None:
+            lines.append("    as far as that is asked for: added up here with the rows of the log, no Spark job")
         if statement.analyze:
-            database.wait_for_own_writes()
             assert isinstance(plan, SparkPlan)
-            found, instead = _answered(database, plan)
-            lines = [
-                *instead,
-                f"rows: {found.table.num_rows}",
-                f"took: {found.seconds * 1000:.0f} ms",
-                f"cycle: {found.cycle}",
-            ]
+            lines += _analyzed(database, plan, matched)
     text = explain_plan(plan, state)
+    if isinstance(plan, AggregatePlan):
+        lines = [*plan_lines(plan, state), *lines]
     if isinstance(statement.target, str):
         lines = [*_kept(database, statement.target), *_ran(database, statement.target), *lines]
     return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))
+
+
+def _analyzed(database: Database, plan: SparkPlan, asked: AskedOnce | None) -> list[str]:
+    """What came of a question that is asked once."""
+    database.wait_for_own_writes()
+    began = time.monotonic()
+    rolled = rolled_up(database, asked) if asked is not None else None
+    if rolled is not None:
+        count, cycle, seconds = rolled.table.num_rows, rolled.cycle, time.monotonic() - began
+        told = ["answered from a rollup and the log", *rolled.notices]
+    else:
+        found, told = _answered(database, plan)
+        count, cycle, seconds = found.table.num_rows, found.cycle, found.seconds
+    return [*told, f"rows: {count}", f"took: {seconds * 1000:.0f} ms", f"cycle: {cycle}"]
 
 
 def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluated, list[str]]:
@@ -81,17 +103,17 @@ def _ran(database: Database, name: str) -> list[str]:
     total = {n: sum(p[n] for p in parts.values()) for n in ("new_rows", "buffered_rows", "rows_read_back", "results")}
     shared = first.get("shared_with", 0)
     common = sum(p.get("combinations", 0) for p in parts.values())
-    sharing = f"    shared with {shared} others: {common} combinations for all of them"
-    apart = (
-        f"    not shared with {first.get('apart_from', 0)} others like it: together they made far more than they kept"
-    )
+    sharing = f"    shared with {amount(shared, 'other', 'others')}:"
+    sharing += f" {amount(common, 'combination', 'combinations')} for all of them"
+    others = amount(first.get("apart_from", 0), "other", "others")
+    apart = f"    not shared with {others} like it: together they made far more than they kept"
     return [
         f"  last step (cycle {cycle}): {first['algorithm']}, because {first['why']}",
         *([sharing] if shared else [apart] if first.get("apart_from") else []),
-        f"    took {max(p['ms'] for p in parts.values()):.1f} ms in {len(parts)} parts, expected"
+        f"    took {max(p['ms'] for p in parts.values()):.1f} ms in {amount(len(parts), 'part', 'parts')}, expected"
         f" {first['expected_ms']:.1f} ms a part",
-        f"    {total['new_rows']} new rows met {total['buffered_rows']} buffered ones"
-        f" and {total['rows_read_back']} read back from the log: {total['results']} results",
+        f"    {amount(total['new_rows'], 'new row', 'new rows')} met {total['buffered_rows']} buffered"
+        f" and {total['rows_read_back']} read back from the log: {amount(total['results'], 'result', 'results')}",
     ]
 
 

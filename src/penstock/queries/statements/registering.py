@@ -21,6 +21,7 @@ from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
+from penstock.sql.latch import registered
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import Plan, SparkPlan, join_of, plan_to_json, stream_uses
 from penstock.sql.planner import reads_of
@@ -185,6 +186,8 @@ def _new_query(
         raise error("already_exists", kind="query", name=name)
     if name in state.tables:
         raise error("already_exists", kind="table", name=name)
+    if name in state.rollups:
+        raise error("already_exists", kind="rollup", name=name)
     plan = plan_of(database, select, standing=True, state=state)
     check_window(database, plan)
     tables, queries, functions = reads_of(plan, state)
@@ -195,6 +198,7 @@ def _new_query(
     if join is not None:
         check_join_fits(join, database.folder.log, database.settings)
     start_us = _start_of(database, plan, state)
+    plan = registered(plan, f"{name}@{state.position}", start_us)
     return NewQuery(name, select.sql, stored(plan), tables, queries, functions, start_us, **facts)
 
 

@@ -12,7 +12,7 @@ from penstock.queries.statements.replies import matching, rows_of
 from penstock.queries.system_columns import SHOWN, SYSTEM_TABLES
 from penstock.settings import SETTINGS
 from penstock.sql import statements as st
-from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -90,6 +90,11 @@ def describe(database: Database, statement: st.Describe) -> Result:
         return rows_of(
             [{"column": n, "type": str(t), "kind": "output"} for n, t in outputs], ("column", "type", "kind")
         )
+    if statement.name in state.rollups:
+        keeps = plan_from_json(state.rollups[statement.name].plan)
+        assert isinstance(keeps, AggregatePlan)
+        rows = [{"column": o.name, "type": str(o.type), "kind": "rolled up"} for o in keeps.outputs]
+        return rows_of(rows, ("column", "type", "kind"))
     if statement.name in SYSTEM_TABLES:
         fields = SYSTEM_TABLES[statement.name]
         rows = [{"column": f.name, "type": str(f.type), "kind": "system"} for f in fields]

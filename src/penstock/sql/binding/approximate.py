@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from penstock.errors import error
 from penstock.sql.binding.names import output_name
-from penstock.sql.nodes import Const
+from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import constant, external, show, type_of, typed
@@ -133,9 +133,11 @@ def _bind_error(binder: Calls, node: exp.Anonymous, scope: Scope) -> exp.Expr:
         detail = "APPROX_ERROR takes an approximate aggregate, or the name of a column that is one"
         hint = "write SELECT APPROX_COUNT(*, 0.01) AS n, APPROX_ERROR(n)"
         binder.fail(node, error("syntax_error", detail=detail, hint=hint))
-    bound = bind_approximate(binder, inner, scope)  # type: ignore[arg-type]
+    whole = binder.bind(inner, scope)  # type: ignore[arg-type]
+    bound = whole.this if isinstance(whole, OwnWindow) else whole
     bound.set("this", bound.name + ERROR)
-    return typed(bound, DOUBLE)
+    typed(bound, DOUBLE)
+    return typed(whole, DOUBLE)
 
 
 def _is_call(node: exp.Expr | None) -> bool:

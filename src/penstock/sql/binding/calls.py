@@ -19,8 +19,11 @@ from penstock.sql.binding.functions import (
     SPARK_FUNCTIONS,
     stated_type,
 )
+from penstock.sql.binding.own_windows import windowed, written_inside
+from penstock.sql.binding.resample import NAME as RESAMPLE
+from penstock.sql.binding.resample import bind_resample
 from penstock.sql.dialect import sql_of
-from penstock.sql.nodes import Const
+from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope
 from penstock.sql.values import DURATION, NULL, constant, external, meet, show, type_of, typed
@@ -99,6 +102,10 @@ class Calls(Coercion):
 
     def _within_group(self, node: exp.WithinGroup, scope: Scope) -> Bound:
         inner = self.bind(node.this, scope)
+        if isinstance(inner, OwnWindow):
+            # The window is that of the whole call, however it is written.
+            whole = exp.WithinGroup(this=node.this.this, expression=node.expression)
+            return windowed(self._within_group(whole, scope), inner.us, node.this.this)
         keys = [self.ordered(e, scope) for e in node.expression.expressions]
         if isinstance(inner, exp.PercentileCont) and isinstance(inner.this, Const) and len(keys) == 1:
             return self._percentile_cont(inner.this, keys[0], node)
@@ -169,8 +176,13 @@ class Calls(Coercion):
     def _anonymous(self, node: exp.Anonymous, scope: Scope) -> Bound:
         name = node.name.lower()
         function = self.functions.get(name)
+        own = written_inside(node, self.text) if function is None else None
+        if own is not None:
+            return self.bind(own, scope)
         if function is None and (name in APPROXIMATE or name == ERROR_OF):
             return bind_approximate(self, node, scope)
+        if function is None and name == RESAMPLE:
+            return bind_resample(self, node, scope)
         arguments = [self.bind(e, scope) for e in node.expressions]
         if function is not None:
             return self._user_call(function, arguments, node)
@@ -183,7 +195,8 @@ class Calls(Coercion):
             bound.meta["aggregate"] = name in SPARK_AGGREGATES
             return typed(bound, result)
         if name in ("slide", "latch", "tumble"):
-            hint = "TUMBLE(1 MINUTE) can stand in GROUP BY" if name == "tumble" else "use the exact aggregate for now"
+            example = {"tumble": "TUMBLE(1 MINUTE)", "slide": "SLIDE(1 MINUTE, 10 SECONDS)", "latch": "LATCH"}
+            hint = f"{example[name]} can stand in GROUP BY"
             self.fail(node, error("not_supported", feature=f"{name.upper()} here", hint=hint))
         known = [*self.functions, *SPARK_FUNCTIONS, *(k.sql_name().lower() for k in RULES if issubclass(k, exp.Func))]
         hint = suggest(name, known) or f"if Spark has it, say its type: CAST({name}(...) AS DOUBLE)"

@@ -14,6 +14,7 @@ from penstock.sql.binding.calls import Calls
 from penstock.sql.binding.coercion import Bound, words_of
 from penstock.sql.binding.held import bind_held
 from penstock.sql.binding.missing import windows_passed
+from penstock.sql.binding.own_windows import windowed
 from penstock.sql.dialect import sql_of
 from penstock.sql.nodes import Const, Duration, Held, OwnWindow
 from penstock.sql.positions import span_of
@@ -126,12 +127,7 @@ class ExpressionBinder(Arithmetic, Calls):
         return constant(node.name, TEXT, node, loose=True)
 
     def _own_window(self, node: OwnWindow, scope: Scope) -> Bound:
-        inner = self.bind(node.this, scope)
-        bound = OwnWindow(this=inner, us=node.us)
-        where = span_of(node.this)
-        if where is not None:
-            bound.meta.update(start=where.start, end=where.end - 1)
-        return typed(bound, type_of(inner))
+        return windowed(self.bind(node.this, scope), node.us, node.this)
 
     def _duration(self, node: Duration, scope: Scope) -> Bound:
         return constant(node.us, DURATION, node)

@@ -13,10 +13,12 @@ from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Collected, Role, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.grouping import check_grouping
+from penstock.sql.binding.latch import bind_latch
 from penstock.sql.binding.names import output_name, unique
 from penstock.sql.binding.sources import SourceBinder
 from penstock.sql.binding.tumble import bind_tumble
 from penstock.sql.binding.window_joins import bind_window_joins
+from penstock.sql.binding.within import write_out_bounds
 from penstock.sql.hints import take_algorithm
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope, Source, SourceColumn, State, fold
@@ -167,11 +169,13 @@ class QueryBinder:
             parent.in_from.append(context)
         self._refuse(select)
         write_out_errors(select)
+        write_out_bounds(select)
         context.algorithm = take_algorithm(context)
         self._context, self._ctes = context, ctes
         self.sources.bind_from(select, context, ctes)
         self._context, self._ctes = context, ctes
         windows_between = bind_window_joins(context, self.standing)
+        bind_latch(select, context.scope, self.expressions)
         bind_tumble(select, context.scope, self.expressions)
         self._where(select, context, windows_between)
         originals, items = self._items(select, context.scope)

@@ -10,7 +10,7 @@ from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.errors import error, suggest
 from penstock.sql.binding.context import SelectContext
 from penstock.sql.binding.reader_windows import cut_to_reader
-from penstock.sql.plan import JoinPlan, SelectPlan, plan_from_json
+from penstock.sql.plan import AggregatePlan, JoinPlan, SelectPlan, is_latch, plan_from_json
 from penstock.sql.read_joins import read_outputs, tells_its_time
 from penstock.sql.scope import Source, SourceColumn, fold
 from penstock.sql.values import external, type_of, typed
@@ -230,6 +230,11 @@ class SourceBinder:
         plan = plan_from_json(definition.plan)
         if (isinstance(plan, SelectPlan) and plan.lasting is None) or (isinstance(plan, JoinPlan) and binder.standing):
             return self._append_only(item, name, alias, plan)
+        if is_latch(plan):
+            # Written out it would read the log, which has less than its state.
+            assert isinstance(plan, AggregatePlan)
+            state = tuple(SourceColumn(o.name, o.type) for o in plan.outputs)
+            return Source(alias, "state", state, item, name=name)
         if name in collected.reading:
             path = " and ".join(collected.reading)
             binder.fail(item, error("query_loop", query=name, path=path))

@@ -19,12 +19,9 @@ def bind_tumble(select: exp.Select, scope: Scope, binder: ExpressionBinder) -> N
     """Replace TUMBLE or SLIDE in GROUP BY by the start of the row's window, and name both ends."""
     group = select.args.get("group")
     for node in list(group.expressions) if group is not None else []:
-        if not isinstance(node, exp.Anonymous) or node.name.upper() not in ("TUMBLE", "SLIDE", "LATCH"):
+        if not isinstance(node, exp.Anonymous) or node.name.upper() not in ("TUMBLE", "SLIDE"):
             continue
         name = node.name.upper()
-        if name == "LATCH":
-            hint = "a window that never ends is BEGIN (START) END (NOW), as far back as readings are kept"
-            binder.fail(node, error("not_supported", feature=name, hint=hint))
         width, step = _durations(node, name, scope, binder)
         try:
             time = binder.bind(exp.column("ts"), scope)

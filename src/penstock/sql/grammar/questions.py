@@ -18,7 +18,7 @@ from penstock.sql.statements import (
     Subscribe,
 )
 
-SHOWN = ("TABLES", "QUERIES", "STREAM TYPES", "FUNCTIONS", "SENSORS", "CYCLES", "STREAMS", "SETTINGS")
+SHOWN = ("TABLES", "QUERIES", "STREAM TYPES", "FUNCTIONS", "SENSORS", "CYCLES", "STREAMS", "ROLLUPS", "SETTINGS")
 
 
 def select(parser: PenstockParser) -> Select:
@@ -81,7 +81,7 @@ def show(parser: PenstockParser) -> Show:
 
 
 def describe(parser: PenstockParser) -> Describe:
-    for word in ("TABLE", "QUERY", "FUNCTION"):
+    for word in ("TABLE", "QUERY", "FUNCTION", "ROLLUP"):
         parser.take(word)
     parser.take("STREAM", "TYPE")
     name, at = parser.name("a name")
@@ -95,6 +95,7 @@ def explain(parser: PenstockParser) -> Explain:
     analyze = parser.take("ANALYZE") or parser.take("ANALYSE")
     if parser.peek("SELECT") or parser.peek("WITH") or parser.peek("("):
         return Explain(select(parser), analyze)
-    parser.take("QUERY")
-    name, at = parser.name("the name of a query, or a SELECT")
+    if not parser.take("ROLLUP"):
+        parser.take("QUERY")
+    name, at = parser.name("the name of a query or a rollup, or a SELECT")
     return Explain(name, analyze, name_at=at)

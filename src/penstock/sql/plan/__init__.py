@@ -28,6 +28,7 @@ from penstock.sql.plan.nodes import (
 from penstock.sql.plan.parts import (
     StreamUse,
     is_approximate,
+    is_latch,
     join_of,
     kernel_of,
     reach_of,
@@ -35,7 +36,7 @@ from penstock.sql.plan.parts import (
     tables_under,
     window_of,
 )
-from penstock.sql.plan.stored import has_join, plan_from_json, plan_to_json, selected_table
+from penstock.sql.plan.stored import has_join, has_latch, plan_from_json, plan_to_json, selected_table
 
 __all__ = [
     "WINDOW_END",
@@ -58,7 +59,9 @@ __all__ = [
     "TableUse",
     "aggregate_name",
     "has_join",
+    "has_latch",
     "is_approximate",
+    "is_latch",
     "join_of",
     "kernel_of",
     "key_name",

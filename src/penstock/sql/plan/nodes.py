@@ -137,7 +137,8 @@ class AggregatePlan:
 
     Emits one row per group that has rows, without keys always one. With `panes` a group has a row for each pane that holds
     rows of it. Late rows are part of the answer from the cycle on that reads them. `outputs` and `having` name keys,
-    aggregates and the edges of panes as `key_name`, `aggregate_name`, WINDOW_START and WINDOW_END.
+    aggregates and the edges of panes as `key_name`, `aggregate_name`, WINDOW_START and WINDOW_END. With `latch`, the name of a
+    state of its own, rows count for ever, also when retention has taken them; where they begin is in `stream_predicate`.
     """
 
     table_id: int
@@ -152,6 +153,7 @@ class AggregatePlan:
     own_windows: tuple[
         int | None, ...
     ] = ()  # per aggregate, over how much of the window's end, if not all; () for none
+    latch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +161,12 @@ class Relation:
     """One reference to a source inside a SparkPlan; `{name}` stands for it in the text.
 
     kind: stream (readings with their static values), static (one row per live sensor), ordinary, system
-    (penstock.*), query (the answer rows of another standing query), core (the rows of the plan's own join). `window`
+    (penstock.*), state (the answer of a LATCH query, as it is), query (the answer rows of another standing query), core (the rows of the plan's own join). `window`
     bounds a stream's readings unless it is a rows window, which the text itself expresses.
     """
 
     name: str
-    kind: Literal["stream", "static", "ordinary", "system", "query", "core"]
+    kind: Literal["stream", "static", "ordinary", "system", "state", "query", "core"]
     table: str
     window: Window | None = None
     static_predicate: Expr | None = None

@@ -53,6 +53,11 @@ def is_approximate(plan: AggregatePlan) -> bool:
     return any(isinstance(call.parameter, tuple) for call in plan.aggregates)
 
 
+def is_latch(plan: Plan) -> bool:
+    """Whether it keeps a state without end."""
+    return isinstance(plan, AggregatePlan) and plan.latch is not None
+
+
 def reach_of(plan: SelectPlan | AggregatePlan) -> Window:
     """Which rows a plan looks at: those of its window, and those that say since when a condition lasts."""
     window = plan.window

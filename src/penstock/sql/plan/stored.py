@@ -32,6 +32,11 @@ def has_join(stored: bytes) -> bool:
     return b'"kind":"join"' in stored
 
 
+def has_latch(stored: bytes) -> bool:
+    """Whether a stored plan keeps a state without end."""
+    return b'"latch":"' in stored
+
+
 def selected_table(stored: bytes) -> int:
     """The stream that a stored selection or aggregation reads; of the rest of its plan nothing is read."""
     found = _TABLE.match(stored)
@@ -165,6 +170,7 @@ def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
         "having": _expr_json(plan.having),
         "panes": None if plan.panes is None else [plan.panes.width, plan.panes.step],
         **({"own": list(plan.own_windows)} if plan.own_windows else {}),
+        **({"latch": plan.latch} if plan.latch is not None else {}),
     }
 
 
@@ -188,6 +194,7 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         having=_expr_of(data["having"]),
         panes=None if data["panes"] is None else Panes(*data["panes"]),
         own_windows=tuple(data.get("own", ())),
+        latch=data.get("latch"),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.operators.kernel import kernel
 from penstock.operators.slices.approximate.base import Approximate, Floats
-from penstock.operators.slices.base import Ints
+from penstock.operators.slices.base import Ints, Partial
 from penstock.operators.slices.cells import Cells
 
 
@@ -30,6 +30,12 @@ def coarsened(cells: Cells, partial: Approximate) -> Cells:
     count = int(labels.max(initial=-1)) + 1
     at = np.empty(len(order), np.int64)
     at[order] = labels
+    return join_cells(cells, partial, at, count)
+
+
+def join_cells(cells: Cells, partial: Partial, at: Ints, count: int) -> Cells:
+    """Cell i becomes part of cell at[i] of `count`; none of those is of two groups."""
+    ends = cells.starts + cells.widths
     starts, new_ends = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
     firsts, lasts = starts.copy(), new_ends.copy()
     groups, rows = np.zeros(count, np.int64), np.zeros(count, np.int64)

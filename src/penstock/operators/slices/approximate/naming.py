@@ -7,6 +7,8 @@ from penstock.operators.slices.approximate.base import Approximate, Coarseness
 from penstock.operators.slices.approximate.distinct import ApproxDistinct
 from penstock.operators.slices.approximate.norm import ApproxNorm
 from penstock.operators.slices.approximate.sketches import ApproxPercentile, ApproxTopK
+from penstock.operators.slices.approximate.within import WITHIN, Within, within_name
+from penstock.operators.slices.base import Partial
 from penstock.types import Type
 
 KINDS: dict[str, type[Approximate]] = {
@@ -16,11 +18,14 @@ KINDS: dict[str, type[Approximate]] = {
 
 def approximate_for(function: str, types: tuple[Type, ...]) -> str | None:
     """The kind that covers a function of arguments of these types."""
-    return next((kind.name for kind in KINDS.values() if kind.takes(function, types)), None)
+    kinds: tuple[type[Partial], ...] = (*KINDS.values(), Within)
+    return next((kind.name for kind in kinds if kind.takes(function, types)), None)
 
 
-def approximate_name(kind: str, parameters: tuple[float, ...]) -> str:
+def approximate_name(kind: str, parameters: tuple[float, ...], function: str = "") -> str:
     """`parameters`: what `finish` needs, the error, the pane and the recent time in microseconds."""
+    if kind == WITHIN:
+        return within_name(function, parameters)
     special, epsilon, pane, recent = parameters
     rest = f" p={special!r}" if kind == ApproxNorm.name else ""
     return f"{kind} epsilon={epsilon!r} pane={int(pane)} recent={int(recent)}{rest}"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.operators.slices.approximate.base import Approximate
 from penstock.operators.slices.approximate.coarsening import coarsened
+from penstock.operators.slices.approximate.ladder import laddered
+from penstock.operators.slices.approximate.within import Within
 from penstock.operators.slices.base import Partial
 from penstock.operators.slices.cells import Cells, CellStore
 
@@ -11,19 +15,24 @@ FEW = 256
 
 
 class CoarseCellStore(CellStore):
-    """Whenever there are twice as many cells as after the last time, old ones are joined: that costs little per cell."""
+    """Whenever there are `growth` times as many cells as after the last time and a few more, old ones are joined."""
 
-    def __init__(self, partial: Approximate) -> None:
+    def __init__(self, partial: Partial, coarsen: Callable[[Cells], Cells], few: int, growth: float) -> None:
         super().__init__(partial)
-        self._approximate = partial
-        self._room = FEW
+        self._coarsen, self._few, self._growth = coarsen, few, growth
+        self._room = float(few)
 
     def put(self, cells: Cells) -> None:
         super().put(cells)
         if len(self) > self._room:
-            self._keep(coarsened(self.view(), self._approximate))
-            self._room = 2 * len(self) + FEW
+            self._keep(self._coarsen(self.view()))
+            self._room = self._growth * len(self) + self._few
 
 
 def cell_store(partial: Partial) -> CellStore:
-    return CoarseCellStore(partial) if isinstance(partial, Approximate) else CellStore(partial)
+    if isinstance(partial, Approximate):
+        return CoarseCellStore(partial, lambda cells: coarsened(cells, partial), FEW, 2)
+    if isinstance(partial, Within):
+        # Its fine cells are large, so they are not left waiting.
+        return CoarseCellStore(partial, lambda cells: laddered(cells, partial), FEW // 8, 1)
+    return CellStore(partial)

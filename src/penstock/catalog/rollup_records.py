@@ -1,0 +1,131 @@
+"""Rollups: coarser history that outlives the log. What is defined, what has been rolled up, and how both are journalled."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import orjson
+
+from penstock.catalog.encoding import plan_text
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Cells of one width, and for how long they are kept before the next tier takes them; None: for ever."""
+
+    every_us: int
+    keep_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RollupDefinition:
+    """Which readings of a table are kept as which partials (a plan of sql.plan, as JSON), in which tiers.
+
+    It holds the readings from log position `begin` on. `since_us`: readings of this time and later were all still there
+    when it came; None: nothing had been taken yet.
+    """
+
+    id: int
+    name: str
+    table_id: int
+    table: str
+    sql: str
+    stored_plan: bytes
+    tiers: tuple[Tier, ...]
+    begin: int = 0
+    since_us: int | None = None
+
+    @property
+    def plan(self) -> dict[str, object]:
+        plan: dict[str, object] = orjson.loads(self.stored_plan)
+        return plan
+
+
+@dataclass(frozen=True, slots=True)
+class RollupFile:
+    """Cells of one width whose time lies in one block; readings of them are from `first_us` to `last_us`."""
+
+    number: int
+    every_us: int
+    block_us: int
+    first_us: int
+    last_us: int
+    cells: int
+    readings: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RolledUp:
+    """What a rollup holds: every reading below a log position, in exactly one of its files.
+
+    `gone_us`: readings before that have outlived the last tier, too.
+    """
+
+    position: int
+    files: tuple[RollupFile, ...] = ()
+    gone_us: int | None = None
+    next_number: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A step of a rollup: files that come and files that go, and what is true of it from then on."""
+
+    position: int
+    added: tuple[RollupFile, ...] = ()
+    removed: tuple[int, ...] = ()
+    gone_us: int | None = None
+
+
+def rollup_to_json(rollup: RollupDefinition) -> dict[str, Any]:
+    return {
+        "id": rollup.id,
+        "name": rollup.name,
+        "table": rollup.table_id,
+        "table_name": rollup.table,
+        "sql": rollup.sql,
+        "plan": rollup.plan,
+        "tiers": [list(astuple(tier)) for tier in rollup.tiers],
+        "begin": rollup.begin,
+        "since_us": rollup.since_us,
+    }
+
+
+def rollup_from_json(data: dict[str, Any]) -> RollupDefinition:
+    return RollupDefinition(
+        id=data["id"],
+        name=data["name"],
+        table_id=data["table"],
+        table=data["table_name"],
+        sql=data["sql"],
+        stored_plan=plan_text(data["plan"]),
+        tiers=tuple(Tier(*tier) for tier in data["tiers"]),
+        begin=data["begin"],
+        since_us=data["since_us"],
+    )
+
+
+def closing_to_json(rollup: RollupDefinition, closing: Closing) -> dict[str, Any]:
+    return {
+        "table": rollup.table_id,
+        "rollup": rollup.id,
+        "position": closing.position,
+        "added": [list(astuple(file)) for file in closing.added],
+        "removed": list(closing.removed),
+        "gone_us": closing.gone_us,
+    }
+
+
+def closed(known: RolledUp, body: dict[str, Any]) -> RolledUp:
+    """What a rollup holds after a step."""
+    added = tuple(RollupFile(*file) for file in body["added"])
+    removed = set(body["removed"])
+    gone = [us for us in (known.gone_us, body["gone_us"]) if us is not None]
+    return RolledUp(
+        position=max(known.position, body["position"]),
+        files=(*(file for file in known.files if file.number not in removed), *added),
+        gone_us=max(gone, default=None),
+        next_number=max([known.next_number, *(file.number + 1 for file in added)]),
+    )

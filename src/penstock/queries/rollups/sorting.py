@@ -1,0 +1,30 @@
+"""ORDER BY over the rows of an answer, which are few."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.sql.asked_once import Sorting
+
+
+def sorted_rows(rows: pa.Table, order: Sequence[Sorting]) -> pa.Table:
+    """The rows in order; those that are alike in it stay as they were. NaN is above every number."""
+    if not order:
+        return rows
+    places = list(range(rows.num_rows))
+    for item in reversed(order):
+        values = rows.column(item.output).to_pylist()
+        known = [place for place in places if values[place] is not None]
+        nulls = [place for place in places if values[place] is None]
+        # A sort backwards keeps what is alike in its order, too.
+        known.sort(key=lambda place, values=values: _rank(values[place]), reverse=item.descending)  # type: ignore[misc]
+        places = nulls + known if item.nulls_first else known + nulls
+    return rows.take(pa.array(places, pa.int64()))
+
+
+def _rank(value: Any) -> tuple[bool, Any]:
+    return (True, 0) if isinstance(value, float) and math.isnan(value) else (False, value)

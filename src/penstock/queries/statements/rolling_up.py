@@ -1,0 +1,58 @@
+"""CREATE ROLLUP, and EXPLAIN of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import orjson
+
+from penstock.catalog.encoding import plan_text
+from penstock.errors import error
+from penstock.queries.results import Result
+from penstock.queries.rollups.telling import rollup_lines
+from penstock.queries.statements.replies import done
+from penstock.sql import statements as st
+from penstock.sql.plan import plan_to_json
+from penstock.sql.rollups import bind_create_rollup
+from penstock.streams.retention import own_now
+from penstock.streams.segments import list_what_is_there
+
+if TYPE_CHECKING:
+    from penstock.queries.database import Database
+
+ROLLUPS_MAX = 100
+
+
+def create_rollup(database: Database, statement: st.CreateRollup) -> Result:
+    state = database.catalog.state
+    if statement.if_not_exists and statement.name in state.rollups:
+        return done("CREATE ROLLUP")
+    found, plan = bind_create_rollup(statement, state)
+    if len(state.rollups) >= ROLLUPS_MAX:
+        raise error("limit_reached", detail=f"this server keeps at most {ROLLUPS_MAX} rollups", hint="drop some")
+    body = plan_to_json(plan)
+    try:
+        orjson.dumps([[[body]]])  # an entry has it in its body
+    except TypeError:
+        raise error("syntax_error", detail="the question is nested too deeply") from None
+    since_us = _all_there_since(database, found.table_id)
+    database.catalog.create_rollup(
+        replace(found, stored_plan=plan_text(body), since_us=since_us), statement.if_not_exists
+    )
+    return done("CREATE ROLLUP")
+
+
+def _all_there_since(database: Database, table_id: int) -> int | None:
+    """From which time on retention cannot have taken anything yet."""
+    table = database.catalog.state.tables_by_id[table_id]
+    segments = list_what_is_there(database.folder.log, table_id)
+    if not segments or table.options.retention_us is None:
+        return None
+    return own_now(table, segments, database.clock) - table.options.retention_us
+
+
+def explain_rollup(database: Database, name: str) -> list[str]:
+    rollup = database.catalog.state.rollups[name]
+    rolled = database.catalog.state.rolled_up(rollup.id)
+    return rollup_lines(rollup, rolled, database.rollups.failures.get(rollup.id)) if rolled is not None else []

@@ -1,0 +1,52 @@
+"""RESAMPLE on Spark says what brute force says, asked once and standing, with late readings."""
+
+from __future__ import annotations
+
+import random
+
+from penstock.queries.database import Database
+from tests.pipeline.asking import ask, at, eventually
+from tests.sql.test_resample import SECOND, WAYS, Reading, rounded
+
+WINDOW = "BEGIN ('2026-01-05 10:00:10') END ('2026-01-05 10:00:50')"
+ASKED = (
+    "SELECT t.n, t.id, RESAMPLE(v.ppm, 3 SECONDS) AS a, RESAMPLE(v.ppm, 8 SECONDS, LINEAR) AS b,"
+    " RESAMPLE(v.ppm, 2 SECONDS, MEAN) AS c FROM times t, v WHERE v.id = t.id AND v.ppm <> 2.5 "
+)
+
+
+def test_values_at_the_times_of_another_stream(db: Database) -> None:
+    options = "WITH (time = 'valid', out_of_order = 'accept')"
+    db.execute(f"CREATE TABLE times (id INT PRIMARY KEY, tick STREAM (n INT)) {options}")
+    db.execute(f"CREATE TABLE v (id INT PRIMARY KEY, reading STREAM (ppm DOUBLE)) {options}")
+    for table in ("times", "v"):
+        db.execute(f"INSERT INTO {table} VALUES (1, NULL), (2, NULL)")
+    db.execute(f"CREATE QUERY q AS {ASKED} {WINDOW}")
+    chance = random.Random(3)
+    times: list[tuple[int, int, int]] = []
+    values: list[Reading] = []
+    for _ in range(2):
+        for _ in range(30):
+            times.append((chance.randint(1, 2), chance.randrange(60), len(times)))
+            ppm = chance.choice([None, 1.0, 2.5, float(chance.randint(-9, 9))])
+            values.append(Reading(chance.randrange(60) * SECOND, len(values), chance.randint(1, 2), ppm))
+        # The end of both streams, so that NOW is past all of it.
+        times.append((1, 70, len(times)))
+        values.append(Reading(70 * SECOND, len(values), 1, 0.0))
+        db.push("times", [{"id": i, "ts": at(s), "n": n} for i, s, n in times[-31:]])
+        db.push("v", [{"id": r.key, "ts": at(r.ts / SECOND), "ppm": r.value} for r in values[-31:]])
+        db.wait_for_own_writes()
+        expected = []
+        for sensor, second, n in times:
+            if 10 <= second <= 50:
+                near = [r for r in values if r.key == sensor and r.value is not None and r.value != 2.5]
+                windows = {"PREVIOUS": 3, "LINEAR": 8, "MEAN": 2}
+                found = [WAYS[way](near, second * SECOND, w * SECOND) for way, w in windows.items()]
+                expected.append(rounded((n, sensor, *found)))
+        assert sorted(map(rounded, ask(db, f"{ASKED} {WINDOW}"))) == sorted(expected)
+        eventually(lambda: [tuple(r.values()) for r in db.invoke("q").table.to_pylist()] != [])
+        eventually(lambda wanted=sorted(expected): standing(db) == wanted)  # type: ignore[misc]
+
+
+def standing(db: Database) -> list[tuple[object, ...]]:
+    return sorted(rounded(tuple(row.values())) for row in db.invoke("q").table.to_pylist())

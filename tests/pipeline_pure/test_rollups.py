@@ -1,0 +1,379 @@
+"""Rollups: what retention takes is kept in coarser cells, used by itself, and the answer says so."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.catalog.rollup_records import RolledUp
+from penstock.clock import format_timestamp
+from penstock.errors import PenstockError
+from penstock.queries.database import Database
+from penstock.queries.rollups import files, tiers
+from penstock.settings import Settings
+from tests.pipeline_pure.world import BEGAN_US, Pipe
+from tests.support.local_engine import LocalEngine
+
+MINUTE_US = 60_000_000
+CLIMATE = (
+    "CREATE ROLLUP climate ON probes AS SELECT place, COUNT(*), AVG(value), MAX(value) GROUP BY place"
+    " EVERY 1 MINUTE KEEP 1 HOUR, EVERY 1 HOUR KEEP 1 YEAR, EVERY 1 DAY"
+)
+LAST_DAY = "SELECT place, COUNT(*) AS n, AVG(value) AS mean FROM probes GROUP BY place BEGIN (NOW - 1 DAY) END (NOW)"
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a tier gives up a quarter of an hour at a time, and not four hours."""
+    monkeypatch.setattr(tiers, "CELLS_PER_BLOCK", 15)
+
+
+@pytest.fixture
+def pipe(pipes: Callable[..., Pipe]) -> Pipe:
+    made = pipes()
+    made.probes("WITH (retention = '10 MINUTES')")
+    return made
+
+
+def live(pipe: Pipe, minutes: int) -> None:
+    """A reading of each sensor every five minutes, 1.0 in the north and 3.0 in the south; now and then retention comes by."""
+    for step in range(minutes // 5):
+        pipe.clock.advance(5 * MINUTE_US)
+        pipe.db.push("probes", [{"id": 1, "value": 1.0}, {"id": 2, "value": 3.0}])
+        if step % 3 == 2:
+            forget(pipe)
+
+
+def forget(pipe: Pipe) -> None:
+    pipe.engine.drain()
+    pipe.db.housekeeper.compactor._grace_s = 0.0
+    pipe.db.housekeeper.tend(1)
+    pipe.engine.drain()
+    pipe.db.housekeeper.tend(1)
+
+
+def held_by(pipe: Pipe, name: str = "climate") -> RolledUp:
+    state = pipe.db.catalog.state
+    found = state.rolled_up(state.rollups[name].id)
+    assert found is not None
+    return found
+
+
+def rows(pipe: Pipe, name: str = "q") -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in pipe.db.invoke(name).table.to_pylist()]
+
+
+def on_disk(pipe: Pipe) -> set[Path]:
+    return set((pipe.folder / files.FOLDER).glob("*/*/*"))
+
+
+def test_a_window_longer_than_retention_is_answered_from_log_and_rollup(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
+    live(pipe, 150)
+    expected = [("north", 30, 1.0), ("south", 30, 3.0)]
+    assert pipe.db.catalog.state.retention(1) > 40
+    assert rows(pipe) == expected
+    assert {file.every_us // MINUTE_US for file in held_by(pipe).files} == {1, 60}
+    assert sum(file.readings for file in held_by(pipe).files) == held_by(pipe).position
+    told = pipe.db.invoke("q").notices
+    assert told == (
+        'rolled up: 2025-11-15T07:00:00Z to 2025-11-15T08:00:00Z is from "climate", every 1h',
+        'rolled up: 2025-11-15T08:00:00Z to 2025-11-15T09:16:00Z is from "climate", every 1m',
+    )
+    pipe.restart()
+    assert rows(pipe) == expected and pipe.db.invoke("q").notices == told
+
+
+def test_without_a_rollup_or_with_one_of_something_else_the_answer_is_short_and_says_so(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute(
+        "CREATE QUERY q AS SELECT COUNT(*) AS n, STDDEV(value) AS s FROM probes BEGIN (NOW - 1 DAY) END (NOW)"
+    )
+    live(pipe, 60)
+    found = pipe.db.invoke("q")
+    assert found.table.column("n").to_pylist()[0] < 24 and found.notices == ()
+    assert found.complete_from_us == pipe.clock.now_us() - 10 * MINUTE_US
+    told = "\n".join(pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist())
+    assert 'rollup "climate" is not used: it does not keep all of the aggregates' in told
+
+
+def test_what_where_asks_of_the_keys_is_asked_of_the_cells(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute(
+        "CREATE QUERY q AS SELECT upper(place) AS p, SUM(value) AS s FROM probes WHERE place LIKE 'n%'"
+        " GROUP BY upper(place) BEGIN (NOW - 1 DAY) END (NOW)"
+    )
+    pipe.db.execute("CREATE QUERY r AS SELECT SUM(value) AS s FROM probes WHERE id = 1 BEGIN (NOW - 1 DAY) END (NOW)")
+    live(pipe, 60)
+    assert rows(pipe) == [("NORTH", 12.0)]
+    told = "\n".join(pipe.db.execute("EXPLAIN r").table.column("plan").to_pylist())
+    assert "its keys do not say it" in told and rows(pipe, "r") != [(12.0,)]
+
+
+def test_an_edge_that_would_cut_a_cell_moves_inwards_and_complete_from_with_it(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 139 MINUTES) END (NOW)")
+    pipe.db.execute("CREATE QUERY early AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 1 DAY) END (NOW - '2h19m1s')")
+    live(pipe, 150)
+    # 139 minutes ago was 07:11, inside an hour that has no minutes any more.
+    found = pipe.db.invoke("q")
+    eight = BEGAN_US + 60 * MINUTE_US  # 07:00 is where everything began
+    assert found.complete_from_us == eight
+    assert "rolled up: the window begins at 2025-11-15T08:00:00Z, because no cell is cut" in found.notices
+    assert found.table.to_pylist() == [{"n": 2 * 19}]  # from 08:00 to 09:30, both ends
+    found = pipe.db.invoke("early")
+    assert "rolled up: the window ends at 2025-11-15T06:59:59.999999Z, because no cell is cut" in found.notices
+    assert found.table.to_pylist() == [{"n": 0}]
+
+
+def test_panes_that_are_finer_than_the_cells_begin_where_cells_are_fine_enough(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    for minutes in (1, 30, 60):
+        pipe.db.execute(
+            f"CREATE QUERY q{minutes} AS SELECT window_start, COUNT(*) AS n FROM probes"
+            f" GROUP BY TUMBLE({minutes} MINUTES) BEGIN (NOW - 1 DAY) END (NOW)"
+        )
+    live(pipe, 150)
+    assert [n for _, n in rows(pipe, "q60")] == [2 * 11, 2 * 12, 2 * 7]
+    assert [n for _, n in rows(pipe, "q30")] == [12, 12, 12, 2]
+    assert [n for _, n in rows(pipe, "q1")] == [2] * 19
+    assert pipe.db.invoke("q1").complete_from_us == BEGAN_US + 60 * MINUTE_US
+
+
+def test_a_late_reading_of_a_time_that_is_rolled_up_counts(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.probes("WITH (retention = '10 MINUTES', time = 'valid', out_of_order = 'accept')")
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
+
+    pipe.clock.advance(60 * MINUTE_US)
+
+    def push(minute: float, value: float) -> None:
+        ts = format_timestamp(BEGAN_US + int(minute * MINUTE_US))
+        assert not pipe.db.push("probes", [{"id": 1, "value": value, "ts": ts}]).refused
+
+    for minute in (0, 1, 2, 3, 13.5):
+        push(minute, 1.0)
+    forget(pipe)
+    assert held_by(pipe).position == 4
+    push(3.6, 3.0)  # of a minute that is rolled up already
+    forget(pipe)
+    assert rows(pipe) == [("north", 6, 8 / 6)]
+    push(30, 1.0)
+    push(31, 1.0)
+    forget(pipe)
+    assert held_by(pipe).position == 6 and rows(pipe) == [("north", 8, 10 / 8)]
+
+
+def test_a_rollup_that_comes_late_knows_since_when_it_has_everything(pipe: Pipe) -> None:
+    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
+    live(pipe, 40)
+    pipe.db.execute(CLIMATE)
+    since = pipe.clock.now_us() - 10 * MINUTE_US
+    live(pipe, 60)
+    found = pipe.db.invoke("q")
+    assert found.complete_from_us == since and found.notices
+    assert min(row["n"] for row in found.table.to_pylist()) >= 14
+
+
+def test_a_last_tier_that_is_not_kept_for_ever_gives_up_whole_blocks(pipe: Pipe) -> None:
+    pipe.db.execute(
+        "CREATE ROLLUP short ON probes AS SELECT COUNT(*) EVERY 1 MINUTE KEEP 20 MINUTES, EVERY 5 MINUTES KEEP 1 HOUR"
+    )
+    pipe.db.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 1 DAY) END (NOW)")
+    live(pipe, 240)
+    gone = held_by(pipe, "short").gone_us
+    assert gone is not None and pipe.clock.now_us() - gone >= 60 * MINUTE_US
+    found = pipe.db.invoke("q")
+    assert found.complete_from_us == gone
+    assert found.table.to_pylist() == [{"n": 2 * ((pipe.clock.now_us() - gone) // (5 * MINUTE_US) + 1)}]
+
+
+def test_a_rollup_that_cannot_be_written_holds_retention_back_and_says_so(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("pyarrow.parquet.write_table", full)
+        with pytest.raises(OSError, match="No space"):
+            live(pipe, 30)
+    assert pipe.db.catalog.state.retention(1) == 0
+    (said, *_) = pipe.db.execute("SHOW ROLLUPS").table.column("error").to_pylist()
+    assert "disk" in said and not on_disk(pipe)
+    told = "\n".join(pipe.db.execute("EXPLAIN climate").table.column("plan").to_pylist())
+    assert "retention waits for it: the disk that holds the data folder is full" in told
+    forget(pipe)
+    assert pipe.db.catalog.state.retention(1) > 0
+    assert pipe.db.execute("SHOW ROLLUPS").table.column("error").to_pylist() == [None] * 3
+
+
+def test_dropping_removes_the_files_once_no_cycle_knows_them(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    live(pipe, 30)
+    assert on_disk(pipe)
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.execute("DROP TABLE probes")
+    assert refused.value.condition == "dependents_exist" and 'rollup "climate"' in str(refused.value)
+    pipe.db.execute("DROP ROLLUP climate")
+    pipe.db.rollups.sweep(grace_s=0)
+    assert on_disk(pipe), "a question may still read them"
+    pipe.engine.drain()
+    pipe.db.rollups.sweep(grace_s=0)
+    assert not list((pipe.folder / files.FOLDER).iterdir())
+    pipe.db.execute(CLIMATE)
+    assert pipe.db.catalog.state.rollups["climate"].id == 2
+    pipe.db.execute("DROP TABLE probes CASCADE")
+    assert not pipe.db.catalog.state.rollups
+
+
+def test_what_a_crash_leaves_is_swept_and_rolled_up_again(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
+
+    class Killed(BaseException):
+        pass
+
+    for step in ("written", "renamed", "folder_synced"):
+
+        def die(at: str, step: str = step) -> None:
+            if at == f"rollup:{step}":
+                raise Killed
+
+        pipe.db.rollups._crash_point = die
+        with pytest.raises(Killed):
+            live(pipe, 30)
+        pipe.restart()
+        assert on_disk(pipe) == set() and held_by(pipe).position == 0
+    pipe.db.rollups._crash_point = lambda at: pipe.db.catalog.retain(99, 1) if at == "rollup:closed" else None
+    live(pipe, 30)
+    count = len(pipe.db.log.heads()) and pipe.db.log.head(1) // 2
+    assert rows(pipe) == [("north", count, 1.0), ("south", count, 3.0)]
+
+
+def test_between_the_closing_and_the_retention_nothing_counts_twice(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
+    monkeypatch.setattr(pipe.db.catalog, "retain", lambda *_: None)
+    live(pipe, 30)
+    assert pipe.db.catalog.state.retention(1) == 0 and held_by(pipe).position > 4
+    assert rows(pipe) == [("north", 6, 1.0), ("south", 6, 3.0)]
+
+
+def test_a_backup_carries_the_rollup(pipe: Pipe, tmp_path: Path) -> None:
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
+    live(pipe, 90)
+    pipe.db.backup(tmp_path / "copy")
+    restored = Database(
+        Settings(data=str(tmp_path / "copy")),
+        pipe.clock,
+        engine=lambda folder, settings, taken: LocalEngine(folder, settings, taken, pipe.clock),  # type: ignore[arg-type,return-value]
+    )
+    restored.start()
+    try:
+        assert restored.invoke("q").table == pipe.db.invoke("q").table
+        assert restored.invoke("q").notices == pipe.db.invoke("q").notices
+    finally:
+        restored.stop()
+
+
+def test_a_damaged_file_is_named_and_not_answered_around(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
+    live(pipe, 30)
+    path = sorted(on_disk(pipe))[0]
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.invoke("q")
+    assert refused.value.condition == "corrupt_segment" and "rollups/1/1m" in str(refused.value)
+
+
+def test_followers_are_told_changes_of_the_whole_window(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 1 DAY) END (NOW)")
+    pipe.engine.drain()
+    following = pipe.db.subscribe("q", changes=True)
+    live(pipe, 45)
+    told = []
+    while (event := following.next(0)) is not None:
+        told += event.table.to_pylist()
+    plus = [row["n"] for row in told if row["op"] == "+"]
+    assert plus == sorted(plus) and plus[-1] == 18
+
+
+def test_aggregates_with_windows_of_their_own_use_it_too(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute(
+        "CREATE QUERY q AS SELECT SUM(value) AS day, SUM(value, 100 MINUTES) AS late, COUNT(*) AS n FROM probes"
+        " BEGIN (NOW - 1 DAY) END (NOW)"
+    )
+    live(pipe, 150)
+    found = pipe.db.invoke("q")
+    # An hour and forty minutes ago was 07:50, and 08:00 is where minutes begin.
+    assert found.table.to_pylist() == [{"day": 120.0, "late": 4.0 * 19, "n": 60}]
+    assert found.complete_from_us == BEGAN_US + 60 * MINUTE_US
+
+
+def test_rollups_are_listed_described_and_asked_about_in_sql(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    live(pipe, 30)
+    shown = pipe.db.execute("SHOW ROLLUPS LIKE 'cli%'").table.to_pylist()
+    assert [(row["every"], row["keep"]) for row in shown] == [("1m", "1h"), ("1h", "365d"), ("1d", "for ever")]
+    assert shown[0]["readings"] == held_by(pipe).position and shown[0]["error"] is None
+    assert pipe.db.system.table("penstock.rollups").column("sql").to_pylist()[0].startswith("SELECT place, COUNT(*)")
+    for statement, condition in (
+        ("CREATE TABLE climate (id INT PRIMARY KEY)", "already_exists"),
+        ("CREATE QUERY climate AS SELECT value FROM probes", "already_exists"),
+        (CLIMATE, "already_exists"),
+        (CLIMATE.replace("climate", "probes", 1), "already_exists"),
+        ("DROP ROLLUP weather", "rollup_not_found"),
+        ("EXPLAIN weather", "query_not_found"),
+    ):
+        with pytest.raises(PenstockError) as refused:
+            pipe.db.execute(statement)
+        assert refused.value.condition == condition, statement
+    assert pipe.db.execute(CLIMATE.replace("ROLLUP", "ROLLUP IF NOT EXISTS")).done == "CREATE ROLLUP"
+    assert pipe.db.execute("DROP ROLLUP IF EXISTS weather").done == "DROP ROLLUP"
+
+
+def test_a_question_that_is_asked_once_reaches_back_as_well(pipe: Pipe) -> None:
+    pipe.db.execute(CLIMATE)
+    live(pipe, 150)
+    found = pipe.db.execute(LAST_DAY)
+    assert [tuple(row.values()) for row in found.table.to_pylist()] == [("north", 30, 1.0), ("south", 30, 3.0)]
+    assert found.notices[0].startswith("rolled up: 2025-11-15T07:00:00Z to 2025-11-15T08:00:00Z")
+    found = pipe.db.execute(
+        "SELECT window_start, SUM(value) AS s, place FROM probes WHERE place <> 'east' GROUP BY place, TUMBLE(1 HOUR)"
+        " ORDER BY s DESC, 1 LIMIT 3 OFFSET 1"
+    )
+    assert [(row["s"], row["place"]) for row in found.table.to_pylist()] == [
+        (33.0, "south"),
+        (21.0, "south"),
+        (12.0, "north"),
+    ]
+    found = pipe.db.execute("SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 139 MINUTES) END (NOW)")
+    assert found.table.to_pylist() == [{"n": 2 * 19}] and found.complete_from_us == BEGAN_US + 60 * MINUTE_US
+    told = "\n".join(pipe.db.execute(f"EXPLAIN {LAST_DAY}").table.column("plan").to_pylist())
+    assert 'before the log begins: rollup "climate"' in told and "no Spark job" in told
+    told = "\n".join(pipe.db.execute(f"EXPLAIN ANALYZE {LAST_DAY}").table.column("plan").to_pylist())
+    assert "answered from a rollup and the log" in told and "rows: 2" in told
+    # What the log has alone, and what no rollup says, is Spark's; there is none here.
+    for sql in (
+        "SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 5 MINUTES) END (NOW)",
+        "SELECT MEDIAN(value) AS m FROM probes BEGIN (NOW - 1 DAY) END (NOW)",
+    ):
+        with pytest.raises(PenstockError) as refused:
+            pipe.db.execute(sql)
+        assert refused.value.condition == "not_ready"
