@@ -57,6 +57,11 @@ SETTINGS = (
         1_000_000,
         "Longest history of a new query that is evaluated when first asked for; a longer one is read by cycles.",
     ),
+    Setting(
+        "discover_max_sensors",
+        100_000,
+        "Sensors of a table beyond which none is discovered any more (tables WITH discover).",
+    ),
     Setting("group_commit_ms", 5, "How long a reading may wait for others before the log is synced."),
     Setting("queue_max_bytes", 256 << 20, "Most bytes of readings that wait to be written before senders wait."),
     Setting("body_max_bytes", 64 << 20, "Largest body of a push or a statement."),
@@ -96,6 +101,7 @@ class Settings:
     slices_memory_mb: int = 512
     exact_values_max: int = 5_000_000
     history_max_rows: int = 1_000_000
+    discover_max_sensors: int = 100_000
     group_commit_ms: int = 5
     queue_max_bytes: int = 256 << 20
     body_max_bytes: int = 64 << 20

@@ -63,6 +63,7 @@ def table_to_json(table: Table) -> dict[str, Any]:
             "idle_us": options.idle_us,
             "max_ahead_us": options.max_ahead_us,
             "always_on": options.always_on,
+            "discover": options.discover,
             "deduplicate": None if dedupe is None else [list(dedupe.fields), dedupe.within_us],
         },
     }

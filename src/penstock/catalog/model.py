@@ -57,6 +57,7 @@ class TableOptions:
     idle_us: int = 60_000_000
     max_ahead_us: int = 60_000_000
     always_on: bool = False
+    discover: bool = False
     deduplicate: Deduplicate | None = None
 
 

@@ -42,8 +42,10 @@ from penstock.settings import Settings
 from penstock.sql.parse import parse_as_of
 from penstock.sql.plan import SparkPlan, plan_from_json
 from penstock.sql.statements import AsOf
+from penstock.streams.discovery import Discovery
 from penstock.streams.housekeeping import Housekeeper
 from penstock.streams.ingest import Ingest
+from penstock.streams.line_points import LineReport, LineWriter
 from penstock.streams.log import StreamLog
 from penstock.streams.receipt import Receipt
 
@@ -82,8 +84,10 @@ class Database:
                 self.log.reserve({t: head for t, head in committed.data.items() if t in known})
             for dropped in set(self.log.table_ids()) - self.catalog.state.tables_by_id.keys():
                 self.log.drop(dropped)  # dropped in a former life that ended before its files went
-            self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings)
+            discovery = Discovery(self.catalog.insert_rows, self.settings.discover_max_sensors)
+            self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
             self.ingest.restore(list(self.catalog.state.tables.values()))
+            self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings)
             progress("reading the committed cycles")
             self.standing.load()
@@ -215,6 +219,10 @@ class Database:
                 detail=f"the readings were not on disk after {PUSH_TIMEOUT_S:.0f} s; they may still get there",
                 hint="send them again with the same Idempotency-Key",
             ) from None
+
+    def write_lines(self, body: bytes, precision: str = "ns") -> LineReport:
+        """Store points of the line protocol; returns when the good ones are on disk."""
+        return self.lines.write(body, precision)
 
     def register(
         self,

@@ -96,6 +96,7 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         _LATE,
         _CLAMPED,
         _DEDUPLICATED,
+        SystemColumn("discovered", BIGINT, "sensors that were added at their first reading"),
         SystemColumn("newest", TIMESTAMP, "the newest time among its readings"),
         SystemColumn("valid_time", BOOLEAN, "whether times are the sensors' own"),
     ),

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from penstock import __version__
-from penstock.server import backup, events, health, metrics, queries, readings, sql, tables
+from penstock.server import backup, events, health, influx, metrics, queries, readings, sql, tables
 from penstock.server.access import AccessGuard
 from penstock.server.backend import Backend
 from penstock.server.context import Context, Lifecycle
@@ -17,7 +17,7 @@ from penstock.server.openapi import document
 from penstock.server.workers import ByteBudget, Workers
 from penstock.settings import Settings
 
-RESOURCES = (sql, readings, events, queries, tables, health, metrics, backup)
+RESOURCES = (sql, readings, events, queries, tables, health, metrics, backup, influx)
 
 
 class Api(FastAPI):
