@@ -131,9 +131,8 @@ def _answer(status: int, body: dict[str, Any]) -> Response:
     return Response(orjson.dumps(body), status, headers, media_type="application/json")
 
 
-@router.api_route(
-    "/ping", methods=["GET", "HEAD"], summary="There is somebody", response_class=Response, status_code=204
-)
+@router.get("/ping", summary="There is somebody", response_class=Response, status_code=204)
+@router.head("/ping", include_in_schema=False)
 async def ping(request: Request) -> Response:
     """What clients of InfluxDB ask first."""
     return Response(status_code=204, headers=_VERSION)
