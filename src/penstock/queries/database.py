@@ -16,6 +16,7 @@ from penstock.catalog.journal import Entry
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import Clock, WallClock
 from penstock.errors import error, suggest
+from penstock.logs import note_cycle
 from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
@@ -31,6 +32,7 @@ from penstock.queries.observing import Observer
 from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.results import Health, Result
 from penstock.queries.sampling import Sampler
+from penstock.queries.sinking import sink_runner
 from penstock.queries.spark_queries import SparkQueries
 from penstock.queries.spark_subscription import SparkSubscription
 from penstock.queries.standing import StandingQueries
@@ -38,6 +40,8 @@ from penstock.queries.status import failures, status
 from penstock.queries.subscription import SelectSubscription, Subscription
 from penstock.queries.system import SystemTables
 from penstock.queries.usage import Usage
+from penstock.security.audit import Audit
+from penstock.security.users import Users
 from penstock.settings import Settings
 from penstock.sql.parse import parse_as_of
 from penstock.sql.plan import SparkPlan, plan_from_json
@@ -62,6 +66,8 @@ class Database:
         self.settings = settings
         self.clock = clock or WallClock()
         self.folder = DataFolder(Path(settings.data).absolute())
+        self.users = Users(self.folder.root, settings.token, self.clock)
+        self.audit = Audit(self.folder.root, self.clock)
         self._ready = False
         self._stopped = threading.Event()
 
@@ -104,6 +110,7 @@ class Database:
             self.observer = Observer(
                 self.catalog, self.ingest, self.clock, self.settings, lambda: self.standing.finished
             )
+            self.sinks = sink_runner(self)
             self.executor = Executor(self)
             progress("starting Spark")
             before = self.standing.store.cycle
@@ -119,6 +126,7 @@ class Database:
         self.observer.follow()
         self.spark_queries.start()
         self.sampler.start()
+        self.sinks.start(self.catalog.state.sinks)
         self.housekeeper = Housekeeper(
             self.log,
             self.ingest,
@@ -146,6 +154,7 @@ class Database:
         self._stopped.set()
         self._ready = False
         for part, end in (
+            ("sinks", "close"),
             ("housekeeper", "close"),
             ("sampler", "close"),
             ("observer", "close"),
@@ -154,6 +163,7 @@ class Database:
             ("engine", "stop"),
             ("log", "close"),
             ("catalog", "close"),
+            ("audit", "close"),
         ):
             try:
                 found = getattr(self, part, None)
@@ -170,13 +180,14 @@ class Database:
 
     def _committed(self, record: CommitRecord) -> None:
         finished = self.standing.finished
+        note_cycle(record.cycle)
         self.standing.take(record)
         with self.standing.locked() as store:
             known, version = store.state.queries_by_id, store.state.position
             if version != self.costs.version:
                 sharing = [q for q, answer in store.answers.items() if not answer.paused]
                 self.costs.follow(version, sharing, known)
-        self.costs.note_cycle(record)
+        self.costs.note_cycle(record, fold_ms)
         self.usage.save_sometimes(known)
         self.on_demand.tidy(known)
         if self.standing.finished != finished:
@@ -188,6 +199,7 @@ class Database:
             self.ingest.forget(table_id)
             self.completeness.forget(table_id)
         self._known_tables = set(self.catalog.state.tables_by_id)
+        self.sinks.follow(self.catalog.state.sinks)
         self.observer.follow()
 
     def runner(self) -> SparkRunner:

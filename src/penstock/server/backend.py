@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from penstock.queries.results import Event, Health, Result
+from penstock.security.audit import Audit
+from penstock.security.users import Users
 from penstock.streams.line_points import LineReport
 from penstock.streams.receipt import Receipt
 
@@ -38,7 +40,13 @@ class Subscription(Protocol):
 
 
 class Backend(Protocol):
-    """Every method may block and may be called from any thread; each raises PenstockError for a user's mistake."""
+    """Every method may block and may be called from any thread; each raises PenstockError for a user's mistake.
+
+    `execute` and `register` refuse what `security.caller.current_caller` may not do, and write changes to `audit`.
+    """
+
+    users: Users
+    audit: Audit
 
     def start(self, progress: Callable[[str], None]) -> None: ...
 

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+# A client may invent methods; each would be a series of its own.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
 Labels = tuple[tuple[str, str], ...]
 Sample = tuple[str, Labels, float]
 
@@ -41,7 +44,8 @@ class CountRequests:
         async def watch(message: Message) -> None:
             if message["type"] == "http.response.start":
                 route = getattr(scope.get("route"), "path", "none")
-                self._counters.requests[scope["method"], route, message["status"]] += 1
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                self._counters.requests[method, route, message["status"]] += 1
             await send(message)
 
         await self._app(scope, receive, watch if scope["type"] == "http" else send)

@@ -24,7 +24,6 @@ from penstock.server.openapi import ERRORS
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
 
 PING_S = 15.0
-SUBSCRIBERS_MAX = 10_000
 
 
 @router.get(
@@ -54,8 +53,10 @@ async def subscribe(
     """Starts with the current answer, with `from_cycle`, or after the cycle in `Last-Event-ID`."""
     context = context_of(request)
     start = _start_cycle(request.headers.get("last-event-id"), from_cycle)
-    if context.counters.subscribers >= SUBSCRIBERS_MAX:
-        raise error("too_busy", detail=f"there are {SUBSCRIBERS_MAX} subscribers already")
+    most = context.settings.subscribers_max
+    if context.counters.subscribers >= most:
+        detail = f"there are {most} subscribers already"
+        raise error("limit_reached", detail=detail, hint="try again later, or raise subscribers_max")
     subscription = await context.workers.statement.run(context.database.subscribe, name, start, changes)
     return EventResponse(subscription, context)
 

@@ -196,8 +196,8 @@ def drop(parser: PenstockParser) -> Drop:
         kind = "stream_type"
     else:
         word = parser.here.text.lower()
-        if word not in ("table", "function", "query"):
-            raise parser.expected("TABLE, STREAM TYPE, FUNCTION or QUERY")
+        if word not in ("table", "function", "query", "sink"):
+            raise parser.expected("TABLE, STREAM TYPE, FUNCTION, QUERY, SINK, USER or TOKEN")
         parser.skip()
         kind = next(k for k in get_args(DropKind) if k == word)
     if kind == "query" and parser.take("LIKE"):

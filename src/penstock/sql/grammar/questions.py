@@ -18,7 +18,19 @@ from penstock.sql.statements import (
     Subscribe,
 )
 
-SHOWN = ("TABLES", "QUERIES", "STREAM TYPES", "FUNCTIONS", "SENSORS", "CYCLES", "STREAMS", "SETTINGS")
+SHOWN = (
+    "TABLES",
+    "QUERIES",
+    "STREAM TYPES",
+    "FUNCTIONS",
+    "SENSORS",
+    "CYCLES",
+    "STREAMS",
+    "SINKS",
+    "SETTINGS",
+    "USERS",
+    "TOKENS",
+)
 
 
 def select(parser: PenstockParser) -> Select:
