@@ -82,6 +82,26 @@ def test_work_that_nobody_asked_for_is_refused_once_people_have_to_sign_in(open_
             work()
 
 
+def test_whoever_was_let_in_once_is_looked_at_again(open_world: World) -> None:
+    """A page that is open for days asks through one connection."""
+    users = open_world.db.users
+    visitor = Caller("local", "admin", via="open")
+    with acting_as(visitor):
+        open_world.db.execute("SHOW TABLES")
+    open_world.add_people()
+    ada = users.by_token(users.create_token("adas", "write", "ada"))
+    assert ada is not None
+    with acting_as(ada):
+        open_world.db.execute("SHOW TABLES")
+    users.alter_user("ada", role="read")
+    with acting_as(ada), pytest.raises(PenstockError, match='needs the role "write"; ada has "read"'):
+        open_world.db.execute("DROP QUERY hot")
+    users.drop_user("ada")
+    for gone in (ada, visitor):
+        with acting_as(gone), pytest.raises(PenstockError, match="may not come in any more"):
+            open_world.db.execute("SHOW TABLES")
+
+
 def test_users_and_tokens_are_made_changed_shown_and_dropped_in_sql(open_world: World) -> None:
     db = open_world.db
     made = db.execute("CREATE USER root WITH PASSWORD $1 ROLE admin", ["root's secret"])

@@ -21,7 +21,7 @@ from penstock.queries.statements import (
     static_rows,
 )
 from penstock.queries.statements.replies import done
-from penstock.security.caller import require
+from penstock.security.caller import current_caller, require
 from penstock.sql import statements as st
 from penstock.sql import user_statements as us
 from penstock.sql.parse import parse_script
@@ -51,6 +51,7 @@ class Executor:
             statements = parse_script(sql, params)
             steps = list(registering.runs(statements))
         check_statements(statements, self._db.users, self._db.audit)
+        owner = owner or _user()
         for step in steps:
             statement = step[0] if isinstance(step, list) else step
             try:
@@ -93,7 +94,7 @@ class Executor:
         """CREATE QUERY for records; what each of them became is in the audit."""
         require(the_caller(self._db.users), "write", "CREATE QUERY")
         try:
-            done = registering.register(self._db, queries, on_error, owner)
+            done = registering.register(self._db, queries, on_error, owner or _user())
         except PenstockError as failure:
             self._db.audit.note("CREATE QUERY", [str(query["name"]) for query in queries], failure.condition)
             raise
@@ -153,6 +154,12 @@ class Executor:
                 return done(statement.kind)
             case _:
                 raise error("not_supported", feature=type(statement).__name__)
+
+
+def _user() -> str | None:
+    """The user who asks, if it is one."""
+    caller = current_caller()
+    return caller.user if caller is not None else None
 
 
 def _outcome(query: Mapping[str, Any]) -> str:

@@ -50,13 +50,19 @@ def needed_role(statement: st.Statement) -> Role:
 
 
 def the_caller(users: Users) -> Caller:
-    """Who asks. Where people have to say who they are, work that nobody asked for is refused."""
+    """Who asks, with the role it has by now: a page may be open for days.
+
+    Where people have to say who they are, work that nobody asked for is refused.
+    """
     caller = current_caller()
-    if caller is not None:
-        return caller
-    if users.required:
-        raise error("unauthorized", detail="nobody said who asks for this")
-    return LOCAL
+    if caller is None:
+        if users.required:
+            raise error("unauthorized", detail="nobody said who asks for this")
+        return LOCAL
+    now = users.still(caller)
+    if now is None or (caller.via == "open" and users.required):
+        raise error("unauthorized", detail="who asks for this may not come in any more", hint="sign in again")
+    return now
 
 
 def check_statements(statements: Iterable[st.Statement], users: Users, audit: Audit) -> None:

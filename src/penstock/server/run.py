@@ -115,18 +115,7 @@ async def _serve(
     began = time.monotonic()
     lifecycle = Lifecycle(ready=False, reason="starting")
     app = create_app(database, settings, lifecycle)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=GRACE_S,
-        server_header=False,
-        ssl_certfile=settings.tls_certificate or None,
-        ssl_keyfile=settings.tls_key or None,
-        ws="websockets-sansio",
-    )
-    server = Server(config, lifecycle)
+    server = Server(configured(app, settings), lifecycle)
     with _signals(asyncio.get_running_loop(), server):
         serving = asyncio.create_task(server.serve([listener]))
 
@@ -167,6 +156,21 @@ async def _serve(
             raise problem
     progress("stopped")
     return 0
+
+
+def configured(app: FastAPI, settings: Settings, grace_s: int = GRACE_S) -> uvicorn.Config:
+    """Uvicorn as we run it."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=grace_s,
+        server_header=False,
+        ssl_certfile=settings.tls_certificate or None,
+        ssl_keyfile=settings.tls_key or None,
+        ws="websockets-sansio",
+    )
 
 
 def url_of(listener: socket.socket, tls: bool = False) -> str:
