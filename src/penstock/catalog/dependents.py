@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
-from penstock.catalog.model import QueryDefinition, Table
+from penstock.catalog.model import QueryDefinition, Sink, Table
 from penstock.errors import error
 
 _SHOWN = 10
 
-Name = tuple[str, str]  # kind (table, stream_type, function, query) and name
+Name = tuple[str, str]  # kind (table, stream_type, function, query, sink) and name
 
 
-def users_by_name(tables: Iterable[Table], queries: Iterable[QueryDefinition]) -> Mapping[Name, list[Name]]:
+def users_by_name(
+    tables: Iterable[Table], queries: Iterable[QueryDefinition], sinks: Iterable[Sink]
+) -> Mapping[Name, list[Name]]:
     """For everything that is used, its direct users in the order they came."""
     users: defaultdict[Name, list[Name]] = defaultdict(list)
     for table in tables:
@@ -28,6 +30,8 @@ def users_by_name(tables: Iterable[Table], queries: Iterable[QueryDefinition]) -
         ):
             for name in dict.fromkeys(names):
                 users[kind, name].append(me)
+    for sink in sinks:
+        users["query", sink.query].append(("sink", sink.name))
     return users
 
 

@@ -139,6 +139,19 @@ class QueryDefinition:
         return plan
 
 
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A way out: what a query's results are sent to. Options are as they were written, secrets among them."""
+
+    id: int
+    name: str
+    query: str
+    kind: str
+    options: dict[str, str] = field(default_factory=dict)
+    paused: bool = False
+    owner: str | None = None
+
+
 STRATEGIES = ("complete", "partial", "none")
 
 

@@ -30,9 +30,16 @@ from sqlalchemy import (
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.engine import Connection, Engine
 
-from penstock.catalog.encoding import function_to_json, query_to_json, stream_type_to_json, table_to_json
+from penstock.catalog.encoding import (
+    function_to_json,
+    query_to_json,
+    sink_to_json,
+    stream_type_to_json,
+    table_to_json,
+)
 from penstock.catalog.journal import Entry
 from penstock.catalog.projection_engine import make_engine, remove_damaged
+from penstock.catalog.secrets import shown_options
 from penstock.catalog.state import CatalogState
 
 _log = logging.getLogger("penstock.catalog")
@@ -60,9 +67,12 @@ ROWS = SqlTable(
     Column("address", Text),
     Column("body", Text, nullable=False),
 )
-_DEFINED = {"create_stream_type": "stream_type", "create_function": "function"} | dict.fromkeys(
-    ("create_query", "change_query", "describe_query"), "query"
-)
+_DEFINED = {
+    "create_stream_type": "stream_type",
+    "create_function": "function",
+    "create_sink": "sink",
+    "change_sink": "sink",
+} | dict.fromkeys(("create_query", "change_query", "describe_query"), "query")
 
 
 def _by(*columns: Column[Any]) -> list[ColumnElement[bool]]:
@@ -240,6 +250,7 @@ def _all_names(state: CatalogState) -> list[tuple[str, str]]:
         ("table", state.tables),
         ("function", state.functions),
         ("query", state.queries),
+        ("sink", state.sinks),
     )
     return [(kind, name) for kind, names in known for name in names]
 
@@ -256,6 +267,10 @@ def _put_definitions(connection: Connection, state: CatalogState, names: Iterabl
             body = function_to_json(state.functions[name])
         elif kind == "query" and name in state.queries:
             body = query_to_json(state.queries[name])
+        elif kind == "sink" and name in state.sinks:
+            # Others read this database: the journal alone knows secrets.
+            body = sink_to_json(state.sinks[name])
+            body["options"] = shown_options(body["options"])
         if body is not None:
             rows.append({"kind": kind, "name": name, "body": orjson.dumps(body).decode()})
     if rows:

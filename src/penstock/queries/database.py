@@ -52,6 +52,7 @@ from penstock.streams.ingest import Ingest
 from penstock.streams.line_points import LineReport, LineWriter
 from penstock.streams.log import StreamLog
 from penstock.streams.receipt import Receipt
+from penstock.streams.sources import Sources
 
 _log = logging.getLogger("penstock")
 READ_YOUR_WRITES_S = 5.0
@@ -93,6 +94,7 @@ class Database:
             discovery = Discovery(self.catalog.insert_rows, self.settings.discover_max_sensors)
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
             self.ingest.restore(list(self.catalog.state.tables.values()))
+            self.sources = Sources(self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id())
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings)
             progress("reading the committed cycles")
@@ -125,6 +127,7 @@ class Database:
         self.catalog.listeners.append(self._definition_changed)
         self.observer.follow()
         self.spark_queries.start()
+        self.sources.follow()
         self.sampler.start()
         self.sinks.start(self.catalog.state.sinks)
         self.housekeeper = Housekeeper(
@@ -155,6 +158,7 @@ class Database:
         self._ready = False
         for part, end in (
             ("sinks", "close"),
+            ("sources", "close"),
             ("housekeeper", "close"),
             ("sampler", "close"),
             ("observer", "close"),
@@ -181,7 +185,9 @@ class Database:
     def _committed(self, record: CommitRecord) -> None:
         finished = self.standing.finished
         note_cycle(record.cycle)
+        began = time.monotonic()
         self.standing.take(record)
+        fold_ms = (time.monotonic() - began) * 1000
         with self.standing.locked() as store:
             known, version = store.state.queries_by_id, store.state.position
             if version != self.costs.version:
@@ -199,6 +205,7 @@ class Database:
             self.ingest.forget(table_id)
             self.completeness.forget(table_id)
         self._known_tables = set(self.catalog.state.tables_by_id)
+        self.sources.follow()
         self.sinks.follow(self.catalog.state.sinks)
         self.observer.follow()
 

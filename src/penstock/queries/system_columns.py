@@ -100,6 +100,24 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("newest", TIMESTAMP, "the newest time among its readings"),
         SystemColumn("valid_time", BOOLEAN, "whether times are the sensors' own"),
     ),
+    "penstock.inputs": (
+        SystemColumn("name", TEXT, "the way in: line protocol, or a connector and its table"),
+        SystemColumn("kind", TEXT, "line protocol, or the connector"),
+        SystemColumn("table_name", TEXT, "the table it feeds; NULL: any"),
+        SystemColumn("state", TEXT, "connecting, connected, backing off, stopped; open: it is called"),
+        SystemColumn("target", TEXT, "where it is connected to, without secrets"),
+        SystemColumn("messages", BIGINT, "messages or lines that came"),
+        SystemColumn("bytes", BIGINT, "their size"),
+        SystemColumn("accepted", BIGINT, "readings that were stored"),
+        SystemColumn("duplicates", BIGINT, "readings that DEDUPLICATE BY dropped"),
+        SystemColumn("refused", BIGINT, "readings and messages that were refused"),
+        SystemColumn("reasons", TEXT, "how many of these for which reason"),
+        SystemColumn("ignored", BIGINT, "tags, fields and members that the table has no column for"),
+        SystemColumn("ignored_names", TEXT, "what they are called"),
+        SystemColumn("in_flight", BIGINT, "messages that are being stored"),
+        SystemColumn("connects", BIGINT, "how often it was connected"),
+        SystemColumn("last_error", TEXT, "the last problem"),
+    ),
     "penstock.fields": (
         _TABLE,
         SystemColumn("field", TEXT, "a field of its readings"),
@@ -115,6 +133,28 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("p99", DOUBLE, "a hundredth of the values are above"),
         SystemColumn("most", DOUBLE, "the greatest value of the sample"),
     ),
+    "penstock.sinks": (
+        SystemColumn("name", TEXT, "the sink"),
+        SystemColumn("query", TEXT, "the standing query whose results it sends"),
+        SystemColumn("kind", TEXT, "webhook, files, mqtt or postgres"),
+        SystemColumn("target", TEXT, "where it sends them, without secrets"),
+        SystemColumn("owner", TEXT, "whose it is"),
+        SystemColumn("state", TEXT, "STARTING, RUNNING, RETRYING (its target did not take the last batch), PAUSED"),
+        SystemColumn("promise", TEXT, "how often a row arrives"),
+        SystemColumn("cycle", BIGINT, "everything up to this cycle is delivered, across restarts"),
+        SystemColumn("lag", BIGINT, "committed cycles that are not delivered yet"),
+        SystemColumn("waiting", BIGINT, "batches that it put aside on disk because its target lags behind"),
+        SystemColumn("rows", BIGINT, "rows that it delivered"),
+        SystemColumn("deliveries", BIGINT, "batches that it delivered"),
+        SystemColumn("failed", BIGINT, "attempts that failed"),
+        SystemColumn("retries", BIGINT, "attempts that repeated one that had failed"),
+        SystemColumn(
+            "gaps", BIGINT, "how often cycles were gone before it read them; it went on with the whole answer"
+        ),
+        SystemColumn("last_error", TEXT, "why the last attempt that failed did"),
+        SystemColumn("last_delivery", TIMESTAMP, "when it last delivered"),
+        SystemColumn("options", TEXT, "its options, without secrets"),
+    ),
 }
 
 SYSTEM_TABLES: dict[str, tuple[Field, ...]] = {
@@ -126,5 +166,7 @@ SHOWN: dict[str, list[str]] = {
     "queries": ["name", "owner", "state", "progress", "matched", "ms", "memory", "last_invoked", "error"],
     "sensors": ["table_name", "sensor", "address", "state", "readings", "rows_per_s", "errors", "last_reading"],
     "cycles": [column.name for column in SYSTEM_COLUMNS["penstock.cycles"]],
+    "sinks": ["name", "query", "kind", "target", "state", "cycle", "lag", "rows", "failed", "last_error"],
+    "inputs": ["name", "state", "target", "messages", "accepted", "refused", "reasons", "ignored", "last_error"],
     "streams": ["table_name", "sensors", "open", "rows", "rows_per_s", "refused", "late", "newest"],
 }
