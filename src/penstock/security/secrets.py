@@ -22,7 +22,7 @@ _MAX_MEMORY = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one guess costs: 32 MB and about a quarter of a second, as OWASP advises for scrypt."""
+    """What one guess costs: 32 MB and some tenths of a second, as OWASP advises for scrypt."""
 
     log_n: int = 15
     r: int = 8

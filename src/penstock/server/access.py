@@ -113,8 +113,12 @@ class AccessGuard:
         return caller
 
     def _check_local(self, headers: Headers) -> None:
+        if not is_loopback(self._settings.host):
+            # Somebody dropped the last user of a server that others can reach. It does not open by that.
+            hint = "on the server's machine: penstock user add NAME --role admin"
+            raise error("unauthorized", detail="this server has no users any more", hint=hint)
         host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-        if not is_loopback(host) and host != self._settings.host:
+        if not is_loopback(host):
             raise error("unauthorized", detail=f'this server does not answer for the host "{host}"')
         origin = headers.get("origin")
         if origin is not None and not _same(origin, headers) and origin not in self._origins:
