@@ -13,24 +13,25 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.sinks.mqtt import topic_of
 from tests.pipeline_pure.world import Pipe
-from tests.sinks.broker import ABSENT, MOSQUITTO, Broker, Listener
+from tests.sinks.broker import Listener
 from tests.sinks.world import eventually, hot_probes, push, sink
+from tests.support.mosquitto import Mosquitto, needs_mosquitto
 
-pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason=ABSENT)
+pytestmark = needs_mosquitto
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    made = Broker(tmp_path / "broker")
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    made = Mosquitto(tmp_path / "broker")
     yield made
     made.stop()
 
 
-def to_mqtt(pipe: Pipe, broker: Broker, options: str) -> None:
-    pipe.db.execute(f"CREATE SINK out FOR hot TO mqtt (url = 'mqtt://127.0.0.1:{broker.port}', {options})")
+def to_mqtt(pipe: Pipe, broker: Mosquitto, options: str) -> None:
+    pipe.db.execute(f"CREATE SINK out FOR hot TO mqtt (url = '{broker.url}', {options})")
 
 
-def retained(broker: Broker, topic: str) -> list[bytes]:
+def retained(broker: Mosquitto, topic: str) -> list[bytes]:
     """What somebody gets who subscribes now."""
     listener = Listener(broker.port, topic)
     try:
@@ -41,7 +42,7 @@ def retained(broker: Broker, topic: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("version", ["3.1.1", "5"])
-def test_the_retained_message_is_the_current_answer(pipe: Pipe, broker: Broker, version: str) -> None:
+def test_the_retained_message_is_the_current_answer(pipe: Pipe, broker: Mosquitto, version: str) -> None:
     hot_probes(pipe, "BEGIN LAST 2 ROWS")
     push(pipe, 11.0)
     to_mqtt(pipe, broker, f"topic = 'plant/hot', protocol = '{version}'")
@@ -55,7 +56,7 @@ def test_the_retained_message_is_the_current_answer(pipe: Pipe, broker: Broker, 
     assert [row["value"] for row in told["rows"]] == [12.0, 13.0]
 
 
-def test_mosquitto_sub_reads_the_retained_answer(pipe: Pipe, broker: Broker) -> None:
+def test_mosquitto_sub_reads_the_retained_answer(pipe: Pipe, broker: Mosquitto) -> None:
     reader = shutil.which("mosquitto_sub")
     if reader is None:
         pytest.skip("LEFT OUT: no mosquitto_sub here (the Debian package mosquitto-clients)")
@@ -68,7 +69,7 @@ def test_mosquitto_sub_reads_the_retained_answer(pipe: Pipe, broker: Broker) -> 
     assert [row["value"] for row in told["rows"]] == [11.0]
 
 
-def test_a_broker_that_was_away_gets_the_newest_answer(pipe: Pipe, broker: Broker) -> None:
+def test_a_broker_that_was_away_gets_the_newest_answer(pipe: Pipe, broker: Mosquitto) -> None:
     hot_probes(pipe)
     push(pipe, 11.0)
     to_mqtt(pipe, broker, "topic = 'plant/hot', timeout = 1 SECOND")
@@ -84,7 +85,7 @@ def test_a_broker_that_was_away_gets_the_newest_answer(pipe: Pipe, broker: Broke
     assert [row["value"] for row in json.loads(retained(broker, "plant/hot")[0])["rows"]] == [11.0, 12.0, 13.0, 14.0]
 
 
-def test_a_restarted_server_publishes_its_answer_again(pipe: Pipe, broker: Broker) -> None:
+def test_a_restarted_server_publishes_its_answer_again(pipe: Pipe, broker: Mosquitto) -> None:
     hot_probes(pipe)
     push(pipe, 11.0)
     to_mqtt(pipe, broker, "topic = 'plant/hot'")
@@ -97,7 +98,7 @@ def test_a_restarted_server_publishes_its_answer_again(pipe: Pipe, broker: Broke
     listener.close()
 
 
-def test_rows_go_to_topics_of_their_own_and_none_is_lost(pipe: Pipe, broker: Broker) -> None:
+def test_rows_go_to_topics_of_their_own_and_none_is_lost(pipe: Pipe, broker: Mosquitto) -> None:
     hot_probes(pipe)
     listener = Listener(broker.port, "plant/#")
     to_mqtt(pipe, broker, "topic = 'plant/{place}/{id}', payload = 'rows', retain = false, timeout = 1 SECOND")
@@ -123,7 +124,7 @@ def test_rows_go_to_topics_of_their_own_and_none_is_lost(pipe: Pipe, broker: Bro
 
 
 def test_a_broker_that_refuses_is_shown_without_the_password(pipe: Pipe, tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "closed", anonymous=False)
+    broker = Mosquitto(tmp_path / "closed", "allow_anonymous false\n")
     hot_probes(pipe)
     to_mqtt(pipe, broker, "topic = 't', username = 'me', password = 'hidden'")
     eventually(lambda: sink(pipe)["failed"] > 0)

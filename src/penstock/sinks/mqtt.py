@@ -39,7 +39,7 @@ class Mqtt:
         self._sink = place.sink
         self._options = options
         self._answered = threading.Event()
-        self._trouble: str | None = None
+        self._troubles: list[str] = []  # the first one says why
         self._client = paho.Client(
             CallbackAPIVersion.VERSION2,
             # Of this folder and sink, so that a server that was killed is thrown out by the one that follows it.
@@ -62,18 +62,18 @@ class Mqtt:
         except (OSError, ValueError) as failure:
             raise delivery_failed(f"the broker cannot be reached: {failure}") from None
         self._client.loop_start()
-        self._answered.wait(options["timeout"])
-        if self._trouble is not None or not self._answered.is_set():
+        answered = self._answered.wait(options["timeout"])
+        if self._troubles or not answered:
             self.close()
-            raise delivery_failed(self._trouble or "the broker did not answer")
+            raise delivery_failed([*self._troubles, "the broker did not answer"][0])
 
     def _on_connect(self, client: Any, data: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
         if reason.is_failure:
-            self._trouble = f"the broker refused: {reason}"
+            self._troubles.append(f"the broker refused: {reason}")
         self._answered.set()
 
     def _on_disconnect(self, client: Any, data: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
-        self._trouble = self._trouble or f"the broker is gone: {reason}"
+        self._troubles.append(f"the broker is gone: {reason}")
         self._answered.set()
 
     def position(self) -> int | None:
@@ -102,10 +102,10 @@ class Mqtt:
         deadline = time.monotonic() + options["timeout"]
         for info in sent:
             if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                raise delivery_failed(self._trouble or f"the broker is gone: {paho.error_string(info.rc)}")
+                raise delivery_failed([*self._troubles, f"the broker is gone: {paho.error_string(info.rc)}"][0])
             while not info.is_published():
-                if self._trouble is not None or time.monotonic() > deadline:
-                    raise delivery_failed(self._trouble or "the broker did not acknowledge a message in time")
+                if self._troubles or time.monotonic() > deadline:
+                    raise delivery_failed([*self._troubles, "the broker did not acknowledge a message in time"][0])
                 info.wait_for_publish(_LOOK_S)
 
     def tick(self) -> None:

@@ -21,4 +21,5 @@ SYSTEM_TABLES = (
     "penstock.sensors",
     "penstock.sinks",
     "penstock.streams",
+    "penstock.inputs",
 )

@@ -26,6 +26,7 @@ SHOWN = (
     "SENSORS",
     "CYCLES",
     "STREAMS",
+    "INPUTS",
     "SINKS",
     "SETTINGS",
     "USERS",
