@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
-import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, WebSocketRoute
 
 from penstock.security.roles import ROLES, covers
+from penstock.security.users import as_caller
 from penstock.server.roles import role_of
 from tests.security.conftest import World
 
@@ -24,6 +26,7 @@ OPEN = {
 ADMIN = {("POST", "/v1/backup")}
 # Asks for its role statement by statement.
 READ = {("POST", "/v1/sql")}
+HOST = "127.0.0.1:8470"
 FILLED = {"table": "probes", "name": "hot", "rest": "x"}
 
 
@@ -100,10 +103,44 @@ def test_what_is_no_call_asks_for_a_token_too(world: World) -> None:
         assert world.http.get(path, headers=world.headers("read")).status_code in (200, 404)
 
 
+def first_message(world: World, path: str, headers: dict[str, str]) -> dict[str, Any]:
+    """What a server says first to whoever opens a web socket; the caller then leaves."""
+    said: list[dict[str, Any]] = []
+    heard = iter([{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}])
+
+    async def receive() -> dict[str, Any]:
+        return next(heard, {"type": "websocket.disconnect", "code": 1000})
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    scope = {
+        "type": "websocket",
+        "asgi": {"version": "3.0"},
+        "scheme": "ws",
+        "path": path,
+        "query_string": b"",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in {"Host": HOST, **headers}.items()],
+        "client": ("127.0.0.1", 50000),
+    }
+    world.http._runner.run(asyncio.wait_for(world.http.app(scope, receive, send), 60))
+    return said[0]
+
+
 def test_every_web_socket_is_behind_the_same_door(world: World) -> None:
-    for route in walk(world.http.app.routes):
-        if isinstance(route, WebSocketRoute):
-            pytest.fail(f"{route.path}: hold it against tokens and roles here")
+    ada = as_caller(world.db.users.accounts().users["ada"])
+    sessions = world.http.app.state.context.sessions
+    cookie = {"Cookie": f"{sessions.cookie}={sessions.begin(ada)}"}
+    refused = [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "x=y"}, cookie]
+    refused.append({**cookie, "Origin": "http://evil.example"})
+    found = [route for route in walk(world.http.app.routes) if isinstance(route, WebSocketRoute)]
+    assert found
+    for route in found:
+        path = path_of(route.path)
+        for headers in refused:
+            assert first_message(world, path, headers)["type"] == "websocket.close", (path, headers)
+        for headers in (world.headers("admin"), {**cookie, "Origin": f"http://{HOST}"}):
+            assert first_message(world, path, headers)["type"] == "websocket.accept", (path, headers)
 
 
 def test_a_role_is_enough_for_what_it_is_for(world: World) -> None:

@@ -139,7 +139,19 @@ async def ping(request: Request) -> Response:
 
 
 @router.post(
-    "/query", summary="CREATE DATABASE, as clients of InfluxDB 1 ask before they write", response_class=Response
+    "/query",
+    summary="CREATE DATABASE, as clients of InfluxDB 1 ask before they write",
+    response_class=Response,
+    openapi_extra={
+        "requestBody": {
+            "content": {
+                "application/x-www-form-urlencoded": {
+                    "schema": {"type": "object", "properties": {"q": {"type": "string"}}},
+                    "example": {"q": "CREATE DATABASE plant"},
+                }
+            }
+        }
+    },
 )
 async def query_v1(request: Request, q: str = Query("")) -> Response:
     """Nothing is created: there are no databases to choose from. Questions are asked at /v1/sql."""
