@@ -30,6 +30,11 @@ class InputCounts:
             self._accepted += accepted
             self._duplicates += duplicates
 
+    def wait_for(self, problem: str) -> None:
+        """What came cannot be stored yet, and is kept."""
+        with self._lock:
+            self._last_problem = problem[:500]
+
     def refuse(self, condition: str, message: str, count: int = 1) -> None:
         with self._lock:
             self._refused[condition] += count
