@@ -84,6 +84,28 @@ def connectors_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def sinks_page() -> str:
+    """A section per kind of sink with its promise and its options."""
+    from penstock.sinks.registry import KINDS
+
+    lines = [
+        "# Sinks",
+        "",
+        _NOTE,
+        "",
+        "A kind of sink is the word after `TO` in [CREATE SINK](sql.md#create-sink). [Send results](../howto/send-results.md) shows",
+        "them at work.",
+    ]
+    for kind in KINDS.values():
+        lines += ["", f"## {kind.name}", "", f"{kind.sentence} Promise: {kind.promise}."]
+        lines += ["", "| option | default | what it does |", "| --- | --- | --- |"]
+        lines += [
+            f"| `{o.name}` | {'required' if o.default is None else _code(o.default)} | {_cell(o.sentence)} |"
+            for o in kind.options
+        ]
+    return "\n".join([*lines, ""])
+
+
 def system_tables_page() -> str:
     """The columns of each table penstock.*."""
     from penstock.queries.system_columns import SYSTEM_COLUMNS
@@ -182,6 +204,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "errors.md": errors_page,
     "connectors.md": connectors_page,
+    "sinks.md": sinks_page,
     "system-tables.md": system_tables_page,
     "cli.md": commands_page,
 }

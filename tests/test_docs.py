@@ -85,7 +85,9 @@ def test_every_json_example_is_json(block: Block) -> None:
     json.loads(block.text)
 
 
-@pytest.mark.parametrize("name", ["settings.md", "errors.md", "connectors.md", "system-tables.md", "cli.md"])
+@pytest.mark.parametrize(
+    "name", ["settings.md", "errors.md", "connectors.md", "sinks.md", "system-tables.md", "cli.md"]
+)
 def test_a_generated_page_is_what_the_code_says_now(name: str) -> None:
     page = (ROOT / "docs" / "reference" / name).read_text()
     assert page == generator().PAGES[name](), "run `make reference`"

@@ -23,9 +23,27 @@ class Setting:
 
 SETTINGS = (
     Setting("data", "penstock-data", "Folder that holds the log, the journal and everything else on disk."),
-    Setting("host", "127.0.0.1", "Address to listen on; anything but loopback requires a token."),
+    Setting("host", "127.0.0.1", "Address to listen on; anything but loopback requires a token or a user."),
     Setting("port", 8470, "Port of the HTTP API."),
-    Setting("token", "", "Secret that clients send as a bearer token; empty means none is asked for."),
+    Setting(
+        "token", "", "Secret of an admin, sent as a bearer token; with users and tokens in the folder it is not needed."
+    ),
+    Setting(
+        "tls_certificate", "", "File with the server's certificate chain (PEM); with tls_key the server speaks HTTPS."
+    ),
+    Setting("tls_key", "", "File with the certificate's private key (PEM)."),
+    Setting(
+        "cors_origins",
+        "",
+        "Origins whose web pages may call the API with a token, separated by commas; empty means none.",
+    ),
+    Setting("session_hours", 12, "How long somebody who signed in on the page stays signed in."),
+    Setting(
+        "requests_per_s",
+        0.0,
+        "Most requests per second of one client, on average over two seconds; 0 means any number.",
+    ),
+    Setting("subscribers_max", 10_000, "Most subscribers at a time; one more is refused."),
     Setting("spark_master", "local[*]", "Where Spark runs: local[*], local-cluster[...] or a cluster's URL."),
     Setting("spark_memory", "1g", "Heap of Spark's JVM, in Spark's spelling."),
     Setting("catalog_url", "", "SQLAlchemy URL of the catalog's projection; empty means SQLite in the data folder."),
@@ -57,9 +75,15 @@ SETTINGS = (
         1_000_000,
         "Longest history of a new query that is evaluated when first asked for; a longer one is read by cycles.",
     ),
+    Setting(
+        "discover_max_sensors",
+        100_000,
+        "Sensors of a table beyond which none is discovered any more (tables WITH discover).",
+    ),
     Setting("group_commit_ms", 5, "How long a reading may wait for others before the log is synced."),
     Setting("queue_max_bytes", 256 << 20, "Most bytes of readings that wait to be written before senders wait."),
     Setting("body_max_bytes", 64 << 20, "Largest body of a push or a statement."),
+    Setting("push_max_rows", 1_000_000, "Most readings of one push."),
     Setting("compact_after_segments", 128, "Hot segments of a table that start a compaction."),
     Setting("files_max_per_table", 400, "Files of one table's log that compaction keeps below."),
     Setting("idempotency_keep_hours", 24, "How long an Idempotency-Key is remembered."),
@@ -71,7 +95,15 @@ SETTINGS = (
         20_000_000,
         "Most rows of a window join that a question on top of it reads; more are an error.",
     ),
-    Setting("log_level", "WARNING", "Least severe message that the server prints."),
+    Setting("sinks_max", 100, "Most sinks that the server keeps; one more is refused."),
+    Setting(
+        "sink_backlog_mb",
+        256,
+        "Most bytes on disk that a sink puts aside while its target is away; beyond it, old cycles are lost to it.",
+    ),
+    Setting("sink_files", "", "Folder below which sinks write files; empty means `out` in the data folder."),
+    Setting("log_level", "WARNING", "Least severe message that the server prints; INFO has a line per request."),
+    Setting("log_format", "text", "How the server prints messages: text, or json for one object a line."),
 )
 
 
@@ -83,6 +115,12 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8470
     token: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    cors_origins: str = ""
+    session_hours: int = 12
+    requests_per_s: float = 0.0
+    subscribers_max: int = 10_000
     spark_master: str = "local[*]"
     spark_memory: str = "1g"
     catalog_url: str = ""
@@ -96,9 +134,11 @@ class Settings:
     slices_memory_mb: int = 512
     exact_values_max: int = 5_000_000
     history_max_rows: int = 1_000_000
+    discover_max_sensors: int = 100_000
     group_commit_ms: int = 5
     queue_max_bytes: int = 256 << 20
     body_max_bytes: int = 64 << 20
+    push_max_rows: int = 1_000_000
     compact_after_segments: int = 128
     files_max_per_table: int = 400
     idempotency_keep_hours: int = 24
@@ -106,7 +146,11 @@ class Settings:
     spark_query_budget: float = 0.25
     result_max_rows: int = 1_000_000
     handed_max_rows: int = 20_000_000
+    sinks_max: int = 100
+    sink_backlog_mb: int = 256
+    sink_files: str = ""
     log_level: str = "WARNING"
+    log_format: str = "text"
 
 
 def load_settings(

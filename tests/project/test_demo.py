@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from penstock.cli import demo, demo_plant
+from penstock.cli import demo
 from penstock.cli.demo_tracks import Tracks
 from penstock.cli.demo_view import Moment, View, alarms_by_probe, own_questions, plain_line, silent_probes
+from penstock.sensors import demo_plant
 from penstock.sql.parse import parse_script
 
 NOW = datetime(2026, 5, 3, 12, 0, 41, tzinfo=UTC)
@@ -46,7 +47,7 @@ def test_the_plant_has_sixty_probes_at_sixty_places() -> None:
 
 
 def test_every_statement_of_the_demo_is_read_by_the_parser() -> None:
-    for text in (demo_plant.DEFINITIONS, demo_plant.QUERIES, demo_plant.insert_statement(), *demo_plant.OWN_QUESTIONS):
+    for text in (demo_plant.DEFINITIONS.QUERIES, demo_plant.insert_statement(), *demo_plant.OWN_QUESTIONS):
         assert parse_script(text)
 
 

@@ -37,4 +37,5 @@ class Http:
     def close(self) -> None:
         self._runner.run(self._client.aclose())
         self.app.state.context.workers.close()
+        self.app.state.context.sessions.close()
         self._runner.close()

@@ -13,6 +13,9 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, error
 from penstock.queries.results import Event, Health, Result
+from penstock.security.audit import Audit
+from penstock.security.secrets import Cost
+from penstock.security.users import Users
 from penstock.streams.receipt import Receipt, Refusal
 
 ANSWER = pa.table({"location": ["north gate", "pier"], "ppm": [37.5, 41.0]})
@@ -55,6 +58,8 @@ class FakeDatabase:
     """Tables "sensors" (sensor_id, ppm); a query answers ANSWER; `commit` pushes an event."""
 
     def __init__(self) -> None:
+        self.users = Users(cost=Cost(1, 1, 1))
+        self.audit = Audit()
         self.changed = threading.Condition()
         self.started = False
         self.stopped = False

@@ -7,12 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import uvicorn
-
 from penstock.server.app import create_app
 from penstock.server.context import Lifecycle
 from penstock.server.listening import bind
-from penstock.server.run import Server, url_of
+from penstock.server.run import Server, configured, url_of
 from penstock.settings import Settings
 from tests.server.fake import FakeDatabase
 
@@ -28,12 +26,11 @@ class Live:
 
     def start(self) -> None:
         listener = bind("127.0.0.1", self._port)
-        self.url = url_of(listener)
+        self.url = url_of(listener, bool(self._settings.tls_key))
         self._port = listener.getsockname()[1]
         lifecycle = Lifecycle()
         self.app = create_app(self._database, self._settings, lifecycle)
-        config = uvicorn.Config(self.app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=2)
-        self._server = Server(config, lifecycle)
+        self._server = Server(configured(self.app, self._settings, grace_s=2), lifecycle)
         self._loop = asyncio.new_event_loop()
         serve = self._server.serve([listener])
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(serve))
@@ -45,6 +42,7 @@ class Live:
         assert not self._thread.is_alive()
         self._loop.close()
         self.app.state.context.workers.close()
+        self.app.state.context.sessions.close()
 
 
 @contextmanager

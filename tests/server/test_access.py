@@ -66,6 +66,13 @@ def test_a_page_of_another_site_cannot_use_a_server_without_a_token(client: Open
     assert http.get("/v1/tables", headers={"Origin": "http://127.0.0.1:8470"}).status_code == 200
 
 
+def test_a_server_that_others_reach_does_not_open_when_its_last_user_goes(client: Opener) -> None:
+    http = client(Settings(host="0.0.0.0"), "127.0.0.1:8470")
+    answer = http.get("/v1/tables")
+    assert answer.status_code == 401 and "no users any more" in answer.json()["error"]["message"]
+    assert http.get("/v1/session").status_code == 401
+
+
 def test_a_name_that_was_rebound_to_us_is_refused(client: Opener) -> None:
     assert client(Settings(), "evil.example").get("/v1/tables").status_code == 401
     assert client(Settings(), "localhost:8470").get("/v1/tables").status_code == 200

@@ -153,6 +153,13 @@ def test_the_api_describes_itself_with_examples(http: Http) -> None:
         ("GET", "/v1/status"),
         ("GET", "/metrics"),
         ("POST", "/v1/backup"),
+        ("POST", "/api/v2/write"),
+        ("POST", "/write"),
+        ("POST", "/query"),
+        ("GET", "/ping"),
+        ("GET", "/v1/session"),
+        ("POST", "/v1/session"),
+        ("DELETE", "/v1/session"),
     }
     for path, methods in document["paths"].items():
         for method, call in methods.items():

@@ -428,6 +428,7 @@ def test_a_retried_push_is_dropped_by_its_key_fields_and_counted(make: Make) -> 
         "clamped": 0,
         "unordered": 0,
         "deduplicated": 3,
+        "discovered": 0,
         "failed": 0,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -51,6 +52,9 @@ class LocalEngine:
     def stop(self) -> None:
         self.running = False
 
+    def phases_ms(self) -> dict[str, float]:
+        return {}
+
     def position(self) -> Offset:
         return read_newest_end(self.folder) or Offset(self.folder.read_id())
 
@@ -65,6 +69,7 @@ class LocalEngine:
         return self.run(start, end)
 
     def run(self, start: Offset, end: Offset) -> CommitRecord | None:
+        began_s = time.monotonic()
         state = self._planner.state_at(end.journal)
         memory = self.settings.join_memory_mb << 20
         tasks = cycle_tasks(self.folder.log, start, end, state, self.parallelism, memory)
@@ -74,7 +79,8 @@ class LocalEngine:
         offsets = orjson.loads(header)
         assert offset_from_json(offsets["start"]) == start and offset_from_json(offsets["end"]) == end
         kept = results.filter(pa.compute.not_equal(results["kind"], "cycle"))
-        record = self.commits.write(start, end, kept, {"ms": 0.0})
+        info = {"ms": round((time.monotonic() - began_s) * 1000, 1)}
+        record = self.commits.write(start, end, kept, info)
         if record is not None:
             self._on_commit(record)
         return record

@@ -9,16 +9,17 @@ from penstock.catalog.dependents import Name, users_by_name, with_all_users
 from penstock.catalog.query_definitions import NewQuery, QueryDefinitions
 from penstock.catalog.rollup_definitions import RollupDefinitions
 from penstock.catalog.row_changes import RowChanges
+from penstock.catalog.sink_definitions import SinkDefinitions
 from penstock.catalog.table_definitions import TableDefinitions
 
 __all__ = ["Catalog", "NewQuery"]
 
 
-class Catalog(TableDefinitions, QueryDefinitions, RollupDefinitions, RowChanges):
+class Catalog(TableDefinitions, QueryDefinitions, RollupDefinitions, SinkDefinitions, RowChanges):
     """Definitions of one data folder. Thread-safe; `state` is only ever changed here."""
 
     def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
-        """Drop a table, stream_type, function, query or rollup; with CASCADE also what uses it. What was dropped."""
+        """Drop a table, stream_type, function, query, rollup or sink; with CASCADE also what uses it. What was dropped."""
         return self.drop_many(kind, [name], cascade, if_exists)
 
     def drop_many(self, kind: str, names: Sequence[str], cascade: bool = False, if_exists: bool = False) -> list[str]:
@@ -30,6 +31,7 @@ class Catalog(TableDefinitions, QueryDefinitions, RollupDefinitions, RowChanges)
                 "function": self.state.functions,
                 "query": self.state.queries,
                 "rollup": self.state.rollups,
+                "sink": self.state.sinks,
             }
             for name in names:
                 if name not in known[kind] and not if_exists:
@@ -41,11 +43,11 @@ class Catalog(TableDefinitions, QueryDefinitions, RollupDefinitions, RowChanges)
             return [f'{k.replace("_", " ")} "{n}"' for k, n in gone]
 
     def _users(self, kind: str) -> Mapping[Name, list[Name]]:
-        queries = self.state.queries.values()
+        queries, sinks = self.state.queries.values(), self.state.sinks.values()
         if kind == "query":
-            # Only queries use queries, and few of ten thousand do.
-            return users_by_name((), (q for q in queries if q.reads_queries))
-        return users_by_name(self.state.tables.values(), queries, self.state.rollups.values())
+            # Of what uses queries most are sinks: few of ten thousand queries read another.
+            return users_by_name((), (q for q in queries if q.reads_queries), (), sinks)
+        return users_by_name(self.state.tables.values(), queries, self.state.rollups.values(), sinks)
 
     def observe(self, table_id: int, opened: Sequence[int], closed: Sequence[int], ended: Sequence[int] = ()) -> None:
         """Sensors were opened or closed: from then on, or up to then, an answer is complete.

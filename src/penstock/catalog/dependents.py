@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
-from penstock.catalog.model import QueryDefinition, Table
+from penstock.catalog.model import QueryDefinition, Sink, Table
 from penstock.catalog.rollup_records import RollupDefinition
 from penstock.errors import error
 
 _SHOWN = 10
 
-Name = tuple[str, str]  # kind (table, stream_type, function, query, rollup) and name
+Name = tuple[str, str]  # kind (table, stream_type, function, query, rollup, sink) and name
 
 
 def users_by_name(
-    tables: Iterable[Table], queries: Iterable[QueryDefinition], rollups: Iterable[RollupDefinition] = ()
+    tables: Iterable[Table],
+    queries: Iterable[QueryDefinition],
+    rollups: Iterable[RollupDefinition] = (),
+    sinks: Iterable[Sink] = (),
 ) -> Mapping[Name, list[Name]]:
     """For everything that is used, its direct users in the order they came."""
     users: defaultdict[Name, list[Name]] = defaultdict(list)
@@ -33,6 +36,8 @@ def users_by_name(
                 users[kind, name].append(me)
     for rollup in rollups:
         users["table", rollup.table].append(("rollup", rollup.name))
+    for sink in sinks:
+        users["query", sink.query].append(("sink", sink.name))
     return users
 
 

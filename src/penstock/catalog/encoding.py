@@ -11,6 +11,7 @@ from penstock.catalog.model import (
     Deduplicate,
     Function,
     QueryDefinition,
+    Sink,
     StreamColumn,
     StreamType,
     Table,
@@ -64,6 +65,7 @@ def table_to_json(table: Table) -> dict[str, Any]:
             "idle_us": options.idle_us,
             "max_ahead_us": options.max_ahead_us,
             "always_on": options.always_on,
+            "discover": options.discover,
             "deduplicate": None if dedupe is None else [list(dedupe.fields), dedupe.within_us],
         },
     }
@@ -166,4 +168,22 @@ def query_from_json(data: dict[str, Any]) -> QueryDefinition:
         owner=data.get("owner"),
         description=data.get("description"),
         strategy=data.get("strategy"),
+    )
+
+
+def sink_to_json(sink: Sink) -> dict[str, Any]:
+    return {
+        "id": sink.id,
+        "name": sink.name,
+        "query": sink.query,
+        "kind": sink.kind,
+        "options": sink.options,
+        "paused": sink.paused,
+        "owner": sink.owner,
+    }
+
+
+def sink_from_json(data: dict[str, Any]) -> Sink:
+    return Sink(
+        data["id"], data["name"], data["query"], data["kind"], data["options"], data["paused"], data.get("owner")
     )

@@ -183,7 +183,8 @@ class JournalWriter:
         if self._file.exists():
             texts, self._size = _scan(self._file.read_bytes(), 0)
             self.position = len(texts)
-        self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.fchmod(self._descriptor, 0o600)  # options hold passwords of what sensors and sinks are reached through
         if os.fstat(self._descriptor).st_size > self._size:
             _log.warning("the journal ended in a torn line, which was cut off")
             os.ftruncate(self._descriptor, self._size)

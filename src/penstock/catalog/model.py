@@ -57,6 +57,7 @@ class TableOptions:
     idle_us: int = 60_000_000
     max_ahead_us: int = 60_000_000
     always_on: bool = False
+    discover: bool = False
     deduplicate: Deduplicate | None = None
 
 
@@ -136,6 +137,19 @@ class QueryDefinition:
     def plan(self) -> dict[str, object]:
         plan: dict[str, object] = orjson.loads(self.stored_plan)
         return plan
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A way out: what a query's results are sent to. Options are as they were written, secrets among them."""
+
+    id: int
+    name: str
+    query: str
+    kind: str
+    options: dict[str, str] = field(default_factory=dict)
+    paused: bool = False
+    owner: str | None = None
 
 
 STRATEGIES = ("complete", "partial", "none")

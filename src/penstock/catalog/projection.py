@@ -30,10 +30,17 @@ from sqlalchemy import (
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.engine import Connection, Engine
 
-from penstock.catalog.encoding import function_to_json, query_entry, stream_type_to_json, table_to_json
+from penstock.catalog.encoding import (
+    function_to_json,
+    query_entry,
+    sink_to_json,
+    stream_type_to_json,
+    table_to_json,
+)
 from penstock.catalog.journal import Entry
 from penstock.catalog.projection_engine import make_engine, remove_damaged
 from penstock.catalog.rollup_records import rollup_to_json
+from penstock.catalog.secrets import shown_options
 from penstock.catalog.state import CatalogState
 
 _log = logging.getLogger("penstock.catalog")
@@ -66,6 +73,7 @@ _DEFINED = {
     "create_function": "function",
     "create_rollup": "rollup",
     **dict.fromkeys(("create_query", "change_query", "describe_query"), "query"),
+    **dict.fromkeys(("create_sink", "change_sink"), "sink"),
 }
 
 
@@ -245,6 +253,7 @@ def _all_names(state: CatalogState) -> list[tuple[str, str]]:
         ("function", state.functions),
         ("query", state.queries),
         ("rollup", state.rollups),
+        ("sink", state.sinks),
     )
     return [(kind, name) for kind, names in known for name in names]
 
@@ -263,6 +272,10 @@ def _put_definitions(connection: Connection, state: CatalogState, names: Iterabl
             body = query_entry(state.queries[name])
         elif kind == "rollup" and name in state.rollups:
             body = rollup_to_json(state.rollups[name])
+        elif kind == "sink" and name in state.sinks:
+            # Others read this database: the journal alone knows secrets.
+            body = sink_to_json(state.sinks[name])
+            body["options"] = shown_options(body["options"])
         if body is not None:
             rows.append({"kind": kind, "name": name, "body": orjson.dumps(body).decode()})
     if rows:

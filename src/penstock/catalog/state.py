@@ -14,12 +14,13 @@ from penstock.catalog.dependents import Name, users_by_name
 from penstock.catalog.encoding import (
     function_from_json,
     query_from_json,
+    sink_from_json,
     stream_type_from_json,
     table_from_json,
 )
 from penstock.catalog.heads import HeadHistory, Int64s
 from penstock.catalog.journal import Entry, JournalReader
-from penstock.catalog.model import Function, QueryDefinition, StreamType, Table
+from penstock.catalog.model import Function, QueryDefinition, Sink, StreamType, Table
 from penstock.catalog.rollup_records import RolledUp, RollupDefinition, closed, rollup_from_json
 from penstock.catalog.rows import StaticRows
 from penstock.errors import error
@@ -39,6 +40,7 @@ class _Definitions:
     queries_by_id: dict[int, QueryDefinition] = field(default_factory=dict)
     query_positions: dict[int, tuple[int, int]] = field(default_factory=dict)
     rollups: dict[str, RollupDefinition] = field(default_factory=dict)
+    sinks: dict[str, Sink] = field(default_factory=dict)
 
     def copy(self) -> _Definitions:
         return _Definitions(*(dict(getattr(self, f.name)) for f in fields(self)))
@@ -59,6 +61,7 @@ class CatalogState:
         self.next_table_id = 1
         self.next_query_id = 1
         self.next_rollup_id = 1
+        self.next_sink_id = 1
         self._definitions = _Definitions()
         self._rows: dict[int, StaticRows] = {}
         self._observed: dict[int, Observations] = {}
@@ -147,6 +150,10 @@ class CatalogState:
     def rollups(self) -> dict[str, RollupDefinition]:
         return self._definitions.rollups
 
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        return self._definitions.sinks
+
     # -- looking up
 
     def rows(self, table_id: int) -> StaticRows:
@@ -195,7 +202,7 @@ class CatalogState:
         return [f'{k} "{n}"' for k, n in self.dependent_names(kind, name)]
 
     def dependent_names(self, kind: str, name: str) -> list[Name]:
-        users = users_by_name(self.tables.values(), self.queries.values(), self.rollups.values())
+        users = users_by_name(self.tables.values(), self.queries.values(), self.rollups.values(), self.sinks.values())
         return users.get((kind, name), [])
 
     # -- changes, one per kind of entry
@@ -267,6 +274,11 @@ class CatalogState:
         )
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
 
+    def _put_sink(self, draft: _Definitions, entry: Entry) -> None:
+        found = sink_from_json(entry.body)
+        draft.sinks[found.name] = found
+        self.next_sink_id = max(self.next_sink_id, found.id + 1)
+
     def _drop(self, draft: _Definitions, entry: Entry) -> None:
         for kind, name in entry.body["names"]:
             if kind == "table":
@@ -281,6 +293,8 @@ class CatalogState:
                 del draft.functions[name]
             elif kind == "rollup":
                 del self._rolled_up[draft.rollups.pop(name).id]
+            elif kind == "sink":
+                del draft.sinks[name]
             else:
                 query = draft.queries.pop(name)
                 del draft.queries_by_id[query.id], draft.query_positions[query.id]
@@ -345,6 +359,8 @@ _CHANGES: dict[str, Callable[[CatalogState, _Definitions, Entry], None]] = {
     "create_query": CatalogState._create_query,
     "change_query": CatalogState._change_query,
     "describe_query": CatalogState._describe_query,
+    "create_sink": CatalogState._put_sink,
+    "change_sink": CatalogState._put_sink,
     "drop": CatalogState._drop,
     "observe": CatalogState._observe,
     "retain": CatalogState._retain,

@@ -30,19 +30,22 @@ Token = Annotated[str, typer.Option("--token", envvar="PENSTOCK_TOKEN", help="Th
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
-def local_server() -> tuple[str, str]:
-    """Address and token of the server that `penstock serve` would start here, by PENSTOCK_* and penstock.toml."""
+def local_server() -> tuple[str, str, str]:
+    """Address, token and certificate of the server that `penstock serve` would start here, by PENSTOCK_* and penstock.toml."""
     settings = load_settings()
-    return f"http://{_EVERYWHERE.get(settings.host, settings.host)}:{settings.port}", settings.token
+    scheme = "https" if settings.tls_certificate else "http"
+    host = _EVERYWHERE.get(settings.host, settings.host)
+    return f"{scheme}://{host}:{settings.port}", settings.token, settings.tls_certificate
 
 
 @contextmanager
 def connected(url: str, token: str) -> Iterator[Connection]:
     """A connection whose errors end the command with a clear message and status 1."""
     with reported():
-        local_url, local_token = local_server()
+        local_url, local_token, local_certificate = local_server()
+        ca = os.environ.get("PENSTOCK_CA") or local_certificate or None
         user = os.environ.get("PENSTOCK_USER")
-        with Connection(url or local_url, token or local_token or None, user=user) as connection:
+        with Connection(url or local_url, token or local_token or None, user=user, ca=ca) as connection:
             yield connection
 
 

@@ -19,13 +19,13 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from penstock.cli.demo_plant import ALARMS, DEFINITIONS, LATEST, QUERIES, SILENT, TRACKS, insert_statement
 from penstock.cli.demo_server import free_port, running_server
 from penstock.cli.demo_tracks import Tracks
 from penstock.cli.demo_view import Moment, View, own_questions, plain_line
 from penstock.client import Change, Connection
 from penstock.clock import WallClock, format_timestamp, parse_timestamp
 from penstock.errors import PenstockError
+from penstock.sensors.demo_plant import ALARMS, DEFINITIONS, LATEST, QUERIES, SILENT, TRACKS, insert_statement
 
 REFRESH_S = 0.5
 PLAIN_EVERY_S = 2.0

@@ -11,8 +11,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.demo_plant import ALARM_PPM, ALARMS, LATEST, OWN_QUESTIONS, SILENT, SILENT_AFTER_S, TRACKS
 from penstock.cli.demo_tracks import Track
+from penstock.sensors.demo_plant import ALARM_PPM, ALARMS, LATEST, OWN_QUESTIONS, SILENT, SILENT_AFTER_S, TRACKS
 from penstock.sensors.plume import HEIGHT_M, PLACES, WIDTH_M
 
 # From clean air over the alarm's threshold to the leak itself.

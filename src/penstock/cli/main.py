@@ -15,6 +15,7 @@ from penstock.cli.load import load
 from penstock.cli.serve import serve_command
 from penstock.cli.sql import sql
 from penstock.cli.status import status
+from penstock.cli.user import user
 from penstock.cli.warm_up import warm_up
 
 app = typer.Typer(
@@ -33,6 +34,7 @@ app.command("export")(export)
 app.command("backup")(backup)
 app.command("restore")(restore)
 app.command("warm-up")(warm_up)
+app.add_typer(user, name="user")
 # Commands that live in a module of their own name, where it is there: a function named like the module.
 for _name in ("demo",):
     if importlib.util.find_spec(f"penstock.cli.{_name}") is not None:

@@ -45,13 +45,7 @@ def print_answer(answer: Answer, format: Format) -> None:
     if answer.columns:
         names = answer.columns
         columns = [column.to_pylist() for column in answer.table.columns]
-        rows = list(zip(*columns, strict=True))
-        if format is Format.table:
-            _print_table(names, rows)
-        elif format is Format.json:
-            _print_json(names, rows)
-        else:
-            print_csv(names, rows)
+        print_rows(names, list(zip(*columns, strict=True)), format)
     if answer.done:
         typer.echo(answer.done, err=True)
     elif format is Format.table:
@@ -60,6 +54,15 @@ def print_answer(answer: Answer, format: Format) -> None:
         typer.echo(f"note: complete only from {answer.complete_from} on", err=True)
     for notice in answer.notices:
         typer.echo(f"note: {notice}", err=True)
+
+
+def print_rows(names: Sequence[str], rows: Sequence[Sequence[Any]], format: Format) -> None:
+    if format is Format.table:
+        _print_table(names, rows)
+    elif format is Format.json:
+        _print_json(names, rows)
+    else:
+        print_csv(names, rows)
 
 
 def _facts(answer: Answer) -> str:

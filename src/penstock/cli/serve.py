@@ -30,10 +30,11 @@ def serve(config: Path | None = None, **flags: Any) -> None:
     from penstock.pipeline.launching import launch_java_early
 
     launch_java_early(settings)
+    from penstock.console import open_console
     from penstock.pipeline.compiling import compile_kernels
     from penstock.server.run import run
 
-    _leave(run(settings, listener=listener, prepare=compile_kernels), before)
+    _leave(run(settings, listener=listener, prepare=compile_kernels, pages=open_console), before)
 
 
 def _leave(code: int, before: frozenset[threading.Thread]) -> NoReturn:

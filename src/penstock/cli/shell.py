@@ -19,7 +19,16 @@ from penstock.cli.splitting import is_blank, split_statements
 from penstock.client import Connection
 from penstock.errors import PenstockError
 
+_SECRET = re.compile(r"\bPASSWORD\b", re.IGNORECASE)
 _DEFINES = re.compile(r"\s*(CREATE|DROP|ALTER)\b", re.IGNORECASE)
+
+
+class DiscreetHistory(FileHistory):
+    """Remembers everything but lines with a password."""
+
+    def store_string(self, string: str) -> None:
+        if not _SECRET.search(string):
+            super().store_string(string)
 
 
 class Shell:
@@ -90,7 +99,7 @@ def _prompt_session(names: Names) -> PromptSession[str]:
     from pygments.lexers.sql import PostgresLexer  # type: ignore[import-untyped]  # comes with rich, without types
 
     return PromptSession(
-        history=FileHistory(str(history_file())),
+        history=DiscreetHistory(str(history_file())),
         completer=names,
         complete_while_typing=False,
         lexer=PygmentsLexer(PostgresLexer),

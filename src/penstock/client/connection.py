@@ -27,8 +27,10 @@ class Connection:
         token: str | None = None,
         client: httpx.Client | None = None,
         user: str | None = None,
+        ca: str | None = None,
     ) -> None:
-        self._transport = Transport(url, token, client, user)
+        """`ca` is a file with the certificates (PEM) to trust instead of the usual ones."""
+        self._transport = Transport(url, token, client, user, ca)
 
     @property
     def url(self) -> str:

@@ -28,7 +28,7 @@ Readings: TypeAlias = "Sequence[Mapping[str, Any]] | pd.DataFrame | pa.Table | p
 BATCH_ROWS = 50_000
 # Well below the server's body_max_bytes.
 BATCH_BYTES = 16 << 20
-RETRY_CONDITIONS = frozenset({"connection_failed", "not_ready", "too_busy"})
+RETRY_CONDITIONS = frozenset({"connection_failed", "not_ready", "too_busy", "rate_limited"})
 
 
 @dataclass(frozen=True, slots=True)

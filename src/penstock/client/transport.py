@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -23,14 +24,19 @@ class Transport:
     """Sends requests; raises PenstockError for every refusal and connection_failed where there is no answer."""
 
     def __init__(
-        self, url: str, token: str | None, client: httpx.Client | None = None, user: str | None = None
+        self,
+        url: str,
+        token: str | None,
+        client: httpx.Client | None = None,
+        user: str | None = None,
+        ca: str | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if user:
             headers["Penstock-User"] = user
         # Settings of a proxy in the environment are for other hosts than a database beside us.
-        self._client = client or httpx.Client(timeout=TIMEOUT, trust_env=False)
+        self._client = client or httpx.Client(timeout=TIMEOUT, trust_env=False, verify=_trusting(self.url, ca))
         self._headers = headers
 
     def call(
@@ -86,6 +92,18 @@ class Transport:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _trusting(url: str, ca: str | None) -> ssl.SSLContext | bool:
+    """Certificates of the usual authorities, or those in the file `ca`; False where nothing is encrypted anyway."""
+    if not url.startswith("https:"):
+        return False
+    if ca is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError) as problem:
+        raise error("invalid_option", option="ca", detail=f'"{ca}" holds no certificates: {problem}') from None
 
 
 def _is_health(path: str) -> bool:

@@ -172,6 +172,15 @@ class Engine:
     def running(self) -> bool:
         return self._query is not None and self.failure is None and not self._stopping.is_set()
 
+    def phases_ms(self) -> dict[str, float]:
+        """Where the time of the last cycle went, as Spark tells it; empty where it tells nothing."""
+        try:
+            progress = self._query.lastProgress if self._query is not None else None
+        except Exception as gone:  # py4j raises whatever it likes once the JVM is gone
+            _log.debug("Spark does not say how its last cycle went: %s", gone)
+            return {}
+        return {name: float(ms) for name, ms in progress["durationMs"].items()} if progress else {}
+
     def last_end(self) -> Offset | None:
         return self.commits.last.end if self.commits.last else None
 

@@ -41,6 +41,16 @@ class DataFolder:
         return self.root / "results"
 
     @property
+    def sinks(self) -> Path:
+        """How far each sink has come, and what it has not delivered yet."""
+        return self.root / "sinks"
+
+    @property
+    def outbox(self) -> Path:
+        """Where sinks write files, unless a setting says another place."""
+        return self.root / "out"
+
+    @property
     def checkpoint(self) -> Path:
         return self.root / "checkpoint"
 

@@ -34,6 +34,8 @@ def back_up(database: Database, target: Path) -> None:
         _copy_tree(root / "journal", target / "journal")
         for name in ("log", "results", "streams", "rollups"):
             _copy_tree(root / name, target / name)
+    # Whoever could sign in can sign in there, too: a copy that is open to everybody would be a leak.
+    _copy_tree(root / "security", target / "security")
     for name in _WHOLE:
         shutil.copy2(root / name, target / name)
 

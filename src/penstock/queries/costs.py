@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -31,6 +32,7 @@ class Costs:
         self._sums = np.zeros((0, 4))
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
         self.version: object = None
+        self._noted_s: float | None = None
 
     def follow(self, version: object, sharing: Collection[int], known: Collection[int]) -> None:
         """Definitions changed: the queries `sharing` take part in cycles from now on; `known` are all there are."""
@@ -43,11 +45,15 @@ class Costs:
             self._queries, self._sums, self.version = queries, sums, version
             self._sharing = np.searchsorted(queries, np.sort(np.fromiter(sharing, np.int64, len(sharing))))
 
-    def note_cycle(self, record: CommitRecord) -> None:
-        """A cycle was committed."""
+    def note_cycle(self, record: CommitRecord, fold_ms: float = 0.0) -> None:
+        """A cycle was committed, and it took `fold_ms` to fold it into the answers."""
         results = record.results
         results = results.append_column("bytes", pc.binary_length(results.column("payload")))
         ms = record.info.get("ms")
+        now_s, before_s = time.monotonic(), self._noted_s
+        self._noted_s = now_s
+        # Planning, writing offsets and the record, and waiting for the next cycle to be due.
+        between_ms = None if before_s is None else max(0.0, (now_s - before_s) * 1000 - (ms or 0.0) - fold_ms)
         matched = 0
         with self._lock:
             self._sums[self._sharing, _EVALUATIONS] += 1
@@ -67,6 +73,8 @@ class Costs:
                     "queries": len(self._sharing),
                     "journal": record.end.journal,
                     "filling": len(record.end.filling),
+                    "fold_ms": round(fold_ms, 1),
+                    "between_ms": None if between_ms is None else round(between_ms, 1),
                 }
             )
 

@@ -16,6 +16,7 @@ from penstock.catalog.journal import Entry
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import Clock, WallClock
 from penstock.errors import error, suggest
+from penstock.logs import note_cycle
 from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
@@ -32,6 +33,7 @@ from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.results import Health, Result
 from penstock.queries.rollups.keeper import RollupKeeper
 from penstock.queries.sampling import Sampler
+from penstock.queries.sinking import sink_runner
 from penstock.queries.spark_queries import SparkQueries
 from penstock.queries.spark_subscription import SparkSubscription
 from penstock.queries.standing import StandingQueries
@@ -39,14 +41,19 @@ from penstock.queries.status import failures, status
 from penstock.queries.subscription import SelectSubscription, Subscription
 from penstock.queries.system import SystemTables
 from penstock.queries.usage import Usage
+from penstock.security.audit import Audit
+from penstock.security.users import Users
 from penstock.settings import Settings
 from penstock.sql.parse import parse_as_of
 from penstock.sql.plan import SparkPlan, plan_from_json
 from penstock.sql.statements import AsOf
+from penstock.streams.discovery import Discovery
 from penstock.streams.housekeeping import Housekeeper
 from penstock.streams.ingest import Ingest
+from penstock.streams.line_points import LineReport, LineWriter
 from penstock.streams.log import StreamLog
 from penstock.streams.receipt import Receipt
+from penstock.streams.sources import Sources
 
 _log = logging.getLogger("penstock")
 READ_YOUR_WRITES_S = 5.0
@@ -61,6 +68,8 @@ class Database:
         self.settings = settings
         self.clock = clock or WallClock()
         self.folder = DataFolder(Path(settings.data).absolute())
+        self.users = Users(self.folder.root, settings.token, self.clock)
+        self.audit = Audit(self.folder.root, self.clock)
         self._ready = False
         self._stopped = threading.Event()
 
@@ -83,8 +92,11 @@ class Database:
                 self.log.reserve({t: head for t, head in committed.data.items() if t in known})
             for dropped in set(self.log.table_ids()) - self.catalog.state.tables_by_id.keys():
                 self.log.drop(dropped)  # dropped in a former life that ended before its files went
-            self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings)
+            discovery = Discovery(self.catalog.insert_rows, self.settings.discover_max_sensors)
+            self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
             self.ingest.restore(list(self.catalog.state.tables.values()))
+            self.sources = Sources(self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id())
+            self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings, lambda: self.catalog.state)
             progress("reading the committed cycles")
             self.standing.load()
@@ -103,6 +115,7 @@ class Database:
             self.observer = Observer(
                 self.catalog, self.ingest, self.clock, self.settings, lambda: self.standing.finished
             )
+            self.sinks = sink_runner(self)
             self.executor = Executor(self)
             progress("starting Spark")
             before = self.standing.store.cycle
@@ -117,7 +130,9 @@ class Database:
         self.catalog.listeners.append(self._definition_changed)
         self.observer.follow()
         self.spark_queries.start()
+        self.sources.follow()
         self.sampler.start()
+        self.sinks.start(self.catalog.state.sinks)
         self.housekeeper = Housekeeper(
             self.log,
             self.ingest,
@@ -146,6 +161,8 @@ class Database:
         self._stopped.set()
         self._ready = False
         for part, end in (
+            ("sinks", "close"),
+            ("sources", "close"),
             ("housekeeper", "close"),
             ("sampler", "close"),
             ("observer", "close"),
@@ -154,6 +171,7 @@ class Database:
             ("engine", "stop"),
             ("log", "close"),
             ("catalog", "close"),
+            ("audit", "close"),
         ):
             try:
                 found = getattr(self, part, None)
@@ -170,13 +188,16 @@ class Database:
 
     def _committed(self, record: CommitRecord) -> None:
         finished = self.standing.finished
+        note_cycle(record.cycle)
+        began = time.monotonic()
         self.standing.take(record)
+        fold_ms = (time.monotonic() - began) * 1000
         with self.standing.locked() as store:
             known, version = store.state.queries_by_id, store.state.position
             if version != self.costs.version:
                 sharing = [q for q, answer in store.answers.items() if not answer.paused]
                 self.costs.follow(version, sharing, known)
-        self.costs.note_cycle(record)
+        self.costs.note_cycle(record, fold_ms)
         self.usage.save_sometimes(known)
         self.on_demand.tidy(known)
         if self.standing.finished != finished:
@@ -188,6 +209,8 @@ class Database:
             self.ingest.forget(table_id)
             self.completeness.forget(table_id)
         self._known_tables = set(self.catalog.state.tables_by_id)
+        self.sources.follow()
+        self.sinks.follow(self.catalog.state.sinks)
         self.observer.follow()
 
     def runner(self) -> SparkRunner:
@@ -219,6 +242,10 @@ class Database:
                 detail=f"the readings were not on disk after {PUSH_TIMEOUT_S:.0f} s; they may still get there",
                 hint="send them again with the same Idempotency-Key",
             ) from None
+
+    def write_lines(self, body: bytes, precision: str = "ns") -> LineReport:
+        """Store points of the line protocol; returns when the good ones are on disk."""
+        return self.lines.write(body, precision)
 
     def register(
         self,

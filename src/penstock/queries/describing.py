@@ -39,6 +39,7 @@ def describe_table(table: Table) -> dict[str, Any]:
             "idle": format_duration(options.idle_us),
             "max_ahead": format_duration(options.max_ahead_us),
             "always_on": options.always_on,
+            "discover": options.discover,
         },
     }
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, error
 from penstock.pipeline.loading import loading
+from penstock.queries.permissions import action_of, changes_something, check_statements, names_of, the_caller
 from penstock.queries.results import Result
 from penstock.queries.statements import (
+    accounts,
     altering,
     asking,
     defining,
@@ -16,10 +18,13 @@ from penstock.queries.statements import (
     registering,
     rolling_up,
     showing,
+    sinking,
     static_rows,
 )
 from penstock.queries.statements.replies import done
+from penstock.security.caller import current_caller, require
 from penstock.sql import statements as st
+from penstock.sql import user_statements as us
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan
 
@@ -39,11 +44,15 @@ class Executor:
         """Run one or more statements; the last one's result. `owner` is who registers queries without another."""
         known = None if params else self._db.known_questions.find(sql, self._db.catalog.state.position)
         if known is not None:
+            check_statements((), self._db.users, self._db.audit)
             return self._answer_again(sql, known)
         result = done("OK")
         on_error: st.OnError = "none"
         with loading():
-            steps = list(registering.runs(parse_script(sql, params)))
+            statements = parse_script(sql, params)
+            steps = list(registering.runs(statements))
+        check_statements(statements, self._db.users, self._db.audit)
+        owner = owner or _user()
         for step in steps:
             statement = step[0] if isinstance(step, list) else step
             try:
@@ -51,15 +60,26 @@ class Executor:
                     result = registering.create_queries(self._db, step, on_error, owner)
                 elif isinstance(step, st.SetOnError):
                     on_error, result = step.choice, done("SET")
+                elif isinstance(step, st.CreateSink):
+                    result = sinking.create_sink(self._db, step, owner)
                 elif isinstance(step, st.Select):
                     result = asking.select(self._db, step, sql if len(steps) == 1 and not params else None)
                 else:
                     result = self.run(step)
             except PenstockError as failure:
+                self._note(step, failure.condition)
                 if failure.sql is None:
                     statement.point(failure)
                 raise
+            self._note(step, "done")
         return result
+
+    def _note(self, step: st.Statement | list[registering.Registering], outcome: str) -> None:
+        """One line of the audit per change, done or refused."""
+        first = step[0] if isinstance(step, list) else step
+        if changes_something(first):
+            names = [query.name for query in step] if isinstance(step, list) else names_of(step)
+            self._db.audit.note(action_of(first), names, outcome)
 
     def _answer_again(self, sql: str, plan: SparkPlan) -> Result:
         try:
@@ -72,7 +92,17 @@ class Executor:
     def register(
         self, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
     ) -> list[dict[str, Any]]:
-        return registering.register(self._db, queries, on_error, owner)
+        """CREATE QUERY for records; what each of them became is in the audit."""
+        require(the_caller(self._db.users), "write", "CREATE QUERY")
+        try:
+            done = registering.register(self._db, queries, on_error, owner or _user())
+        except PenstockError as failure:
+            self._db.audit.note("CREATE QUERY", [str(query["name"]) for query in queries], failure.condition)
+            raise
+        for outcome in sorted({_outcome(query) for query in done}):
+            names = [query["name"] for query in done if _outcome(query) == outcome]
+            self._db.audit.note("CREATE QUERY", names, outcome)
+        return done
 
     def run(self, statement: st.Statement) -> Result:
         database = self._db
@@ -105,6 +135,16 @@ class Executor:
                 return altering.pause(database, statement)
             case st.ResumeQuery():
                 return altering.resume(database, statement)
+            case us.CreateUser():
+                return accounts.create_user(database, statement)
+            case us.AlterUser():
+                return accounts.alter_user(database, statement)
+            case us.CreateToken():
+                return accounts.create_token(database, statement)
+            case us.DropAccounts():
+                return accounts.drop_accounts(database, statement)
+            case st.AlterSink():
+                return sinking.alter_sink(database, statement)
             case st.Subscribe():
                 return asking.refuse_subscribe(database, statement)
             case st.Show():
@@ -117,3 +157,13 @@ class Executor:
                 return done(statement.kind)
             case _:
                 raise error("not_supported", feature=type(statement).__name__)
+
+
+def _user() -> str | None:
+    """The user who asks, if it is one."""
+    caller = current_caller()
+    return caller.user if caller is not None else None
+
+
+def _outcome(query: Mapping[str, Any]) -> str:
+    return "done" if query["error"] is None else str(query["error"]["condition"])

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from penstock.clock import SECOND, format_timestamp
+from penstock.queries.inputs import input_facts
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
 
 _RECENT_CYCLES = 60
+_OF_SINKS = ("state", "cycle", "lag", "waiting", "rows", "deliveries", "failed", "retries", "gaps")
 
 
 def status(database: Database) -> dict[str, Any]:
@@ -23,6 +25,7 @@ def status(database: Database) -> dict[str, Any]:
     span_us = recent[-1]["now"] - recent[0]["now"] if len(recent) > 1 else 0
     taken = sum(c["rows"] for c in recent[1:])
     times = sorted(c["ms"] for c in recent if c["ms"] is not None)
+    sinks = database.sinks.facts(database.catalog.state.sinks)
     process = psutil.Process()
     return {
         "ready": database.health().ready,
@@ -44,6 +47,8 @@ def status(database: Database) -> dict[str, Any]:
             t.name: {"rows_per_s": database.sampler.rates.of(t), **database.ingest.counters(t.name)}
             for t in database.sensor_tables()
         },
+        "inputs": input_facts(database),
+        "sinks": {sink["name"]: {fact: sink.get(fact) for fact in _OF_SINKS} for sink in sinks},
     }
 
 

@@ -20,6 +20,10 @@ from penstock.queries.told import Told
 class Subscription(Protocol):
     """One subscriber. `next` waits for the next event; None where none came in time."""
 
+    @property
+    def cycle(self) -> int:
+        """Everything up to this cycle was given, rows or none."""
+
     def next(self, timeout_s: float) -> Event | None: ...
 
     def on_ready(self, callback: Callable[[], None]) -> None: ...

@@ -11,6 +11,7 @@ from penstock.catalog.model import Table
 from penstock.clock import format_timestamp
 from penstock.queries.answer import NEVER
 from penstock.queries.describing import describe_queries
+from penstock.queries.inputs import input_rows, sensor_state
 from penstock.queries.rollups.telling import rollup_rows
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql.plan import SparkPlan
@@ -39,6 +40,8 @@ class SystemTables:
             "penstock.streams": self._stream_rows,
             "penstock.fields": self._field_rows,
             "penstock.rollups": self._rollup_rows,
+            "penstock.inputs": lambda: input_rows(self._database),
+            "penstock.sinks": self._sink_rows,
         }[name]()
         schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in SYSTEM_TABLES[name]])
         return pa.Table.from_pylist(rows, schema=schema)
@@ -77,6 +80,9 @@ class SystemTables:
     def _rollup_rows(self) -> list[dict[str, Any]]:
         return rollup_rows(self._database.catalog.state, self._database.rollups.failures)
 
+    def _sink_rows(self) -> list[dict[str, Any]]:
+        return self._database.sinks.facts(self._database.catalog.state.sinks)
+
     def _sensor_rows(self) -> list[dict[str, Any]]:
         out = []
         for table in self._database.sensor_tables():
@@ -92,7 +98,7 @@ class SystemTables:
             return []
         database = self._database
         states = {s.sid: s for s in database.observer.manager.states(table.id)}
-        closed = "pushed" if table.stream.connector is None else "closed"
+        closed = sensor_state(database, table)
         newest = self._newest_by_sid(table)
         counts = database.ingest.sensors(table.name)
         rates = database.sampler.rates.by_sid(table, counts["accepted"])

@@ -17,11 +17,13 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
+from penstock.catalog.model import Table
 from penstock.clock import Clock
+from penstock.sensors.source import SourceFactory
 from penstock.types import Field
 
 Row = tuple[Any, ...]
-Mode = Literal["pull", "push", "outside"]
+Mode = Literal["pull", "push", "outside", "subscribed"]
 
 
 class Answer(Enum):
@@ -152,7 +154,8 @@ class Connector:
     """How one kind of sensor is reached, as data.
 
     `mode` is pull, push, or outside: readings of such a table come through the HTTP API, and nothing is
-    ever opened. `check` looks at fields and parsed options together and raises a named error.
+    ever opened; or subscribed: a `source` reads for all sensors of a table at once. `check` looks at fields and parsed
+    options together and raises a named error; so does `check_table`, when a table with such a stream is created.
     """
 
     name: str
@@ -162,6 +165,8 @@ class Connector:
     factory: Factory | None = None
     check: Callable[[tuple[Field, ...], Mapping[str, Any]], None] | None = None
     free_options: bool = False
+    source: SourceFactory | None = None
+    check_table: Callable[[Table, Mapping[str, Any]], None] | None = None
 
 
 def connector_of(name: str, sensor: type[Sensor] | type[PushSensor]) -> Connector:

@@ -12,15 +12,16 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
+from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.errors import error, suggest
-from penstock.sensors import http, python, replay, simulator, tcp
+from penstock.sensors import http, mqtt, python, replay, simulator, tcp
 from penstock.sensors.base import AnySensor, Connector, PushSensor, Sensor, connector_of
 from penstock.sensors.options import read_options
 from penstock.types import Field
 
 GROUP = "penstock.sensors"
-BUILT_IN = (simulator.CONNECTOR, replay.CONNECTOR, tcp.CONNECTOR, http.CONNECTOR, python.CONNECTOR)
+BUILT_IN = (simulator.CONNECTOR, replay.CONNECTOR, tcp.CONNECTOR, mqtt.CONNECTOR, http.CONNECTOR, python.CONNECTOR)
 
 
 def connectors() -> dict[str, Connector]:
@@ -62,6 +63,15 @@ def validate_connector(name: str, options: Mapping[str, str], fields: tuple[Fiel
     if connector.check is not None:
         connector.check(fields, parsed)
     return connector
+
+
+def validate_table(table: Table) -> None:
+    """What a connector has to say about a table of its sensors: for CREATE TABLE."""
+    if table.stream is None or table.stream.connector is None:
+        return
+    connector = find_connector(table.stream.connector)
+    if connector.check_table is not None:
+        connector.check_table(table, parse_options(connector, table.stream.options))
 
 
 def create_sensor(

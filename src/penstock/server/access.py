@@ -1,60 +1,160 @@
-"""Who may ask: the bearer token, and a guard against web pages that call a server on loopback.
+"""Who may come in: tokens, sessions of the page, and a guard against web pages that call a server on loopback.
 
-Without a token anybody on this machine may do anything, and that must not include a page in somebody's browser:
-a name that is not ours in `Host` (DNS rebinding) or a foreign `Origin` is refused.
+Without users and tokens anybody on this machine may do anything, and that must not include a page in somebody's
+browser: a name that is not ours in `Host` (DNS rebinding) or a foreign `Origin` is refused. A session's cookie is
+sent by the browser by itself, so a change that comes with one must come from our own page.
 """
 
 from __future__ import annotations
 
-import hmac
-from urllib.parse import urlsplit
+from dataclasses import replace
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
+from penstock.security.caller import NOBODY, Caller, acting_as
+from penstock.security.users import Users
 from penstock.server.errors import error_response
 from penstock.server.listening import is_loopback
+from penstock.server.rates import Rates
+from penstock.server.sessions import Sessions
 from penstock.settings import Settings
 
 # Probes of a load balancer carry no token; what they see without one is only ready or not.
-OPEN_PATHS = frozenset({"/v1/health"})
-
-
-def has_token(headers: Headers, token: str) -> bool:
-    """Whether the request carries the token; compared in constant time."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
+OPEN_PATHS = frozenset({"/v1/health", "/v1/session", "/sign-in"})
+SIGN_IN = "/sign-in"
+USER_HEADER = "Penstock-User"
+POLICY_VIOLATION = 1008  # of RFC 6455; closed before it was accepted, it reaches the caller as 403
+# InfluxDB's clients, Telegraf among them, write Token where others write Bearer.
+_SCHEMES = frozenset({"bearer", "token"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_BURST_S = 2.0
 
 
 class AccessGuard:
-    """Refuses with `unauthorized` before any handler sees the request."""
+    """Finds out who calls, or refuses, before any handler sees the request."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions) -> None:
         self._app = app
         self._settings = settings
+        self._users = users
+        self._sessions = sessions
+        self._rates = Rates(settings.requests_per_s, settings.requests_per_s * _BURST_S)
+        self._origins = listed_origins(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            problem = self._check(scope["path"], Headers(scope=scope))
-            if problem is not None:
-                await error_response(problem)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        client = scope.get("client")
+        address = client[0] if client else None
+        try:
+            caller = self._identify(scope, headers, address)
+            self._check_rate(caller.credential or f"address {address}")
+        except PenstockError as problem:
+            await self._refuse(problem, scope, headers, address)(scope, receive, send)
+            return
+        scope["penstock.caller"] = caller
+        with acting_as(caller):
+            await self._app(scope, receive, send)
 
-    def _check(self, path: str, headers: Headers) -> PenstockError | None:
-        if self._settings.token:
-            if path in OPEN_PATHS or has_token(headers, self._settings.token):
-                return None
-            return error(
-                "unauthorized",
-                detail="the token is missing or wrong",
-                hint="send the header Authorization: Bearer <token>",
-            )
-        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-        if not is_loopback(host) and host != self._settings.host:
-            return error("unauthorized", detail=f'this server does not answer for the host "{host}"')
+    def _refuse(self, problem: PenstockError, scope: Scope, headers: Headers, address: str | None) -> ASGIApp:
+        if problem.condition == "unauthorized":
+            wait_s = self._rates.take(f"address {address}")
+            problem = problem if wait_s == 0 else _too_often(wait_s)
+        if scope["type"] == "websocket":
+            return _closed(problem)
+        return self._refusal(problem, scope, headers)
+
+    def _refusal(self, problem: PenstockError, scope: Scope, headers: Headers) -> Response:
+        person = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
+        if person and problem.condition == "unauthorized" and self._users.required:
+            return RedirectResponse(f"{SIGN_IN}?next={quote(scope['path'])}", 303)
+        return error_response(problem)
+
+    def _identify(self, scope: Scope, headers: Headers, address: str | None) -> Caller:
+        if not self._users.required:
+            self._check_local(headers)
+            return Caller(headers.get(USER_HEADER, "").strip() or "local", "admin", via="open", address=address)
+        is_open = scope["path"] in OPEN_PATHS
+        if "authorization" in headers:
+            caller = self._by_token(headers["authorization"])
+        else:
+            caller = self._by_cookie(scope, headers)
+        if caller is not None:
+            return replace(caller, address=address)
+        if is_open:
+            return replace(NOBODY, address=address)
+        raise error(
+            "unauthorized",
+            detail="the token is missing or wrong",
+            hint="send the header Authorization: Bearer <token>, or sign in at /sign-in",
+        )
+
+    def _by_token(self, authorization: str) -> Caller | None:
+        scheme, _, given = authorization.partition(" ")
+        return self._users.by_token(given.strip()) if scheme.lower() in _SCHEMES else None
+
+    def _by_cookie(self, scope: Scope, headers: Headers) -> Caller | None:
+        name = session_cookie(headers, self._sessions.cookie)
+        caller = self._sessions.find(name) if name else None
+        if caller is None:
+            return None
+        changes = scope["type"] == "websocket" or scope["method"] not in _SAFE
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-            return error("unauthorized", detail=f'pages of "{origin}" may not call this server')
+        ours = headers.get("sec-fetch-site") == "same-origin" if origin is None else _same(origin, headers)
+        if not ours and (changes or origin is not None):
+            raise error("forbidden", detail="a session's cookie only counts on the server's own pages")
+        return caller
+
+    def _check_local(self, headers: Headers) -> None:
+        if not is_loopback(self._settings.host):
+            # Somebody dropped the last user of a server that others can reach. It does not open by that.
+            hint = "on the server's machine: penstock user add NAME --role admin"
+            raise error("unauthorized", detail="this server has no users any more", hint=hint)
+        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+        if not is_loopback(host):
+            raise error("unauthorized", detail=f'this server does not answer for the host "{host}"')
+        origin = headers.get("origin")
+        if origin is not None and not _same(origin, headers) and origin not in self._origins:
+            raise error("unauthorized", detail=f'pages of "{origin}" may not call this server')
+
+    def _check_rate(self, client: str) -> None:
+        wait_s = self._rates.take(client)
+        if wait_s > 0:
+            raise _too_often(wait_s)
+
+
+def listed_origins(settings: Settings) -> frozenset[str]:
+    """The origins that the setting opens the API to."""
+    return frozenset(origin.strip().rstrip("/") for origin in settings.cors_origins.split(",") if origin.strip())
+
+
+def session_cookie(headers: Headers, name: str) -> str | None:
+    """The session in the Cookie header."""
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
+    except CookieError:
         return None
+    return found.value if found is not None else None
+
+
+def _same(origin: str, headers: Headers) -> bool:
+    return urlsplit(origin).netloc == headers.get("host")
+
+
+def _too_often(wait_s: float) -> PenstockError:
+    hint = f"wait {max(wait_s, 0.1):.1f} seconds, send more at a time, or raise requests_per_s"
+    return error("rate_limited", detail="too many requests", hint=hint)
+
+
+def _closed(problem: PenstockError) -> ASGIApp:
+    async def close(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": problem.condition})
+
+    return close

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from penstock import __version__
-from penstock.server import backup, events, health, metrics, queries, readings, sql, tables
-from penstock.server.access import AccessGuard
+from penstock.server import (
+    backup,
+    events,
+    front,
+    health,
+    influx,
+    metrics,
+    queries,
+    readings,
+    session,
+    sign_in,
+    sockets,
+    sql,
+    tables,
+)
+from penstock.server.access import USER_HEADER, AccessGuard, listed_origins
 from penstock.server.backend import Backend
 from penstock.server.context import Context, Lifecycle
 from penstock.server.counters import Counters, CountRequests
 from penstock.server.errors import ErrorBoundary, add_handlers
+from penstock.server.headers import SecurityHeaders
 from penstock.server.openapi import document
+from penstock.server.roles import require_role
+from penstock.server.sessions import Sessions
+from penstock.server.tracing import HEADER, TraceRequests
 from penstock.server.workers import ByteBudget, Workers
 from penstock.settings import Settings
 
-RESOURCES = (sql, readings, events, queries, tables, health, metrics, backup)
+RESOURCES = (sql, readings, events, sockets, queries, tables, health, metrics, backup, influx, session, sign_in, front)
 
 
 class Api(FastAPI):
@@ -29,7 +48,17 @@ class Api(FastAPI):
 
 def create_app(database: Backend, settings: Settings, lifecycle: Lifecycle | None = None) -> FastAPI:
     """The API over a database that is started, or that `lifecycle` says is still starting."""
-    app = Api(title="Penstock", version=__version__, description="A stream database for sensors.")
+    app = Api(
+        title="Penstock",
+        version=__version__,
+        description="A stream database for sensors.",
+        dependencies=[Depends(require_role)],
+        # Their pages load scripts from the internet; /openapi.json says the same.
+        docs_url=None,
+        redoc_url=None,
+    )
+    database.users.trust(settings.token)
+    sessions = Sessions(database.users, settings)
     counters = Counters()
     app.state.context = Context(
         database=database,
@@ -38,12 +67,29 @@ def create_app(database: Backend, settings: Settings, lifecycle: Lifecycle | Non
         budget=ByteBudget(max(settings.queue_max_bytes, settings.body_max_bytes)),
         lifecycle=lifecycle or Lifecycle(),
         counters=counters,
+        sessions=sessions,
     )
     for resource in RESOURCES:
         app.include_router(resource.router)
     add_handlers(app)
     # The last one added is the outermost.
-    app.add_middleware(AccessGuard, settings=settings)
+    app.add_middleware(AccessGuard, settings=settings, users=database.users, sessions=sessions)
     app.add_middleware(ErrorBoundary)
+    _open_to_origins(app, settings)
+    app.add_middleware(SecurityHeaders)
     app.add_middleware(CountRequests, counters=counters)
+    app.add_middleware(TraceRequests)
     return app
+
+
+def _open_to_origins(app: FastAPI, settings: Settings) -> None:
+    """Pages of the origins that the setting names may call the API, with a token and never with the cookie."""
+    origins = listed_origins(settings)
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=sorted(origins),
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", USER_HEADER, HEADER],
+            expose_headers=[HEADER],
+        )

@@ -9,6 +9,9 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from penstock.queries.results import Event, Health, Result
+from penstock.security.audit import Audit
+from penstock.security.users import Users
+from penstock.streams.line_points import LineReport
 from penstock.streams.receipt import Receipt
 
 Params = Sequence[Any] | Mapping[str, Any] | None
@@ -37,7 +40,13 @@ class Subscription(Protocol):
 
 
 class Backend(Protocol):
-    """Every method may block and may be called from any thread; each raises PenstockError for a user's mistake."""
+    """Every method may block and may be called from any thread; each raises PenstockError for a user's mistake.
+
+    `execute` and `register` refuse what `security.caller.current_caller` may not do, and write changes to `audit`.
+    """
+
+    users: Users
+    audit: Audit
 
     def start(self, progress: Callable[[str], None]) -> None: ...
 
@@ -48,6 +57,9 @@ class Backend(Protocol):
 
     def push(self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None) -> Receipt:
         """Store readings; returns when the accepted ones are on disk. Text is cast to the field's type."""
+
+    def write_lines(self, body: bytes, precision: str = "ns") -> LineReport:
+        """Store points of InfluxDB's line protocol; returns when the good ones are on disk."""
 
     def invoke(self, name: str, as_of: int | str | None = None, limit: int | None = None) -> Result:
         """The answer of a standing query, now, at a cycle, or at a time or NOW - d as text."""

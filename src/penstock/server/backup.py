@@ -15,6 +15,7 @@ from penstock.server.context import context_of
 from penstock.server.listening import is_loopback
 from penstock.server.models import BackupRequest
 from penstock.server.openapi import ERRORS, json_body
+from penstock.server.roles import needs
 
 router = APIRouter(prefix="/v1", tags=["system"])
 
@@ -26,6 +27,7 @@ router = APIRouter(prefix="/v1", tags=["system"])
     responses=ERRORS,
     openapi_extra=json_body(BackupRequest, {"target": "/backups/monday"}),
 )
+@needs("admin")
 async def back_up(request: Request) -> Response:
     """Only for callers on this machine: it writes where they say, with the server's rights."""
     context = context_of(request)
@@ -38,4 +40,5 @@ async def back_up(request: Request) -> Response:
     if target.exists():
         raise error("already_exists", kind="folder", name=asked.target, hint="name one that does not exist yet")
     await context.workers.statement.run(context.database.backup, target)
+    context.database.audit.note("BACKUP", [str(target)])
     return Response(orjson.dumps({"target": str(target)}), media_type="application/json")

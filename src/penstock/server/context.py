@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from penstock.errors import error
+from penstock.security.users import Users
+from penstock.server.access import USER_HEADER
 from penstock.server.backend import Backend
 from penstock.server.counters import Counters
+from penstock.server.roles import caller_of
+from penstock.server.sessions import Sessions
 from penstock.server.workers import ByteBudget, Workers
 from penstock.settings import Settings
 
@@ -39,14 +43,19 @@ class Context:
     budget: ByteBudget
     lifecycle: Lifecycle
     counters: Counters
+    sessions: Sessions
 
-
-USER_HEADER = "Penstock-User"
+    @property
+    def users(self) -> Users:
+        return self.database.users
 
 
 def user_of(request: Request) -> str | None:
-    """Who asks, as far as they say: queries that they register are theirs. A name, not a proof."""
-    return request.headers.get(USER_HEADER, "").strip() or None
+    """Whose the queries are that this request registers. Where nobody signs in, whoever they say they are."""
+    caller = caller_of(request)
+    if caller.via in ("open", "setting"):
+        return request.headers.get(USER_HEADER, "").strip() or None
+    return caller.name
 
 
 def context_of(request: Request) -> Context:

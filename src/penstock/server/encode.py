@@ -1,26 +1,18 @@
-"""Answers as they leave: JSON, CSV, NDJSON or Arrow, by what `Accept` asks for.
-
-What JSON has no word for is written as text: timestamps in ISO 8601, DECIMAL exactly, BINARY in base64, and
-NaN and the infinities by name.
-"""
+"""Answers as they leave: JSON, CSV, NDJSON or Arrow, by what `Accept` asks for."""
 
 from __future__ import annotations
 
-import base64
-import math
 from collections.abc import Callable
-from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from starlette.responses import Response
 
 from penstock.clock import format_timestamp
 from penstock.errors import error
+from penstock.json_rows import json_value, json_values, row_objects, timestamp_texts
 from penstock.queries.results import Event, Result
 from penstock.server.decode import ARROW, CSV, JSON, NDJSON
 from penstock.server.type_names import type_name
@@ -79,7 +71,7 @@ def describe(result: Result) -> dict[str, Any]:
 
 def json_response(body: Any, status: int = 200) -> Response:
     """A small document, with whatever values a catalog holds."""
-    return Response(orjson.dumps(_json_value(body)), status, media_type=JSON)
+    return Response(orjson.dumps(json_value(body)), status, media_type=JSON)
 
 
 def columns_of(table: pa.Table) -> list[dict[str, str]]:
@@ -93,7 +85,7 @@ def encode_event(event: Event) -> bytes:
             "cycle": event.cycle,
             "now": _time(event.now_us),
             "columns": columns_of(event.table),
-            "rows": _objects(event.table),
+            "rows": row_objects(event.table),
         }
     )
 
@@ -119,13 +111,13 @@ def _headers(result: Result) -> dict[str, str]:
 
 
 def _encode_json(result: Result) -> bytes:
-    columns = [_json_values(column) for column in result.table.columns]
+    columns = [json_values(column) for column in result.table.columns]
     rows: list[Any] = list(zip(*columns, strict=True)) if columns else []
     return orjson.dumps({"columns": columns_of(result.table), "rows": rows, **describe(result)})
 
 
 def _encode_ndjson(result: Result) -> bytes:
-    rows = _objects(result.table)
+    rows = row_objects(result.table)
     return b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
 
 
@@ -155,71 +147,13 @@ ENCODERS: dict[str, Callable[[Result], bytes]] = {
 }
 
 
-def _objects(table: pa.Table) -> list[dict[str, Any]]:
-    names = _unique(table.schema.names)
-    columns = [_json_values(column) for column in table.columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _unique(names: list[str]) -> list[str]:
-    """An object cannot hold two values of one name: the second `ppm` becomes `ppm_2`."""
-    out: list[str] = []
-    for name in names:
-        candidate, number = name, 2
-        while candidate in out:
-            candidate, number = f"{name}_{number}", number + 1
-        out.append(candidate)
-    return out
-
-
-def _json_values(column: pa.ChunkedArray) -> list[Any]:
-    """A column's values as orjson writes them; whole columns at once where Arrow can."""
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return list(_timestamps(column).to_pylist())
-    if pa.types.is_floating(kind):
-        values: list[Any] = column.to_pylist()
-        if not pc.all(pc.is_finite(column), min_count=0).as_py():
-            return [_json_value(value) for value in values]
-        return values
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_null(kind):
-        return list(column.to_pylist())
-    return [_json_value(value) for value in column.to_pylist()]
-
-
-def _timestamps(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    utc = column.cast(pa.timestamp("us", tz="UTC"))
-    return pc.strftime(utc, format="%Y-%m-%dT%H:%M:%SZ")
-
-
-def _json_value(value: Any) -> Any:
-    if isinstance(value, float):
-        if math.isnan(value):
-            return "NaN"
-        return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {key: _json_value(part) for key, part in value.items()}
-    if isinstance(value, list):
-        # A map arrives as pairs; it and an array look alike in JSON.
-        return [_json_value(part) for part in value]
-    if isinstance(value, tuple):
-        return [_json_value(part) for part in value]
-    return value if isinstance(value, (str, int, bool)) or value is None else str(value)
-
-
 def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_timestamp(kind):
-        return _timestamps(column)
+        return timestamp_texts(column)
     if pa.types.is_nested(kind):
-        texts = [None if v is None else orjson.dumps(_json_value(v)).decode() for v in column.to_pylist()]
+        texts = [None if v is None else orjson.dumps(json_value(v)).decode() for v in column.to_pylist()]
         return pa.chunked_array([pa.array(texts, pa.string())])
     if pa.types.is_decimal(kind) or pa.types.is_binary(kind):
-        return pa.chunked_array([pa.array(_json_values(column), pa.string())])
+        return pa.chunked_array([pa.array(json_values(column), pa.string())])
     return column

@@ -21,6 +21,8 @@ def error_response(problem: PenstockError) -> Response:
     headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else {}
     if problem.status == 503:
         headers["Retry-After"] = "2"
+    if problem.condition == "rate_limited":
+        headers["Retry-After"] = "1"
     return Response(orjson.dumps(problem.body()), problem.status, headers, media_type="application/json")
 
 

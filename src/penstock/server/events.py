@@ -7,7 +7,8 @@ threads fetches and encodes it. A slow reader is held back by its own connection
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 
 import orjson
 from fastapi import APIRouter, Query
@@ -16,6 +17,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
+from penstock.queries.permissions import the_caller
+from penstock.queries.results import Event
 from penstock.server.backend import Subscription
 from penstock.server.context import Context, context_of
 from penstock.server.encode import encode_event
@@ -24,7 +27,6 @@ from penstock.server.openapi import ERRORS
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
 
 PING_S = 15.0
-SUBSCRIBERS_MAX = 10_000
 
 
 @router.get(
@@ -54,10 +56,16 @@ async def subscribe(
     """Starts with the current answer, with `from_cycle`, or after the cycle in `Last-Event-ID`."""
     context = context_of(request)
     start = _start_cycle(request.headers.get("last-event-id"), from_cycle)
-    if context.counters.subscribers >= SUBSCRIBERS_MAX:
-        raise error("too_busy", detail=f"there are {SUBSCRIBERS_MAX} subscribers already")
-    subscription = await context.workers.statement.run(context.database.subscribe, name, start, changes)
-    return EventResponse(subscription, context)
+    return EventResponse(await open_subscription(context, name, start, changes), context)
+
+
+async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> Subscription:
+    """One more subscriber, if there may be one more."""
+    most = context.settings.subscribers_max
+    if context.counters.subscribers >= most:
+        detail = f"there are {most} subscribers already"
+        raise error("limit_reached", detail=detail, hint="try again later, or raise subscribers_max")
+    return await context.workers.statement.run(context.database.subscribe, name, from_cycle, changes)
 
 
 def _start_cycle(last_event_id: str | None, from_cycle: int | None) -> int | None:
@@ -86,8 +94,31 @@ class EventResponse(StreamingResponse):
             self._subscription.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How a stream looks on the wire. `hello` tells the reader at once that it is connected."""
+
+    hello: bytes | None
+    rows: Callable[[Event], bytes]
+    ping: Callable[[int], bytes]
+    problem: Callable[[PenstockError], bytes]
+
+
+def _ping(cycle: int) -> bytes:
+    # A ping moves Last-Event-ID on too: after a quiet hour, the cycle of the last row may be gone.
+    return b"event: ping\ndata: {}\n\n" if not cycle else b"id: %d\nevent: ping\ndata: {}\n\n" % cycle
+
+
+SERVER_SENT = Framing(
+    hello=b"retry: 1000\n\n",  # says how soon a browser shall come back
+    rows=lambda event: b"id: %d\nevent: rows\ndata: %b\n\n" % (event.cycle, encode_event(event)),
+    ping=_ping,
+    problem=lambda problem: b"event: error\ndata: " + orjson.dumps(problem.body()) + b"\n\n",
+)
+
+
 async def stream_events(
-    subscription: Subscription, context: Context, ping_s: float | None = None
+    subscription: Subscription, context: Context, ping_s: float | None = None, framing: Framing = SERVER_SENT
 ) -> AsyncIterator[bytes]:
     """Frames until the reader leaves, the query is dropped or the server closes."""
     loop = asyncio.get_running_loop()
@@ -99,12 +130,14 @@ async def stream_events(
     closed.add_done_callback(lambda _: wake.set())
     try:
         subscription.on_ready(lambda: _wake(loop, wake))
-        # Tells the reader at once that it is connected, and browsers how soon to come back.
-        yield b"retry: 1000\n\n"
+        if framing.hello is not None:
+            yield framing.hello
         last = loop.time()
         while not closing.is_set():
+            # Whoever may not come in any more hears nothing more, either.
+            the_caller(context.users)
             wake.clear()
-            frame = await context.workers.stream.run(_next_frame, subscription)
+            frame = await context.workers.stream.run(_next_frame, subscription, framing)
             if frame is not None:
                 yield frame
                 last = loop.time()
@@ -113,10 +146,10 @@ async def stream_events(
                 async with asyncio.timeout_at(last + pause_s):
                     await wake.wait()
             except TimeoutError:
-                yield _ping(subscription)
+                yield framing.ping(getattr(subscription, "cycle", None) or 0)
                 last = loop.time()
     except PenstockError as problem:
-        yield b"event: error\ndata: " + orjson.dumps(problem.body()) + b"\n\n"
+        yield framing.problem(problem)
     finally:
         context.counters.subscribers -= 1
         closed.cancel()
@@ -131,14 +164,6 @@ def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
         return
 
 
-def _ping(subscription: Subscription) -> bytes:
-    # A ping moves Last-Event-ID on too: after a quiet hour, the cycle of the last row may be gone.
-    cycle = getattr(subscription, "cycle", None)
-    return b"event: ping\ndata: {}\n\n" if not cycle else b"id: %d\nevent: ping\ndata: {}\n\n" % cycle
-
-
-def _next_frame(subscription: Subscription) -> bytes | None:
+def _next_frame(subscription: Subscription, framing: Framing) -> bytes | None:
     event = subscription.next(0)
-    if event is None:
-        return None
-    return b"id: %d\nevent: rows\ndata: %b\n\n" % (event.cycle, encode_event(event))
+    return framing.rows(event) if event is not None else None

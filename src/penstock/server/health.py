@@ -7,11 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.queries.results import Health
-from penstock.server.access import has_token
 from penstock.server.context import Context, context_of
 from penstock.server.encode import json_response
 from penstock.server.models import HealthReport
 from penstock.server.openapi import ERRORS
+from penstock.server.roles import caller_of, needs
 
 router = APIRouter(prefix="/v1", tags=["system"])
 
@@ -22,6 +22,7 @@ router = APIRouter(prefix="/v1", tags=["system"])
     response_class=Response,
     responses={200: {"model": HealthReport}, 503: {"model": HealthReport, "description": "not ready"}},
 )
+@needs(None)
 async def health(request: Request) -> Response:
     """Answers without a token too, then without details."""
     context: Context = request.app.state.context
@@ -29,8 +30,7 @@ async def health(request: Request) -> Response:
         found = await context.workers.stream.run(context.database.health)
     else:
         found = Health(False, context.lifecycle.reason)
-    token = context.settings.token
-    details = found.details if not token or has_token(request.headers, token) else {}
+    details = found.details if caller_of(request).role is not None else {}
     body = {"ready": found.ready, "reason": found.reason, "details": details}
     return json_response(body, 200 if found.ready else 503)
 

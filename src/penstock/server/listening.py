@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import ssl
+from pathlib import Path
 
 from penstock.errors import error
+from penstock.security.users import Users
 from penstock.settings import Settings
 
 
 def listen(settings: Settings) -> socket.socket:
     """A listening socket where the settings ask for it, or why there is none."""
+    check_tls(settings)
     check_exposure(settings)
     return bind(settings.host, settings.port)
 
@@ -26,13 +30,27 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Listening where others can reach us without a token is refused before anything starts."""
-    if not settings.token and not is_loopback(settings.host):
+    """Listening where others can reach us, while nobody has to say who they are, is refused before anything starts."""
+    if not is_loopback(settings.host) and not Users(Path(settings.data), settings.token).required:
         raise error(
             "token_required",
-            detail=f"listening on {settings.host} lets other machines in, and no token is set",
-            hint="set --token or PENSTOCK_TOKEN, or listen on 127.0.0.1",
+            detail=f"listening on {settings.host} lets other machines in, and there is neither a token nor a user",
+            hint="penstock user add NAME --role admin, or set PENSTOCK_TOKEN, or listen on 127.0.0.1",
         )
+
+
+def check_tls(settings: Settings) -> None:
+    """A certificate and its key, both readable and of each other, or neither."""
+    if not settings.tls_certificate and not settings.tls_key:
+        return
+    if not settings.tls_certificate or not settings.tls_key:
+        missing = "tls_key" if settings.tls_certificate else "tls_certificate"
+        raise error("invalid_option", option=missing, detail="TLS needs a certificate and its key")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except (OSError, ssl.SSLError) as problem:
+        detail = f"the certificate and its key cannot be used: {problem.strerror or problem}"
+        raise error("invalid_option", option="tls_certificate", detail=detail) from None
 
 
 def bind(host: str, port: int) -> socket.socket:

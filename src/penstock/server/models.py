@@ -62,6 +62,23 @@ class QueryChange(Strict):
     strategy: Strategy | None = Field(default=None, description="how the answer is kept; auto: whatever is cheapest")
 
 
+class SignIn(Strict):
+    """A user with a password, or a token."""
+
+    user: str | None = Field(default=None, min_length=1, max_length=128, examples=["ada"])
+    password: str | None = Field(default=None, max_length=1024, examples=["correct horse"])
+    token: str | None = Field(default=None, max_length=1024, examples=[None])
+
+
+class SessionReport(BaseModel):
+    """Who one is. `role` is null for whoever has not signed in where that is required."""
+
+    user: str | None = Field(examples=["ada"])
+    role: str | None = Field(examples=["write"])
+    required: bool = Field(description="false where nobody has to sign in")
+    expires: str | None = Field(description="when the session ends", examples=["2026-01-06T00:00:00.000000Z"])
+
+
 class BackupRequest(Strict):
     """Where to write a copy of the data folder: an absolute path on the server's machine that does not exist yet."""
 

@@ -68,6 +68,10 @@ def document(app: FastAPI) -> dict[str, Any]:
     for methods in found["paths"].values():
         for call in methods.values():
             call["responses"].pop("422", None)
+    found["components"]["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer", "description": "of CREATE TOKEN, or the setting `token`"}
+    }
+    found["security"] = [{"token": []}, {}]
     for name in ("HTTPValidationError", "ValidationError"):
         found["components"]["schemas"].pop(name, None)
     return found

@@ -51,7 +51,9 @@ async def push_readings(table: str, request: Request) -> Response:
     async with read_body(request, context) as body:
 
         def work() -> tuple[Receipt, bytes]:
-            receipt = context.database.push(table, decode_readings(body, media_type), key)
+            readings = decode_readings(body, media_type)
+            check_rows(len(readings), context.settings.push_max_rows)
+            receipt = context.database.push(table, readings, key)
             return receipt, _receipt_body(receipt)
 
         receipt, reply = await context.workers.push.run(work)
@@ -60,6 +62,12 @@ async def push_readings(table: str, request: Request) -> Response:
     if receipt.refused:
         context.counters.readings[table, "refused"] += len(receipt.refused)
     return Response(reply, media_type="application/json")
+
+
+def check_rows(rows: int, limit: int) -> None:
+    """A small body can hold any number of rows, of columns that take no room; each would become a reading."""
+    if rows > limit:
+        raise error("too_many_rows", rows=rows, limit=limit, hint="send it in smaller batches, or raise push_max_rows")
 
 
 def _receipt_body(receipt: Receipt) -> bytes:

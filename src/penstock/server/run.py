@@ -14,12 +14,14 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 
 from penstock.errors import PenstockError, error
+from penstock.logs import FORMATS, set_up_logging
 from penstock.server.app import create_app
 from penstock.server.backend import Backend
 from penstock.server.context import Context, Lifecycle
@@ -27,6 +29,7 @@ from penstock.server.listening import listen
 from penstock.settings import Settings
 
 Progress = Callable[[str], None]
+OpenPages = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 GRACE_S = 5
 # A closed terminal is a wish to stop, too.
@@ -39,18 +42,21 @@ def run(
     database: Backend | None = None,
     listener: socket.socket | None = None,
     prepare: Callable[[Progress], None] = lambda _: None,
+    pages: OpenPages = lambda _: nullcontext(),
 ) -> int:
     """Serve until told to stop; the process's exit code. `database` is the real one unless a test brings its own.
 
-    `prepare` runs before it starts; meanwhile the API says what it is at.
+    `prepare` runs before it starts; meanwhile the API says what it is at. `pages` adds the console once it is ready.
     """
     progress = progress or _print_progress
     try:
-        _set_up_logging(settings.log_level)
+        _set_up_logging(settings)
         if listener is None:
             listener = listen(settings)
         with listener:
-            return asyncio.run(_serve(settings, listener, database or _open_database(settings), progress, prepare))
+            return asyncio.run(
+                _serve(settings, listener, database or _open_database(settings), progress, prepare, pages)
+            )
     except PenstockError as problem:
         print(problem.render(), file=sys.stderr)
         return 1
@@ -63,11 +69,14 @@ def _open_database(settings: Settings) -> Backend:
     return Database(settings)
 
 
-def _set_up_logging(level: str) -> None:
+def _set_up_logging(settings: Settings) -> None:
+    level, form = settings.log_level, settings.log_format
     levels = logging.getLevelNamesMapping()
     if level.upper() not in levels:
         raise error("invalid_option", option="log_level", detail=f'"{level}" is not one of {", ".join(levels)}')
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if form not in FORMATS:
+        raise error("invalid_option", option="log_format", detail=f'"{form}" is not one of {", ".join(FORMATS)}')
+    set_up_logging(level, form)
 
 
 class Server(uvicorn.Server):
@@ -101,20 +110,12 @@ async def _serve(
     database: Backend,
     progress: Progress,
     prepare: Callable[[Progress], None],
+    pages: OpenPages,
 ) -> int:
     began = time.monotonic()
     lifecycle = Lifecycle(ready=False, reason="starting")
     app = create_app(database, settings, lifecycle)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=GRACE_S,
-        server_header=False,
-        ws="none",
-    )
-    server = Server(config, lifecycle)
+    server = Server(configured(app, settings), lifecycle)
     with _signals(asyncio.get_running_loop(), server):
         serving = asyncio.create_task(server.serve([listener]))
 
@@ -134,7 +135,9 @@ async def _serve(
                 await asyncio.to_thread(database.start, report)
             if not server.should_exit:
                 lifecycle.ready, lifecycle.reason = True, "ready"
-                progress(f"ready at {url_of(listener)} in {time.monotonic() - began:.1f} s")
+                progress(f"ready at {url_of(listener, bool(settings.tls_key))} in {time.monotonic() - began:.1f} s")
+                async with pages(app):
+                    await serving
             await serving
         except _StopAsked:
             pass
@@ -148,15 +151,32 @@ async def _serve(
             await asyncio.to_thread(database.stop)
             context: Context = app.state.context
             context.workers.close()
+            context.sessions.close()
         if problem is not None:
             raise problem
     progress("stopped")
     return 0
 
 
-def url_of(listener: socket.socket) -> str:
+def configured(app: FastAPI, settings: Settings, grace_s: int = GRACE_S) -> uvicorn.Config:
+    """Uvicorn as we run it."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=grace_s,
+        server_header=False,
+        ssl_certfile=settings.tls_certificate or None,
+        ssl_keyfile=settings.tls_key or None,
+        ws="websockets-sansio",
+    )
+
+
+def url_of(listener: socket.socket, tls: bool = False) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from penstock.server.context import context_of, user_of
 from penstock.server.encode import choose_format, encode_result
 from penstock.server.models import SqlRequest
 from penstock.server.openapi import ANSWER, ERRORS, json_body
+from penstock.server.roles import needs
 
 router = APIRouter(prefix="/v1", tags=["sql"])
 
@@ -24,9 +25,11 @@ _EXAMPLE = {"sql": "SELECT s.location, s.reading.ppm FROM sensors s WHERE s.read
     response_class=Response,
     openapi_extra=json_body(SqlRequest, _EXAMPLE),
 )
+@needs("read")
 async def run_sql(request: Request) -> Response:
     """Answers the last statement. The first that fails ends the run; those before it stay done.
 
+    Reading is enough to call it; each statement asks for the role it needs, before the first one runs.
     CREATE QUERY statements that follow each other are registered together, all or none.
     """
     context = context_of(request)

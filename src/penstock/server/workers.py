@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from typing import TypeVar
 
 from penstock.errors import error
@@ -34,11 +35,12 @@ class Pool:
         self.active = 0
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
+        """In a thread, still in the name of whoever asked."""
         if self.active >= self._limit:
             raise error("too_busy", detail=f"{self.active} calls wait already ({self._name})", hint="try again later")
         self.active += 1
         try:
-            future = asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
+            future = asyncio.get_running_loop().run_in_executor(self._executor, copy_context().run, work, *args)
         except BaseException:
             self.active -= 1
             raise

@@ -17,6 +17,7 @@ TABLE_OPTIONS = {
     "idle": "a duration",
     "max_ahead": "a duration",
     "always_on": "true or false",
+    "discover": "true or false",
 }
 _CHOICES = {"time": ("valid", "transaction"), "out_of_order": ("refuse", "clamp", "accept")}
 
@@ -31,6 +32,9 @@ def table_options(statement: CreateTable, has_stream: bool, deduplicate: Dedupli
                     "invalid_option", option=option.name, detail="only a table with a stream column has options"
                 )
             key, value = _value(option)
+            if key == "discover" and value and not statement.key:
+                detail = "a table without a key is one sensor, so there is none to discover"
+                raise error("invalid_option", option=option.name, detail=detail, hint="give it a PRIMARY KEY")
             if key in found:
                 raise error("invalid_option", option=option.name, detail="it is given twice")
             found[key] = value
@@ -48,7 +52,7 @@ def _value(option: Option) -> tuple[str, Any]:
         if text not in _CHOICES[name]:
             raise _bad(name, option.value, suggest(text, _CHOICES[name]))
         return name, text
-    if name == "always_on":
+    if name in ("always_on", "discover"):
         if text not in ("true", "false", "on", "off", "yes", "no"):
             raise _bad(name, option.value, None)
         return name, text in ("true", "on", "yes")

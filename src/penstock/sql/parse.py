@@ -15,7 +15,7 @@ from penstock.errors import PenstockError, error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import Penstock, PenstockParser
 from penstock.sql.durations import LONG_UNITS
-from penstock.sql.grammar import changes, definitions, queries, questions, rollups
+from penstock.sql.grammar import changes, definitions, queries, questions, rollups, sinks, users
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, point, span_of_token
 from penstock.sql.statements import AsOf, BadQuery, OnError, Select, SetOnError, Source, Statement, Transaction
@@ -155,10 +155,10 @@ def _dispatch(parser: PenstockParser) -> Statement:
     word = parser.here.text
     if word.upper() == "CREATE":
         parser.skip()
-        raise parser.expected("STREAM TYPE, TABLE, QUERY, ROLLUP or FUNCTION")
+        raise parser.expected("STREAM TYPE, TABLE, QUERY, ROLLUP, SINK, FUNCTION, USER or TOKEN")
     if word.upper() == "ALTER":
         parser.skip()
-        raise parser.expected("TABLE or QUERY")
+        raise parser.expected("TABLE, QUERY, SINK or USER")
     known = sorted({first for (first, *_), _ in _STATEMENTS if first.isalpha()})
     failure = error("syntax_error", detail=f'no statement begins with "{word}"', hint=_near(word, known))
     raise parser.fail(failure)
@@ -182,6 +182,16 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
     (("CREATE", "ROLLUP"), rollups.create_rollup),
     (("CREATE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=False)),
     (("CREATE", "OR", "REPLACE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=True)),
+    (("CREATE", "SINK"), sinks.create_sink),
+    (("ALTER", "SINK"), sinks.alter_sink),
+    (("CREATE", "USER"), users.create_user),
+    (("CREATE", "ROLE"), users.create_user),
+    (("CREATE", "TOKEN"), users.create_token),
+    (("ALTER", "USER"), users.alter_user),
+    (("ALTER", "ROLE"), users.alter_user),
+    (("DROP", "USER"), users.drop_user),
+    (("DROP", "ROLE"), users.drop_user),
+    (("DROP", "TOKEN"), users.drop_token),
     (("ALTER", "TABLE"), definitions.alter_table),
     (("ALTER", "QUERY"), queries.alter_query),
     (("COMMENT", "ON"), queries.comment_on),

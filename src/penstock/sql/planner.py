@@ -13,7 +13,6 @@ from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
 from penstock.sql.binding.context import Bound, Collected
 from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.binding.within import check_within
-from penstock.sql.binding.within import check_within
 from penstock.sql.cores import take_core
 from penstock.sql.correlated import correlated_plan, is_correlated
 from penstock.sql.join_planner import is_window_join, join_plan
@@ -35,7 +34,6 @@ from penstock.sql.statements import Select
 __all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of", "retarget_window"]
 
 _OF_QUERIES = ("query", "state")
-
 
 
 def bind_query(

@@ -16,7 +16,7 @@ from penstock.sql.positions import Span, point
 from penstock.types import Field, Type
 
 NOWHERE = Span(0, 0)
-DropKind = Literal["table", "stream_type", "function", "query", "rollup"]
+DropKind = Literal["table", "stream_type", "function", "query", "rollup", "sink"]
 OnError = Literal["none", "rest"]
 
 
@@ -240,6 +240,25 @@ class DescribeQuery(Statement):
     name: str
     fact: Literal["owner", "description", "strategy"]
     value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSink(Statement):
+    """A way out for a query's results. Its options may hold secrets, so no tree of a statement shows their values."""
+
+    name: str
+    query: str
+    kind: str
+    options: tuple[Option, ...] = field(repr=False, default=())
+    if_not_exists: bool = False
+    query_at: Span = field(repr=False, compare=False, default=NOWHERE)
+    kind_at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSink(Statement):
+    name: str
+    paused: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ class Counters:
         self._lock = threading.Lock()
         self._refused: Counter[str] = Counter()
         self._accepted = self._late = self._clamped = self._unordered = self._deduplicated = self._failed = 0
+        self._discovered = 0
 
     def add(self, verdict: Verdict, refused: tuple[Refusal, ...]) -> None:
         accepted = int((verdict.code == ACCEPTED).sum())
@@ -39,6 +40,11 @@ class Counters:
         with self._lock:
             self._failed += rows
 
+    def discover(self, sensors: int) -> None:
+        if sensors:
+            with self._lock:
+                self._discovered += sensors
+
     def as_dict(self) -> dict[str, Any]:
         """Flat numbers, and `refused` by condition."""
         with self._lock:
@@ -50,4 +56,5 @@ class Counters:
                 "unordered": self._unordered,
                 "deduplicated": self._deduplicated,
                 "failed": self._failed,
+                "discovered": self._discovered,
             }

@@ -22,6 +22,7 @@ from penstock.clock import Clock
 from penstock.errors import error, suggest
 from penstock.settings import Settings
 from penstock.streams.counting import Counters
+from penstock.streams.discovery import Discovery
 from penstock.streams.idempotency import HOUR_US, KeyFile, Keys, pack_receipt, stored_keys
 from penstock.streams.keys import warm_up as warm_up_keys
 from penstock.streams.layout import SIDECARS
@@ -85,8 +86,16 @@ class Ingest:
     looked at the state before an entry and came to the log after it looks again.
     """
 
-    def __init__(self, log: StreamLog, state: Callable[[], State], clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self,
+        log: StreamLog,
+        state: Callable[[], State],
+        clock: Clock,
+        settings: Settings,
+        discovery: Discovery | None = None,
+    ) -> None:
         self._log = log
+        self._discovery = discovery
         self._state = state
         self._clock = clock
         self._keep_us = settings.idempotency_keep_hours * HOUR_US
@@ -204,6 +213,9 @@ class Ingest:
             if readings is None or latest != table:
                 table = latest
                 readings, resolve = read(table)
+            if self._discovery is not None and readings.keys:
+                # Before the lock: adding a sensor journals, and the journal waits for pushes under way.
+                ingest.counters.discover(self._discovery.add_unknown(table, readings, self._rows_of(table)))
             with ingest.order.lock:
                 try:
                     return self._judge(table, lookup, ingest, readings, resolve, key)
@@ -298,6 +310,9 @@ class Ingest:
         ingest.order.restore(table, memory, segments)
         records = stored_keys(self._log.folder / str(table.id), self.key_file(table.id), self._clock.now_us())
         ingest.keys.restore(records)
+
+    def _rows_of(self, table: Table) -> Callable[[], Any]:
+        return lambda: self._state().rows(table.id)
 
     def _current_vids(self, table_id: int, rows: Rows) -> Sids:
         """The vid of each live sensor by sid, -1 where it is gone. Held until the journal moves."""

@@ -271,7 +271,7 @@ def _opens(table: Table) -> bool:
     if table.stream is None or table.stream.connector is None:
         return False
     try:
-        return find_connector(table.stream.connector).mode != "outside"
+        return find_connector(table.stream.connector).mode not in ("outside", "subscribed")
     except PenstockError:
         # Its package is gone since the stream type was created: opening fails, and says so sensor by sensor.
         return True

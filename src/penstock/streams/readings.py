@@ -4,6 +4,8 @@ Names: the table's key columns, the stream's fields (bare, or as `stream.field`)
 of these decides: unknown_field, missing_field, invalid_value, not_null_violation. A field must be there, if only as null: a
 missing one stored as NULL would hide a sender's mistake. `ts` may be missing or null (see `rules`).
 A table gives times itself under transaction time, so a `ts` sent to it is refused rather than thrown away.
+A table that discovers sensors also takes static columns, and the stream column's name for the address: what a new
+sensor's row will hold (`discovery`).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from penstock.catalog.model import TIME_COLUMN, StreamColumn, Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.streams.columns import NO_TIME, Report, column_from_arrow, column_from_values, times_of
 from penstock.streams.receipt import Refusal
-from penstock.types import TIMESTAMP, Field
+from penstock.types import TEXT, TIMESTAMP, Field
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -33,6 +35,7 @@ class Readings:
     times: Times | None
     fields: list[pa.Array]
     bad: dict[int, Refusal] = field(default_factory=dict)
+    described: dict[str, pa.Array] = field(default_factory=dict)  # static columns beside the key, and the address
 
 
 class _Names:
@@ -56,6 +59,12 @@ class _Names:
             self.needed.append((stream_field.name if bare else full, stream_field))
         self.time_slot = len(self.needed)
         self.slots[TIME_COLUMN] = self.time_slot
+        self.described: dict[int, Field] = {}
+        if table.options.discover:
+            others = [c for c in table.columns if c.name not in table.key]
+            for slot, column in enumerate((*others, Field(stream.name, TEXT)), start=self.time_slot + 1):
+                self.slots[column.name] = slot
+                self.described[slot] = column
 
     def unknown(self, name: str) -> PenstockError:
         hint = suggest(name, self.slots)
@@ -126,7 +135,12 @@ def _from_arrow(names: _Names, data: pa.Table) -> Readings:
         times = times_of(column_from_arrow(TIMESTAMP, sent, _reporter(bad, TIME_COLUMN)))
     keys = len(names.keys)
     _refuse_nulls(names, columns[keys:], bad)
-    return Readings(data.num_rows, columns[:keys], times, columns[keys:], bad)
+    described = {
+        column.name: column_from_arrow(column.type, found[slot], _reporter(bad, column.name))
+        for slot, column in names.described.items()
+        if slot in found
+    }
+    return Readings(data.num_rows, columns[:keys], times, columns[keys:], bad, described)
 
 
 def _from_rows(names: _Names, rows: Sequence[Mapping[str, Any]]) -> Readings:
@@ -143,7 +157,12 @@ def _from_rows(names: _Names, rows: Sequence[Mapping[str, Any]]) -> Readings:
         times = times_of(column_from_values(TIMESTAMP, values[names.time_slot], _reporter(bad, TIME_COLUMN)))
     keys = len(names.keys)
     _refuse_nulls(names, columns[keys:], bad)
-    return Readings(len(rows), columns[:keys], times, columns[keys:], bad)
+    described = {
+        column.name: column_from_values(column.type, values[slot], _reporter(bad, column.name))
+        for slot, column in names.described.items()
+        if slot in values
+    }
+    return Readings(len(rows), columns[:keys], times, columns[keys:], bad, described)
 
 
 def _same_names(names: _Names, rows: Sequence[Mapping[str, Any]]) -> dict[int, list[Any]] | None:
@@ -153,7 +172,7 @@ def _same_names(names: _Names, rows: Sequence[Mapping[str, Any]]) -> dict[int, l
     spelled = list(rows[0])
     slots = [names.slots.get(name) for name in spelled]
     expected = set(range(names.time_slot))
-    if len(set(slots)) != len(slots) or set(slots) - {names.time_slot} != expected:
+    if len(set(slots)) != len(slots) or set(slots) - {names.time_slot, *names.described} != expected:
         return None
     try:
         if set(map(len, rows)) != {len(spelled)}:
@@ -166,7 +185,8 @@ def _same_names(names: _Names, rows: Sequence[Mapping[str, Any]]) -> dict[int, l
 
 
 def _any_names(names: _Names, rows: Sequence[Any], bad: dict[int, Refusal]) -> dict[int, list[Any]]:
-    values: dict[int, list[Any]] = {slot: [None] * len(rows) for slot in range(names.time_slot + 1)}
+    count = names.time_slot + 1 + len(names.described)
+    values: dict[int, list[Any]] = {slot: [None] * len(rows) for slot in range(count)}
     for index, row in enumerate(rows):
         problem = _place(names, index, row, values)
         if problem is not None:

@@ -74,7 +74,7 @@ BEGIN; COMMIT; ROLLBACK; START TRANSACTION;
 --|   kind: BEGIN
 
 DROP INDEX x;
---| ERROR 42601 syntax_error: expected TABLE, STREAM TYPE, FUNCTION, QUERY or ROLLUP, found "INDEX"
+--| ERROR 42601 syntax_error: expected TABLE, STREAM TYPE, FUNCTION, QUERY, ROLLUP, SINK, USER or TOKEN, found "INDEX"
 --|   1 | DROP INDEX x;
 --|     |      ^^^^^
 
@@ -181,3 +181,41 @@ SET on_error TO rest; CREATE QUERY IF NOT EXISTS broken AS SELEC 1; CREATE QUERY
 --|   r0: static rows of "sensors"
 --|   output: location TEXT
 --|   text: SELECT `sensors`.`location` AS `location` FROM {r0} AS `sensors`
+
+CREATE SINK out FOR gas_alarm TO webhook (url = 'http://somewhere/hook', secret = 'hidden');
+--| CreateSink
+--|   name: out
+--|   query: gas_alarm
+--|   kind: webhook
+
+CREATE SINK IF NOT EXISTS "The Out" FOR QUERY gas_alarm TO files;
+--| CreateSink
+--|   name: The Out
+--|   query: gas_alarm
+--|   kind: files
+--|   if_not_exists: True
+
+ALTER SINK out PAUSE;
+--| AlterSink
+--|   name: out
+--|   paused: True
+
+DROP SINK out, other;
+--| Drop
+--|   kind: sink
+--|   names: (out, other)
+
+SHOW SINKS LIKE 'out%';
+--| Show
+--|   what: sinks
+--|   like: out%
+
+CREATE SINK out FOR gas_alarm;
+--| ERROR 42601 syntax_error: expected TO, the statement ends here
+--|   1 | CREATE SINK out FOR gas_alarm;
+--|     |                              ^
+
+ALTER SINK out STOP;
+--| ERROR 42601 syntax_error: expected PAUSE or RESUME, found "STOP"
+--|   1 | ALTER SINK out STOP;
+--|     |                ^^^^

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.catalog.model import Table
 from penstock.errors import error, suggest
 from penstock.operators.functions import check_function
 from penstock.queries.results import Result
 from penstock.queries.statements.replies import done, matching
-from penstock.sensors.registry import validate_connector
+from penstock.sensors.registry import validate_connector, validate_table
 from penstock.sql import statements as st
 from penstock.sql.definitions import bind_add_column, bind_create_function, bind_create_stream_type, bind_create_table
 
@@ -27,6 +28,7 @@ def create_stream_type(database: Database, statement: st.CreateStreamType) -> Re
 
 def create_table(database: Database, statement: st.CreateTable) -> Result:
     name, columns, key, stream, options = bind_create_table(statement, database.catalog.state)
+    validate_table(Table(0, name, columns, key, stream, options))
     database.catalog.create_table(name, columns, key, stream, options, statement.if_not_exists)
     return done("CREATE TABLE")
 
@@ -74,6 +76,7 @@ def _point_at_missing(database: Database, statement: st.Drop) -> None:
         "function": state.functions,
         "query": state.queries,
         "rollup": state.rollups,
+        "sink": state.sinks,
     }
     known = names[statement.kind]
     for name, at in zip(statement.names, statement.names_at, strict=True):

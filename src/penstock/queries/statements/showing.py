@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.catalog.secrets import shown_options
 from penstock.errors import error, suggest
 from penstock.queries.results import Result
+from penstock.queries.statements.accounts import show_tokens, show_users
 from penstock.queries.statements.replies import matching, rows_of
 from penstock.queries.system_columns import SHOWN, SYSTEM_TABLES
 from penstock.settings import SETTINGS
@@ -57,12 +59,15 @@ def show(database: Database, statement: st.Show) -> Result:
             for f in state.functions.values()
         ]
         return rows_of(rows, ("name", "parameters", "returns"))
+    if what == "users":
+        return show_users(database)
+    if what == "tokens":
+        return show_tokens(database)
     if what == "settings":
-        hidden = {"token"}
         rows = [
             {
                 "name": s.name,
-                "value": "***" if s.name in hidden else str(getattr(database.settings, s.name)),
+                "value": shown_options({s.name: str(getattr(database.settings, s.name))})[s.name],
                 "meaning": s.sentence,
             }
             for s in SETTINGS

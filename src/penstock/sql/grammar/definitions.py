@@ -196,8 +196,8 @@ def drop(parser: PenstockParser) -> Drop:
         kind = "stream_type"
     else:
         word = parser.here.text.lower()
-        if word not in ("table", "function", "query", "rollup"):
-            raise parser.expected("TABLE, STREAM TYPE, FUNCTION, QUERY or ROLLUP")
+        if word not in ("table", "function", "query", "rollup", "sink"):
+            raise parser.expected("TABLE, STREAM TYPE, FUNCTION, QUERY, ROLLUP, SINK, USER or TOKEN")
         parser.skip()
         kind = next(k for k in get_args(DropKind) if k == word)
     if kind == "query" and parser.take("LIKE"):

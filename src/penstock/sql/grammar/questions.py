@@ -18,7 +18,21 @@ from penstock.sql.statements import (
     Subscribe,
 )
 
-SHOWN = ("TABLES", "QUERIES", "STREAM TYPES", "FUNCTIONS", "SENSORS", "CYCLES", "STREAMS", "ROLLUPS", "SETTINGS")
+SHOWN = (
+    "TABLES",
+    "QUERIES",
+    "STREAM TYPES",
+    "FUNCTIONS",
+    "SENSORS",
+    "CYCLES",
+    "STREAMS",
+    "ROLLUPS",
+    "INPUTS",
+    "SINKS",
+    "SETTINGS",
+    "USERS",
+    "TOKENS",
+)
 
 
 def select(parser: PenstockParser) -> Select:

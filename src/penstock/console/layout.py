@@ -1,0 +1,123 @@
+"""The frame around every page: navigation, theme, keys, and the line that says whether the server is well."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from html import escape
+
+from nicegui import Client, context, ui
+from starlette.requests import Request
+
+from penstock import __version__
+from penstock.errors import PenstockError
+from penstock.server.front import CONSOLE
+
+_log = logging.getLogger("penstock.console")
+DOORS = (
+    ("Overview", "", "space_dashboard", "o"),
+    ("Sensors", "sensors", "sensors", "s"),
+    ("Ask", "ask", "terminal", "a"),
+    ("Queries", "queries", "rule", "q"),
+    ("System", "system", "monitor_heart", "y"),
+)
+THEME_COOKIE = "penstock-theme"
+# g and a letter go to a page, as in other consoles; not while somebody types.
+_KEYS = """
+<script>
+(() => {
+  let g = 0;
+  const doors = %s;
+  addEventListener("keydown", (e) => {
+    const at = e.target, typing = at.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(at.tagName);
+    if (typing || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (e.key === "g") { g = Date.now(); return; }
+    if (Date.now() - g < 1500 && e.key in doors) location.href = doors[e.key];
+    g = 0;
+  });
+})();
+</script>
+"""
+
+
+def href(path: str = "") -> str:
+    return f"{CONSOLE}/{path}"
+
+
+@contextmanager
+def frame(title: str, here: str, request: Request) -> Iterator[ui.element]:
+    """The frame around a page. Gives the head of the page, for its own buttons; what it shows is made inside."""
+    ui.page_title(f"{title} · Penstock")
+    ui.add_head_html(f'<link rel="stylesheet" href="{href("assets/console.css")}?{__version__}">')
+    ui.add_head_html(_KEYS % {key: href(path) for _, path, _, key in DOORS})
+    ui.colors(primary="#0b7285", positive="#2b8a3e", negative="#c92a2a", warning="#b35c00", info="#0b7285")
+    chosen = {"dark": True, "light": False}.get(request.cookies.get(THEME_COOKIE, ""))
+    dark = ui.dark_mode(chosen)
+    with ui.element("nav").classes("rail").props('aria-label="Pages"'):
+        with ui.element("a").classes("brand").props(f'href="{href()}"'):
+            ui.element("img").props(f'src="{href("assets/favicon.svg")}" alt=""')
+            ui.label("Penstock")
+        for name, path, icon, key in DOORS:
+            current = " here" if path == here else ""
+            mark = ' aria-current="page"' if path == here else ""
+            with ui.element("a").classes(f"door{current}").props(f'href="{href(path)}" title="g {key}"{mark}'):
+                ui.icon(icon)
+                ui.label(name)
+        with ui.element("div").classes("foot"):
+            _theme_button(dark, "wide")
+            ui.label(f"version {__version__}").classes("muted small")
+    with ui.element("main").classes("frame") as main:
+        ui.skip_link(target=main)
+        with ui.element("header").classes("top") as head:
+            ui.html(f"<h1>{escape(title)}</h1>", sanitize=False).classes("grow")
+            _theme_button(dark, "phone-only")
+        yield head
+
+
+def _theme_button(dark: ui.dark_mode, where: str) -> None:
+    """Light, dark, or as the system says; the browser remembers it."""
+    order: tuple[bool | None, ...] = (None, False, True)
+    look = {
+        None: ("brightness_auto", "Theme: auto"),
+        False: ("light_mode", "Theme: light"),
+        True: ("dark_mode", "Theme: dark"),
+    }
+
+    def turn() -> None:
+        dark.value = order[(order.index(dark.value) + 1) % 3]
+        name = {None: "auto", False: "light", True: "dark"}[dark.value]
+        ui.run_javascript(f'document.cookie = "{THEME_COOKIE}={name};path=/;max-age=31536000;samesite=strict"')
+        show()
+
+    def show() -> None:
+        icon, text = look[dark.value]
+        button.props(f'icon={icon} aria-label="{text}"')
+        button.text = text if where == "wide" else ""
+
+    button = ui.button(on_click=turn).props("flat dense no-caps align=left").classes(f"quiet {where}")
+    show()
+
+
+def refresh_every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    """Call now and then again and again while the page is open, one call at a time; a hidden page costs nothing."""
+    busy = False
+    failed = False
+    client: Client = context.client
+
+    async def tick() -> None:
+        nonlocal busy, failed
+        if busy or not client.has_socket_connection:
+            return
+        busy = True
+        try:
+            await work()
+            failed = False
+        except PenstockError as problem:
+            if not failed:
+                _log.info("a page could not be brought up to date: %s", problem)
+            failed = True
+        finally:
+            busy = False
+
+    ui.timer(seconds, tick, immediate=True)

@@ -1,0 +1,89 @@
+"""A plan as boxes and arrows, top to bottom, with the rows per second on the arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+from penstock.queries.plan_graph import Box, PlanGraph
+
+WIDTH, GAP_X, GAP_Y, LINE = 236, 22, 46, 17
+_CHARS = 34
+_LINES = 5
+
+
+def draw(graph: PlanGraph, rates: Mapping[tuple[int, int], str]) -> str:
+    """An SVG. Boxes stand as low as what they feed allows, so a chain is one column."""
+    depth = _depths(graph)
+    rows: dict[int, list[int]] = {}
+    for place, level in enumerate(depth):
+        rows.setdefault(level, []).append(place)
+    heights = [_height(box) for box in graph.boxes]
+    widest = max(len(r) for r in rows.values())
+    width = widest * WIDTH + (widest - 1) * GAP_X
+    left, top, y = [0.0] * len(depth), [0.0] * len(depth), 4.0
+    for level in sorted(rows):
+        line = rows[level]
+        start = (width - len(line) * WIDTH - (len(line) - 1) * GAP_X) / 2
+        tallest = max(heights[p] for p in line)
+        for i, place in enumerate(line):
+            left[place] = start + i * (WIDTH + GAP_X)
+            top[place] = y + tallest - heights[place]
+        y += tallest + GAP_Y
+    parts = [
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+        '<path d="M0 0L8 4L0 8z"/></marker></defs>'
+    ]
+    for source, target in graph.arrows:
+        x1, y1 = left[source] + WIDTH / 2, top[source] + heights[source]
+        x2, y2 = left[target] + WIDTH / 2, top[target] - 2
+        middle = (y1 + y2) / 2
+        parts.append(
+            f'<path d="M{x1:.0f} {y1:.0f}C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}" marker-end="url(#tip)"/>'
+        )
+        said = rates.get((source, target))
+        if said:
+            parts.append(f'<text class="rate" x="{x1 + 8:.0f}" y="{y1 + 20:.0f}">{escape(said)}</text>')
+    for place, box in enumerate(graph.boxes):
+        parts.append(_box(box, left[place], top[place], heights[place]))
+    total = y - GAP_Y + 8
+    return f'<svg width="{width + 8:.0f}" height="{total:.0f}" viewBox="-4 0 {width + 8:.0f} {total:.0f}" role="img">{"".join(parts)}</svg>'
+
+
+def _depths(graph: PlanGraph) -> list[int]:
+    """How many arrows lie between a box and the answer, turned round: the answer is deepest."""
+    below = [0] * len(graph.boxes)
+    for source, target in reversed(graph.arrows):
+        below[source] = max(below[source], below[target] + 1)
+    # Arrows are in no promised order, so until nothing moves any more.
+    moved = True
+    while moved:
+        moved = False
+        for source, target in graph.arrows:
+            if below[source] < below[target] + 1:
+                below[source], moved = below[target] + 1, True
+    deepest = max(below)
+    return [deepest - b for b in below]
+
+
+def _height(box: Box) -> int:
+    return 30 + LINE * min(len(box.lines), _LINES) + (4 if box.lines else 0)
+
+
+def _box(box: Box, x: float, y: float, height: int) -> str:
+    lines = list(box.lines[:_LINES])
+    if len(box.lines) > _LINES:
+        lines[-1] = f"and {len(box.lines) - _LINES + 1} more"
+    shown = "".join(
+        f'<text class="detail" x="{x + 12:.0f}" y="{y + 38 + i * LINE:.0f}">{escape(_cut(line))}</text>'
+        for i, line in enumerate(lines)
+    )
+    whole = escape("\n".join([box.title, *box.lines]))
+    return (
+        f'<g><title>{whole}</title><rect class="box {box.kind}" x="{x:.0f}" y="{y:.0f}" width="{WIDTH}" height="{height}" rx="8"/>'
+        f'<text x="{x + 12:.0f}" y="{y + 20:.0f}">{escape(_cut(box.title))}</text>{shown}</g>'
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CHARS else text[: _CHARS - 1] + "…"

@@ -1,0 +1,213 @@
+"""One standing query, live: its answer as chart and table, its window, its plan with rates, and what became of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from nicegui import ui
+from starlette.requests import Request
+
+from penstock.catalog.model import QueryDefinition
+from penstock.clock import format_timestamp
+from penstock.console.acting import attempt, console, quoted
+from penstock.console.answer_view import AnswerView
+from penstock.console.layout import frame, href, refresh_every
+from penstock.console.parts import Tile, card, chip, code, empty, facts_html
+from penstock.console.plan_drawing import draw
+from penstock.console.queries import lag_of
+from penstock.console.window_control import WindowControl
+from penstock.console.words import clock_time, number, size
+from penstock.errors import PenstockError
+from penstock.queries.changes import changes_of_query
+from penstock.queries.database import Database
+from penstock.queries.describing import describe_query
+from penstock.queries.plan_graph import PlanGraph, plan_graph
+from penstock.queries.results import Result
+from penstock.sql.plan import SparkPlan, plan_from_json
+
+LIVE_EVERY_S = 0.5
+
+
+def register() -> None:
+    ui.page("/queries/{name}")(show)
+
+
+async def show(request: Request, name: str) -> None:
+    """The page."""
+    with frame(name, "queries", request) as head:
+        try:
+            definition = console().database.definition(name)
+        except PenstockError as problem:
+            empty(problem.message)
+            return
+        view = _View(definition, head)
+        await view.refresh()
+        await view.tell_changes()
+    refresh_every(LIVE_EVERY_S, view.refresh)
+
+
+class _View:
+    def __init__(self, definition: QueryDefinition, head: ui.element) -> None:
+        self._name = definition.name
+        self._seen: tuple[object, int | None] | None = None
+        self._matched: tuple[float, int] | None = None
+        self._found_rate = 0.0
+        self._sql = definition.sql
+        with head:
+            self._state = chip("STARTING")
+            self._pause = ui.button("Pause", icon="pause", on_click=self._turn).props("flat").classes("quiet")
+            ui.button("Drop", icon="delete", on_click=self._ask_drop).props("flat").classes("danger")
+        with ui.element("div").classes("tiles"):
+            self._rows = Tile("Rows in its window")
+            self._found = Tile("Rows found")
+            self._cost = Tile("Cost")
+            self._memory = Tile("Memory")
+            self._lag = Tile("Lag")
+        self._failure = ui.label("").classes("complaint")
+        with card("Answer") as bar:
+            with bar:
+                self._as_of = ui.label("").classes("muted small num")
+            self._answer = AnswerView(chart_first=True, newest_first=True)
+        with ui.element("div").classes("grid-even"):
+            with card("Window"):
+                self._window = WindowControl(definition, self._changed)
+            with card("Question"):
+                self._text = ui.element("div")
+                self._about = ui.html("", sanitize=False)
+                ui.button("Open in Ask", icon="terminal", on_click=self._open).props("flat dense align=left").classes(
+                    "quiet"
+                )
+        with card("Plan"):
+            self._plan = ui.html("", sanitize=False).classes("plan")
+        with card("History"):
+            self._history = ui.element("div").classes("facts")
+
+    async def refresh(self) -> None:
+        database = console().database
+        definition = database.catalog.state.queries.get(self._name)
+        if definition is None:
+            self._failure.set_text("This query was dropped.")
+            self._failure.set_visibility(True)
+            return
+        facts, graph = await console().look(_describe, database, definition)
+        self._fill_facts(facts, definition)
+        self._fill_plan(graph, facts)
+        try:
+            result = await console().look(answer_quietly, database, definition)
+        except PenstockError as problem:
+            self._as_of.set_text(problem.message)
+            return
+        if result is not None and self._seen != (definition, result.cycle):
+            self._seen = (definition, result.cycle)
+            self._rows.set(number(result.table.num_rows), more=f"of cycle {result.cycle or 0:,}")
+            now = f", NOW {clock_time(result.now_us)} UTC" if result.now_us is not None else ""
+            self._as_of.set_text(f"cycle {result.cycle or 0:,}{now}")
+            self._answer.show(result.table)
+
+    def _fill_facts(self, facts: dict[str, Any], definition: QueryDefinition) -> None:
+        state = facts["state"]
+        self._state.set_text(state)
+        self._state.classes(replace=f"chip {state}")
+        self._pause.set_text("Resume" if definition.paused else "Pause")
+        self._pause.props(f"icon={'play_arrow' if definition.paused else 'pause'}")
+        self._failure.set_visibility(facts["error"] is not None)
+        self._failure.set_text(facts["error"] or "")
+        matched = facts["matched"] if facts["matched"] is not None else facts["rows"]
+        self._note_matched(matched)
+        self._found.set(number(matched), more=f"{number(self._found_rate)}/s")
+        evaluations = facts["evaluations"]
+        per_cycle = facts["ms"] / evaluations if evaluations else None
+        self._cost.set(number(per_cycle), "ms", f"per cycle, {number(evaluations)} so far")
+        self._memory.set(size(facts["memory"]), more=facts["strategy"] or facts["runs"])
+        self._lag.set(facts["lag"], more=f"{facts['progress']:.0%} of its history read")
+        if definition.sql != self._sql or not self._text.default_slot.children:
+            self._sql = definition.sql
+            self._text.clear()
+            with self._text:
+                code(definition.sql, wrap=True)
+        told = [("runs as", facts["runs"])]
+        told += [(n, facts[n]) for n in ("reason", "owner", "description") if facts[n]]
+        self._about.set_content(facts_html(told))
+        self._window.follow(definition)
+
+    def _note_matched(self, matched: int) -> None:
+        now = time.monotonic()
+        before = self._matched
+        if before is None:
+            self._matched = (now, matched)
+        elif now - before[0] >= 2.0:
+            self._found_rate = max(0, matched - before[1]) / (now - before[0])
+            self._matched = (now, matched)
+
+    def _fill_plan(self, graph: PlanGraph, facts: dict[str, Any]) -> None:
+        rates: dict[tuple[int, int], str] = {}
+        for source, target in graph.arrows:
+            box = graph.boxes[source]
+            if box.table is not None:
+                rates[source, target] = f"{number(facts['rates'].get(box.table, 0.0))}/s"
+            elif box.kind == "step":
+                rates[source, target] = f"{number(self._found_rate)}/s"
+        drawn = draw(graph, rates)
+        if drawn != self._plan.content:
+            self._plan.set_content(drawn)
+
+    async def tell_changes(self) -> None:
+        database = console().database
+        definition = database.catalog.state.queries.get(self._name)
+        if definition is None:
+            return
+        changes = await console().look(changes_of_query, database.folder.root, definition.id, definition.name)
+        self._history.clear()
+        with self._history:
+            for change in reversed(changes):
+                ui.label(format_timestamp(change.at_us)[:19].replace("T", " ")).classes("num")
+                with ui.element("div"):
+                    ui.label(change.what)
+                    if change.detail:
+                        ui.label(change.detail).classes("mono muted")
+
+    async def _changed(self) -> None:
+        self._seen = None
+        await self.refresh()
+        await self.tell_changes()
+
+    async def _turn(self) -> None:
+        paused = console().database.definition(self._name).paused
+        word = "RESUME" if paused else "PAUSE"
+        if await attempt(f"ALTER QUERY {quoted(self._name)} {word}") is not None:
+            await self._changed()
+
+    def _open(self) -> None:
+        from urllib.parse import quote
+
+        ui.navigate.to(href(f"ask?sql={quote(self._sql)}"))
+
+    async def _ask_drop(self) -> None:
+        with ui.dialog() as dialog, ui.card():
+            ui.html("<h2>Drop this query?</h2>", sanitize=False)
+            ui.label("Its answer is gone; the readings stay.")
+            with ui.element("div").classes("row-line").style("justify-content: flex-end"):
+                ui.button("Keep it", on_click=lambda: dialog.submit(False)).props("flat").classes("quiet")
+                ui.button("Drop it", on_click=lambda: dialog.submit(True)).props("flat").classes("danger")
+        if await dialog and await attempt(f"DROP QUERY {quoted(self._name)}") is not None:
+            ui.navigate.to(href("queries"))
+
+
+def _describe(database: Database, definition: QueryDefinition) -> tuple[dict[str, Any], PlanGraph]:
+    facts = describe_query(database, definition)
+    facts["lag"] = lag_of(database, definition.id)
+    facts["rates"] = {t.name: database.sampler.rates.of(t) for t in database.sensor_tables()}
+    return facts, plan_graph(definition, database.catalog.state)
+
+
+def answer_quietly(database: Database, definition: QueryDefinition) -> Result | None:
+    """The answer as it is, without counting as somebody who asked; None where there is none yet."""
+    if definition.paused:
+        return None
+    if isinstance(plan_from_json(definition.plan), SparkPlan):
+        found = database.spark_queries.answer_within(definition.id, definition.name, 0.0)
+        return None if found is None else Result(found.table, cycle=found.cycle, now_us=found.now_us)
+    if not database.standing.is_ready(definition.name, 0.0):
+        return None
+    return database.standing.invoke(definition.name)

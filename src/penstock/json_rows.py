@@ -1,0 +1,74 @@
+"""Rows as JSON, the same wherever they leave.
+
+What JSON has no word for is written as text: timestamps in ISO 8601, DECIMAL exactly, BINARY in base64, and
+NaN and the infinities by name.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def row_objects(table: pa.Table) -> list[dict[str, Any]]:
+    names = unique_names(table.schema.names)
+    columns = [json_values(column) for column in table.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def unique_names(names: list[str]) -> list[str]:
+    """An object cannot hold two values of one name: the second `ppm` becomes `ppm_2`."""
+    out: list[str] = []
+    for name in names:
+        candidate, number = name, 2
+        while candidate in out:
+            candidate, number = f"{name}_{number}", number + 1
+        out.append(candidate)
+    return out
+
+
+def json_values(column: pa.ChunkedArray) -> list[Any]:
+    """A column's values as orjson writes them; whole columns at once where Arrow can."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return list(timestamp_texts(column).to_pylist())
+    if pa.types.is_floating(kind):
+        values: list[Any] = column.to_pylist()
+        if not pc.all(pc.is_finite(column), min_count=0).as_py():
+            return [json_value(value) for value in values]
+        return values
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_null(kind):
+        return list(column.to_pylist())
+    return [json_value(value) for value in column.to_pylist()]
+
+
+def timestamp_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    utc = column.cast(pa.timestamp("us", tz="UTC"))
+    return pc.strftime(utc, format="%Y-%m-%dT%H:%M:%SZ")
+
+
+def json_value(value: Any) -> Any:
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NaN"
+        return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {key: json_value(part) for key, part in value.items()}
+    if isinstance(value, list):
+        # A map arrives as pairs; it and an array look alike in JSON.
+        return [json_value(part) for part in value]
+    if isinstance(value, tuple):
+        return [json_value(part) for part in value]
+    return value if isinstance(value, (str, int, bool)) or value is None else str(value)

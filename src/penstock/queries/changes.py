@@ -1,0 +1,46 @@
+"""What became of a standing query since it was registered: its entries in the journal, as people read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.catalog.journal import JournalReader
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entry: when, at which position, and what changed."""
+
+    at_us: int
+    position: int
+    what: str
+    detail: str
+
+
+def changes_of_query(folder: Path, query_id: int, name: str) -> list[Change]:
+    """Oldest first. Reads the whole journal: for a page that somebody opens, not for a loop."""
+    found: list[Change] = []
+    before: dict[str, Any] = {}
+    for entry in JournalReader(folder).read():
+        body = entry.body
+        if entry.kind == "create_query" and body.get("id") == query_id:
+            found.append(Change(entry.at_us, entry.pos, "registered", body["sql"]))
+            before = body
+        elif entry.kind == "change_query" and body.get("id") == query_id:
+            what, detail = _changed(before, body)
+            found.append(Change(entry.at_us, entry.pos, what, detail))
+            before = body
+        elif entry.kind == "describe_query" and before and body.get("name") == name:
+            for fact in ("owner", "description", "strategy"):
+                if body.get(fact) != before.get(fact):
+                    found.append(Change(entry.at_us, entry.pos, fact, body.get(fact) or "none"))
+            before = {**before, **body}
+    return found
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, str]:
+    if before.get("paused", False) != after.get("paused", False):
+        return ("paused", "") if after.get("paused") else ("resumed", "")
+    return "window", after["sql"]

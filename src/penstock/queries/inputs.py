@@ -1,0 +1,60 @@
+"""The ways in that are open right now, for SHOW INPUTS, /v1/status and /metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.catalog.model import Table
+
+if TYPE_CHECKING:
+    from penstock.queries.database import Database
+
+_NAMES_SHOWN = 20
+_NUMBERS = ("messages", "bytes", "accepted", "duplicates", "refused", "ignored", "in_flight", "connects")
+# How a sensor looks whose table is read by a source in this state.
+_SENSOR_STATES = {"connected": "open", "connecting": "opening", "backing off": "backing off", "stopped": "closed"}
+
+
+def input_rows(database: Database) -> list[dict[str, Any]]:
+    """One record per way in; `reasons` and `ignored_names` as texts."""
+    return [
+        {
+            **facts,
+            "refused": sum(facts["refused"].values()),
+            "reasons": ", ".join(f"{condition} {count}" for condition, count in sorted(facts["refused"].items())),
+            "ignored_names": ", ".join(facts["ignored_names"][:_NAMES_SHOWN]),
+        }
+        for facts in _facts(database)
+    ]
+
+
+def input_facts(database: Database) -> dict[str, dict[str, Any]]:
+    """Numbers by name; `refused` by condition, `connected` as 0 or 1."""
+    return {
+        facts["name"]: {
+            **{name: facts[name] for name in _NUMBERS if name in facts},
+            "connected": int(facts["state"] in ("connected", "open")),
+        }
+        for facts in _facts(database)
+    }
+
+
+def sensor_state(database: Database, table: Table) -> str:
+    """How a sensor of a table is reached that the stream manager knows nothing of."""
+    if table.stream is None or table.stream.connector is None:
+        return "pushed"
+    state = database.sources.state_of(table.id)
+    return "closed" if state is None else _SENSOR_STATES[state]
+
+
+def _facts(database: Database) -> list[dict[str, Any]]:
+    counts = database.lines.counts
+    lines = {
+        "name": "line protocol",
+        "kind": "line protocol",
+        "state": "open",
+        "last_error": counts.last_problem,
+        "ignored_names": counts.ignored_names(),
+        **counts.as_dict(),
+    }
+    return [lines, *database.sources.facts()]

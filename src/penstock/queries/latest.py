@@ -1,0 +1,143 @@
+"""The newest reading of each sensor and its last two minutes, for whoever looks: read from the log's newest rows.
+
+Nothing is kept current while nobody looks. A look reads what came since the last one, at most `ROWS_A_LOOK` rows, so a
+busy table costs as much as a quiet one; a sensor whose readings were all left out shows its older value.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN, Table
+from penstock.clock import SECOND
+from penstock.errors import PenstockError
+from penstock.streams.segments import list_readable, read_slice, slices
+
+ROWS_A_LOOK = 20_000
+TRAIL_S = 120
+FIELDS = 8
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Recent:
+    """Of one table: by sid the newest values, and per second of the last two minutes the last number of each."""
+
+    seen: int = 0
+    newest_us: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    values: dict[int, dict[str, Any]] = field(default_factory=dict)
+    trail: dict[str, dict[int, Floats]] = field(default_factory=dict)
+
+    def line(self, name: str, sid: int) -> list[tuple[int, float]]:
+        """A sensor's (second, value) of one field, oldest first."""
+        found = self.trail.get(name, {})
+        return [
+            (second, float(row[sid]))
+            for second, row in sorted(found.items())
+            if sid < len(row) and not np.isnan(row[sid])
+        ]
+
+
+class Latest:
+    """One per server; threads take turns."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._tables: dict[int, Recent] = {}
+
+    def look(self, table: Table, sids: npt.NDArray[Any], head: int) -> Recent:
+        """What is known of a table by now. `sids` is the sensor of each version of a static row."""
+        with self._lock:
+            known = self._tables.setdefault(table.id, Recent())
+            first = max(known.seen, head - ROWS_A_LOOK)
+            if first < head:
+                self._read(known, table, sids, first, head)
+                known.seen = head
+            return known
+
+    def forget(self, tables: Mapping[int, Table]) -> None:
+        """Tables that are gone."""
+        with self._lock:
+            for table_id in self._tables.keys() - tables.keys():
+                del self._tables[table_id]
+
+    def _read(self, known: Recent, table: Table, sids: npt.NDArray[Any], first: int, head: int) -> None:
+        assert table.stream is not None
+        fields = [f.name for f in table.stream.fields][:FIELDS]
+        columns = [VERSION_COLUMN.name, TIME_COLUMN, *fields]
+        for piece in slices(list_readable(self._log, table.id), first, head):
+            try:
+                rows = read_slice(piece, columns)
+            except (OSError, pa.ArrowException, PenstockError):
+                continue  # compaction or retention took it, or it is damaged, which queries say
+            if rows.num_rows:
+                self._take(known, rows, sids, fields)
+
+    def _take(self, known: Recent, rows: pa.Table, sids: npt.NDArray[Any], fields: list[str]) -> None:
+        vids = rows.column(VERSION_COLUMN.name).to_numpy().astype(np.int64)
+        inside = vids < len(sids)  # a version that our state does not have yet: the next look has it
+        if not inside.all():
+            rows, vids = rows.filter(pa.array(inside)), vids[inside]
+        if not len(vids):
+            return
+        sid = np.asarray(sids)[vids].astype(np.int64)
+        times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
+        count = int(np.max(sids)) + 1
+        if len(known.newest_us) < count:
+            grown = np.full(count, np.iinfo(np.int64).min)
+            grown[: len(known.newest_us)] = known.newest_us
+            known.newest_us = grown
+        self._take_newest(known, rows, sid, times, fields)
+        self._take_trail(known, rows, sid, times, fields, count)
+
+    def _take_newest(self, known: Recent, rows: pa.Table, sid: Ints, times: Ints, fields: list[str]) -> None:
+        order = np.lexsort((np.arange(len(sid)), times, sid))
+        last = order[np.flatnonzero(np.append(np.diff(sid[order]) != 0, True))]
+        newer = last[times[last] >= known.newest_us[sid[last]]]
+        known.newest_us[sid[newer]] = times[newer]
+        picked = rows.take(pa.array(newer)).select([f for f in fields if f in rows.column_names]).to_pylist()
+        for which, values in zip(sid[newer].tolist(), picked, strict=True):
+            known.values[which] = values
+
+    def _take_trail(self, known: Recent, rows: pa.Table, sid: Ints, times: Ints, fields: list[str], count: int) -> None:
+        seconds = times // SECOND
+        newest = int(seconds.max())
+        for name in fields:
+            values = _numbers(rows.column(name)) if name in rows.column_names else None
+            if values is None:
+                continue
+            by_second = known.trail.setdefault(name, {})
+            for second in np.unique(seconds[seconds > newest - TRAIL_S]).tolist():
+                here = seconds == second
+                row = by_second.get(second)
+                if row is None or len(row) < count:
+                    grown = np.full(count, np.nan)
+                    grown[: 0 if row is None else len(row)] = row if row is not None else 0.0
+                    by_second[second] = row = grown
+                row[sid[here]] = values[here]  # of several the last one stays
+            for second in [s for s in by_second if s <= max(by_second) - TRAIL_S]:
+                del by_second[second]
+
+
+def _numbers(column: pa.ChunkedArray) -> Floats | None:
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    if (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_boolean(kind)
+    ):
+        return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
+    return None

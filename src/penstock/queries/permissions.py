@@ -1,0 +1,119 @@
+"""Which role each statement needs, and what the audit calls it.
+
+What is not listed needs an admin: a new kind of statement is closed until somebody decides about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from penstock.errors import PenstockError, error
+from penstock.security.audit import Audit
+from penstock.security.caller import LOCAL, Caller, current_caller, require
+from penstock.security.roles import Role
+from penstock.security.users import Users
+from penstock.sql import statements as st
+
+READ: tuple[type[st.Statement], ...] = (
+    st.Select,
+    st.Subscribe,
+    st.Show,
+    st.Describe,
+    st.Explain,
+    st.Transaction,
+    st.SetOnError,
+)
+WRITE: tuple[type[st.Statement], ...] = (
+    st.CreateQuery,
+    st.BadQuery,
+    st.AlterQuery,
+    st.PauseQuery,
+    st.ResumeQuery,
+    st.DescribeQuery,
+    st.Insert,
+    st.Update,
+    st.Delete,
+)
+# Shown to admins only: who has which rights is the first thing that an intruder asks.
+SECRET_SHOWS = frozenset({"users", "tokens"})
+
+
+def needed_role(statement: st.Statement) -> Role:
+    """What a statement asks of whoever sends it."""
+    if isinstance(statement, st.Show) and statement.what in SECRET_SHOWS:
+        return "admin"
+    if isinstance(statement, st.Drop) and statement.kind == "query":
+        return "write"
+    if isinstance(statement, READ):
+        return "read"
+    return "write" if isinstance(statement, WRITE) else "admin"
+
+
+def the_caller(users: Users) -> Caller:
+    """Who asks, with the role it has by now: a page may be open for days.
+
+    Where people have to say who they are, work that nobody asked for is refused.
+    """
+    caller = current_caller()
+    if caller is None:
+        if users.required:
+            raise error("unauthorized", detail="nobody said who asks for this")
+        return LOCAL
+    now = users.still(caller)
+    if now is None or (caller.via == "open" and users.required):
+        raise error("unauthorized", detail="who asks for this may not come in any more", hint="sign in again")
+    return now
+
+
+def check_statements(statements: Iterable[st.Statement], users: Users, audit: Audit) -> None:
+    """Refuse a script before its first statement runs if one of them needs a higher role."""
+    caller = the_caller(users)
+    if caller.role == "admin":
+        return
+    for statement in statements:
+        try:
+            require(caller, needed_role(statement), action_of(statement))
+        except PenstockError as failure:
+            audit.note(action_of(statement), names_of(statement), failure.condition)
+            raise statement.point(failure) from None
+
+
+def changes_something(statement: st.Statement) -> bool:
+    return not isinstance(statement, READ)
+
+
+_ACTIONS = {
+    "BadQuery": "CREATE QUERY",
+    "DescribeQuery": "ALTER QUERY",
+    "PauseQuery": "ALTER QUERY PAUSE",
+    "ResumeQuery": "ALTER QUERY RESUME",
+    "AddColumn": "ALTER TABLE",
+    "Select": "SELECT",
+    "Transaction": "a transaction",
+    "SetOnError": "SET",
+}
+
+
+def action_of(statement: st.Statement) -> str:
+    """The words a statement begins with: `CREATE TABLE`."""
+    kind = getattr(statement, "kind", None)
+    name = type(statement).__name__
+    if name.startswith("Drop") and isinstance(kind, str):
+        return "DROP " + kind.replace("_", " ").upper()
+    if name == "Show":
+        return "SHOW " + str(getattr(statement, "what", "")).upper()
+    if name in _ACTIONS:
+        return _ACTIONS[name]
+    words = "".join(" " + letter if letter.isupper() else letter for letter in name)
+    return words.strip().upper()
+
+
+def names_of(statement: st.Statement) -> Sequence[str]:
+    """What it is about, by name; never a value."""
+    if isinstance(statement, st.Drop) and statement.like is not None:
+        return (f"LIKE {statement.like}",)
+    for attribute in ("names", "name", "table"):
+        found = getattr(statement, attribute, None)
+        if found:
+            return (found,) if isinstance(found, str) else tuple(found)
+    return ()

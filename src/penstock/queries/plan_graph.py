@@ -1,0 +1,128 @@
+"""The plan of a standing query as boxes and arrows: what reads what, from the streams down to the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
+from penstock.operators.expr import Expr
+from penstock.sql.notation import show, show_window
+from penstock.sql.plan import AggregatePlan, JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json
+
+Kind = Literal["source", "step", "answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A step of a plan. `lines` say what it does; `table` or `query` is what a source reads."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    kind: Kind = "step"
+    table: str | None = None
+    query: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanGraph:
+    """Arrows are pairs of places in `boxes`, which are in the order in which rows pass them."""
+
+    boxes: tuple[Box, ...]
+    arrows: tuple[tuple[int, int], ...]
+
+
+class _Drawing:
+    def __init__(self) -> None:
+        self.boxes: list[Box] = []
+        self.arrows: list[tuple[int, int]] = []
+
+    def add(self, box: Box, *after: int) -> int:
+        self.boxes.append(box)
+        place = len(self.boxes) - 1
+        self.arrows += [(source, place) for source in after]
+        return place
+
+
+def plan_graph(definition: QueryDefinition, state: CatalogState) -> PlanGraph:
+    """From the sources to the answer, which is the last box."""
+    drawing = _Drawing()
+    last = _draw(drawing, plan_from_json(definition.plan), state)
+    drawing.add(Box(definition.name, ("the answer",), "answer"), last)
+    return PlanGraph(tuple(drawing.boxes), tuple(drawing.arrows))
+
+
+def _draw(drawing: _Drawing, plan: Plan, state: CatalogState) -> int:
+    if isinstance(plan, SelectPlan):
+        return _select(drawing, plan, state)
+    if isinstance(plan, AggregatePlan):
+        return _aggregate(drawing, plan, state)
+    if isinstance(plan, JoinPlan):
+        return _join(drawing, plan, state)
+    return _spark(drawing, plan, state)
+
+
+def _stream(
+    drawing: _Drawing, table_id: int, static: Expr | None, stream: Expr | None, state: CatalogState, alias: str = ""
+) -> int:
+    """A stream and what its sensors and its readings have to satisfy."""
+    table = state.tables_by_id.get(table_id)
+    name = table.name if table is not None else "dropped"
+    title = f"{name} {alias}" if alias and alias != name else name
+    sensors = ("every sensor",) if static is None else (f"sensors: {show(static)}",)
+    place = drawing.add(Box(title, sensors, "source", table=name))
+    if stream is None:
+        return place
+    return drawing.add(Box("filter", _parts(stream)), place)
+
+
+def _parts(predicate: Expr) -> tuple[str, ...]:
+    """A conjunction, a condition a line."""
+    operation = getattr(predicate, "operation", None)
+    arguments = getattr(predicate, "arguments", ())
+    return tuple(show(a) for a in arguments) if operation == "and" else (show(predicate),)
+
+
+def _select(drawing: _Drawing, plan: SelectPlan, state: CatalogState) -> int:
+    place = _stream(drawing, plan.table_id, plan.static_predicate, plan.stream_predicate, state)
+    return drawing.add(Box("window", (show_window(plan.window), "shared pass")), place)
+
+
+def _aggregate(drawing: _Drawing, plan: AggregatePlan, state: CatalogState) -> int:
+    place = _stream(drawing, plan.table_id, plan.static_predicate, plan.stream_predicate, state)
+    keys = ", ".join(show(k) for k in plan.keys) or "one group"
+    place = drawing.add(Box("slices", (f"per {keys}" if plan.keys else keys, *_calls(plan))), place)
+    return drawing.add(Box("window", (show_window(plan.window),)), place)
+
+
+def _calls(plan: AggregatePlan) -> tuple[str, ...]:
+    return tuple(f"{c.function}({', '.join(show(a) for a in c.arguments) or '*'})" for c in plan.aggregates)
+
+
+def _join(drawing: _Drawing, plan: JoinPlan, state: CatalogState) -> int:
+    inputs = [
+        _stream(drawing, each.table_id, each.static_predicate, each.stream_predicate, state, each.alias)
+        for each in plan.inputs
+    ]
+    for table in plan.tables:
+        known = state.tables_by_id.get(table.table_id)
+        inputs.append(drawing.add(Box(known.name if known is not None else "dropped", ("table",), "source")))
+    words = {"inner": "window join", "left": "window join, or NULL", "anti": "without a partner"}
+    conditions = tuple(show(c) for c in plan.conditions)
+    place = drawing.add(Box(words[plan.missing], conditions or ("within each other's windows",)), *inputs)
+    return drawing.add(Box("window", (show_window(plan.inputs[0].window),)), place)
+
+
+def _spark(drawing: _Drawing, plan: SparkPlan, state: CatalogState) -> int:
+    sources = []
+    if plan.core is not None:
+        sources.append(_join(drawing, plan.core, state))
+    for relation in plan.relations:
+        if relation.kind == "core":
+            continue
+        window = (show_window(relation.window),) if relation.window is not None else ()
+        table = relation.table if relation.kind == "stream" else None
+        query = relation.table if relation.kind == "query" else None
+        sources.append(drawing.add(Box(relation.table, (relation.kind, *window), "source", table=table, query=query)))
+    return drawing.add(Box("Spark SQL", (plan.reason,)), *sources)

@@ -1,0 +1,55 @@
+"""What sinks read of the standing queries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import error
+from penstock.pipeline.folder import DataFolder
+from penstock.queries.results import Event
+from penstock.queries.subscription import Subscription
+from penstock.sinks.follower import Limits
+from penstock.sinks.runner import SinkRunner
+from penstock.sql.plan import SparkPlan, plan_from_json
+
+if TYPE_CHECKING:
+    from penstock.queries.database import Database
+
+
+class SinkQueries:
+    """The door that sinks read through; what they read is not counted as asked for."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> Subscription:
+        return self._database.subscribe(name, from_cycle, changes)
+
+    def answer(self, name: str) -> Event:
+        database = self._database
+        definition = database.definition(name)
+        if isinstance(plan_from_json(definition.plan), SparkPlan):
+            found = database.spark_queries.invoke(definition.id, name, None)
+        else:
+            found = database.standing.invoke(name)
+        if found.cycle is None:
+            raise error("not_ready", detail=f'query "{name}" has no answer yet', hint="it comes with a later cycle")
+        return Event(found.cycle, found.now_us, found.table)
+
+    def last_cycle(self) -> int:
+        last = self._database.standing.feed.last()
+        return last.cycle if last is not None else 0
+
+
+def sink_runner(database: Database) -> SinkRunner:
+    """The sinks of a database, not started yet."""
+    folder: DataFolder = database.folder
+    settings = database.settings
+    return SinkRunner(
+        SinkQueries(database),
+        folder.sinks,
+        folder.outbox if not settings.sink_files else folder.root / settings.sink_files,
+        folder.read_id(),
+        database.clock,
+        Limits(max(2, settings.cycles_keep), settings.sink_backlog_mb << 20),
+    )

@@ -1,0 +1,62 @@
+"""Who is asking right now. Set by whoever lets a request in, read wherever a role or a name is needed.
+
+It travels with the request, from the event loop into the threads that work for it, and not through every signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from penstock.errors import error
+from penstock.security.roles import Role, covers
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody with a role. `name` is for people; `user` is the user it is, if it is one."""
+
+    name: str
+    role: Role | None
+    user: str | None = None
+    via: str = "local"
+    address: str | None = None
+    # Which credential let it in, as `Users.still` knows it. Hashes only.
+    credential: str | None = field(default=None, repr=False)
+
+
+# This process itself: whoever opens a database in Python has the folder anyway.
+LOCAL = Caller("local", "admin")
+NOBODY = Caller("nobody", None, via="none")
+
+_current: ContextVar[Caller | None] = ContextVar("penstock_caller", default=None)
+
+
+def current_caller() -> Caller | None:
+    """Who asks, or None where nobody said."""
+    return _current.get()
+
+
+@contextmanager
+def acting_as(caller: Caller) -> Iterator[None]:
+    """Everything inside is done in the name of `caller`."""
+    token = _current.set(caller)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def require(caller: Caller, need: Role | None, what: str) -> None:
+    """Refuse what the caller's role does not cover."""
+    if covers(caller.role, need):
+        return
+    if caller.role is None:
+        raise error("unauthorized", detail=f"{what} needs a token or a user", hint="sign in, or send a token")
+    raise error(
+        "forbidden",
+        detail=f'{what} needs the role "{need}"; {caller.name} has "{caller.role}"',
+        hint=f"an admin can change that: ALTER USER name ROLE {need}",
+    )

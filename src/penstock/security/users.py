@@ -1,0 +1,221 @@
+"""All users and tokens: looked up by whoever lets requests in, changed by SQL and by `penstock user`."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from penstock.clock import Clock, WallClock
+from penstock.errors import error, suggest
+from penstock.security.account_file import AccountFile, Stamp
+from penstock.security.caller import Caller
+from penstock.security.model import Accounts, Token, User
+from penstock.security.roles import Role, lower_of
+from penstock.security.secrets import Cost, check_password, hash_password, new_token, token_digest, verify_password
+
+NAME_MAX_CHARS = 128
+# The token of the settings; it can do everything and cannot be dropped.
+SETTING = Caller("token", "admin", via="setting", credential="setting")
+
+
+class Users:
+    """One data folder's users and tokens, and the token of the settings. Thread-safe."""
+
+    def __init__(
+        self, data: Path | None = None, setting_token: str = "", clock: Clock | None = None, cost: Cost | None = None
+    ) -> None:
+        """Without a folder they live in memory, for tests."""
+        self._file = AccountFile(data) if data is not None else None
+        self.trust(setting_token)
+        self._clock = clock or WallClock()
+        self._cost = cost or Cost()
+        self._lock = threading.Lock()
+        self._read: tuple[Stamp, Accounts] = (None, Accounts())
+        self._by_digest: tuple[Accounts, dict[str, Token]] = (self._read[1], {})
+        # What an unknown user's password is held against, so that it takes as long as a known one's.
+        self._decoy: str | None = None
+
+    def trust(self, setting_token: str) -> None:
+        """The token of the settings is an admin's; empty: there is none."""
+        self._setting = token_digest(setting_token) if setting_token else None
+
+    # -- looking up
+
+    def accounts(self) -> Accounts:
+        """As they are now; read again if the file is another one."""
+        stamp = self._file.stamp() if self._file is not None else self._read[0]
+        if self._file is not None and stamp != self._read[0]:
+            self._read = (stamp, self._file.read())
+        return self._read[1]
+
+    @property
+    def required(self) -> bool:
+        """Whether anybody has to say who they are. Without users, tokens and a token of the settings: nobody."""
+        return self._setting is not None or not self.accounts().empty
+
+    def by_token(self, text: str) -> Caller | None:
+        """Who has this token; None if nobody has, or it has expired."""
+        digest = token_digest(text)
+        if self._setting is not None and hmac.compare_digest(digest, self._setting):
+            return SETTING
+        token = self._tokens().get(digest)
+        return None if token is None else self._as_caller(token)
+
+    def by_password(self, name: str, password: str) -> User | None:
+        """The user of that name and password. Slow, whether or not there is such a user."""
+        user = self.accounts().users.get(name)
+        if user is None or user.password is None:
+            verify_password(password, self._decoy_hash())
+            return None
+        return user if verify_password(password, user.password) else None
+
+    def still(self, caller: Caller) -> Caller | None:
+        """The same caller as of now: with the role it has by now, or None if it may not come in any more."""
+        if caller.credential is None or caller.credential == "setting":
+            return caller
+        kind, _, key = caller.credential.partition(":")
+        if kind == "token":
+            token = self._tokens().get(key)
+            found = None if token is None else self._as_caller(token)
+        else:
+            user = self.accounts().users.get(caller.user or "")
+            # The hash of the password stands for it: whoever changed it has signed everybody out.
+            same = user is not None and user.password is not None and token_digest(user.password) == key
+            found = as_caller(user) if user is not None and same else None
+        return None if found is None else replace(found, via=caller.via, address=caller.address)
+
+    def _tokens(self) -> dict[str, Token]:
+        accounts = self.accounts()
+        if self._by_digest[0] is not accounts:
+            self._by_digest = (accounts, {t.digest: t for t in accounts.tokens.values()})
+        return self._by_digest[1]
+
+    def _as_caller(self, token: Token) -> Caller | None:
+        if token.expires_us is not None and token.expires_us <= self._clock.now_us():
+            return None
+        role = token.role
+        if token.owner is not None:
+            owner = self.accounts().users.get(token.owner)
+            if owner is None:
+                return None
+            role = lower_of(role, owner.role)
+        return Caller(
+            token.owner or token.name, role, token.owner, f"token {token.name}", None, f"token:{token.digest}"
+        )
+
+    def _decoy_hash(self) -> str:
+        if self._decoy is None:
+            self._decoy = hash_password("nobody has this password", self._cost)
+        return self._decoy
+
+    # -- changing
+
+    def create_user(self, name: str, role: Role, password: str | None, if_not_exists: bool = False) -> None:
+        _check_name(name, "user")
+        kept = self._hashed(password)
+
+        def change(now: Accounts) -> Accounts:
+            if name in now.users:
+                if if_not_exists:
+                    return now
+                raise error("already_exists", kind="user", name=name)
+            return replace(now, users={**now.users, name: User(name, role, kept, self._clock.now_us())})
+
+        self._change(change)
+
+    def alter_user(self, name: str, role: Role | None = None, password: str | None = None) -> None:
+        kept = self._hashed(password)
+
+        def change(now: Accounts) -> Accounts:
+            user = _find_user(now, name)
+            changed = replace(user, role=role or user.role, password=kept or user.password)
+            return replace(now, users={**now.users, name: changed})
+
+        self._change(change)
+
+    def drop_user(self, name: str, if_exists: bool = False) -> None:
+        """Its tokens go, too."""
+
+        def change(now: Accounts) -> Accounts:
+            if if_exists and name not in now.users:
+                return now
+            _find_user(now, name)
+            users = {n: u for n, u in now.users.items() if n != name}
+            return Accounts(users, {n: t for n, t in now.tokens.items() if t.owner != name})
+
+        self._change(change)
+
+    def create_token(self, name: str, role: Role, owner: str | None = None, expires_us: int | None = None) -> str:
+        """The token itself, this once: only its hash is kept."""
+        _check_name(name, "token")
+        if expires_us is not None and expires_us <= self._clock.now_us():
+            raise error("invalid_option", option="valid until", detail="that time has passed")
+        text = new_token()
+
+        def change(now: Accounts) -> Accounts:
+            if name in now.tokens:
+                raise error("already_exists", kind="token", name=name)
+            if owner is not None:
+                _find_user(now, owner)
+            made = Token(name, role, token_digest(text), owner, self._clock.now_us(), expires_us)
+            return replace(now, tokens={**now.tokens, name: made})
+
+        self._change(change)
+        return text
+
+    def drop_token(self, name: str, if_exists: bool = False) -> None:
+        def change(now: Accounts) -> Accounts:
+            if name not in now.tokens and not if_exists:
+                raise error("token_not_found", token=name, hint=suggest(name, now.tokens))
+            return replace(now, tokens={n: t for n, t in now.tokens.items() if n != name})
+
+        self._change(change)
+
+    def _hashed(self, password: str | None) -> str | None:
+        if password is None:
+            return None
+        check_password(password)
+        return hash_password(password, self._cost)
+
+    def _change(self, change: Callable[[Accounts], Accounts]) -> None:
+        with self._lock:
+            if self._file is None:
+                self._read = (None, self._checked(change(self._read[1])))
+                return
+            with self._file.locked():
+                before = self._file.read()
+                after = self._checked(change(before))
+                if after is not before:
+                    self._file.write(after)
+                self._read = (self._file.stamp(), after)
+
+    def _checked(self, after: Accounts) -> Accounts:
+        """A change after which nobody could change anything any more is refused."""
+        if after.empty or after.has_admin or self._setting is not None:
+            return after
+        raise error(
+            "invalid_definition",
+            detail="nobody could administer this server any more",
+            hint="have an admin first: CREATE USER name PASSWORD '...' ROLE admin",
+        )
+
+
+def as_caller(user: User) -> Caller:
+    """A user that has shown its password."""
+    return Caller(user.name, user.role, user.name, "password", None, f"user:{token_digest(user.password or '')}")
+
+
+def _find_user(now: Accounts, name: str) -> User:
+    found = now.users.get(name)
+    if found is None:
+        raise error("user_not_found", user=name, hint=suggest(name, now.users))
+    return found
+
+
+def _check_name(name: str, kind: str) -> None:
+    if not 1 <= len(name) <= NAME_MAX_CHARS or not name.isprintable():
+        detail = f"the name of a {kind} has 1 to {NAME_MAX_CHARS} printable characters"
+        raise error("invalid_option", option="name", detail=detail)

@@ -1,0 +1,224 @@
+"""A connection to a broker as a source needs it: no threads of its own, nothing acknowledged unasked."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from penstock.sensors.mqtt_url import BrokerUrl, password_of
+
+_NUMBERS = itertools.count(1)
+_ONLY_IF_NEW = 1  # retained messages come with a subscription that was not there before
+_NEVER = 2
+_GOODBYE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class MessageIn:
+    """One message. `repeated`: the broker says that it has sent it before."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    mid: int
+    retained: bool
+    repeated: bool
+
+
+class Refused(ConnectionError):
+    """The broker answered, and said no."""
+
+
+class Client:
+    """One connection from its opening on; ConnectionError once it is lost. `number` tells connections apart."""
+
+    def __init__(self, options: Mapping[str, Any], identity: str, take: Callable[[MessageIn], None]) -> None:
+        self.number = next(_NUMBERS)
+        self.connected = False
+        self.session_present = False
+        self.refused_topics: list[str] = []
+        self._take = take
+        self._qos: int = options["qos"]
+        self._retained: bool = options["retained"]
+        self._v5 = options["protocol"] == "5"
+        self._problem: Exception | None = None
+        self._asked: dict[int | None, list[str]] = {}
+        self._subscribed: set[str] = set()
+        self._taken = 0
+        self._client = self._made(options, options["client_id"] or identity)
+        url: BrokerUrl = options["url"]
+        keepalive_s = options["keepalive"] // 1_000_000
+        if self._v5:
+            expiry_s = min(options["session_expiry"] // 1_000_000, 0xFFFFFFFF)
+            properties = _properties(
+                PacketTypes.CONNECT, ReceiveMaximum=options["in_flight"], SessionExpiryInterval=expiry_s
+            )
+            self._client.connect(url.host, url.port, keepalive_s, clean_start=False, properties=properties)
+        else:
+            self._client.connect(url.host, url.port, keepalive_s)
+
+    def _made(self, options: Mapping[str, Any], client_id: str) -> paho.Client:
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            protocol=paho.MQTTv5 if self._v5 else paho.MQTTv311,
+            manual_ack=True,
+            clean_session=None if self._v5 else False,
+        )
+        client.connect_timeout = options["timeout"] / 1_000_000
+        url: BrokerUrl = options["url"]
+        user = options["username"] or url.user
+        if user:
+            client.username_pw_set(user, password_of(options))
+        if url.secure:
+            client.tls_set(options["ca"] or None, options["certificate"] or None, options["key"] or None)
+            client.tls_insecure_set(options["insecure"])
+        client.on_message = self._on_message
+        client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
+        return client
+
+    # -- what paho tells
+
+    def _on_message(self, _: object, __: object, message: paho.MQTTMessage) -> None:
+        self._taken += 1
+        self._take(
+            MessageIn(
+                message.topic, bytes(message.payload), message.qos, message.mid, message.retain, bool(message.dup)
+            )
+        )
+
+    def _on_connect(self, _: object, __: object, flags: paho.ConnectFlags, reason: ReasonCode, ___: object) -> None:
+        if reason.is_failure:
+            self._problem = Refused(f"the broker says: {reason}")
+            return
+        self.connected = True
+        self.session_present = bool(flags.session_present)
+
+    def _on_subscribe(self, _: object, __: object, mid: int, reasons: list[ReasonCode], ___: object) -> None:
+        for topic, reason in zip(self._asked.pop(mid, []), reasons, strict=False):
+            if reason.is_failure:
+                self.refused_topics.append(f"{topic} ({reason})")
+
+    # -- what a source asks for
+
+    def wait(self, also: socket.socket, read: bool, timeout_s: float) -> None:
+        """Until there is something to read or write, somebody calls, or the time has passed."""
+        connection = self._socket()
+        if read and isinstance(connection, ssl.SSLSocket) and connection.pending():
+            return
+        reading = [connection, also] if read else [also]
+        writing = [connection] if self._client.want_write() else []
+        _, writable, _ = select.select(reading, writing, [], timeout_s)
+        if writable:
+            self._check(self._client.loop_write())
+
+    def read(self, wanted: Callable[[], bool], most: int) -> None:
+        """Hand over messages that have come, as long as they are wanted."""
+        end = self._taken + most
+        while self._taken < end and wanted():
+            before = (self._taken, self.connected)
+            self._check(self._client.loop_read())
+            if (self._taken, self.connected) == before:
+                return
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        retained = _ONLY_IF_NEW if self._retained else _NEVER
+        wanted: list[Any]
+        for chunk in _chunks(list(topics), 100):
+            if self._v5:
+                wanted = [(t, SubscribeOptions(qos=self._qos, retainHandling=retained)) for t in chunk]
+            else:
+                wanted = [(t, self._qos) for t in chunk]
+            code, mid = self._client.subscribe(wanted)
+            self._check(code)
+            self._asked[mid] = list(chunk)
+            self._subscribed.update(chunk)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the broker has answered everything that it was asked for."""
+        return not self._asked
+
+    def unsubscribe(self, topics: Iterable[str]) -> None:
+        for topic in list(topics):
+            code, _ = self._client.unsubscribe(topic)
+            self._check(code)
+            self._subscribed.discard(topic)
+
+    def acknowledge(self, mids: Iterable[int]) -> None:
+        """In the order in which the messages came, as MQTT wants it."""
+        for mid in mids:
+            self._check(self._client.ack(mid, 1))
+
+    def tick(self) -> None:
+        """Pings, and what went wrong since."""
+        self._check(self._client.loop_misc())
+
+    def say_goodbye(self, forever: bool) -> None:
+        """Leave in order. The broker keeps the session, unless nobody will come back for it."""
+        properties = None
+        if self._v5 and forever:
+            properties = _properties(PacketTypes.DISCONNECT, SessionExpiryInterval=0)
+        elif forever:
+            # MQTT 3.1.1 ends a session only by a new connection; without subscriptions it takes in nothing.
+            self.unsubscribe(self._subscribed)
+        # Paho closes its socket at once. Until the broker has read our last acknowledgements and closed its side, another
+        # connection of ours could overtake them.
+        with socket.socket(fileno=os.dup(self._socket().fileno())) as kept:
+            self._client.disconnect(properties=properties)
+            while self._client.want_write() and self._client.socket() is not None:
+                if self._client.loop_write() != paho.MQTT_ERR_SUCCESS:
+                    return
+            _wait_for_end(kept)
+
+    def close(self) -> None:
+        connection = self._client.socket()
+        if connection is not None:
+            connection.close()
+
+    def _socket(self) -> Any:
+        connection = self._client.socket()
+        if connection is None:
+            raise self._problem or ConnectionError("the broker closed the connection")
+        return connection
+
+    def _check(self, code: MQTTErrorCode) -> None:
+        if self._problem is not None:
+            raise self._problem
+        if code != paho.MQTT_ERR_SUCCESS:
+            raise ConnectionError(paho.error_string(code).rstrip("."))
+
+
+def _properties(packet: int, **values: int) -> Properties:
+    made = Properties(packet)  # type: ignore[no-untyped-call]
+    for name, value in values.items():
+        setattr(made, name, value)
+    return made
+
+
+def _wait_for_end(connection: socket.socket) -> None:
+    connection.settimeout(_GOODBYE_S)
+    try:
+        while connection.recv(65_536):
+            pass
+    except OSError:
+        # It takes too long, or was rude.
+        return
+
+
+def _chunks(items: list[str], size: int) -> list[list[str]]:
+    return [items[at : at + size] for at in range(0, len(items), size)]

@@ -1,0 +1,248 @@
+"""One table's subscription at a broker: a thread that reads messages, hands them over in batches and acknowledges what is stored.
+
+A message of QoS 1 is acknowledged when the log has its readings or has refused them for good; until then the broker keeps it, also while one
+of us is gone, because the session outlives the connection. One batch is under way at a time, and what arrives meanwhile makes up the next.
+Beyond `in_flight` messages nothing is read: the broker's own queue, and then its senders, wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import select
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.catalog.model import Table
+from penstock.clock import Clock
+from penstock.errors import PenstockError
+from penstock.sensors.mqtt_client import Client, MessageIn
+from penstock.sensors.mqtt_payload import PayloadReader
+from penstock.sensors.mqtt_subscriptions import Subscriptions
+from penstock.sensors.source import Delivery, Inbox, Source, SourceFacts, SourceState
+
+_LOGGER = logging.getLogger("penstock.mqtt")
+BACK_OFF_LEAST_S = 0.2
+BACK_OFF_MOST_S = 30.0
+_LOOK_S = 0.25  # how often sensors and retries are looked at when nothing else happens
+_BURST = 2_000  # messages between two looks at everything else
+_FAREWELL_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Parcel:
+    """Messages that are being stored, and the connection on which they may be acknowledged."""
+
+    messages: list[MessageIn]
+    delivery: Delivery | None
+    connection: int
+
+
+class MqttSource(Source):
+    """Reads for one table until it is stopped. All work happens in one thread; `facts` may be asked from any."""
+
+    def __init__(self, inbox: Inbox, options: Mapping[str, Any], clock: Clock, identity: str) -> None:
+        super().__init__(inbox, options, clock, identity)
+        self._subscriptions = Subscriptions(options["topic"], inbox)
+        self._state: SourceState = "connecting"
+        self._last_error: str | None = None
+        self._connects = 0
+        self._waiting: list[MessageIn] = []
+        self._sending: _Parcel | None = None
+        # Stored, but the connection broke before that could be said: their repeats are only acknowledged.
+        self._unsaid: dict[int, MessageIn] = {}
+        self._reader: PayloadReader | None = None
+        self._stopped = threading.Event()
+        self._forever = False
+        self._woken_r, self._woken_w = socket.socketpair()
+        self._woken_r.setblocking(False)
+        self._woken_w.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name=f"penstock-mqtt-{identity}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, forever: bool = False) -> None:
+        self._forever = forever
+        self._stopped.set()
+        self._wake()
+
+    def join(self, timeout_s: float) -> None:
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def facts(self) -> SourceFacts:
+        sending = self._sending
+        in_flight = len(self._waiting) + (len(sending.messages) if sending is not None else 0)
+        return SourceFacts(self._state, str(self.options["url"]), in_flight, self._connects, self._last_error)
+
+    # -- the thread
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopped.is_set():
+            connects = self._connects
+            try:
+                self._state = "connecting"
+                self._stay_connected()
+            except Exception as cause:
+                self._note(cause)
+            if self._stopped.is_set():
+                break
+            failures = 0 if self._connects > connects else failures + 1
+            self._state = "backing off"
+            pause_s = min(BACK_OFF_LEAST_S * 2.0 ** min(failures, 20), BACK_OFF_MOST_S)
+            self._rest(pause_s * random.uniform(0.5, 1.0))
+        self._state = "stopped"
+        self._woken_r.close()
+        self._woken_w.close()
+
+    def _rest(self, pause_s: float) -> None:
+        """Wait before the next connection, while what was received goes on to be stored."""
+        until_s = time.monotonic() + pause_s
+        while not self._stopped.is_set() and (left_s := until_s - time.monotonic()) > 0:
+            select.select([self._woken_r], [], [], min(left_s, _LOOK_S))
+            self._clear_wake()
+            self._move_on(None)
+
+    def _stay_connected(self) -> None:
+        client = Client(self.options, self.identity, self._take)
+        try:
+            while not self._stopped.is_set():
+                self._turn(client)
+            self._say_farewell(client)
+        finally:
+            client.close()
+            self._forget_connection()
+
+    def _turn(self, client: Client) -> None:
+        """Read what there is, start or finish a delivery, say what is stored."""
+        full = self._is_full()
+        client.wait(self._woken_r, read=not full, timeout_s=_LOOK_S)
+        self._clear_wake()
+        if not full:
+            client.read(lambda: not self._is_full(), _BURST)
+        if client.connected:
+            if not client.session_present:
+                self._unsaid.clear()
+            self._subscriptions.follow(client)
+            if self._state != "connected" and client.is_settled:
+                self._begin(client)
+        self._move_on(client)
+        client.tick()
+
+    def _begin(self, client: Client) -> None:
+        """The broker knows what we want."""
+        self._state = "connected"
+        self._connects += 1
+        self._last_error = None
+        if client.refused_topics:
+            self._note(PermissionError(f"the broker refuses {', '.join(client.refused_topics[:5])}"))
+
+    def _is_full(self) -> bool:
+        sending = len(self._sending.messages) if self._sending is not None else 0
+        return bool(len(self._waiting) + sending >= self.options["in_flight"])
+
+    def _take(self, message: MessageIn) -> None:
+        self._waiting.append(message)
+
+    def _move_on(self, client: Client | None) -> None:
+        """Finish the batch under way and begin the next."""
+        if self._sending is not None:
+            if self._sending.delivery is not None and not self._sending.delivery.advance():
+                return
+            self._acknowledge(self._sending, client)
+            self._sending = None
+        if self._waiting:
+            messages, self._waiting = self._waiting, []
+            delivery = self._deliver(messages)
+            connection = client.number if client is not None else 0
+            self._sending = _Parcel(messages, delivery, connection)
+            if delivery is None:
+                self._acknowledge(self._sending, client)
+                self._sending = None
+
+    def _acknowledge(self, parcel: _Parcel, client: Client | None) -> None:
+        if client is not None and client.number == parcel.connection:
+            client.acknowledge([message.mid for message in parcel.messages if message.qos])
+        elif parcel.connection:
+            self._unsaid.update({message.mid: message for message in parcel.messages if message.qos})
+
+    def _deliver(self, messages: list[MessageIn]) -> Delivery | None:
+        """The rows of messages, on their way; None where there are none."""
+        table = self.inbox.table()
+        self.inbox.came(len(messages), sum(len(message.payload) for message in messages))
+        if table is None:
+            return None
+        reader = self._reader_of(table)
+        rows: list[dict[str, Any]] = []
+        for message in messages:
+            if message.qos and self._unsaid and self._was_stored(message):
+                continue
+            if message.retained and not self.options["retained"]:
+                continue
+            try:
+                levels = self._subscriptions.levels(message.topic)
+                rows += reader.read(message.topic, levels, message.payload)
+            except PenstockError as problem:
+                said = problem.message if problem.hint is None else f"{problem.message}; {problem.hint}"
+                self.inbox.refuse(problem.condition, f"{message.topic}: {said}")
+        if reader.ignored:
+            self.inbox.ignore(reader.ignored)
+            reader.ignored.clear()
+        return self.inbox.push(rows, self._wake) if rows else None
+
+    def _reader_of(self, table: Table) -> PayloadReader:
+        if self._reader is None or self._reader.table is not table:
+            self._reader = PayloadReader(table, self.options)
+        return self._reader
+
+    def _was_stored(self, message: MessageIn) -> bool:
+        """Whether this is the repeat of a message that was stored when the connection broke.
+
+        It was never acknowledged, so the broker cannot have given its number to another one, unless it lost the session.
+        """
+        known = self._unsaid.pop(message.mid, None)
+        return (
+            known is not None and message.repeated and (known.topic, known.payload) == (message.topic, message.payload)
+        )
+
+    def _forget_connection(self) -> None:
+        """The broker sends again what was not acknowledged; only what it will not send again is kept."""
+        self._waiting = [message for message in self._waiting if not message.qos]
+        self._subscriptions.forget()
+
+    def _say_farewell(self, client: Client) -> None:
+        """Store and acknowledge what was read; the broker keeps the rest for the next start."""
+        until_s = time.monotonic() + _FAREWELL_S
+        while (self._waiting or self._sending is not None) and time.monotonic() < until_s:
+            client.wait(self._woken_r, read=False, timeout_s=0.05)
+            self._clear_wake()
+            self._move_on(client)
+        client.say_goodbye(self._forever)
+
+    # -- waking and noting
+
+    def _wake(self) -> None:
+        try:
+            self._woken_w.send(b"x")
+        except (BlockingIOError, OSError):
+            # Woken already, or gone.
+            return
+
+    def _clear_wake(self) -> None:
+        try:
+            while self._woken_r.recv(4096):
+                pass
+        except (BlockingIOError, OSError):
+            return
+
+    def _note(self, cause: Exception) -> None:
+        text = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+        if text != self._last_error:
+            _LOGGER.warning("%s: %s", self.options["url"], text)
+        self._last_error = text[:500]

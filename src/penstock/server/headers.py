@@ -1,0 +1,42 @@
+"""What every answer carries: no guessing of types, no frames around us, nothing told to other sites."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_POLICY = b"content-security-policy"
+# Answers of the API are data: a browser that shows one may load and run nothing for it.
+_FOR_DATA = b"default-src 'none'; frame-ancestors 'none'"
+_FOR_PAGES = b"frame-ancestors 'none'"
+
+
+class SecurityHeaders:
+    """Adds them where they are missing; a page that has a policy of its own keeps it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def dress(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_missing(message.get("headers", ()))]
+            await send(message)
+
+        await self._app(scope, receive, dress if scope["type"] == "http" else send)
+
+
+def _missing(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    names = {name.lower(): value for name, value in headers}
+    found = [pair for pair in _ALWAYS if pair[0] not in names]
+    if _POLICY not in names:
+        kind = names.get(b"content-type", b"")
+        # A script or a style has no policy of its own: that of the page counts.
+        is_data = not kind.startswith((b"text/html", b"text/css", b"text/javascript", b"application/javascript"))
+        found.append((_POLICY, _FOR_DATA if is_data else _FOR_PAGES))
+    return found

@@ -1,0 +1,87 @@
+"""Who is signed in on the page: a random name in a cookie, and behind it a user or a token, in memory only.
+
+A restart of the server signs everybody out. What a session may do is looked up at each request, so that a dropped
+user, a new password or a lower role counts at once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from dataclasses import replace
+
+from penstock.clock import SECOND, Clock, WallClock
+from penstock.errors import error
+from penstock.security.caller import Caller
+from penstock.security.secrets import token_digest
+from penstock.security.users import Users, as_caller
+from penstock.server.rates import Rates
+from penstock.server.workers import Pool
+from penstock.settings import Settings
+
+SESSIONS_MAX = 10_000
+# Guessing a password is slow anyway; this keeps it from using the processor, and from ever getting there.
+SIGN_INS_PER_MINUTE = 10
+_THREADS = 2
+_WAITING_MAX = 20
+
+
+class Sessions:
+    """Used by the event loop only; hashing runs in two threads of its own."""
+
+    def __init__(self, users: Users, settings: Settings, clock: Clock | None = None) -> None:
+        self._users = users
+        self._clock = clock or WallClock()
+        self.lifetime_s = settings.session_hours * 3600
+        # Browsers keep one cookie per name for all ports of a host; two servers must not sign each other out.
+        self.cookie = f"penstock_session_{settings.port}"
+        self._found: OrderedDict[str, tuple[Caller, int]] = OrderedDict()
+        self._attempts = Rates(SIGN_INS_PER_MINUTE / 60, SIGN_INS_PER_MINUTE)
+        self._pool = Pool("sign-in", _THREADS, _WAITING_MAX)
+
+    async def sign_in(self, user: str | None, password: str, address: str | None) -> Caller:
+        """Who that is, or unauthorized. Without a user the password is a token."""
+        for key in (f"address {address}", f"user {user}"):
+            wait_s = self._attempts.take(key)
+            if wait_s > 0:
+                detail = "too many attempts to sign in"
+                raise error("rate_limited", detail=detail, hint=f"wait {int(wait_s) + 1} seconds")
+        if user is None:
+            caller = self._users.by_token(password)
+        else:
+            found = await self._pool.run(self._users.by_password, user, password)
+            caller = None if found is None else as_caller(found)
+        if caller is None:
+            raise error("unauthorized", detail="no user has this name and password, or nobody has this token")
+        return replace(caller, via="session", address=address)
+
+    def begin(self, caller: Caller) -> str:
+        """The secret name of a new session."""
+        name = secrets.token_urlsafe(32)
+        self._found[token_digest(name)] = (caller, self._clock.now_us() + self.lifetime_s * SECOND)
+        while len(self._found) > SESSIONS_MAX:
+            self._found.popitem(last=False)
+        return name
+
+    def ends_us(self, name: str) -> int | None:
+        """When a session will end; None if there is none."""
+        found = self._found.get(token_digest(name))
+        return None if found is None else found[1]
+
+    def find(self, name: str) -> Caller | None:
+        """Who that session is, with the role it has now; None if it ended or may not come in any more."""
+        key = token_digest(name)
+        found = self._found.get(key)
+        if found is None:
+            return None
+        caller, ends_us = found
+        now = self._users.still(caller) if ends_us > self._clock.now_us() else None
+        if now is None:
+            del self._found[key]
+        return now
+
+    def end(self, name: str) -> None:
+        self._found.pop(token_digest(name), None)
+
+    def close(self) -> None:
+        self._pool.close()

@@ -1,0 +1,100 @@
+"""What a sink has not delivered yet, on disk: so that a target may be away for longer than cycles are kept.
+
+A file holds the batches of several cycles: their rows one after the other, and in its metadata how many belong to each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from penstock.sinks.base import Batch
+from penstock.streams.storing import make_folder, store, sweep
+
+_KEY = b"penstock"
+
+
+class Backlog:
+    """Batches in the order of their cycles. One thread uses it; one file of them is in memory at a time."""
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._folder = folder
+        self._most = most_bytes
+        self._files: deque[Path] = deque()
+        self._sizes: dict[Path, int] = {}
+        self._loaded: deque[Batch] = deque()
+        if folder.is_dir():
+            sweep(folder)
+            self._files.extend(sorted(folder.glob("*.arrow")))
+            self._sizes = {path: path.stat().st_size for path in self._files}
+
+    @property
+    def bytes(self) -> int:
+        return sum(self._sizes.values())
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes >= self._most
+
+    @property
+    def count(self) -> int:
+        """How many batches wait here."""
+        unread = list(self._files)[1:] if self._loaded else list(self._files)
+        return len(self._loaded) + sum(int(path.stem.split("-")[2]) for path in unread)
+
+    @property
+    def last_cycle(self) -> int | None:
+        return int(self._files[-1].stem.split("-")[1]) if self._files else None
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        """Keep batches, durably."""
+        same: list[Batch] = []
+        for batch in batches:
+            if same and batch.table.schema != same[0].table.schema:
+                self._store(same)
+                same = []
+            same.append(batch)
+        if same:
+            self._store(same)
+
+    def _store(self, batches: Sequence[Batch]) -> None:
+        make_folder(self._folder)
+        header = [[b.cycle, b.now_us, b.whole, b.table.num_rows] for b in batches]
+        rows = pa.concat_tables([b.table for b in batches]).replace_schema_metadata({_KEY: orjson.dumps(header)})
+
+        def write(path: Path) -> None:
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+                writer.write_table(rows)
+
+        path = self._folder / f"{batches[0].cycle:012d}-{batches[-1].cycle:012d}-{len(batches)}.arrow"
+        store(self._folder, path, write)
+        self._files.append(path)
+        self._sizes[path] = path.stat().st_size
+
+    def first(self) -> Batch | None:
+        """The oldest batch; it stays until `remove_first`."""
+        if not self._loaded and self._files:
+            self._loaded.extend(_read(self._files[0]))
+        return self._loaded[0] if self._loaded else None
+
+    def remove_first(self) -> None:
+        self._loaded.popleft()
+        if not self._loaded:
+            # Until here its file stays: after a crash the sink's position says what of it was delivered.
+            path = self._files.popleft()
+            del self._sizes[path]
+            path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> list[Batch]:
+    with pa.OSFile(str(path), "rb") as source:
+        rows = pa.ipc.open_file(source).read_all()
+    found, begin = [], 0
+    for cycle, now_us, whole, count in orjson.loads(rows.schema.metadata[_KEY]):
+        found.append(Batch(cycle, now_us, rows.slice(begin, count).replace_schema_metadata(None), whole))
+        begin += count
+    return found

@@ -1,0 +1,87 @@
+"""What a sink is made of: batches to deliver, an outlet that delivers them, and a kind that says how to open one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from penstock.catalog.model import Sink
+from penstock.clock import Clock
+from penstock.errors import PenstockError, error
+from penstock.sensors.base import Option
+from penstock.types import Field
+
+__all__ = ["Batch", "Kind", "Option", "Outlet", "Place", "delivery_failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of one committed cycle. `whole`: they are the answer as of it, not only what it brought."""
+
+    cycle: int
+    now_us: int | None
+    table: pa.Table
+    whole: bool = False
+
+
+class Outlet(Protocol):
+    """One open way out. Whatever it raises is shown, and the same batch comes again to an outlet opened anew."""
+
+    def position(self) -> int | None:
+        """The last cycle that the target itself says it has; None where it has none, or keeps none."""
+
+    def deliver(self, batch: Batch) -> None:
+        """Returns once the target has the rows for good. Cycles ascend, except that a whole answer may begin anew."""
+
+    def tick(self) -> None:
+        """Called every second or so: for what is due by time."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an outlet is opened: for which sink of which data folder. Files go below `files`."""
+
+    sink: Sink
+    folder_id: str
+    files: Path
+    clock: Clock
+
+
+def _rows(options: Mapping[str, Any]) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of sink, as data. `answers`: it always wants the newest whole answer and may skip those between.
+
+    `check` looks at the query's columns and the parsed options together and raises a named error.
+    """
+
+    name: str
+    sentence: str
+    promise: str
+    options: tuple[Option, ...]
+    open: Callable[[Place, Mapping[str, Any]], Outlet]
+    target: Callable[[Mapping[str, Any]], str]
+    answers: Callable[[Mapping[str, Any]], bool] = _rows
+    check: Callable[[Sequence[Field], Mapping[str, Any]], None] | None = None
+
+
+class DeliveryFailed(PenstockError):
+    """The target did not take a batch. `retry_after_s`: when it wants to be asked again."""
+
+    retry_after_s: float | None = None
+
+
+def delivery_failed(detail: str, retry_after_s: float | None = None) -> DeliveryFailed:
+    made = error("delivery_failed", detail=detail)
+    failure = DeliveryFailed(made.condition, made.message)
+    failure.retry_after_s = retry_after_s
+    return failure

@@ -1,0 +1,236 @@
+"""One sink at work: a thread that reads its query, delivers, and tries again until the target takes it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.catalog.model import Sink
+from penstock.catalog.secrets import secrets_of, without
+from penstock.errors import PenstockError
+from penstock.sinks.backlog import Backlog
+from penstock.sinks.base import Batch, DeliveryFailed, Outlet, Place
+from penstock.sinks.positions import Position
+from penstock.sinks.reading import AnswerReader, Queries, Reader
+from penstock.sinks.registry import find_kind, parse_options
+from penstock.streams.storing import make_folder, sweep
+
+_log = logging.getLogger("penstock.sinks")
+_SHOWN_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a sink waits: for results, between attempts (doubled each time), and between writes of its position."""
+
+    turn_s: float = 1.0
+    least_s: float = 0.5
+    most_s: float = 60.0
+    asked_s: float = 600.0
+    position_s: float = 1.0
+
+
+PACE = Pace()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Cycles that a subscriber can go back to, and bytes that a sink may put aside."""
+
+    cycles_keep: int
+    backlog_bytes: int
+
+
+@dataclass(slots=True)
+class Told:
+    """What is told about a sink, since the server started."""
+
+    state: str = "STARTING"
+    rows: int = 0
+    deliveries: int = 0
+    failed: int = 0
+    retries: int = 0
+    last_error: str | None = None
+    last_delivery_us: int | None = None
+
+
+class Follower:
+    """Reads, delivers, remembers. `stop` ends it after the attempt that is under way."""
+
+    def __init__(self, place: Place, queries: Queries, folder: Path, limits: Limits) -> None:
+        self.sink: Sink = place.sink
+        self.told = Told()
+        self._place = place
+        self._queries = queries
+        self._folder = folder
+        self._limits = limits
+        self._pace = PACE
+        self._paused = place.sink.paused
+        self._stop = threading.Event()
+        self._dropped = False
+        self._secrets = secrets_of(place.sink.options)
+        self._position: Position | None = None
+        self._reader: Reader | AnswerReader | None = None
+        self._outlet: Outlet | None = None
+        self._batch: Batch | None = None
+        self._attempts = 0  # that failed, of this batch
+        self._thread = threading.Thread(target=self._run, name=f"penstock-sink-{place.sink.id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def pause(self, paused: bool) -> None:
+        self._paused = paused
+
+    def stop(self, dropped: bool = False) -> None:
+        """Ask it to end; `dropped`: nothing of it is needed any more."""
+        self._dropped = dropped
+        self._stop.set()
+        reader = self._reader
+        if reader is not None:
+            reader.close()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers of the system table."""
+        position, reader, told = self._position, self._reader, self.told
+        cycle = position.cycle if position is not None else None
+        return {
+            "state": told.state,
+            "cycle": cycle,
+            "lag": max(0, self._queries.last_cycle() - cycle) if cycle is not None else None,
+            "waiting": reader.waiting() if reader is not None else 0,
+            "rows": told.rows,
+            "deliveries": told.deliveries,
+            "failed": told.failed,
+            "retries": told.retries,
+            "gaps": reader.gaps if reader is not None else 0,
+            "last_error": told.last_error,
+            "last_delivery": told.last_delivery_us,
+        }
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._turn()
+            except Exception as failure:
+                self._note_failure(failure)
+                self._rest(failure)
+        self._end()
+
+    def _turn(self) -> None:
+        """Wait a little for a batch and deliver it, or look after what is due by time."""
+        if self._position is None:
+            make_folder(self._folder)
+            sweep(self._folder)
+            self._position = Position(self._folder, self._pace.position_s)
+        if self._paused:
+            self.told.state = "PAUSED"
+            if self._reader is not None:
+                self._reader.keep_up()
+            self._stop.wait(self._pace.turn_s)
+            return
+        reader = self._reader or self._open_reader(self._position)
+        if self._batch is None:
+            self._batch = reader.next(self._pace.turn_s)
+        if self._batch is None:
+            self._look_after(reader, self._position)
+        elif not self._stop.is_set():
+            self._deliver(reader, self._position, self._batch)
+
+    def _open_reader(self, position: Position) -> Reader | AnswerReader:
+        kind = find_kind(self.sink.kind)
+        options = parse_options(kind, self.sink.options)
+        if kind.answers(options):
+            self._reader = AnswerReader(self._queries, self.sink.query)
+            return self._reader
+        begin = position.cycle
+        if begin is None:
+            # Killed between the first delivery and the first note of it, the target may know more than we do.
+            begin = self._open_outlet().position()
+        backlog = Backlog(self._folder / "backlog", self._limits.backlog_bytes)
+        changes = bool(options.get("changes", False))
+        self._reader = Reader(self._queries, self.sink.query, changes, backlog, self._limits.cycles_keep, begin)
+        return self._reader
+
+    def _open_outlet(self) -> Outlet:
+        if self._outlet is None:
+            kind = find_kind(self.sink.kind)
+            self._outlet = kind.open(self._place, parse_options(kind, self.sink.options))
+        return self._outlet
+
+    def _deliver(self, reader: Reader | AnswerReader, position: Position, batch: Batch) -> None:
+        if self._attempts:
+            self.told.retries += 1
+        self._open_outlet().deliver(batch)
+        self._attempts = 0
+        self.told.state = "RUNNING"
+        self.told.rows += batch.table.num_rows
+        self.told.deliveries += 1
+        self.told.last_delivery_us = self._place.clock.now_us()
+        reader.finished(batch)
+        self._batch = None
+        position.move(batch.cycle)
+        reader.keep_up()
+
+    def _look_after(self, reader: Reader | AnswerReader, position: Position) -> None:
+        if self._outlet is not None:
+            self._outlet.tick()
+        quiet = reader.quiet_upto()
+        if quiet is not None and not self._stop.is_set():
+            position.move(quiet)
+        self._attempts = 0
+        self.told.state = "RUNNING"
+
+    def _note_failure(self, failure: Exception) -> None:
+        text = failure.message if isinstance(failure, PenstockError) else f"{type(failure).__name__}: {failure}"
+        self._attempts += 1
+        self.told.state = "RETRYING"
+        self.told.failed += 1
+        self.told.last_error = without(text, self._secrets)[:_SHOWN_CHARS]
+        if self._attempts == 1:
+            _log.warning('sink "%s" tries again: %s', self.sink.name, self.told.last_error)
+        self._close_outlet()
+
+    def _rest(self, failure: Exception) -> None:
+        """Wait before the next attempt, putting aside what would be forgotten meanwhile."""
+        pause_s = min(self._pace.most_s, self._pace.least_s * 2.0 ** min(self._attempts - 1, 30))
+        pause_s *= random.uniform(0.5, 1.0)  # sinks of one target do not all come back at once
+        asked_s = failure.retry_after_s if isinstance(failure, DeliveryFailed) else None
+        until = time.monotonic() + max(pause_s, min(asked_s or 0.0, self._pace.asked_s))
+        while not self._stop.is_set() and (left := until - time.monotonic()) > 0:
+            self._quietly(lambda: self._reader.keep_up() if self._reader is not None else None)
+            self._stop.wait(min(left, self._pace.turn_s))
+
+    def _close_outlet(self) -> None:
+        outlet, self._outlet = self._outlet, None
+        if outlet is not None:
+            self._quietly(outlet.close)
+
+    def _end(self) -> None:
+        self._close_outlet()
+        if self._reader is not None:
+            self._quietly(self._reader.close)
+        if self._dropped:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        elif self._position is not None:
+            self._quietly(self._position.write)
+
+    def _quietly(self, work: Callable[[], object]) -> None:
+        """For what may fail without harm: the log has it, and the sink goes on."""
+        try:
+            work()
+        except Exception as failure:
+            _log.warning('sink "%s": %s', self.sink.name, without(str(failure), self._secrets))

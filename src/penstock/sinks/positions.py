@@ -1,0 +1,51 @@
+"""How far a sink has come, on disk: everything up to a cycle was delivered, or there was nothing to deliver.
+
+Written aside and renamed, at most every second: after a crash a little may be delivered again, nothing is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import orjson
+
+from penstock.streams.storing import store
+
+WRITE_EVERY_S = 1.0
+
+
+class Position:
+    """The place of one sink. One thread uses it."""
+
+    def __init__(self, folder: Path, every_s: float = WRITE_EVERY_S) -> None:
+        self._folder = folder
+        self._file = folder / "position.json"
+        self._every_s = every_s
+        self._written_s = 0.0
+        self._stored = self._read()
+        self.cycle = self._stored
+
+    def _read(self) -> int | None:
+        try:
+            return int(orjson.loads(self._file.read_bytes())["cycle"])
+        except FileNotFoundError:
+            return None
+
+    def move(self, cycle: int) -> None:
+        """All up to `cycle` is delivered."""
+        self.cycle = cycle
+        if time.monotonic() - self._written_s >= self._every_s:
+            self.write()
+
+    def write(self) -> None:
+        """Make what is known last."""
+        if self.cycle is None or self.cycle == self._stored:
+            return
+        cycle = self.cycle
+        store(self._folder, self._file, lambda path: _fill(path, cycle))
+        self._stored, self._written_s = cycle, time.monotonic()
+
+
+def _fill(path: Path, cycle: int) -> None:
+    path.write_bytes(orjson.dumps({"cycle": cycle}))

@@ -1,0 +1,191 @@
+"""What a sink reads: its query's results from a cycle on, or always the newest answer."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.sinks.backlog import Backlog
+from penstock.sinks.base import Batch
+
+_log = logging.getLogger("penstock.sinks")
+# So many bytes of rows go into one file of a backlog.
+CHUNK_BYTES = 8 << 20
+# Answers that were superseded while the last one was delivered are passed over, so many at a time.
+SKIPPED_AT_ONCE = 1000
+
+
+class Event(Protocol):
+    """Rows of a cycle, as a subscription gives them."""
+
+    @property
+    def cycle(self) -> int: ...
+
+    @property
+    def now_us(self) -> int | None: ...
+
+    @property
+    def table(self) -> pa.Table: ...
+
+
+class Following(Protocol):
+    """A subscription. `cycle`: everything up to it was given, rows or none."""
+
+    @property
+    def cycle(self) -> int: ...
+
+    def next(self, timeout_s: float) -> Event | None: ...
+
+    def close(self) -> None: ...
+
+
+class Queries(Protocol):
+    """What sinks need of the standing queries; `queries` brings it."""
+
+    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> Following: ...
+
+    def answer(self, name: str) -> Event:
+        """The whole answer as of the last cycle."""
+
+    def last_cycle(self) -> int: ...
+
+
+class Reader:
+    """Batches of a query after a cycle, in order. One thread uses it, except `close`."""
+
+    def __init__(
+        self, queries: Queries, query: str, changes: bool, backlog: Backlog, keep: int, begin: int | None
+    ) -> None:
+        self._queries = queries
+        self._query = query
+        self._changes = changes
+        self._backlog = backlog
+        self._delivered = begin
+        self._behind_at = max(1, keep // 4)
+        self._source: Following | None = None
+        self._at = begin if backlog.last_cycle is None else max(backlog.last_cycle, begin or 0)
+        self.gaps = 0
+
+    def next(self, timeout_s: float) -> Batch | None:
+        """The next batch, from the backlog first; the same again until `finished`."""
+        while (kept := self._backlog.first()) is not None:
+            if self._delivered is None or kept.cycle > self._delivered:
+                return kept
+            self._backlog.remove_first()  # delivered just before a crash
+        return self._pull(timeout_s)
+
+    def finished(self, batch: Batch) -> None:
+        """The batch that `next` gave was delivered."""
+        self._delivered = batch.cycle
+        if self._backlog.first() is batch:
+            self._backlog.remove_first()
+
+    def quiet_upto(self) -> int | None:
+        """The cycle up to which nothing is left to deliver, once every batch that was given is."""
+        return self._at if self._backlog.first() is None else None
+
+    def waiting(self) -> int:
+        return self._backlog.count
+
+    def keep_up(self) -> None:
+        """Put aside what is about to be forgotten, as far as there is room for it."""
+        if self._at is None or self._queries.last_cycle() - self._at <= self._behind_at:
+            return
+        with contextlib.suppress(PenstockError):  # a query's trouble is told when its results are wanted
+            while not self._backlog.is_full:
+                chunk: list[Batch] = []
+                while sum(b.table.nbytes for b in chunk) < CHUNK_BYTES and (batch := self._pull(0)) is not None:
+                    chunk.append(batch)
+                if not chunk:
+                    return
+                self._backlog.append(chunk)
+
+    def _pull(self, timeout_s: float) -> Batch | None:
+        """One more batch of the subscription. A cycle that is gone is a gap: it goes on with the current answer."""
+        whole = self._at is None
+        try:
+            source = self._source
+            if source is None:
+                source = self._source = self._subscribe()
+                whole = self._at is None
+            event = source.next(timeout_s)
+        except PenstockError as failure:
+            self.close()
+            if failure.condition != "cycle_gone":
+                raise
+            self._miss(failure.message)
+            return None
+        if event is None:
+            # Before the first answer there is nothing that could have been given.
+            self._at = max(self._at, source.cycle) if self._at is not None else None
+            return None
+        self._at = event.cycle
+        return Batch(event.cycle, event.now_us, event.table, whole)
+
+    def _subscribe(self) -> Following:
+        last = self._queries.last_cycle()
+        if self._at is not None and self._at > last:
+            self._miss(f"the data folder is at cycle {last}, before what was delivered")
+        return self._queries.subscribe(self._query, None if self._at is None else self._at + 1, self._changes)
+
+    def _miss(self, why: str) -> None:
+        self.gaps += 1
+        _log.warning('a sink of query "%s" goes on with the current answer: %s', self._query, why)
+        self._at = self._delivered = None
+
+    def close(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+
+
+class AnswerReader:
+    """The newest answer, whenever it is another one. What comes while one is delivered is passed over."""
+
+    def __init__(self, queries: Queries, query: str) -> None:
+        self._queries = queries
+        self._query = query
+        self._source: Following | None = None
+        self._at: int | None = None
+        self.gaps = 0
+
+    def next(self, timeout_s: float) -> Batch | None:
+        try:
+            source = self._source
+            if source is None:
+                source = self._source = self._queries.subscribe(self._query, None, True)
+            if source.next(timeout_s) is None:
+                self._at = source.cycle or self._at
+                return None
+            for _ in range(SKIPPED_AT_ONCE):
+                if source.next(0) is None:
+                    break
+        except PenstockError as failure:
+            self.close()
+            if failure.condition != "cycle_gone":
+                raise
+            return None
+        found = self._queries.answer(self._query)
+        self._at = found.cycle
+        return Batch(found.cycle, found.now_us, found.table, whole=True)
+
+    def finished(self, batch: Batch) -> None:
+        pass
+
+    def quiet_upto(self) -> int | None:
+        return self._at
+
+    def waiting(self) -> int:
+        return 0
+
+    def keep_up(self) -> None:
+        pass
+
+    def close(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()

@@ -1,0 +1,95 @@
+"""All sinks of a server: one follower each, started, paused and stopped as the catalog says."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.catalog.model import Sink
+from penstock.catalog.secrets import shown_options
+from penstock.clock import Clock
+from penstock.errors import PenstockError
+from penstock.sinks.base import Place
+from penstock.sinks.follower import Follower, Limits
+from penstock.sinks.reading import Queries
+from penstock.sinks.registry import find_kind, parse_options
+
+_END_S = 15.0
+
+
+class SinkRunner:
+    """Keeps followers equal to the catalog's sinks. Never waits for one, except in `close`."""
+
+    def __init__(
+        self, queries: Queries, folder: Path, files: Path, folder_id: str, clock: Clock, limits: Limits
+    ) -> None:
+        self._queries = queries
+        self._folder = folder
+        self._files = files
+        self._folder_id = folder_id
+        self._clock = clock
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._followers: dict[int, Follower] = {}
+        self._ending: list[Follower] = []
+        self._closed = False
+
+    def start(self, sinks: Mapping[str, Sink]) -> None:
+        """Begin where the last server ended. What is left of sinks that were dropped goes."""
+        known = {str(sink.id) for sink in sinks.values()}
+        for left in self._folder.iterdir() if self._folder.is_dir() else ():
+            if left.name not in known:
+                shutil.rmtree(left, ignore_errors=True)
+        self.follow(sinks)
+
+    def follow(self, sinks: Mapping[str, Sink]) -> None:
+        """Definitions changed."""
+        with self._lock:
+            if self._closed:
+                return
+            wanted = {sink.id: sink for sink in sinks.values()}
+            for sink_id in self._followers.keys() - wanted.keys():
+                follower = self._followers.pop(sink_id)
+                follower.stop(dropped=True)
+                self._ending = [*(f for f in self._ending if f.is_alive()), follower]
+            for sink_id, sink in wanted.items():
+                known = self._followers.get(sink_id)
+                if known is not None:
+                    known.pause(sink.paused)
+                    continue
+                place = Place(sink, self._folder_id, self._files, self._clock)
+                self._followers[sink_id] = Follower(place, self._queries, self._folder / str(sink_id), self._limits)
+                self._followers[sink_id].start()
+
+    def facts(self, sinks: Mapping[str, Sink]) -> list[dict[str, Any]]:
+        """What is told about each sink, by name; never a secret."""
+        return [self._facts(sinks[name]) for name in sorted(sinks)]
+
+    def _facts(self, sink: Sink) -> dict[str, Any]:
+        with self._lock:
+            follower = self._followers.get(sink.id)
+        described: dict[str, Any] = {"name": sink.name, "query": sink.query, "kind": sink.kind, "owner": sink.owner}
+        try:
+            kind = find_kind(sink.kind)
+            described |= {"target": kind.target(parse_options(kind, sink.options)), "promise": kind.promise}
+        except PenstockError:
+            pass  # made by a version that knew more; its follower says so
+        shown = ", ".join(f"{name} = '{value}'" for name, value in shown_options(sink.options).items())
+        told = follower.facts() if follower is not None else {"state": "STARTING"}
+        if sink.paused:
+            told["state"] = "PAUSED"
+        return {**described, "options": shown, **told}
+
+    def close(self) -> None:
+        """End all of them, each after the attempt that it is at, and write down how far they came."""
+        with self._lock:
+            self._closed = True
+            followers = list(self._followers.values())
+            self._followers.clear()
+        for follower in followers:
+            follower.stop()
+        for follower in (*followers, *self._ending):
+            follower.join(_END_S)

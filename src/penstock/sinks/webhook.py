@@ -1,0 +1,116 @@
+"""webhook: each cycle's rows as a JSON document, POSTed to an address and signed.
+
+At least once. A repeat has the same Idempotency-Key, so a receiver that remembers keys gets every cycle once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+import orjson
+
+from penstock.catalog.secrets import shown_address
+from penstock.clock import SECOND, format_timestamp
+from penstock.json_rows import row_objects
+from penstock.sinks.base import Batch, Kind, Option, Place, delivery_failed
+from penstock.sinks.options import BATCH_ROWS, CHANGES, TIMEOUT, address
+
+SIGNATURE = "Penstock-Signature"
+_SHOWN_CHARS = 200
+
+
+class Webhook:
+    """POSTs to one address over one kept connection."""
+
+    def __init__(self, place: Place, options: Mapping[str, Any]) -> None:
+        self._place = place
+        self._options = options
+        # Redirects are not followed: a signed body goes where it was told to go, or nowhere.
+        self._client = httpx.Client(
+            timeout=options["timeout"], follow_redirects=False, trust_env=False, proxy=options["proxy"] or None
+        )
+
+    def position(self) -> int | None:
+        return None
+
+    def deliver(self, batch: Batch) -> None:
+        for number, body in self._parts(batch):
+            self._post(batch.cycle, number, body)
+
+    def _parts(self, batch: Batch) -> Iterator[tuple[int, bytes]]:
+        sink, most = self._place.sink, self._options["batch_rows"]
+        count = max(1, -(-batch.table.num_rows // most))
+        for number in range(count):
+            document = {
+                "sink": sink.name,
+                "query": sink.query,
+                "cycle": batch.cycle,
+                "now": None if batch.now_us is None else format_timestamp(batch.now_us),
+                "kind": "answer" if batch.whole else "rows",
+                "part": number + 1,
+                "parts": count,
+                "rows": row_objects(batch.table.slice(number * most, most)),
+            }
+            yield number, orjson.dumps(document)
+
+    def _post(self, cycle: int, part: int, body: bytes) -> None:
+        sink, options = self._place.sink, self._options
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "penstock",
+            "Penstock-Sink": sink.name.encode("ascii", "backslashreplace").decode(),
+            "Penstock-Cycle": str(cycle),
+            "Idempotency-Key": f"{self._place.folder_id}-{sink.id}-{cycle}-{part}",
+        }
+        if options["secret"]:
+            headers[SIGNATURE] = sign(options["secret"], body, self._place.clock.now_us() // SECOND)
+        if options["token"]:
+            headers["Authorization"] = f"Bearer {options['token']}"
+        try:
+            answer = self._client.post(options["url"], content=body, headers=headers)
+        except httpx.HTTPError as failure:
+            raise delivery_failed(f"{type(failure).__name__}: {failure}") from None
+        if not answer.is_success:
+            shown = answer.text[:_SHOWN_CHARS].strip()
+            raise delivery_failed(
+                f"it answered {answer.status_code}" + (f": {shown}" if shown else ""),
+                _seconds(answer.headers.get("retry-after")),
+            )
+
+    def tick(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def sign(secret: str, body: bytes, at_s: int) -> str:
+    """`t=<seconds>,v1=<hex>`: HMAC-SHA256 over the time, a dot and the body, so an old message cannot be played again."""
+    signed = hmac.new(secret.encode(), b"%d." % at_s + body, hashlib.sha256).hexdigest()
+    return f"t={at_s},v1={signed}"
+
+
+def _seconds(text: str | None) -> float | None:
+    return float(text) if text is not None and text.strip().isdigit() else None
+
+
+KIND = Kind(
+    name="webhook",
+    sentence="POSTs each cycle's rows as JSON, signed with HMAC-SHA256.",
+    promise="at least once; a repeat has the same Idempotency-Key",
+    options=(
+        Option("url", None, "Where to POST to.", address("http", "https")),
+        Option("secret", "", "Signs every body: header Penstock-Signature. Empty: not signed."),
+        Option("token", "", "Sent as a bearer token. Empty: none."),
+        TIMEOUT,
+        BATCH_ROWS,
+        CHANGES,
+        Option("proxy", "", "Address of an HTTP proxy. Empty: none."),
+    ),
+    open=Webhook,
+    target=lambda options: shown_address(options["url"]).partition("?")[0],
+)
