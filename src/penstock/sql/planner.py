@@ -13,7 +13,6 @@ from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
 from penstock.sql.binding.context import Bound, Collected
 from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.binding.within import check_within
-from penstock.sql.binding.within import check_within
 from penstock.sql.cores import take_core
 from penstock.sql.correlated import correlated_plan, is_correlated
 from penstock.sql.join_planner import is_window_join, join_plan
@@ -34,8 +33,8 @@ from penstock.sql.statements import Select
 
 __all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of", "retarget_window"]
 
-_OF_QUERIES = ("query", "state")
 
+_OF_QUERIES = ("query", "state")
 
 
 def bind_query(
@@ -74,7 +73,6 @@ def plan_query(
         raise point(error("not_supported", feature="AS OF here", hint=hint), select.source.text, select.as_of.at)
     bound = bind_query(select, state, standing, system_tables, spent)
     latched = check_latch(bound, standing)
-    check_within(bound)
     check_within(bound)
     reason, core = "asked once, so it runs as Spark SQL", None
     if resamples(bound.collected):
