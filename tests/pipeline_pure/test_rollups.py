@@ -377,3 +377,37 @@ def test_a_question_that_is_asked_once_reaches_back_as_well(pipe: Pipe) -> None:
         with pytest.raises(PenstockError) as refused:
             pipe.db.execute(sql)
         assert refused.value.condition == "not_ready"
+
+
+def test_the_finest_rollup_that_reaches_back_is_used_else_the_one_that_has_most(pipe: Pipe) -> None:
+    pipe.db.execute("CREATE ROLLUP fine ON probes AS SELECT COUNT(*) EVERY 1 MINUTE KEEP 40 MINUTES")
+    pipe.db.execute("CREATE ROLLUP coarse ON probes AS SELECT COUNT(*) EVERY 5 MINUTES")
+    for name, minutes in (("near", 33), ("far", 1000)):
+        pipe.db.execute(
+            f"CREATE QUERY {name} AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - {minutes} MINUTES) END (NOW)"
+        )
+    live(pipe, 150)
+    for name, rollup, count in (("near", "fine", 7), ("far", "coarse", 30)):
+        found = pipe.db.invoke(name)
+        assert found.table.to_pylist() == [{"n": 2 * count}]
+        assert all(f'from "{rollup}"' in notice for notice in found.notices) and found.notices
+
+
+def test_a_cycle_whose_readings_were_rolled_up_with_later_ones_is_gone(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.probes("WITH (retention = '10 MINUTES', time = 'valid', out_of_order = 'accept')")
+    pipe.db.execute(CLIMATE)
+    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
+    pipe.clock.advance(120 * MINUTE_US)
+    cycles = []
+    for minute in (0, 1, 2, 100, 101):
+        ts = format_timestamp(BEGAN_US + minute * MINUTE_US)
+        pipe.db.push("probes", [{"id": 1, "value": 1.0, "ts": ts}])
+        pipe.engine.drain()
+        cycles.append(pipe.db.standing.store.cycle)
+    forget(pipe)
+    assert rows(pipe) == [("north", 5, 1.0)] and held_by(pipe).position == 3
+    assert pipe.db.standing.invoke("q", cycles[3]).table.to_pylist()[0]["n"] == 4
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.standing.invoke("q", cycles[1])
+    assert refused.value.condition == "cycle_gone"

@@ -44,7 +44,9 @@ def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Pat
             position = reaches[table_id].first(low)
         if position > 0:
             keep_from[query_id] = position
-    store.slices.merge_latches(oldest.end.data)
+    store.slices.merge_latches(
+        oldest.end.data, {q for q, answer in store.answers.items() if answer.filling is not None}
+    )
     store.trim(keep_from)
     store.trim_joins(times, oldest.cycle)
 

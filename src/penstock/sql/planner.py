@@ -33,8 +33,8 @@ from penstock.sql.statements import Select
 
 __all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of", "retarget_window"]
 
-_OF_QUERIES = ("query", "state")
 
+_OF_QUERIES = ("query", "state")
 
 def bind_query(
     select: Select, state: State, standing: bool, system_tables: SystemTables | None = None, spent: bool = False
@@ -72,7 +72,6 @@ def plan_query(
         raise point(error("not_supported", feature="AS OF here", hint=hint), select.source.text, select.as_of.at)
     bound = bind_query(select, state, standing, system_tables, spent)
     latched = check_latch(bound, standing)
-    check_within(bound)
     check_within(bound)
     reason, core = "asked once, so it runs as Spark SQL", None
     if resamples(bound.collected):

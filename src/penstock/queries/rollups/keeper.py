@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -41,17 +42,20 @@ class RollupKeeper:
         self._crash_point = crash_point
         self._unnamed: dict[Path, tuple[float, int]] = {}  # since when, and since which entry, nothing names a file
         self.failures: dict[int, str] = {}
+        # A file is nobody's between its writing and its entry, and two steps from one state would write the same names.
+        self._lock = threading.RLock()
 
     def retain(self, table_id: int, position: int) -> None:
         """Let rows below a position go, once every rollup of the table has them."""
-        for rollup in self._catalog.state.rollups_of(table_id):
-            try:
-                self._close(rollup, position)
-                self.failures.pop(rollup.id, None)
-            except Exception as problem:
-                self.failures[rollup.id] = as_storage_error(problem).message
-                raise
-        self._catalog.retain(table_id, position)
+        with self._lock:
+            for rollup in self._catalog.state.rollups_of(table_id):
+                try:
+                    self._close(rollup, position)
+                    self.failures.pop(rollup.id, None)
+                except Exception as problem:
+                    self.failures[rollup.id] = as_storage_error(problem).message
+                    raise
+            self._catalog.retain(table_id, position)
 
     def _close(self, rollup: RollupDefinition, position: int) -> None:
         """Step by step, each durable before the next."""
@@ -84,8 +88,11 @@ class RollupKeeper:
         Not before cycles have come as far: until then an answer may stand on any state in between.
         """
         folder = self._root / FOLDER
-        if not folder.is_dir():
-            return
+        if folder.is_dir():
+            with self._lock:
+                self._sweep(folder, grace_s)
+
+    def _sweep(self, folder: Path, grace_s: float) -> None:
         state, now_s = self._catalog.state.frozen(), time.monotonic()
         with self._standing.locked() as store:
             committed = store.state.position

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.rollup_records import RolledUp, RollupFile
+from penstock.catalog.state import CatalogState
 from penstock.operators.evaluate import evaluate, evaluate_mask
 from penstock.operators.expr import Column
 from penstock.operators.slices.base import Ints
@@ -17,8 +18,9 @@ from penstock.pipeline.slices.shape import Measure
 from penstock.pipeline.slices.slicer import SlicedFamily
 from penstock.queries.rollups.cells import RolledCells
 from penstock.queries.rollups.files import RolledFiles
-from penstock.queries.rollups.matching import Match
+from penstock.queries.rollups.matching import Match, find_match, kept_from_us
 from penstock.queries.rollups.shape import TIMES, shape_of
+from penstock.sql.plan import AggregatePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,11 @@ class RollupSource:
     @property
     def kept_from_us(self) -> int | None:
         """Since when it has every reading; None: since ever."""
-        known = [us for us in (self.match.rollup.since_us, self.rolled.gone_us) if us is not None]
-        return max(known, default=None)
+        return kept_from_us(self.match.rollup, self.rolled)
+
+    def reaches(self, low: int, high: int) -> bool:
+        """Whether it may have readings of that time."""
+        return any(file.last_us >= low and file.first_us <= high for file in self.rolled.files)
 
     def look(self, measures: tuple[Measure, ...], low: int, high: int, pane: int | None) -> RolledLook | None:
         """None where it has nothing of that time, so that the log says everything."""
@@ -106,6 +111,13 @@ class RollupSource:
         rows = cells.states[0]["count"]
         found = [Cells(cells.earliest, widths, groups, nothing, nothing, rows, s) for s in cells.states[1:]]
         return SlicedFamily(keys, found)
+
+
+def find_source(plan: AggregatePlan, state: CatalogState, low: int, files: RolledFiles) -> RollupSource | None:
+    """The rollup that serves a question about a time and later best."""
+    found = find_match(plan, state, low)
+    rolled = state.rolled_up(found.rollup.id) if found is not None else None
+    return RollupSource(found, rolled, files) if found is not None and rolled is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from penstock.catalog.rollup_records import RollupDefinition
+from penstock.catalog.rollup_records import RolledUp, RollupDefinition
 from penstock.catalog.state import CatalogState
 from penstock.operators.expr import Call, Column, Expr, columns_of
-from penstock.operators.windows import TimeWindow
+from penstock.operators.windows import FOREVER, TimeWindow
 from penstock.pipeline.slices.shape import measures_of
 from penstock.queries.rollups.shape import shape_of
 from penstock.sql.plan import AggregatePlan
@@ -23,16 +23,23 @@ class Match:
     keys: tuple[Expr, ...]
 
 
-def find_match(plan: AggregatePlan, state: CatalogState) -> Match | None:
-    """The rollup that reaches back furthest; of several the one with the finest cells."""
-    if not isinstance(plan.window, TimeWindow) or plan.latch is not None:
-        return None
+def find_match(plan: AggregatePlan, state: CatalogState, low: int = -FOREVER) -> Match | None:
+    """The rollup with the finest cells of those that have everything since a time, else the one that has most."""
+    if not isinstance(plan.window, TimeWindow) or plan.latch is not None or getattr(plan, "reads", None) is not None:
+        return None  # windows of rows, states without end, and rows of another query are of the log alone
     found = [m for m in (match(rollup, plan) for rollup in state.rollups_of(plan.table_id)) if m is not None]
-    return min(found, key=lambda m: _rank(m.rollup), default=None)
+    return min(found, key=lambda m: _rank(m.rollup, state, low), default=None)
 
 
-def _rank(rollup: RollupDefinition) -> tuple[int, int, int]:
-    return (rollup.begin, rollup.tiers[0].every_us, rollup.id)
+def _rank(rollup: RollupDefinition, state: CatalogState, low: int) -> tuple[int, int, int]:
+    kept_us = kept_from_us(rollup, state.rolled_up(rollup.id))
+    return max(low, kept_us if kept_us is not None else -FOREVER), rollup.tiers[0].every_us, rollup.id
+
+
+def kept_from_us(rollup: RollupDefinition, rolled: RolledUp | None) -> int | None:
+    """Since when a rollup has every reading; None: since ever."""
+    known = [us for us in (rollup.since_us, rolled.gone_us if rolled is not None else None) if us is not None]
+    return max(known, default=None)
 
 
 @lru_cache(1024)

@@ -13,8 +13,7 @@ from penstock.operators.windows import FOREVER
 from penstock.pipeline.slices.shape import Measure, family_of, slice_width
 from penstock.queries.fetch import Fetcher
 from penstock.queries.results import Result
-from penstock.queries.rollups.looking import RollupSource
-from penstock.queries.rollups.matching import find_match
+from penstock.queries.rollups.looking import find_source
 from penstock.queries.rollups.sorting import sorted_rows
 from penstock.queries.slices.family import number_groups
 from penstock.queries.slices.groups import Groups
@@ -75,18 +74,16 @@ def _hold(standing: StandingQueries, asked: AskedOnce) -> AskedOnceHeld | None:
     with standing.locked() as store:
         state = store.state
         table = state.tables_by_id.get(plan.table_id)
-        found = find_match(plan, state)
-        rolled = state.rolled_up(found.rollup.id) if found is not None else None
-        if table is None or found is None or rolled is None or store.offset is None:
+        if table is None or store.offset is None:
             return None
         now_us = store.now_of(table, plan.static_predicate)
         head = store.offset.data.get(table.id, 0)
         instant = Instant(state.retention(table.id), head, now_us, None, plan.window)
         span = instant.range()
-        if span is None or not any(f.last_us >= span[0] and f.first_us <= span[1] for f in rolled.files):
+        source = find_source(plan, state, span[0], standing.rolled_files) if span is not None else None
+        if span is None or source is None or not source.reaches(*span):
             return None
         static, cycle = state.rows(table.id), store.cycle
-        source = RollupSource(found, rolled, standing.rolled_files)
 
     def reader(table: Table = table) -> Fetcher:
         return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)

@@ -60,7 +60,10 @@ def plan_lines(plan: AggregatePlan, state: CatalogState) -> list[str]:
     rollups = state.rollups_of(plan.table_id)
     found = find_match(plan, state)
     if found is None:
-        return [f'  rollup "{rollup.name}" is not used: {why_not(rollup, plan) or "LAST n ROWS"}' for rollup in rollups]
+        return [
+            f'  rollup "{rollup.name}" is not used: {why_not(rollup, plan) or "the question knows the log alone"}'
+            for rollup in rollups
+        ]
     rolled = state.rolled_up(found.rollup.id)
     lines = [f'  before the log begins: rollup "{found.rollup.name}", {_tiers(found.rollup)}']
     lines += [f"    {line}" for line in _held(found.rollup, rolled)] if rolled is not None else []

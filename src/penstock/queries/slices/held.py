@@ -145,9 +145,16 @@ class AggregateHeld:
             return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
 
     def _rolled_up(self, measures: tuple[Measure, ...], look: Look) -> RolledLook | None:
-        """What a rollup says of the readings below a log position; of older cycles than that it knows nothing."""
-        if self.rollup is None or look.low > look.high or self.rollup.rolled.position > look.head:
+        """What a rollup says of the readings below a log position."""
+        if self.rollup is None or look.low > look.high:
             return None
+        if self.rollup.rolled.position > look.head and self.rollup.reaches(look.low, look.high):
+            raise error(
+                "cycle_gone",
+                cycle=self.cycle,
+                oldest="a later one, because readings that came after it have been rolled up with older ones",
+                hint="subscribe again: that begins with the current answer",
+            )
         found = self.rollup.look(measures, look.low, look.high, look.pane)
         self.note = note_of(self.rollup, found, look.low, look.high)
         return found

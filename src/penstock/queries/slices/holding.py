@@ -15,8 +15,7 @@ from penstock.queries.feed import CycleMark
 from penstock.queries.fetch import Fetcher
 from penstock.queries.listings import Listings
 from penstock.queries.rollups.files import RolledFiles
-from penstock.queries.rollups.looking import RollupSource
-from penstock.queries.rollups.matching import find_match
+from penstock.queries.rollups.looking import find_source
 from penstock.queries.slices.held import AggregateHeld
 from penstock.queries.slices.latch_held import LatchHeld
 from penstock.queries.slices.newest import RowsHeld
@@ -66,22 +65,17 @@ def hold_aggregate(
         kind = LatchHeld
     else:
         kind = OwnWindowsHeld if plan.own_windows else AggregateHeld
+    instant = Instant(store.state.retention(table.id), head, now_us, answer.start_us, window)
+    span = instant.range() if isinstance(window, TimeWindow) else None
     return kind(
         cycle=mark.cycle,
         query_id=query_id,
         name=name,
         plan=plan,
-        instant=Instant(store.state.retention(table.id), head, now_us, answer.start_us, window),
+        instant=instant,
         reach=answer.reach,
         locked=owner.locked,
         reader=reader,
         fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
-        rollup=_rollup(owner, plan, window),
+        rollup=find_source(plan, store.state, span[0], owner.rolled_files) if span is not None else None,
     )
-
-
-def _rollup(owner: Owner, plan: AggregatePlan, window: Window) -> RollupSource | None:
-    state = owner.store.state
-    found = find_match(plan, state) if isinstance(window, TimeWindow) else None
-    rolled = state.rolled_up(found.rollup.id) if found is not None else None
-    return RollupSource(found, rolled, owner.rolled_files) if found is not None and rolled is not None else None

@@ -8,12 +8,13 @@ the oldest kept cycle become one cell per group, which outlives the rows: snapsh
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from penstock.operators.slices.approximate.looking import together
 from penstock.operators.slices.cells import Cells, CellStore
 from penstock.operators.slices.combining import Combined, combine
+from penstock.operators.slices.pieces import PieceStore
 from penstock.operators.windows import FOREVER
 from penstock.pipeline.slices import payload
 from penstock.pipeline.slices.shape import Measure
@@ -29,11 +30,9 @@ class LatchFamily(FamilyStore):
     """One query's state. `kept_from_us`: since when it has all rows, for want of older ones when the query came."""
 
     kept_from_us: int | None = None
-    _fine_from = 0  # below this pieces of several cycles are one
-    _next_fine_from = 0
 
     def new_cells(self, measure: Measure) -> CellStore:
-        return CellStore(measure.make())
+        return PieceStore(measure.make())
 
     def missing(self, measures: tuple[Measure, ...], first: int, head: int) -> list[tuple[Range, list[Measure]]]:
         """Holes: rows that no record told, because something failed."""
@@ -51,7 +50,6 @@ class LatchFamily(FamilyStore):
     def fold(self, told: payload.Told) -> None:
         if told.about:  # a snapshot: its cells are pieces already
             self.kept_from_us = told.about["kept_from_us"]
-            self._fine_from = self._next_fine_from = max((end for _, end in told.ranges), default=0)
         super().fold(told)
 
     def told_cells(self, told: payload.Told, name: str, measure: Measure, numbers: np.ndarray) -> Cells:
@@ -70,25 +68,15 @@ class LatchFamily(FamilyStore):
         return combine(cells.take(ends <= head), store.partial, None), int(cells.starts[cut].min(initial=head))
 
     def merge_below(self, head: int) -> None:
-        """Make one cell per group of all pieces below a head, and one of those of some cycles ago.
+        """Make one cell per group of all pieces below a head, and fewer of those above it.
 
-        An answer as of a cycle in between reads a few cycles' rows; each cycle's own pieces would take a thousand cells a group.
+        An answer as of an older cycle may have to read the rows of the piece in which it lies; a piece per cycle would take a
+        thousand cells a group.
         """
-        fine_from = self._next_fine_from
         for known in self.measures.values():
-            cells = known.cells.view()
-            ends = cells.starts + cells.widths
-            old = ends <= head
-            some = ~old & (cells.starts >= self._fine_from) & (ends <= fine_from)
-            merged = [cells.take(~old & ~some)]
-            for chosen in (old, some):
-                if chosen.any():
-                    span = (int(cells.starts[chosen].min()), int(ends[chosen].max()))
-                    merged.append(_piece(cells.take(chosen), span))
-            known.cells = CellStore(known.cells.partial)
-            known.cells.put(together(merged))
-        self._fine_from = fine_from
-        self._next_fine_from = max((end for known in self.measures.values() for _, end in known.covered), default=0)
+            assert isinstance(known.cells, PieceStore)
+            known.cells.merge_below(head)
+            known.cells.coarsen(partial(_connected, known.covered))
 
     def give_up(self, measure: Measure) -> None:
         """Nobody can make the state anew, unless the log has all of it."""
@@ -97,6 +85,10 @@ class LatchFamily(FamilyStore):
 
     def doubt(self, measure: Measure) -> None:
         """What failed was not told, and is a hole."""
+
+
+def _connected(covered: Ranges, first: int, end: int) -> bool:
+    return not outside(covered, first, end)
 
 
 def _piece(cells: Cells, span: Range) -> Cells:

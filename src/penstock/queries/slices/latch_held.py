@@ -31,7 +31,8 @@ class LatchHeld(AggregateHeld):
             known = {m: family.sum_below(m, head) for m in measures}
         first = min(cut for _, cut in known.values())
         if first < self.instant.floor and first < head:
-            raise error("cycle_gone", cycle=self.cycle, oldest="later: its readings are no longer kept, and LATCH is")
+            oldest = "a later one, because readings from before it are gone, and what LATCH knows of them is merged"
+            raise error("cycle_gone", cycle=self.cycle, oldest=oldest)
         parts: dict[Measure, list[Combined]] = {m: [lines] for m, (lines, _) in known.items()}
         read = list(slice_log(fetcher, family_of(self.plan), measures, first, head, SECOND_US)) if first < head else []
         with self.locked():

@@ -6,7 +6,7 @@ sliced yet; then whoever asks slices it (`reading`). So nothing here can be wron
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 import numpy as np
 
@@ -86,10 +86,14 @@ class SliceStore:
         assert isinstance(family, LatchFamily)
         return family
 
-    def merge_latches(self, oldest: Mapping[int, int]) -> None:
-        """Merge the states of LATCH queries as of the oldest kept cycle, which read the tables up to these positions."""
+    def merge_latches(self, oldest: Mapping[int, int], filling: Container[int]) -> None:
+        """Merge the states of LATCH queries as of the oldest kept cycle, which read the tables up to these positions.
+
+        Not of those that are filling: what lies between two pieces may still come.
+        """
         for family in self.families.values():
-            if isinstance(family, LatchFamily):
+            users = next(iter(family.measures.values())).users
+            if isinstance(family, LatchFamily) and not any(query_id in filling for query_id in users):
                 family.merge_below(oldest.get(family.family.table_id, 0))
 
     def trim(self, keep_from: Mapping[int, int]) -> None:
