@@ -5,7 +5,7 @@ from __future__ import annotations
 from nicegui import ui
 
 from penstock.console.acting import attempt, console, tell
-from penstock.console.layout import href
+from penstock.console.layout import link
 from penstock.console.parts import card, code
 from penstock.errors import PenstockError
 from penstock.sensors.demo_plant import DEFINITIONS, QUERIES, insert_statement
@@ -43,13 +43,13 @@ def welcome() -> None:
     with ui.element("div").classes("steps"):
         with card("Describe your sensors"), _step(1):
             code(CREATE)
-            ui.link("Open it in Ask", href("ask?example=create"))
+            link("Open it in Ask", "ask?example=create")
         with card("Send a reading"), _step(2):
             code(push_command(console().settings.port), wrap=True)
             ui.label("Or let Penstock read them: files, TCP, your own Python.").classes("muted small")
         with card("Keep a question"), _step(3):
             code(KEEP)
-            ui.link("Open it in Ask", href("ask?example=keep"))
+            link("Open it in Ask", "ask?example=keep")
             ui.label("Kept as a standing query its answer stays current.").classes("muted small")
 
 
