@@ -170,6 +170,7 @@ def configured(app: FastAPI, settings: Settings, grace_s: int = GRACE_S) -> uvic
         ssl_certfile=settings.tls_certificate or None,
         ssl_keyfile=settings.tls_key or None,
         ws="websockets-sansio",
+        ws_max_size=settings.body_max_bytes,
     )
 
 
