@@ -93,7 +93,8 @@ class Visitor:
 
     def write(self, sql: str) -> None:
         """Into the SQL editor, instead of what is there."""
-        editor = self.page.locator(".cm-content")
+        # Its name comes with its completions: before that, what is typed would have none.
+        editor = self.page.get_by_role("textbox", name="SQL")
         editor.click()
         self.page.keyboard.press("Control+a")
         # Typed as a whole: keys one by one would have completions come up between them.
