@@ -37,7 +37,22 @@ from penstock.server.tracing import HEADER, TraceRequests
 from penstock.server.workers import ByteBudget, Workers
 from penstock.settings import Settings
 
-RESOURCES = (sql, readings, socket_readings, events, sockets, queries, tables, health, metrics, backup, influx, session, sign_in, front)
+RESOURCES = (
+    sql,
+    readings,
+    socket_readings,
+    events,
+    sockets,
+    queries,
+    tables,
+    health,
+    metrics,
+    backup,
+    influx,
+    session,
+    sign_in,
+    front,
+)
 
 
 class Api(FastAPI):
