@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from nicegui import ui
+from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.clock import SECOND
@@ -55,7 +55,7 @@ class _View:
                     )
                     self._choice.classes("fit-content").props('aria-label="Table"')
                 self._map = ui.echart({}).classes("chart tall").props('aria-label="Map of sensors"')
-                self._map.on_point_click(lambda e: go_to("sensors", self._table or "", sensor=str(e.name)))
+                self._map.on_point_click(self._open_sensor)
                 self._no_map = empty("")
             with ui.element("div").style("display: grid; gap: 16px; min-width: 0"):
                 with card("Alarms") as head:
@@ -74,6 +74,10 @@ class _View:
                 with card("Readings per second"):
                     self._flow = ui.echart(timeline([("readings/s", [])])).classes("chart low")
         self._fill(moment)
+
+    def _open_sensor(self, event: events.EChartPointClickEventArguments) -> None:
+        if self._table is not None:
+            go_to("sensors", self._table, sensor=str(event.name))
 
     def _chosen(self) -> None:
         self._table = self._choice.value

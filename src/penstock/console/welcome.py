@@ -15,7 +15,8 @@ CREATE = """CREATE TABLE probes (
   room TEXT,
   reading STREAM (ppm DOUBLE)
 );
-INSERT INTO probes VALUES (1, 'cellar'), (2, 'attic');"""
+INSERT INTO probes (probe_id, room) VALUES
+  (1, 'cellar'), (2, 'attic');"""
 KEEP = """SELECT room, ppm, ts FROM probes
 WHERE ppm > 35
 BEGIN (NOW - 10 MINUTES) END (NOW)"""
