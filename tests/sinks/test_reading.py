@@ -33,6 +33,8 @@ class FakeFollowing:
             return None
         if self.cycle + 1 < self._queries.oldest:
             raise error("cycle_gone", cycle=self.cycle + 1, oldest=self._queries.oldest)
+        if self.cycle + 1 == self._queries.fails_at:
+            raise error("corrupt_segment", segment="s", detail="damaged")
         self.cycle += 1
         return event(self.cycle) if self.cycle not in self._queries.quiet else self.next(timeout_s)
 
@@ -48,6 +50,7 @@ class FakeQueries:
         self.oldest = 1
         self.quiet: set[int] = set()
         self.broken = False
+        self.fails_at = 0
 
     def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> FakeFollowing:
         return FakeFollowing(self, None if from_cycle is None else from_cycle - 1)
@@ -123,6 +126,28 @@ def test_the_batch_in_hand_leaves_the_backlog_when_it_is_delivered(tmp_path: Pat
     found.keep_up()
     found.finished(held)
     assert drained(found) == [(cycle, False) for cycle in range(2, 7)]
+
+
+def test_what_was_read_before_a_query_failed_is_put_aside(tmp_path: Path) -> None:
+    queries = FakeQueries(9)
+    queries.fails_at = 7
+    found = reader(queries, tmp_path, 0)
+    found.keep_up()
+    assert found.waiting() == 6
+    queries.fails_at = 0
+    assert drained(found) == [(cycle, False) for cycle in range(1, 10)]
+
+
+def test_what_a_full_disk_did_not_take_is_delivered_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = FakeQueries(9)
+    found = reader(queries, tmp_path, 0)
+    monkeypatch.setattr(Backlog, "_store", lambda *_: (_ for _ in ()).throw(OSError("no space")))
+    with pytest.raises(OSError):
+        found.keep_up()
+    assert found.quiet_upto() is None
+    assert drained(found) == [(cycle, False) for cycle in range(1, 10)]
 
 
 def test_a_cycle_that_is_gone_is_a_gap_and_then_comes_the_whole_answer(tmp_path: Path) -> None:

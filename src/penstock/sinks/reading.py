@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import deque
 from typing import Protocol
 
 import pyarrow as pa
@@ -68,6 +69,7 @@ class Reader:
         self._behind_at = max(1, keep // 4)
         self._source: Following | None = None
         self._given: Batch | None = None  # what is being delivered and is not in the backlog
+        self._pulled: deque[Batch] = deque()  # what is read and in neither; at most one file of the backlog
         self._at = begin if backlog.last_cycle is None else max(backlog.last_cycle, begin or 0)
         self.gaps = 0
 
@@ -77,7 +79,7 @@ class Reader:
             if self._delivered is None or kept.cycle > self._delivered:
                 return kept
             self._backlog.remove_first()  # delivered just before a crash
-        self._given = self._pull(timeout_s)
+        self._given = self._pulled.popleft() if self._pulled else self._pull(timeout_s)
         return self._given
 
     def finished(self, batch: Batch) -> None:
@@ -90,7 +92,7 @@ class Reader:
 
     def quiet_upto(self) -> int | None:
         """The cycle up to which nothing is left to deliver, once every batch that was given is."""
-        return self._at if self._backlog.first() is None else None
+        return self._at if self._backlog.first() is None and not self._pulled else None
 
     def waiting(self) -> int:
         return self._backlog.count
@@ -99,17 +101,16 @@ class Reader:
         """Put aside what is about to be forgotten, as far as there is room for it."""
         if self._at is None or self._queries.last_cycle() - self._at <= self._behind_at:
             return
-        with contextlib.suppress(PenstockError):  # a query's trouble is told when its results are wanted
-            while not self._backlog.is_full:
-                # What is being delivered comes first: after a crash the backlog must not begin behind it.
-                chunk = [self._given] if self._given is not None else []
-                count = len(chunk)
-                while sum(b.table.nbytes for b in chunk) < CHUNK_BYTES and (batch := self._pull(0)) is not None:
-                    chunk.append(batch)
-                if len(chunk) == count:
-                    return
-                self._backlog.append(chunk)
-                self._given = None
+        while not self._backlog.is_full:
+            with contextlib.suppress(PenstockError):  # a query's trouble is told when its results are wanted
+                while sum(b.table.nbytes for b in self._pulled) < CHUNK_BYTES and (batch := self._pull(0)) is not None:
+                    self._pulled.append(batch)
+            if not self._pulled:
+                return
+            # What is being delivered comes first: after a crash the backlog must not begin behind it.
+            self._backlog.append([*([self._given] if self._given is not None else ()), *self._pulled])
+            self._given = None
+            self._pulled.clear()
 
     def _pull(self, timeout_s: float) -> Batch | None:
         """One more batch of the subscription. A cycle that is gone is a gap: it goes on with the current answer."""
