@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,8 +39,9 @@ def serving(folder: Path) -> Iterator[str]:
     with (folder.parent / "server.log").open("w+") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
         try:
-            _wait(process, f"http://127.0.0.1:{port}/console/", log.name)
-            yield f"http://127.0.0.1:{port}"
+            url = f"http://127.0.0.1:{port}"
+            until_open(url, lambda: _check(process, Path(log.name)))
+            yield url
         finally:
             process.terminate()
             try:
@@ -52,16 +53,21 @@ def serving(folder: Path) -> Iterator[str]:
         assert "Traceback" not in said, said
 
 
-def _wait(process: subprocess.Popen[bytes], url: str, log: str) -> None:
+def _check(process: subprocess.Popen[bytes], log: Path) -> None:
+    assert process.poll() is None, log.read_text()
+
+
+def until_open(url: str, still_there: Callable[[], None] = lambda: None) -> None:
+    """The console comes a moment after the server is ready; the page that waits for it is not what tests look at."""
     deadline = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < deadline:
-        assert process.poll() is None, Path(log).read_text()
+        still_there()
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with urllib.request.urlopen(f"{url}/console/", timeout=30):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
-    raise AssertionError("not ready in time: " + Path(log).read_text())
+    raise AssertionError(f"no console at {url} within {READY_WITHIN_S} s")
 
 
 class Visitor:

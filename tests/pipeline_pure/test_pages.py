@@ -40,13 +40,18 @@ def test_the_newest_value_of_each_sensor_is_that_of_its_latest_time(pipe: Pipe, 
         readings = []
         for place in range(chance.randrange(12)):
             at_us = now_us - chance.randrange(100) * SECOND
-            reading: dict[str, Any] = {"id": chance.randint(1, 3), "ts": _iso(at_us), "ppm": chance.random()}
+            reading: dict[str, Any] = {
+                "id": chance.randint(1, 3),
+                "ts": _iso(at_us),
+                "ppm": chance.random(),
+                "note": "",
+            }
             readings.append(reading)
             known = newest.get(reading["id"])
             if known is None or (at_us, (look, place)) >= (known[0], (look, -1)):
                 newest[reading["id"]] = (at_us, place, reading["ppm"])
         if readings:
-            pipe.db.push("plant", readings)
+            assert pipe.db.push("plant", readings).refused == ()
         recent = latest.look(table, pipe.db.catalog.state.rows(table.id).sids, pipe.db.log.head(table.id))
         expected = {sids[sensor]: ppm for sensor, (_, _, ppm) in newest.items()}
         assert {sid: values["ppm"] for sid, values in recent.values.items()} == expected
@@ -119,6 +124,7 @@ def test_what_is_drawn_cannot_be_markup(pipe: Pipe) -> None:
 
 def test_the_history_of_a_query_has_its_changes_and_not_those_of_its_namesake(pipe: Pipe) -> None:
     pipe.db.execute(PLANT)
+    pipe.engine.drain()
     pipe.db.execute("CREATE QUERY q AS SELECT room FROM plant; COMMENT ON QUERY q IS 'first'; DROP QUERY q")
     pipe.db.execute("CREATE QUERY q AS SELECT ppm FROM plant BEGIN (NOW - 1 MINUTE) END (NOW)")
     pipe.db.execute("ALTER QUERY q SET BEGIN (NOW - 1 HOUR); COMMENT ON QUERY q IS 'second'; ALTER QUERY q PAUSE")
@@ -131,7 +137,7 @@ def test_the_history_of_a_query_has_its_changes_and_not_those_of_its_namesake(pi
 
 def test_the_footprint_names_this_process_and_the_size_of_each_log(pipe: Pipe) -> None:
     pipe.db.execute(PLANT)
-    pipe.db.push("plant", [{"id": 1, "ts": _iso(pipe.clock.now_us()), "ppm": 1.0}])
+    pipe.db.push("plant", [{"id": 1, "ts": _iso(pipe.clock.now_us()), "ppm": 1.0, "note": ""}])
     (size,) = log_sizes(pipe.db)
     assert (size.table, size.files, size.head - size.first, size.retention) == ("plant", 1, 1, None)
     assert size.bytes > 0 and size.oldest_us == size.newest_us

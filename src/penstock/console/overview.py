@@ -11,7 +11,7 @@ from starlette.requests import Request
 from penstock.clock import SECOND
 from penstock.console.acting import console
 from penstock.console.charts import timeline
-from penstock.console.layout import frame, go_to, href, refresh_every
+from penstock.console.layout import RESPONSE_S, frame, go_to, href, refresh_every
 from penstock.console.parts import Tile, card, column, empty, listing, set_rows
 from penstock.console.plant_map import map_options
 from penstock.console.pulse import Alarm, Moment
@@ -23,7 +23,7 @@ HISTORY_S = 300
 
 
 def register() -> None:
-    ui.page("/")(show)
+    ui.page("/", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request) -> None:

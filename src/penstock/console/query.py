@@ -12,7 +12,7 @@ from penstock.catalog.model import QueryDefinition
 from penstock.clock import format_timestamp
 from penstock.console.acting import attempt, console, quoted
 from penstock.console.answer_view import AnswerView
-from penstock.console.layout import frame, go_to, refresh_every
+from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
 from penstock.console.parts import Tile, card, chip, code, empty, facts_html
 from penstock.console.plan_drawing import draw
 from penstock.console.queries import lag_of
@@ -30,7 +30,7 @@ LIVE_EVERY_S = 0.5
 
 
 def register() -> None:
-    ui.page("/queries/{name:path}")(show)
+    ui.page("/queries/{name:path}", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request, name: str) -> None:

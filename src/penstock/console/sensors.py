@@ -8,7 +8,7 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.console.acting import console
-from penstock.console.layout import frame, go_to, refresh_every
+from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
 from penstock.console.new_table import NewTableDialog
 from penstock.console.parts import card, column, empty, listing, set_rows
 from penstock.console.pulse import Moment
@@ -29,7 +29,7 @@ _COLUMNS = [
 
 
 def register() -> None:
-    ui.page("/sensors")(show)
+    ui.page("/sensors", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request) -> None:

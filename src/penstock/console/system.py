@@ -10,7 +10,7 @@ from starlette.requests import Request
 from penstock.clock import SECOND
 from penstock.console.acting import console
 from penstock.console.charts import timeline
-from penstock.console.layout import frame, refresh_every
+from penstock.console.layout import RESPONSE_S, frame, refresh_every
 from penstock.console.parts import Tile, card, column, empty, facts_html, listing, set_rows
 from penstock.console.pulse import Moment
 from penstock.console.words import age, duration, number, size
@@ -37,7 +37,7 @@ _ERRORS = [column("where"), column("what", sortable=False), column("count", righ
 
 
 def register() -> None:
-    ui.page("/system")(show)
+    ui.page("/system", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request) -> None:

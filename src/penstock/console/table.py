@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from penstock.console.acting import attempt, console, quoted
 from penstock.console.charts import timeline
-from penstock.console.layout import frame, go_to, refresh_every
+from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
 from penstock.console.parts import Tile, card, column, empty, facts, listing, set_rows, spark_points
 from penstock.console.pulse import Moment
 from penstock.console.sensor_dialog import SensorDialog
@@ -21,7 +21,7 @@ SHOWN_COLUMNS = 4
 
 
 def register() -> None:
-    ui.page("/sensors/{name:path}")(show)
+    ui.page("/sensors/{name:path}", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request, name: str, sensor: str = "") -> None:
