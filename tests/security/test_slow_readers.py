@@ -89,8 +89,9 @@ async def _follow(world: World, live: Live) -> None:
     for one in seen:
         assert one == sorted(set(one)) and one[-1] == last[0]
         assert len(one) - 1 >= CYCLES, one
-    while sum(size > 0 for size in live.unsent_bytes()) < len(slow):
-        await asyncio.sleep(0.01)  # until both deaf ones have something waiting
+    while max(live.unsent_bytes()) == 0:
+        await asyncio.sleep(0.01)
+    # A deaf web socket answers no pings, so on a slow machine the server may have hung up on it by now.
     unsent = sorted(live.unsent_bytes())
     # All frames do not fit into what may wait: those who do not read were not sent them.
     assert CYCLES * FRAME_BYTES > 2 * (HIGH_WATER_BYTES + FRAME_BYTES)
