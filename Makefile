@@ -8,7 +8,7 @@ PYTEST := $(PY) -m pytest -n 2
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cameras test check format bench bench-joins bench-queries bench-statistics soak reference clean
+.PHONY: help demo demo-cameras test check format bench bench-joins bench-queries bench-statistics bench-console soak reference clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ bench-queries: $(READY) ## standing queries, 1 to 10 000, against unshared, Spar
 
 bench-statistics: $(READY) ## windowed aggregates at a rate and against Spark's; synopses against exact; an hour
 	@$(PY) -m bench statistics $(ARGS)
+
+bench-console: $(READY) ## push to screen, MQTT messages a second, a reader that stops reading; a quarter of an hour
+	@$(PY) -m bench console $(ARGS)
 
 soak: $(READY) ## the long versions of the oracle and kill tests
 	@PENSTOCK_SOAK=1 $(PYTEST) --timeout=14400 $(ARGS)

@@ -5,12 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from bench.console import Console
 from bench.foundations import Foundations
 from bench.joins import Joins
 from bench.queries import Queries
 from bench.statistics import SERIES, Statistics
 
-BENCHES = {"foundations": Foundations, "joins": Joins, "queries": Queries, "statistics": Statistics}
+BENCHES = {
+    "foundations": Foundations,
+    "joins": Joins,
+    "queries": Queries,
+    "statistics": Statistics,
+    "console": Console,
+}
 
 
 def main() -> None:

@@ -45,6 +45,13 @@ AIMS = {
     "eh_worst_error_over_bound": ("<", 1.001),
     "rmse_min_piecemeal_uniform": ("<", 5),
     "rmse_avg_piecemeal_uniform": ("<", 30),
+    "push_to_screen_p50_ms": ("<", 1000),
+    "screen_keeps_up": (">", 0),
+    "screen_backlog_cycles": ("<", 2.001),
+    "mqtt_messages_per_s": (">", 10_000),
+    "mqtt_lost": ("<", 1),
+    "slow_reader_growth_mb": ("<", 10),
+    "readers_rows_missing_with_slow": ("<", 1),
 }
 
 

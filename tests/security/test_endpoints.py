@@ -139,6 +139,8 @@ def test_every_web_socket_is_behind_the_same_door(world: World) -> None:
         path = path_of(route.path)
         for headers in refused:
             assert first_message(world, path, headers)["type"] == "websocket.close", (path, headers)
+        if role_of(route.endpoint, "GET") == "write":
+            assert first_message(world, path, world.headers("read"))["type"] != "websocket.accept", path
         for headers in (world.headers("admin"), {**cookie, "Origin": f"http://{HOST}"}):
             assert first_message(world, path, headers)["type"] == "websocket.accept", (path, headers)
 

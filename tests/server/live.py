@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,11 +24,15 @@ class Live:
         self._settings = settings
         self._port = 0
         self.url = ""
+        self.send_buffer_bytes = 0
 
     def start(self) -> None:
         listener = bind("127.0.0.1", self._port)
         self.url = url_of(listener, bool(self._settings.tls_key))
         self._port = listener.getsockname()[1]
+        # Connections have small buffers in the kernel, so that a slow reader is noticed soon.
+        if self.send_buffer_bytes:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
         lifecycle = Lifecycle()
         self.app = create_app(self._database, self._settings, lifecycle)
         self._server = Server(configured(self.app, self._settings, grace_s=2), lifecycle)
@@ -35,6 +40,11 @@ class Live:
         serve = self._server.serve([listener])
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(serve))
         self._thread.start()
+
+    def unsent_bytes(self) -> list[int]:
+        """What waits in the server's memory, per connection, because its reader does not read."""
+        found = [getattr(c, "transport", None) for c in list(self._server.server_state.connections)]
+        return [t.get_write_buffer_size() for t in found if t is not None and not t.is_closing()]
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._server.ask_to_stop)

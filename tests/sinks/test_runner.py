@@ -24,7 +24,8 @@ def test_a_sink_that_hangs_holds_back_neither_cycles_nor_other_sinks(pipe: Pipe,
     for value in range(11, 21):
         push(pipe, float(value))
     eventually(lambda: len(receiver.rows()) == 10)
-    assert (sink(pipe, "quick")["rows"], sink(pipe, "slow")["rows"]) == (10, 0)
+    eventually(lambda: sink(pipe, "quick")["rows"] == 10)
+    assert (sink(pipe, "slow")["rows"], slow.taken) == (0, [])
     slow.let_go.set()
     eventually(lambda: slow.rows() == receiver.rows())
     slow.close()
@@ -37,15 +38,15 @@ def test_a_target_may_be_away_for_longer_than_cycles_are_kept(pipes: Callable[..
     push(pipe, 11.0)
     eventually(lambda: sink(pipe)["rows"] == 1)
     receiver.refuse_all = True
-    for value in range(12, 30):
+    for value in range(12, 24):
         push(pipe, float(value))
         # Between two cycles of a real server there is time enough for a look; here the test leaves it.
         eventually(lambda: _at(pipe) >= pipe.db.standing.store.cycle - 4)
     assert sink(pipe)["waiting"] > 4 and sink(pipe)["state"] == "RETRYING"
     pipe.restart()
-    push(pipe, 30.0)
+    push(pipe, 24.0)
     receiver.refuse_all = False
-    eventually(lambda: receiver.rows() == [float(v) for v in range(11, 31)])
+    eventually(lambda: receiver.rows() == [float(v) for v in range(11, 25)])
     eventually(lambda: (sink(pipe)["gaps"], sink(pipe)["waiting"], sink(pipe)["lag"]) == (0, 0, 0))
 
 
@@ -63,14 +64,14 @@ def test_beyond_its_backlog_a_sink_says_that_cycles_are_lost_and_begins_anew(
     push(pipe, 11.0)
     eventually(lambda: sink(pipe)["rows"] == 1)
     receiver.refuse_all = True
-    for value in range(12, 30):
+    for value in range(12, 24):
         push(pipe, float(value))
     eventually(lambda: sink(pipe)["failed"] > 0)
     receiver.refuse_all = False
     eventually(lambda: sink(pipe)["lag"] == 0)
     assert sink(pipe)["gaps"] == 1
     last = [body for body in receiver.bodies() if body["kind"] == "answer"][-1]
-    assert [row["value"] for row in last["rows"]] == [float(v) for v in range(11, 30)]
+    assert [row["value"] for row in last["rows"]] == [float(v) for v in range(11, 24)]
 
 
 def test_a_paused_sink_delivers_later_what_came_meanwhile(pipes: Callable[..., Pipe], receiver: Receiver) -> None:
@@ -81,12 +82,12 @@ def test_a_paused_sink_delivers_later_what_came_meanwhile(pipes: Callable[..., P
     eventually(lambda: sink(pipe)["rows"] == 1)
     pipe.db.execute("ALTER SINK out PAUSE")
     eventually(lambda: [f.told.state for f in pipe.db.sinks._followers.values()] == ["PAUSED"])
-    for value in range(12, 26):
+    for value in range(12, 22):
         push(pipe, float(value))
         eventually(lambda: _at(pipe) >= pipe.db.standing.store.cycle - 4)
     assert (sink(pipe)["state"], receiver.rows()) == ("PAUSED", [11.0])
     pipe.db.execute("ALTER SINK out RESUME")
-    eventually(lambda: receiver.rows() == [float(v) for v in range(11, 26)])
+    eventually(lambda: receiver.rows() == [float(v) for v in range(11, 22)])
     assert sink(pipe)["gaps"] == 0
 
 
@@ -147,6 +148,28 @@ def test_a_query_of_groups_tells_every_new_value(pipe: Pipe, receiver: Receiver)
     push(pipe, 1.0)
     eventually(lambda: receiver.rows()[-1:] == [3])
     assert sink(pipe)["gaps"] == 0 and receiver.rows().count(2) == 1
+
+
+def test_a_window_join_goes_on_over_a_restart(pipe: Pipe, receiver: Receiver) -> None:
+    pipe.probes()
+    pipe.db.execute(
+        "CREATE QUERY hot AS SELECT a.value AS x, b.value AS value FROM probes a, probes b"
+        " DWINDOW(a, b) = 1 SECOND WHERE a.id = b.id AND a.value + 1 = b.value"
+    )
+    pipe.engine.drain()
+    to_webhook(pipe, receiver)
+    for value in (1.0, 2.0, 3.0):
+        push(pipe, value)
+    eventually(lambda: receiver.rows() == [2.0, 3.0])
+    eventually(lambda: sink(pipe)["lag"] == 0)
+    receiver.refuse_all = True
+    push(pipe, 4.0)
+    eventually(lambda: sink(pipe)["failed"] > 0)
+    pipe.restart()
+    push(pipe, 5.0)
+    receiver.refuse_all = False
+    eventually(lambda: receiver.rows() == [2.0, 3.0, 4.0, 5.0])
+    assert sink(pipe)["gaps"] == 0
 
 
 @pytest.mark.parametrize("restored", [False, True])

@@ -25,6 +25,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.requests: list[tuple[dict[str, str], bytes]] = []
+        self.taken: list[tuple[dict[str, str], bytes]] = []  # those that were answered with 200
         self.statuses: list[int] = []
         self.refuse_all = False
         self.let_go = threading.Event()
@@ -37,8 +38,11 @@ class Receiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 receiver.let_go.wait(30)
-                receiver.requests.append((dict(self.headers.items()), body))
+                request = (dict(self.headers.items()), body)
+                receiver.requests.append(request)
                 status = receiver.statuses.pop(0) if receiver.statuses else 503 if receiver.refuse_all else 200
+                if status == 200:
+                    receiver.taken.append(request)
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -58,7 +62,7 @@ class Receiver:
     def rows(self, column: str = "value") -> list[Any]:
         """What was taken, repeats of a key left out, as a careful receiver would."""
         seen: dict[str, dict[str, Any]] = {}
-        for headers, body in list(self.requests):
+        for headers, body in list(self.taken):
             seen.setdefault(headers["Idempotency-Key"], json.loads(body))
         return [row[column] for body in seen.values() for row in body["rows"]]
 
@@ -88,5 +92,5 @@ def push(pipe: Pipe, *values: float) -> None:
 def kill(pipe: Pipe) -> None:
     """What a killed server leaves: its sinks get no time to write down how far they came."""
     for follower in list(pipe.db.sinks._followers.values()):
-        follower._position = None
+        follower._left_behind = True
     pipe.db.stop()

@@ -43,7 +43,7 @@ def connected(url: str, token: str) -> Iterator[Connection]:
     """A connection whose errors end the command with a clear message and status 1."""
     with reported():
         local_url, local_token, local_certificate = local_server()
-        ca = os.environ.get("PENSTOCK_CA") or local_certificate or None
+        ca = os.environ.get("PENSTOCK_CA") or (local_certificate if not url else "") or None
         user = os.environ.get("PENSTOCK_USER")
         with Connection(url or local_url, token or local_token or None, user=user, ca=ca) as connection:
             yield connection

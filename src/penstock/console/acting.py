@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from nicegui import app as pages
 from nicegui import ui
+from starlette.requests import Request
 
 from penstock.console.pulse import Pulse
 from penstock.errors import PenstockError, error
 from penstock.queries.database import Database
 from penstock.queries.results import Result
+from penstock.security.caller import LOCAL, Caller, acting_as, current_caller
+from penstock.server.access import session_cookie
 from penstock.server.context import Context
 from penstock.server.workers import Pool
 
@@ -19,6 +23,8 @@ T = TypeVar("T")
 LOOKING_THREADS = 2
 ASKING_THREADS = 4
 
+_SESSION = "session"
+
 
 class Console:
     """One per process, as NiceGUI is."""
@@ -26,6 +32,7 @@ class Console:
     def __init__(self, context: Context) -> None:
         self.database = cast(Database, context.database)
         self.settings = context.settings
+        self.context = context
         self.looking = Pool("console-looking", LOOKING_THREADS)
         self.asking = Pool("console-asking", ASKING_THREADS)
         self.pulse = Pulse(self.database, self.looking)
@@ -34,9 +41,31 @@ class Console:
         """Something quick about the database."""
         return await self.looking.run(work, *args)
 
+    async def ask(self, work: Callable[[str | None], T]) -> T:
+        """Something that needs rights, or takes a while, in the name of whoever has the page open; gets that name."""
+        caller = self.caller()
+        owner = caller.name if caller.credential is not None else None
+        with acting_as(caller):
+            return await self.asking.run(work, owner)
+
     async def execute(self, sql: str, params: Any = None) -> Result:
         """Statements, as a person typed or clicked them."""
-        return await self.asking.run(lambda: self.database.execute(sql, params))
+        return await self.ask(lambda owner: self.database.execute(sql, params, owner))
+
+    def remember(self, request: Request) -> None:
+        """Which session opened this page: what it may do is looked up at each click, not when it was opened."""
+        pages.storage.client[_SESSION] = session_cookie(request.headers, self.context.sessions.cookie)
+
+    def caller(self) -> Caller:
+        """Who has this page open, with the role that they have now. Raises once they may not come in any more."""
+        users = self.context.users
+        if not users.required:
+            return current_caller() or LOCAL
+        session = pages.storage.client.get(_SESSION)
+        found = self.context.sessions.find(session) if session else None
+        if found is None:
+            raise error("unauthorized", detail="you are not signed in any more", hint="load the page again")
+        return found
 
     def close(self) -> None:
         self.looking.close()

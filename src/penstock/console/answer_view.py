@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from nicegui import ui
 
-from penstock.console.parts import column, empty
-from penstock.console.result_chart import Axes, Kind, chart_of, guess, labels_of, numbers_of, times_of
+from penstock.console.parts import TABLE, column, empty, set_rows
+from penstock.console.result_chart import Axes, Kind, chart_of, guess, is_measured, labels_of, numbers_of, times_of
 from penstock.console.words import cell
 from penstock.queries.results import Result
 from penstock.server.decode import CSV
@@ -25,6 +25,7 @@ class AnswerView:
 
     def __init__(self, chart_first: bool = False, newest_first: bool = False) -> None:
         self._newest_first = newest_first
+        self._chart_first = chart_first
         self._table = pa.table({})
         self._schema: pa.Schema | None = None
         self._axes: Axes | None = None
@@ -38,7 +39,7 @@ class AnswerView:
                 self._x = self._select("x", self._chosen)
                 self._y = self._select("y", self._chosen)
                 self._by = self._select("per", self._chosen)
-        self._rows = ui.table(rows=[], columns=[], row_key="_row", pagination=25).props("flat dense").classes("list")
+        self._rows = ui.table(rows=[], columns=[], row_key="_row", pagination=25).props(TABLE).classes("list")
         self._chart = ui.echart({}).classes("chart tall")
         self._nothing = empty("No rows.")
         self._draw()
@@ -53,6 +54,8 @@ class AnswerView:
             self._schema = table.schema
             self._axes = guess(table)
             self._offer()
+            if self._chart_first and self._axes is not None:
+                self._look.value = "chart" if is_measured(table, self._axes) else "table"
         self._draw()
 
     def _offer(self) -> None:
@@ -111,13 +114,14 @@ class AnswerView:
         names = _distinct(self._table.schema.names)
         kinds = self._table.schema.types
         numeric = [pa.types.is_integer(k) or pa.types.is_floating(k) or pa.types.is_decimal(k) for k in kinds]
-        self._rows.columns = [column(n, right=right) for n, right in zip(names, numeric, strict=True)]
+        self._rows.columns = [
+            column(n, right=right and place > 0) for place, (n, right) in enumerate(zip(names, numeric, strict=True))
+        ]
         first = max(0, self._table.num_rows - ROWS_SHOWN) if self._newest_first else 0
         shown = self._table.slice(first, ROWS_SHOWN)
         values = zip(*(c.to_pylist() for c in shown.columns), strict=True)
         rows = [{"_row": i, **dict(zip(names, map(cell, row), strict=True))} for i, row in enumerate(values)]
-        self._rows.rows = rows[::-1] if self._newest_first else rows
-        self._rows.update()
+        set_rows(self._rows, rows[::-1] if self._newest_first else rows)
 
 
 def _distinct(names: list[str]) -> list[str]:

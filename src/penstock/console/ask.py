@@ -12,7 +12,7 @@ from penstock.console.acting import console
 from penstock.console.answer_view import AnswerView, as_csv, as_parquet
 from penstock.console.editor import SqlEditor
 from penstock.console.keeping import KeepDialog
-from penstock.console.layout import frame, href
+from penstock.console.layout import RESPONSE_S, frame, go_to
 from penstock.console.parts import card
 from penstock.console.words import duration, number
 from penstock.errors import PenstockError
@@ -22,7 +22,7 @@ _EXAMPLES = {"create": welcome.CREATE, "keep": welcome.KEEP}
 
 
 def register() -> None:
-    ui.page("/ask")(show)
+    ui.page("/ask", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request, sql: str = "", example: str = "") -> None:
@@ -123,4 +123,4 @@ class _View:
         self.editor.clear()
         name = await self._dialog.ask(self.editor.text.strip().rstrip(";"), self.editor.complain)
         if name is not None:
-            ui.navigate.to(href(f"queries/{name}"))
+            go_to("queries", name)

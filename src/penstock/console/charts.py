@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-PALETTE = ["#1098ad", "#f08c00", "#7048e8", "#37b24d", "#e64980", "#4263eb", "#a9652b", "#0ca678"]
+PALETTE = [
+    "#1098ad", "#f08c00", "#7048e8", "#37b24d", "#e64980", "#4263eb",
+    "#a9652b", "#0ca678", "#c2255c", "#868e96", "#94d82d", "#ae3ec9",
+]  # fmt: skip
 GREY = "#8793a1"
 GOOD, WARN, BAD = "#37b24d", "#f08c00", "#fa5252"
 _FAINT = "rgba(135, 147, 161, 0.22)"
@@ -46,7 +49,7 @@ def timeline(
     options = base(legend=len(series) > 1)
     options["useUTC"] = True
     options["xAxis"] = axis("time")
-    options["yAxis"] = axis("value", unit or None, scale=not stacked)
+    options["yAxis"] = axis("value", unit if len(series) == 1 else None, scale=not stacked)
     options["series"] = [
         {
             "name": name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import orjson
 from nicegui import ui
 
 from penstock import __version__
@@ -65,8 +66,6 @@ class SqlEditor:
 
 
 def _json(options: list[dict[str, str]]) -> str:
-    import orjson
-
     return orjson.dumps(options).decode().replace("</", "<\\/")
 
 

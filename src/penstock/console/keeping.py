@@ -44,7 +44,7 @@ class KeepDialog:
         try:
             if not name:
                 raise error("invalid_parameter", detail="a standing query needs a name")
-            await console().asking.run(lambda: console().database.register([query]))
+            await console().ask(lambda owner: console().database.register([query], owner=owner))
         except PenstockError as problem:
             if problem.line is not None:
                 problem.message = problem.message.partition("): ")[2] or problem.message

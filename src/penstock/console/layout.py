@@ -6,11 +6,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from html import escape
+from urllib.parse import quote, urlencode
 
 from nicegui import Client, context, ui
 from starlette.requests import Request
 
 from penstock import __version__
+from penstock.console.acting import console
 from penstock.errors import PenstockError
 from penstock.server.front import CONSOLE
 
@@ -22,6 +24,8 @@ DOORS = (
     ("Queries", "queries", "rule", "q"),
     ("System", "system", "monitor_heart", "y"),
 )
+# A page that comes late is better than none: behind a cycle that compiles its kernels it may.
+RESPONSE_S = 60.0
 THEME_COOKIE = "penstock-theme"
 # g and a letter go to a page, as in other consoles; not while somebody types.
 _KEYS = """
@@ -45,6 +49,17 @@ def href(path: str = "") -> str:
     return f"{CONSOLE}/{path}"
 
 
+def go_to(*path: str, **parameters: str) -> None:
+    """Another page; NiceGUI itself knows below which path it lives. Names may have anything in them."""
+    asked = f"?{urlencode(parameters)}" if parameters else ""
+    ui.navigate.to("/" + "/".join(quote(part, safe="") for part in path) + asked)
+
+
+def link(text: str, path: str) -> None:
+    with ui.element("a").props(f'href="{href(path)}"'):
+        ui.label(text)
+
+
 @contextmanager
 def frame(title: str, here: str, request: Request) -> Iterator[ui.element]:
     """The frame around a page. Gives the head of the page, for its own buttons; what it shows is made inside."""
@@ -52,6 +67,8 @@ def frame(title: str, here: str, request: Request) -> Iterator[ui.element]:
     ui.add_head_html(f'<link rel="stylesheet" href="{href("assets/console.css")}?{__version__}">')
     ui.add_head_html(_KEYS % {key: href(path) for _, path, _, key in DOORS})
     ui.colors(primary="#0b7285", positive="#2b8a3e", negative="#c92a2a", warning="#b35c00", info="#0b7285")
+    console().remember(request)
+    caller = console().caller()
     chosen = {"dark": True, "light": False}.get(request.cookies.get(THEME_COOKIE, ""))
     dark = ui.dark_mode(chosen)
     with ui.element("nav").classes("rail").props('aria-label="Pages"'):
@@ -66,6 +83,9 @@ def frame(title: str, here: str, request: Request) -> Iterator[ui.element]:
                 ui.label(name)
         with ui.element("div").classes("foot"):
             _theme_button(dark, "wide")
+            if console().context.users.required:
+                out = ui.button(f"Sign out {caller.name}", icon="logout", on_click=_sign_out)
+                out.props("flat dense no-caps align=left").classes("quiet")
             ui.label(f"version {__version__}").classes("muted small")
     with ui.element("main").classes("frame") as main:
         ui.skip_link(target=main)
@@ -73,6 +93,10 @@ def frame(title: str, here: str, request: Request) -> Iterator[ui.element]:
             ui.html(f"<h1>{escape(title)}</h1>", sanitize=False).classes("grow")
             _theme_button(dark, "phone-only")
         yield head
+
+
+def _sign_out() -> None:
+    ui.run_javascript('fetch("/v1/session", {method: "DELETE"}).then(() => location.reload())')
 
 
 def _theme_button(dark: ui.dark_mode, where: str) -> None:
@@ -111,13 +135,18 @@ def refresh_every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
             return
         busy = True
         try:
+            console().caller()
             await work()
             failed = False
         except PenstockError as problem:
+            if problem.condition == "unauthorized":
+                timer.cancel()
+                ui.navigate.reload()
+                return
             if not failed:
                 _log.info("a page could not be brought up to date: %s", problem)
             failed = True
         finally:
             busy = False
 
-    ui.timer(seconds, tick, immediate=True)
+    timer = ui.timer(seconds, tick, immediate=True)

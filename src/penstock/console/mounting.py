@@ -9,6 +9,8 @@ from pathlib import Path
 from fastapi import FastAPI
 from nicegui import app as pages
 from nicegui import ui
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.console import ask, overview, queries, query, sensors, system, table
 from penstock.console.acting import Console, set_console
@@ -19,6 +21,20 @@ PAGES = (overview, sensors, table, ask, queries, query, system)
 _FOLDER = Path(__file__).parent
 # A laptop that was closed for a moment, or a phone in the lift, goes on where it was.
 RECONNECT_S = 15.0
+
+
+class _UnlessGone:
+    """Somebody who leaves while a page is made is no error of ours; Starlette's middleware thinks that it is."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except RuntimeError as failure:
+            if str(failure) != "No response returned.":
+                raise
 
 
 @asynccontextmanager
@@ -41,7 +57,8 @@ async def mounted(app: FastAPI) -> AsyncIterator[None]:
         show_welcome_message=False,
     )
     # The page that waits for us is registered already and would win.
-    app.router.routes.insert(0, app.router.routes.pop())
+    app.router.routes.pop()
+    app.router.routes.insert(0, Mount(CONSOLE, app=_UnlessGone(pages)))
     # Uvicorn runs without lifespan events here: the database has its own beginning and end.
     async with app.router.lifespan_context(app):
         console = Console(context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nicegui import ui
 
 from penstock.console.acting import console, quoted
-from penstock.console.layout import href
+from penstock.console.layout import go_to
 from penstock.console.parts import code
 from penstock.errors import PenstockError, error
 
@@ -103,9 +103,7 @@ class NewTableDialog:
         return f"CREATE TABLE {_name(str(self._name.value or ''))} (\n  " + ",\n  ".join(lines) + f"\n){kept}"
 
     def _as_sql(self) -> None:
-        from urllib.parse import quote
-
-        ui.navigate.to(href(f"ask?sql={quote(self.sql())}"))
+        go_to("ask", sql=self.sql())
 
     async def _create(self) -> None:
         try:
@@ -117,7 +115,7 @@ class NewTableDialog:
             self._wrong.set_visibility(True)
             return
         self._dialog.close()
-        ui.navigate.to(href(f"sensors/{str(self._name.value).strip()}"))
+        go_to("sensors", str(self._name.value).strip())
 
 
 def _name(name: str) -> str:

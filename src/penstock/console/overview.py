@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from nicegui import ui
+from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.clock import SECOND
 from penstock.console.acting import console
 from penstock.console.charts import timeline
-from penstock.console.layout import frame, href, refresh_every
-from penstock.console.parts import Tile, card, column, empty, listing
+from penstock.console.layout import RESPONSE_S, frame, go_to, href, refresh_every
+from penstock.console.parts import Tile, card, column, empty, listing, set_rows
 from penstock.console.plant_map import map_options
 from penstock.console.pulse import Alarm, Moment
 from penstock.console.sensor_facts import TableFacts
@@ -23,7 +23,7 @@ HISTORY_S = 300
 
 
 def register() -> None:
-    ui.page("/")(show)
+    ui.page("/", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request) -> None:
@@ -55,19 +55,29 @@ class _View:
                     )
                     self._choice.classes("fit-content").props('aria-label="Table"')
                 self._map = ui.echart({}).classes("chart tall").props('aria-label="Map of sensors"')
-                self._map.on_point_click(lambda e: ui.navigate.to(href(f"sensors/{self._table}?sensor={e.name}")))
+                self._map.on_point_click(self._open_sensor)
                 self._no_map = empty("")
             with ui.element("div").style("display: grid; gap: 16px; min-width: 0"):
                 with card("Alarms") as head:
                     with head:
                         ui.label("queries with “alarm” in their name").classes("muted small wide")
-                    self._alarm_list = listing(
-                        [column("query"), column("what", sortable=False), column("when", right=True)], "id", 8
+                    self._alarm_list = (
+                        listing(
+                            [column("what", "", sortable=False), column("when", "", right=True, sortable=False)],
+                            "id",
+                            8,
+                        )
+                        .classes("wraps")
+                        .props("hide-header")
                     )
                     self._no_alarm = empty("Nothing alarms.")
                 with card("Readings per second"):
                     self._flow = ui.echart(timeline([("readings/s", [])])).classes("chart low")
         self._fill(moment)
+
+    def _open_sensor(self, event: events.EChartPointClickEventArguments) -> None:
+        if self._table is not None:
+            go_to("sensors", self._table, sensor=str(event.name))
 
     def _chosen(self) -> None:
         self._table = self._choice.value
@@ -89,7 +99,7 @@ class _View:
         recent = recent_rate(moment.cycles, moment.now_us)
         self._rate.set(number(recent), more=f"{number(total)}/s over a minute")
         p50, p99 = facts["cycle_ms_p50"], facts["cycle_ms_p99"]
-        self._cycle.set(number(p50), "ms", f"p99 {number(p99)} ms · cycle {facts['cycle']:,}")
+        self._cycle.set(number(p50), "ms", f"p99 {number(p99)} ms")
         behind = facts["rows_behind"]
         waiting = "the pipeline is being restarted" if not ready else "not yet in a cycle"
         self._lag.set(number(behind), "rows", waiting, "" if ready else "bad")
@@ -128,8 +138,7 @@ class _View:
         rows = [row for alarm in moment.alarms for row in _alarm_rows(alarm, moment.now_us)]
         self._alarm_list.set_visibility(bool(rows))
         self._no_alarm.set_visibility(not rows)
-        self._alarm_list.rows = rows
-        self._alarm_list.update()
+        set_rows(self._alarm_list, rows)
 
 
 def _alarm_rows(alarm: Alarm, now_us: int) -> list[dict[str, Any]]:
@@ -141,12 +150,15 @@ def _alarm_rows(alarm: Alarm, now_us: int) -> list[dict[str, Any]]:
     return [
         {
             "id": f"{alarm.query} {place}",
-            "query": alarm.query,
-            "what": ", ".join(f"{n} {cell(v)}" if not isinstance(v, str) else v for n, v in row.items() if n != "ts"),
+            "what": f"{alarm.query}: " + ", ".join(_said(n, v) for n, v in row.items() if n != "ts"),
             "when": age(_micros(row.get("ts")), now_us),
         }
         for place, row in enumerate(newest.values())
     ]
+
+
+def _said(name: str, value: Any) -> str:
+    return value if isinstance(value, str) else f"{name} {number(value) if isinstance(value, float) else cell(value)}"
 
 
 def _micros(moment: Any) -> int | None:

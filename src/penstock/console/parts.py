@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from nicegui import ui
 
+TABLE = "flat dense :rows-per-page-options=[25,50,200]"
+
 
 class Tile:
     """A figure with its name above and a remark below; `set` changes it in place."""
@@ -85,7 +87,7 @@ def column(
 
 def listing(columns: list[dict[str, Any]], key: str, per_page: int = 50, clickable: bool = False) -> ui.table:
     """A dense table whose rows are set later; columns `state` are chips and `spark` lines."""
-    found = ui.table(columns=columns, rows=[], row_key=key, pagination=per_page).props("flat dense")
+    found = ui.table(columns=columns, rows=[], row_key=key, pagination=per_page).props(TABLE)
     found.classes("list clickable" if clickable else "list")
     names = {c["name"] for c in columns}
     if "state" in names:
@@ -100,6 +102,14 @@ def listing(columns: list[dict[str, Any]], key: str, per_page: int = 50, clickab
             '<polyline :points="props.value"/></svg></q-td>',
         )
     return found
+
+
+def set_rows(table: ui.table, rows: list[dict[str, Any]]) -> None:
+    """New rows; the line with pages is only there where there is more than one."""
+    table.rows = rows
+    few = len(rows) <= int(table.pagination.get("rowsPerPage") or 0)
+    table.props(add="hide-bottom" if few else "", remove="" if few else "hide-bottom")
+    table.update()
 
 
 def spark_points(trail: Sequence[tuple[int, float]], seconds: int = 120, width: int = 110, height: int = 26) -> str:

@@ -7,8 +7,9 @@ from html import escape
 
 from penstock.queries.plan_graph import Box, PlanGraph
 
-WIDTH, GAP_X, GAP_Y, LINE = 236, 22, 46, 17
-_CHARS = 34
+ROOM, WIDEST, NARROWEST = 970, 236, 148  # of a page at 1280 px, and of a box
+GAP_X, GAP_Y, LINE = 14, 46, 17
+_CHAR = 7.0
 _LINES = 5
 
 
@@ -19,15 +20,16 @@ def draw(graph: PlanGraph, rates: Mapping[tuple[int, int], str]) -> str:
     for place, level in enumerate(depth):
         rows.setdefault(level, []).append(place)
     heights = [_height(box) for box in graph.boxes]
-    widest = max(len(r) for r in rows.values())
-    width = widest * WIDTH + (widest - 1) * GAP_X
+    # A row of many boxes has narrow ones; a box that stands alone has room.
+    wide = {level: _box_width(len(row)) for level, row in rows.items()}
+    width = max(len(row) * wide[level] + (len(row) - 1) * GAP_X for level, row in rows.items())
     left, top, y = [0.0] * len(depth), [0.0] * len(depth), 4.0
     for level in sorted(rows):
-        line = rows[level]
-        start = (width - len(line) * WIDTH - (len(line) - 1) * GAP_X) / 2
+        line, box_width = rows[level], wide[level]
+        start = (width - len(line) * box_width - (len(line) - 1) * GAP_X) / 2
         tallest = max(heights[p] for p in line)
         for i, place in enumerate(line):
-            left[place] = start + i * (WIDTH + GAP_X)
+            left[place] = start + i * (box_width + GAP_X)
             top[place] = y + tallest - heights[place]
         y += tallest + GAP_Y
     parts = [
@@ -35,8 +37,8 @@ def draw(graph: PlanGraph, rates: Mapping[tuple[int, int], str]) -> str:
         '<path d="M0 0L8 4L0 8z"/></marker></defs>'
     ]
     for source, target in graph.arrows:
-        x1, y1 = left[source] + WIDTH / 2, top[source] + heights[source]
-        x2, y2 = left[target] + WIDTH / 2, top[target] - 2
+        x1, y1 = left[source] + wide[depth[source]] / 2, top[source] + heights[source]
+        x2, y2 = left[target] + wide[depth[target]] / 2, top[target] - 2
         middle = (y1 + y2) / 2
         parts.append(
             f'<path d="M{x1:.0f} {y1:.0f}C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}" marker-end="url(#tip)"/>'
@@ -45,9 +47,13 @@ def draw(graph: PlanGraph, rates: Mapping[tuple[int, int], str]) -> str:
         if said:
             parts.append(f'<text class="rate" x="{x1 + 8:.0f}" y="{y1 + 20:.0f}">{escape(said)}</text>')
     for place, box in enumerate(graph.boxes):
-        parts.append(_box(box, left[place], top[place], heights[place]))
+        parts.append(_box(box, left[place], top[place], wide[depth[place]], heights[place]))
     total = y - GAP_Y + 8
     return f'<svg width="{width + 8:.0f}" height="{total:.0f}" viewBox="-4 0 {width + 8:.0f} {total:.0f}" role="img">{"".join(parts)}</svg>'
+
+
+def _box_width(count: int) -> int:
+    return max(NARROWEST, min(WIDEST, (ROOM - (count - 1) * GAP_X) // count))
 
 
 def _depths(graph: PlanGraph) -> list[int]:
@@ -70,20 +76,21 @@ def _height(box: Box) -> int:
     return 30 + LINE * min(len(box.lines), _LINES) + (4 if box.lines else 0)
 
 
-def _box(box: Box, x: float, y: float, height: int) -> str:
+def _box(box: Box, x: float, y: float, width: int, height: int) -> str:
+    room = int((width - 22) / _CHAR)
     lines = list(box.lines[:_LINES])
     if len(box.lines) > _LINES:
         lines[-1] = f"and {len(box.lines) - _LINES + 1} more"
     shown = "".join(
-        f'<text class="detail" x="{x + 12:.0f}" y="{y + 38 + i * LINE:.0f}">{escape(_cut(line))}</text>'
+        f'<text class="detail" x="{x + 12:.0f}" y="{y + 38 + i * LINE:.0f}">{escape(_cut(line, room))}</text>'
         for i, line in enumerate(lines)
     )
     whole = escape("\n".join([box.title, *box.lines]))
     return (
-        f'<g><title>{whole}</title><rect class="box {box.kind}" x="{x:.0f}" y="{y:.0f}" width="{WIDTH}" height="{height}" rx="8"/>'
-        f'<text x="{x + 12:.0f}" y="{y + 20:.0f}">{escape(_cut(box.title))}</text>{shown}</g>'
+        f'<g><title>{whole}</title><rect class="box {box.kind}" x="{x:.0f}" y="{y:.0f}" width="{width}" height="{height}" rx="8"/>'
+        f'<text x="{x + 12:.0f}" y="{y + 20:.0f}">{escape(_cut(box.title, room))}</text>{shown}</g>'
     )
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _CHARS else text[: _CHARS - 1] + "…"
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "…"

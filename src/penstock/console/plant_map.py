@@ -47,12 +47,12 @@ def map_options(table: TableFacts, field: str | None, now_us: int) -> dict[str, 
         {
             "name": "live",
             "type": "scatter",
-            "symbolSize": 10 if crowded else 22,
+            "symbolSize": 10 if crowded else 18,
             "data": [_point(s, field, now_us) for s in heard],
             "label": {
                 "show": not crowded,
                 "position": "bottom",
-                "distance": 2,
+                "distance": 4,
                 "fontSize": 10,
                 "color": GREY,
                 ":formatter": "p => p.data.short",
@@ -71,7 +71,7 @@ def _quiet(
     return {
         "name": name,
         "type": "scatter",
-        "symbolSize": 9 if crowded else 18,
+        "symbolSize": 9 if crowded else 16,
         "itemStyle": {"color": "transparent", "borderColor": colour, "borderWidth": 2, "borderType": "dashed"},
         "data": [_point(s, field, now_us) for s in sensors],
     }

@@ -8,8 +8,8 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.console.acting import console
-from penstock.console.layout import frame, href, refresh_every
-from penstock.console.parts import card, column, empty, listing
+from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
+from penstock.console.parts import card, column, empty, listing, set_rows
 from penstock.console.words import number, size
 from penstock.queries.database import Database
 from penstock.queries.describing import describe_query
@@ -31,14 +31,14 @@ _COLUMNS = [
 
 
 def register() -> None:
-    ui.page("/queries")(show)
+    ui.page("/queries", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request) -> None:
     """The page."""
     with frame("Queries", "queries", request) as head:
         with head:
-            new = ui.button("New query", icon="add", on_click=lambda: ui.navigate.to(href("ask")))
+            new = ui.button("New query", icon="add", on_click=lambda: go_to("ask"))
             new.props("unelevated").classes("main-action")
         with card("Standing queries") as bar:
             with bar:
@@ -46,13 +46,12 @@ async def show(request: Request) -> None:
                 search = ui.input(placeholder="Find").props('dense outlined clearable aria-label="Find"')
                 search.classes("fit-content")
             found = listing(_COLUMNS, "name", clickable=True)
-            found.on("rowClick", _open, ["", "name"])
+            found.on("rowClick", _open, [[], ["name"], None])
             nothing = empty("No standing query yet. Ask something and keep it.")
 
     async def refresh() -> None:
         rows, total = await console().look(_rows, console().database, str(search.value or "").lower())
-        found.rows = rows
-        found.update()
+        set_rows(found, rows)
         found.set_visibility(bool(total))
         nothing.set_visibility(not total)
         told.set_text(f"the {len(rows)} costliest of {total:,}" if len(rows) < total and not search.value else "")
@@ -62,7 +61,7 @@ async def show(request: Request) -> None:
 
 
 def _open(event: events.GenericEventArguments) -> None:
-    ui.navigate.to(href(f"queries/{event.args[1]['name']}"))
+    go_to("queries", event.args[1]["name"])
 
 
 def _rows(database: Database, wanted: str) -> tuple[list[dict[str, Any]], int]:

@@ -12,7 +12,7 @@ from penstock.catalog.model import QueryDefinition
 from penstock.clock import format_timestamp
 from penstock.console.acting import attempt, console, quoted
 from penstock.console.answer_view import AnswerView
-from penstock.console.layout import frame, href, refresh_every
+from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
 from penstock.console.parts import Tile, card, chip, code, empty, facts_html
 from penstock.console.plan_drawing import draw
 from penstock.console.queries import lag_of
@@ -30,7 +30,7 @@ LIVE_EVERY_S = 0.5
 
 
 def register() -> None:
-    ui.page("/queries/{name}")(show)
+    ui.page("/queries/{name:path}", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request, name: str) -> None:
@@ -146,7 +146,7 @@ class _View:
             box = graph.boxes[source]
             if box.table is not None:
                 rates[source, target] = f"{number(facts['rates'].get(box.table, 0.0))}/s"
-            elif box.kind == "step":
+            elif graph.boxes[target].kind == "answer" or graph.boxes[target].title == "window":
                 rates[source, target] = f"{number(self._found_rate)}/s"
         drawn = draw(graph, rates)
         if drawn != self._plan.content:
@@ -165,7 +165,7 @@ class _View:
                 with ui.element("div"):
                     ui.label(change.what)
                     if change.detail:
-                        ui.label(change.detail).classes("mono muted")
+                        ui.label(change.detail).classes("mono muted past")
 
     async def _changed(self) -> None:
         self._seen = None
@@ -179,9 +179,7 @@ class _View:
             await self._changed()
 
     def _open(self) -> None:
-        from urllib.parse import quote
-
-        ui.navigate.to(href(f"ask?sql={quote(self._sql)}"))
+        go_to("ask", sql=self._sql)
 
     async def _ask_drop(self) -> None:
         with ui.dialog() as dialog, ui.card():
@@ -191,7 +189,7 @@ class _View:
                 ui.button("Keep it", on_click=lambda: dialog.submit(False)).props("flat").classes("quiet")
                 ui.button("Drop it", on_click=lambda: dialog.submit(True)).props("flat").classes("danger")
         if await dialog and await attempt(f"DROP QUERY {quoted(self._name)}") is not None:
-            ui.navigate.to(href("queries"))
+            go_to("queries")
 
 
 def _describe(database: Database, definition: QueryDefinition) -> tuple[dict[str, Any], PlanGraph]:

@@ -75,6 +75,12 @@ def chart_of(table: pa.Table, axes: Axes) -> dict[str, Any]:
     return bars(labels, [(name, _floats(rows.column(name))) for name in axes.y])
 
 
+def is_measured(table: pa.Table, axes: Axes) -> bool:
+    """Whether what is drawn upwards is measured and not a number that is a name."""
+    kinds = [table.schema.field(y).type for y in axes.y]
+    return any(pa.types.is_floating(k) or pa.types.is_decimal(k) for k in kinds)
+
+
 def _lines(rows: pa.Table, axes: Axes, xs: Sequence[float | None]) -> list[tuple[str, list[Any]]]:
     found: dict[str, list[Any]] = {}
     names = rows.column(axes.by).to_pylist() if axes.by else None
@@ -107,7 +113,7 @@ def _is_name(column: str) -> bool:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _floats(column: pa.ChunkedArray) -> list[float | None]:

@@ -8,9 +8,9 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.console.acting import console
-from penstock.console.layout import frame, href, refresh_every
+from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
 from penstock.console.new_table import NewTableDialog
-from penstock.console.parts import card, column, empty, listing
+from penstock.console.parts import card, column, empty, listing, set_rows
 from penstock.console.pulse import Moment
 from penstock.console.words import age, number
 
@@ -29,7 +29,7 @@ _COLUMNS = [
 
 
 def register() -> None:
-    ui.page("/sensors")(show)
+    ui.page("/sensors", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request) -> None:
@@ -41,13 +41,12 @@ async def show(request: Request) -> None:
             ui.button("Add a table", icon="add", on_click=dialog.open).props("unelevated").classes("main-action")
         with card("Tables"):
             tables = listing(_COLUMNS, "name", clickable=True)
-            tables.on("rowClick", _open, ["", "name"])
+            tables.on("rowClick", _open, [[], ["name"], None])
             nothing = empty("No sensor table yet. Add one, or start the demo on the overview.")
 
     def fill(moment: Moment) -> None:
         rows = [_row(table, moment) for table in console().database.tables() if table["stream"]]
-        tables.rows = rows
-        tables.update()
+        set_rows(tables, rows)
         tables.set_visibility(bool(rows))
         nothing.set_visibility(not rows)
 
@@ -60,7 +59,7 @@ async def show(request: Request) -> None:
 
 
 def _open(event: events.GenericEventArguments) -> None:
-    ui.navigate.to(href(f"sensors/{event.args[1]['name']}"))
+    go_to("sensors", event.args[1]["name"])
 
 
 def _row(table: dict[str, Any], moment: Moment) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from penstock.clock import SECOND
 from penstock.console.acting import console
 from penstock.console.charts import timeline
-from penstock.console.layout import frame, refresh_every
-from penstock.console.parts import Tile, card, column, empty, facts_html, listing
+from penstock.console.layout import RESPONSE_S, frame, refresh_every
+from penstock.console.parts import Tile, card, column, empty, facts_html, listing, set_rows
 from penstock.console.pulse import Moment
 from penstock.console.words import age, duration, number, size
 from penstock.queries.database import Database
@@ -37,7 +37,7 @@ _ERRORS = [column("where"), column("what", sortable=False), column("count", righ
 
 
 def register() -> None:
-    ui.page("/system")(show)
+    ui.page("/system", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request) -> None:
@@ -57,7 +57,7 @@ class _View:
             self._behind = Tile("Behind")
             self._memory = Tile("Memory")
             self._disk = Tile("Log on disk")
-        with card("Where the time of a cycle goes") as head:
+        with card("Where the milliseconds of a cycle go") as head:
             with head:
                 self._last = ui.label("").classes("muted small num")
             self._cycles = ui.echart({}).classes("chart")
@@ -79,24 +79,24 @@ class _View:
         sizes, processes, phases, errors = await console().look(_gather, console().database, self._processes)
         self._fill_tiles(moment, sizes)
         self._fill_cycles(moment, phases)
-        self._log.rows = [_log_row(s, moment.now_us) for s in sizes]
-        self._log.update()
+        set_rows(self._log, [_log_row(s, moment.now_us) for s in sizes])
         self._log.set_visibility(bool(sizes))
         self._no_log.set_visibility(not sizes)
-        self._list.rows = [
-            {
-                "role": p.role,
-                "pid": p.pid,
-                "cpu": f"{p.cpu:.2f}",
-                "memory": size(p.bytes),
-                "threads": p.threads,
-            }
-            for p in processes
-        ]
-        self._list.update()
+        set_rows(
+            self._list,
+            [
+                {
+                    "role": p.role,
+                    "pid": p.pid,
+                    "cpu": f"{p.cpu:.2f}",
+                    "memory": size(p.bytes),
+                    "threads": p.threads,
+                }
+                for p in processes
+            ],
+        )
         shown = [*errors, *_refusals(moment)]
-        self._errors.rows = [{"id": i, **e} for i, e in enumerate(shown)]
-        self._errors.update()
+        set_rows(self._errors, [{"id": i, **e} for i, e in enumerate(shown)])
         self._errors.set_visibility(bool(shown))
         self._no_errors.set_visibility(not shown)
 
@@ -116,7 +116,7 @@ class _View:
         at = [c["now"] / 1000 for c in cycles]
         named = (("tasks", "ms"), ("answers", "fold_ms"), ("planning, waiting", "between_ms"))
         series = [(name, [(x, c.get(key)) for x, c in zip(at, cycles, strict=True)]) for name, key in named]
-        self._draw(self._cycles, timeline(series, "ms", stacked=True))
+        self._draw(self._cycles, timeline(series, stacked=True))
         self._draw(self._rows, timeline([("rows", [(x, float(c["rows"])) for x, c in zip(at, cycles, strict=True)])]))
         if cycles:
             last = cycles[-1]

@@ -9,8 +9,8 @@ from starlette.requests import Request
 
 from penstock.console.acting import attempt, console, quoted
 from penstock.console.charts import timeline
-from penstock.console.layout import frame, href, refresh_every
-from penstock.console.parts import Tile, card, column, empty, facts, listing, spark_points
+from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
+from penstock.console.parts import Tile, card, column, empty, facts, listing, set_rows, spark_points
 from penstock.console.pulse import Moment
 from penstock.console.sensor_dialog import SensorDialog
 from penstock.console.sensor_facts import SENSORS_MAX, Sensor, TableFacts
@@ -21,7 +21,7 @@ SHOWN_COLUMNS = 4
 
 
 def register() -> None:
-    ui.page("/sensors/{name}")(show)
+    ui.page("/sensors/{name:path}", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request, name: str, sensor: str = "") -> None:
@@ -60,11 +60,11 @@ class _View:
                 search.classes("fit-content")
             self._list = listing(self._columns(), "name", clickable=True)
             search.bind_value_to(self._list, "filter")
-            self._list.on("rowClick", lambda e: self._clicked(e), ["", "name"])
+            self._list.on("rowClick", lambda e: self._clicked(e), [[], ["name"], None])
             self._many = empty(
                 f"More than {SENSORS_MAX:,} sensors: ask for them, SELECT * FROM penstock.sensors WHERE table_name = ..."
             )
-        with card("Latest readings"):
+        with card("The highest now, two minutes back"):
             self._chart = ui.echart({}).classes("chart")
         with card("Definition"):
             facts(_definition(table))
@@ -114,8 +114,7 @@ class _View:
         self._sensors = {s.name: s for s in found.sensors}
         self._many.set_visibility(found.count > SENSORS_MAX)
         self._list.set_visibility(found.count <= SENSORS_MAX)
-        self._list.rows = [_row(s, found, moment.now_us) for s in found.sensors]
-        self._list.update()
+        set_rows(self._list, [_row(s, found, moment.now_us) for s in found.sensors])
         self._fill_chart(found)
         if self._open in self._sensors:
             self.dialog.follow(self._sensors[self._open], found.shown_field)
@@ -137,7 +136,7 @@ class _View:
                 ui.button("Keep it", on_click=lambda: dialog.submit(False)).props("flat").classes("quiet")
                 ui.button("Drop it", on_click=lambda: dialog.submit(True)).props("flat").classes("danger")
         if await dialog and await attempt(f"DROP TABLE {quoted(self._name)} CASCADE") is not None:
-            ui.navigate.to(href("sensors"))
+            go_to("sensors")
 
 
 def _called(sensor: Sensor) -> str:

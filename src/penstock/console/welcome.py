@@ -5,7 +5,7 @@ from __future__ import annotations
 from nicegui import ui
 
 from penstock.console.acting import attempt, console, tell
-from penstock.console.layout import href
+from penstock.console.layout import link
 from penstock.console.parts import card, code
 from penstock.errors import PenstockError
 from penstock.sensors.demo_plant import DEFINITIONS, QUERIES, insert_statement
@@ -15,7 +15,8 @@ CREATE = """CREATE TABLE probes (
   room TEXT,
   reading STREAM (ppm DOUBLE)
 );
-INSERT INTO probes VALUES (1, 'cellar'), (2, 'attic');"""
+INSERT INTO probes (probe_id, room) VALUES
+  (1, 'cellar'), (2, 'attic');"""
 KEEP = """SELECT room, ppm, ts FROM probes
 WHERE ppm > 35
 BEGIN (NOW - 10 MINUTES) END (NOW)"""
@@ -43,13 +44,13 @@ def welcome() -> None:
     with ui.element("div").classes("steps"):
         with card("Describe your sensors"), _step(1):
             code(CREATE)
-            ui.link("Open it in Ask", href("ask?example=create"))
+            link("Open it in Ask", "ask?example=create")
         with card("Send a reading"), _step(2):
             code(push_command(console().settings.port), wrap=True)
             ui.label("Or let Penstock read them: files, TCP, your own Python.").classes("muted small")
         with card("Keep a question"), _step(3):
             code(KEEP)
-            ui.link("Open it in Ask", href("ask?example=keep"))
+            link("Open it in Ask", "ask?example=keep")
             ui.label("Kept as a standing query its answer stays current.").classes("muted small")
 
 

@@ -43,4 +43,6 @@ def changes_of_query(folder: Path, query_id: int, name: str) -> list[Change]:
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, str]:
     if before.get("paused", False) != after.get("paused", False):
         return ("paused", "") if after.get("paused") else ("resumed", "")
-    return "window", after["sql"]
+    text = str(after["sql"])
+    place = text.upper().rfind("BEGIN")
+    return "window", text[place:] if place >= 0 else text

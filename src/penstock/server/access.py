@@ -8,10 +8,10 @@ sent by the browser by itself, so a change that comes with one must come from ou
 from __future__ import annotations
 
 from dataclasses import replace
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -137,11 +137,7 @@ def listed_origins(settings: Settings) -> frozenset[str]:
 
 def session_cookie(headers: Headers, name: str) -> str | None:
     """The session in the Cookie header."""
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return None
-    return found.value if found is not None else None
+    return cookie_parser(headers.get("cookie", "")).get(name)
 
 
 def _same(origin: str, headers: Headers) -> bool:

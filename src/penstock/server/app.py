@@ -19,6 +19,7 @@ from penstock.server import (
     readings,
     session,
     sign_in,
+    socket_readings,
     sockets,
     sql,
     tables,
@@ -36,7 +37,22 @@ from penstock.server.tracing import HEADER, TraceRequests
 from penstock.server.workers import ByteBudget, Workers
 from penstock.settings import Settings
 
-RESOURCES = (sql, readings, events, sockets, queries, tables, health, metrics, backup, influx, session, sign_in, front)
+RESOURCES = (
+    sql,
+    readings,
+    socket_readings,
+    events,
+    sockets,
+    queries,
+    tables,
+    health,
+    metrics,
+    backup,
+    influx,
+    session,
+    sign_in,
+    front,
+)
 
 
 class Api(FastAPI):

@@ -1,4 +1,4 @@
-"""Readings as they arrive: JSON, NDJSON, CSV and Arrow bodies become rows for `Database.push`.
+"""Readings as they arrive: JSON, NDJSON, CSV, Arrow and Parquet bodies become rows for `Database.push`.
 
 A body that cannot be read at all is refused as a whole, saying where; single readings are judged later, by the
 log. CSV knows only text, so every column stays text here and is cast by the table's own types.
@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import orjson
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 
 from penstock.errors import PenstockError, error
 
@@ -21,6 +22,10 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 CSV = "text/csv"
 ARROW = "application/vnd.apache.arrow.stream"
+PARQUET = "application/vnd.apache.parquet"
+# A Parquet file may be far smaller than what is in it.
+UNPACKED_MAX_BYTES = 1 << 30
+_BATCH_ROWS = 8_192
 
 
 def decode_readings(body: bytes, media_type: str) -> Readings:
@@ -36,6 +41,11 @@ def _decode_json(body: bytes) -> Readings:
         rows = orjson.loads(body)
     except orjson.JSONDecodeError as problem:
         raise error("invalid_body", detail=f"not JSON: {problem}") from None
+    return rows_of_json(rows)
+
+
+def rows_of_json(rows: Any) -> Readings:
+    """A reading or an array of them; invalid_body for anything else."""
     if isinstance(rows, dict):
         return [rows]
     if not isinstance(rows, list):
@@ -99,6 +109,25 @@ def _decode_arrow(body: bytes) -> Readings:
     return table
 
 
+def _decode_parquet(body: bytes) -> Readings:
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    try:
+        with pq.ParquetFile(pa.BufferReader(body)) as file:
+            schema = file.schema_arrow
+            _refuse_repeated(schema.names)
+            for batch in file.iter_batches(_BATCH_ROWS):
+                size += batch.nbytes
+                if size > UNPACKED_MAX_BYTES:
+                    raise error("body_too_large", limit=UNPACKED_MAX_BYTES, hint="upload the file in parts")
+                batches.append(batch)
+        table = pa.Table.from_batches(batches, schema)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        raise error("invalid_body", detail=f"not a Parquet file: {problem}") from None
+    return table
+
+
 def _refuse_repeated(names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
@@ -110,4 +139,6 @@ DECODERS: dict[str, Callable[[bytes], Readings]] = {
     NDJSON: _decode_ndjson,
     CSV: _decode_csv,
     ARROW: _decode_arrow,
+    PARQUET: _decode_parquet,
+    **dict.fromkeys(("application/x-parquet", "application/parquet"), _decode_parquet),
 }

@@ -15,7 +15,7 @@ router = APIRouter(include_in_schema=False)
 
 _WAITING = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Penstock</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
-<meta http-equiv="refresh" content="1"></head>
+<meta http-equiv="refresh" content="1"><link rel="icon" href="data:,"></head>
 <body style="font:16px/1.5 system-ui,sans-serif;display:grid;place-items:center;min-height:90vh;margin:0">
 <p>Penstock: {reason} &hellip;</p></body></html>"""
 

@@ -41,7 +41,7 @@ def status_samples(status: Mapping[str, Any], prefix: str = "penstock", labels: 
 
     What was refused is counted by its condition, a label: those are few and known.
     """
-    counted = _COUNTED.get(prefix.removeprefix("penstock_"), frozenset()) if labels else frozenset()
+    counted: frozenset[str] = _COUNTED.get(prefix.removeprefix("penstock_"), frozenset()) if labels else frozenset()
     for key, value in status.items():
         name = f"{prefix}_{re.sub(r'[^a-zA-Z0-9_]', '_', str(key))}"
         if isinstance(value, bool | int | float):

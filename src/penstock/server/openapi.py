@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from penstock.server.decode import ARROW, CSV, JSON, NDJSON
+from penstock.server.decode import ARROW, CSV, JSON, NDJSON, PARQUET
 from penstock.server.models import Answer, ErrorBody
 
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -57,6 +57,7 @@ def readings_body() -> dict[str, Any]:
                 NDJSON: {"schema": {"type": "string"}, "example": '{"sensor_id": 1, "ppm": 37.5}\n'},
                 CSV: {"schema": {"type": "string"}, "example": "sensor_id,ppm\n1,37.5\n"},
                 ARROW: {"schema": _BINARY},
+                PARQUET: {"schema": _BINARY},
             },
         }
     }

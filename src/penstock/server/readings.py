@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import orjson
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -9,7 +12,7 @@ from starlette.responses import Response
 
 from penstock.errors import error
 from penstock.server.body import media_type_of, read_body
-from penstock.server.context import context_of
+from penstock.server.context import Context, context_of
 from penstock.server.decode import DECODERS, decode_readings
 from penstock.server.models import PushReceipt
 from penstock.server.openapi import ERRORS, readings_body
@@ -54,13 +57,11 @@ async def push_readings(table: str, request: Request) -> Response:
             readings = decode_readings(body, media_type)
             check_rows(len(readings), context.settings.push_max_rows)
             receipt = context.database.push(table, readings, key)
-            return receipt, _receipt_body(receipt)
+            return receipt, orjson.dumps(receipt_facts(receipt))
 
         receipt, reply = await context.workers.push.run(work)
         context.counters.bytes_in += len(body)
-    context.counters.readings[table, "accepted"] += receipt.accepted
-    if receipt.refused:
-        context.counters.readings[table, "refused"] += len(receipt.refused)
+    count_receipt(context, table, "http", receipt)
     return Response(reply, media_type="application/json")
 
 
@@ -70,6 +71,14 @@ def check_rows(rows: int, limit: int) -> None:
         raise error("too_many_rows", rows=rows, limit=limit, hint="send it in smaller batches, or raise push_max_rows")
 
 
-def _receipt_body(receipt: Receipt) -> bytes:
+def receipt_facts(receipt: Receipt) -> dict[str, Any]:
     refused = [{"index": r.index, "condition": r.condition, "message": r.message} for r in receipt.refused]
-    return orjson.dumps({"accepted": receipt.accepted, "refused": refused, "position": receipt.position})
+    return {"accepted": receipt.accepted, "refused": refused, "position": receipt.position}
+
+
+def count_receipt(context: Context, table: str, way: str, receipt: Receipt) -> None:
+    context.counters.readings[table, "accepted"] += receipt.accepted
+    if receipt.refused:
+        context.counters.readings[table, "refused"] += len(receipt.refused)
+        for condition, count in Counter(refusal.condition for refusal in receipt.refused).items():
+            context.counters.refused[way, condition] += count

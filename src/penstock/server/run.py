@@ -25,7 +25,7 @@ from penstock.logs import FORMATS, set_up_logging
 from penstock.server.app import create_app
 from penstock.server.backend import Backend
 from penstock.server.context import Context, Lifecycle
-from penstock.server.listening import listen
+from penstock.server.listening import is_loopback, listen
 from penstock.settings import Settings
 
 Progress = Callable[[str], None]
@@ -53,6 +53,8 @@ def run(
         _set_up_logging(settings)
         if listener is None:
             listener = listen(settings)
+        if not is_loopback(settings.host) and not settings.tls_key:
+            progress("without tls_certificate and tls_key, passwords and tokens cross the network in the clear")
         with listener:
             return asyncio.run(
                 _serve(settings, listener, database or _open_database(settings), progress, prepare, pages)
@@ -170,6 +172,7 @@ def configured(app: FastAPI, settings: Settings, grace_s: int = GRACE_S) -> uvic
         ssl_certfile=settings.tls_certificate or None,
         ssl_keyfile=settings.tls_key or None,
         ws="websockets-sansio",
+        ws_max_size=settings.body_max_bytes,
     )
 
 

@@ -27,10 +27,12 @@ class Backlog:
         self._files: deque[Path] = deque()
         self._sizes: dict[Path, int] = {}
         self._loaded: deque[Batch] = deque()
+        self.count = 0  # batches that wait here; any thread may look
         if folder.is_dir():
             sweep(folder)
             self._files.extend(sorted(folder.glob("*.arrow")))
             self._sizes = {path: path.stat().st_size for path in self._files}
+            self.count = sum(int(path.stem.split("-")[2]) for path in self._files)
 
     @property
     def bytes(self) -> int:
@@ -39,12 +41,6 @@ class Backlog:
     @property
     def is_full(self) -> bool:
         return self.bytes >= self._most
-
-    @property
-    def count(self) -> int:
-        """How many batches wait here."""
-        unread = list(self._files)[1:] if self._loaded else list(self._files)
-        return len(self._loaded) + sum(int(path.stem.split("-")[2]) for path in unread)
 
     @property
     def last_cycle(self) -> int | None:
@@ -74,6 +70,7 @@ class Backlog:
         store(self._folder, path, write)
         self._files.append(path)
         self._sizes[path] = path.stat().st_size
+        self.count += len(batches)
 
     def first(self) -> Batch | None:
         """The oldest batch; it stays until `remove_first`."""
@@ -83,6 +80,7 @@ class Backlog:
 
     def remove_first(self) -> None:
         self._loaded.popleft()
+        self.count -= 1
         if not self._loaded:
             # Until here its file stays: after a crash the sink's position says what of it was delivered.
             path = self._files.popleft()

@@ -75,6 +75,7 @@ class Follower:
         self._paused = place.sink.paused
         self._stop = threading.Event()
         self._dropped = False
+        self._left_behind = False
         self._secrets = secrets_of(place.sink.options)
         self._position: Position | None = None
         self._reader: Reader | AnswerReader | None = None
@@ -101,7 +102,10 @@ class Follower:
         return self._thread.is_alive()
 
     def join(self, timeout_s: float) -> None:
+        """Wait for its end; if that does not come in time, it writes nothing more."""
         self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._left_behind = True
 
     def facts(self) -> dict[str, Any]:
         """The numbers of the system table."""
@@ -138,8 +142,8 @@ class Follower:
             self._position = Position(self._folder, self._pace.position_s)
         if self._paused:
             self.told.state = "PAUSED"
-            if self._reader is not None:
-                self._reader.keep_up()
+            if self._position.cycle is not None:  # before its first delivery there is nothing that it could miss
+                (self._reader or self._open_reader(self._position)).keep_up()
             self._stop.wait(self._pace.turn_s)
             return
         reader = self._reader or self._open_reader(self._position)
@@ -180,6 +184,8 @@ class Follower:
         self.told.rows += batch.table.num_rows
         self.told.deliveries += 1
         self.told.last_delivery_us = self._place.clock.now_us()
+        if self._left_behind:
+            return  # the folder may be another server's by now
         reader.finished(batch)
         self._batch = None
         position.move(batch.cycle)
@@ -189,7 +195,7 @@ class Follower:
         if self._outlet is not None:
             self._outlet.tick()
         quiet = reader.quiet_upto()
-        if quiet is not None and not self._stop.is_set():
+        if quiet is not None and not self._stop.is_set() and not self._left_behind:
             position.move(quiet)
         self._attempts = 0
         self.told.state = "RUNNING"
@@ -203,6 +209,8 @@ class Follower:
         if self._attempts == 1:
             _log.warning('sink "%s" tries again: %s', self.sink.name, self.told.last_error)
         self._close_outlet()
+        if isinstance(self._reader, AnswerReader):
+            self._batch = None  # by the next attempt there may be a newer one
 
     def _rest(self, failure: Exception) -> None:
         """Wait before the next attempt, putting aside what would be forgotten meanwhile."""
@@ -225,7 +233,7 @@ class Follower:
             self._quietly(self._reader.close)
         if self._dropped:
             shutil.rmtree(self._folder, ignore_errors=True)
-        elif self._position is not None:
+        elif self._position is not None and not self._left_behind:
             self._quietly(self._position.write)
 
     def _quietly(self, work: Callable[[], object]) -> None:

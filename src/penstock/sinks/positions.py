@@ -5,6 +5,7 @@ Written aside and renamed, at most every second: after a crash a little may be d
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class Position:
         self._folder = folder
         self._file = folder / "position.json"
         self._every_s = every_s
-        self._written_s = 0.0
+        self._written_s = -math.inf  # the first one is written at once
         self._stored = self._read()
         self.cycle = self._stored
 

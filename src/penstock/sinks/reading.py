@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import deque
 from typing import Protocol
 
 import pyarrow as pa
@@ -67,6 +68,8 @@ class Reader:
         self._delivered = begin
         self._behind_at = max(1, keep // 4)
         self._source: Following | None = None
+        self._given: Batch | None = None  # what is being delivered and is not in the backlog
+        self._pulled: deque[Batch] = deque()  # what is read and in neither; at most one file of the backlog
         self._at = begin if backlog.last_cycle is None else max(backlog.last_cycle, begin or 0)
         self.gaps = 0
 
@@ -76,17 +79,20 @@ class Reader:
             if self._delivered is None or kept.cycle > self._delivered:
                 return kept
             self._backlog.remove_first()  # delivered just before a crash
-        return self._pull(timeout_s)
+        self._given = self._pulled.popleft() if self._pulled else self._pull(timeout_s)
+        return self._given
 
     def finished(self, batch: Batch) -> None:
         """The batch that `next` gave was delivered."""
         self._delivered = batch.cycle
-        if self._backlog.first() is batch:
+        self._given = None
+        kept = self._backlog.first()
+        if kept is not None and kept.cycle == batch.cycle:
             self._backlog.remove_first()
 
     def quiet_upto(self) -> int | None:
         """The cycle up to which nothing is left to deliver, once every batch that was given is."""
-        return self._at if self._backlog.first() is None else None
+        return self._at if self._backlog.first() is None and not self._pulled else None
 
     def waiting(self) -> int:
         return self._backlog.count
@@ -95,14 +101,16 @@ class Reader:
         """Put aside what is about to be forgotten, as far as there is room for it."""
         if self._at is None or self._queries.last_cycle() - self._at <= self._behind_at:
             return
-        with contextlib.suppress(PenstockError):  # a query's trouble is told when its results are wanted
-            while not self._backlog.is_full:
-                chunk: list[Batch] = []
-                while sum(b.table.nbytes for b in chunk) < CHUNK_BYTES and (batch := self._pull(0)) is not None:
-                    chunk.append(batch)
-                if not chunk:
-                    return
-                self._backlog.append(chunk)
+        while not self._backlog.is_full:
+            with contextlib.suppress(PenstockError):  # a query's trouble is told when its results are wanted
+                while sum(b.table.nbytes for b in self._pulled) < CHUNK_BYTES and (batch := self._pull(0)) is not None:
+                    self._pulled.append(batch)
+            if not self._pulled:
+                return
+            # What is being delivered comes first: after a crash the backlog must not begin behind it.
+            self._backlog.append([*([self._given] if self._given is not None else ()), *self._pulled])
+            self._given = None
+            self._pulled.clear()
 
     def _pull(self, timeout_s: float) -> Batch | None:
         """One more batch of the subscription. A cycle that is gone is a gap: it goes on with the current answer."""
@@ -151,6 +159,7 @@ class AnswerReader:
         self._query = query
         self._source: Following | None = None
         self._at: int | None = None
+        self._owed = False  # whether there is an answer that was not delivered yet
         self.gaps = 0
 
     def next(self, timeout_s: float) -> Batch | None:
@@ -158,26 +167,28 @@ class AnswerReader:
             source = self._source
             if source is None:
                 source = self._source = self._queries.subscribe(self._query, None, True)
-            if source.next(timeout_s) is None:
-                self._at = source.cycle or self._at
-                return None
-            for _ in range(SKIPPED_AT_ONCE):
-                if source.next(0) is None:
-                    break
+            if source.next(0 if self._owed else timeout_s) is not None:
+                self._owed = True
+                for _ in range(SKIPPED_AT_ONCE):
+                    if source.next(0) is None:
+                        break
         except PenstockError as failure:
             self.close()
             if failure.condition != "cycle_gone":
                 raise
             return None
+        if not self._owed:
+            self._at = source.cycle or self._at
+            return None
         found = self._queries.answer(self._query)
-        self._at = found.cycle
         return Batch(found.cycle, found.now_us, found.table, whole=True)
 
     def finished(self, batch: Batch) -> None:
-        pass
+        self._at = batch.cycle
+        self._owed = False
 
     def quiet_upto(self) -> int | None:
-        return self._at
+        return self._at if not self._owed else None
 
     def waiting(self) -> int:
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from penstock.sinks.follower import Follower, Limits
 from penstock.sinks.reading import Queries
 from penstock.sinks.registry import find_kind, parse_options
 
-_END_S = 15.0
+_END_S = 5.0
 
 
 class SinkRunner:
@@ -84,12 +85,16 @@ class SinkRunner:
         return {**described, "options": shown, **told}
 
     def close(self) -> None:
-        """End all of them, each after the attempt that it is at, and write down how far they came."""
+        """End all of them, each after the attempt that it is at, and write down how far they came.
+
+        One whose target does not answer is left behind: it delivers again what it was at.
+        """
         with self._lock:
             self._closed = True
             followers = list(self._followers.values())
             self._followers.clear()
         for follower in followers:
             follower.stop()
+        until = time.monotonic() + _END_S
         for follower in (*followers, *self._ending):
-            follower.join(_END_S)
+            follower.join(max(0.0, until - time.monotonic()))

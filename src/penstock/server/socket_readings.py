@@ -1,0 +1,102 @@
+"""WebSocket /v1/tables/{table}/readings: one frame is one push, answered by one message when its readings are on disk.
+
+A text frame is JSON: a reading, an array of them, or `{"id": ..., "readings": [...]}`, where the id makes a repeat harmless as an Idempotency-Key does. A
+binary frame is an Arrow stream or, if it begins as one, a Parquet file. Frames are taken one after another, so their order is the
+log's; a sender that is faster than the disk waits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from penstock.errors import PenstockError, error
+from penstock.queries.permissions import the_caller
+from penstock.security.caller import require
+from penstock.server.context import Context
+from penstock.server.decode import ARROW, PARQUET, Readings, decode_readings, rows_of_json
+from penstock.server.readings import KEY_MAX_CHARS, check_rows, count_receipt, receipt_facts
+from penstock.server.roles import needs
+from penstock.streams.receipt import Receipt
+
+router = APIRouter(prefix="/v1/tables")
+
+GOING_AWAY = 1001
+POLICY_VIOLATION = 1008
+_PARQUET_BEGINS = b"PAR1"
+
+
+@router.websocket("/{table}/readings")
+@needs("write")
+async def take_readings(websocket: WebSocket, table: str) -> None:
+    """`{"frame": 0, "accepted": 2, "refused": [], "position": 17}`, or `{"frame": 0, "error": {...}}`, frame by frame."""
+    context: Context = websocket.app.state.context
+    await websocket.accept()
+    context.counters.senders += 1
+    number = 0
+    try:
+        while not context.lifecycle.closing.is_set():
+            message = await websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            refusal = _refusal(context)
+            answer = refusal or await _push(context, table, message.get("bytes") or message.get("text") or "")
+            await websocket.send_text(orjson.dumps({"frame": number, **answer}).decode())
+            number += 1
+            if refusal is not None:
+                await websocket.close(POLICY_VIOLATION)
+                return
+        await websocket.close(GOING_AWAY)
+    except (WebSocketDisconnect, RuntimeError):
+        return  # gone before its answer; what it sent is stored or was never taken
+    finally:
+        context.counters.senders -= 1
+
+
+def _refusal(context: Context) -> dict[str, Any] | None:
+    """Why whoever opened the connection may not send any more: it may have been open for days."""
+    try:
+        require(the_caller(context.users), "write", "sending readings")
+    except PenstockError as problem:
+        return problem.body()
+    return None
+
+
+async def _push(context: Context, table: str, frame: bytes | str) -> dict[str, Any]:
+    """What became of one frame. A frame that cannot be read is told like a bad body, and the next may be better."""
+
+    def work() -> tuple[str | None, Receipt]:
+        key, readings = _decode(frame)
+        check_rows(len(readings), context.settings.push_max_rows)
+        return key, context.database.push(table, readings, key)
+
+    try:
+        context.lifecycle.require_ready()
+        size = len(frame)
+        async with context.budget.hold(size):
+            key, receipt = await context.workers.push.run(work)
+        context.counters.bytes_in += size
+    except PenstockError as problem:
+        context.counters.refused["websocket", problem.condition] += 1
+        return problem.body()
+    count_receipt(context, table, "websocket", receipt)
+    facts = receipt_facts(receipt)
+    return facts if key is None else {"id": key, **facts}
+
+
+def _decode(frame: bytes | str) -> tuple[str | None, Readings]:
+    if isinstance(frame, bytes):
+        return None, decode_readings(frame, PARQUET if frame.startswith(_PARQUET_BEGINS) else ARROW)
+    try:
+        found = orjson.loads(frame)
+    except orjson.JSONDecodeError as problem:
+        raise error("invalid_body", detail=f"not JSON: {problem}") from None
+    if not isinstance(found, dict) or "readings" not in found:
+        return None, rows_of_json(found)
+    key = found.get("id")
+    if key is not None and not (isinstance(key, str) and 1 <= len(key) <= KEY_MAX_CHARS):
+        raise error("invalid_parameter", detail=f"an id is a text of 1 to {KEY_MAX_CHARS} characters")
+    return key, rows_of_json(found["readings"])

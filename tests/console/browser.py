@@ -1,0 +1,138 @@
+"""A server with the console in a process of its own, and a real Chromium that looks at it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import ConsoleMessage, Page, Request, sync_playwright
+
+ROOT = Path(__file__).parents[2]
+SCREENS = Path(os.environ.get("PENSTOCK_SCREENS", ROOT / "build" / "console"))
+WIDTHS = {"desk": (1280, 800), "phone": (390, 844)}
+READY_WITHIN_S = 240
+
+
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("needs Debian's chromium: apt install chromium")
+    return found
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """The address of a console; its server ends with the block."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    command = [sys.executable, "-m", "tests.console.serve_local", str(port), str(folder)]
+    with (folder.parent / "server.log").open("w+") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            until_open(url, lambda: _check(process, Path(log.name)))
+            yield url
+        finally:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        said = Path(log.name).read_text()
+        assert "Traceback" not in said, said
+
+
+def _check(process: subprocess.Popen[bytes], log: Path) -> None:
+    assert process.poll() is None, log.read_text()
+
+
+def until_open(url: str, still_there: Callable[[], None] = lambda: None) -> None:
+    """The console comes a moment after the server is ready; the page that waits for it is not what tests look at."""
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline:
+        still_there()
+        try:
+            with urllib.request.urlopen(f"{url}/console/", timeout=30):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise AssertionError(f"no console at {url} within {READY_WITHIN_S} s")
+
+
+class Visitor:
+    """A person with a browser. `problems` is everything that the browser complained about."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.problems: list[str] = []
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("request", self._asked)
+        page.set_default_timeout(60_000)
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(f"{message.type}: {message.text}")
+
+    def _asked(self, request: Request) -> None:
+        if not request.url.startswith((self.url, self.url.replace("http", "ws"), "data:", "blob:")):
+            self.problems.append(f"asked the outside for {request.url}")
+
+    def go(self, path: str = "") -> None:
+        self.page.goto(f"{self.url}/console/{path}")
+        self.page.locator("h1").wait_for()
+
+    def button(self, name: str) -> None:
+        self.page.get_by_role("button", name=name, exact=True).click()
+
+    def write(self, sql: str) -> None:
+        """Into the SQL editor, instead of what is there."""
+        # Its name comes with its completions: before that, what is typed would have none.
+        editor = self.page.get_by_role("textbox", name="SQL")
+        editor.click()
+        self.page.keyboard.press("Control+a")
+        # Typed as a whole: keys one by one would have completions come up between them.
+        self.page.keyboard.insert_text(sql)
+
+    def tile(self, name: str) -> str:
+        return self.page.locator(".tile", has=self.page.get_by_text(name, exact=True)).locator(".value").inner_text()
+
+    def screenshots(self, name: str) -> None:
+        """At both widths, in both themes; nothing may stick out."""
+        SCREENS.mkdir(parents=True, exist_ok=True)
+        for width, (x, y) in WIDTHS.items():
+            self.page.set_viewport_size({"width": x, "height": y})
+            for theme in ("light", "dark"):
+                self.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+                self.page.wait_for_timeout(150)  # charts follow the width
+                self.page.screenshot(path=SCREENS / f"{name}-{width}-{theme}.png")
+            beyond = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            assert beyond <= 0, f"{name} is {beyond} px too wide at {x} px"
+        self.page.set_viewport_size({"width": 1280, "height": 800})
+        self.page.emulate_media(color_scheme="light")
+
+
+@contextmanager
+def visiting(url: str) -> Iterator[Visitor]:
+    """A fresh browser; that it had nothing to complain about is part of every test."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
+        try:
+            context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
+            visitor = Visitor(context.new_page(), url)
+            yield visitor
+            assert visitor.problems == []
+        finally:
+            browser.close()

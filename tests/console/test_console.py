@@ -1,0 +1,199 @@
+"""The console as a person uses it, in a real Chromium, over a database whose cycles run without Spark.
+
+The tests tell one story on one server, in order: a first visit, the demo, then every page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import expect
+
+from tests.console.browser import Visitor, chromium, serving, visiting
+
+expect.set_options(timeout=60_000)
+COUNT = re.compile(r"[1-9][\d,]*")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    chromium()
+    with serving(tmp_path_factory.mktemp("console") / "data") as found:
+        yield found
+
+
+@pytest.fixture
+def visitor(url: str) -> Iterator[Visitor]:
+    with visiting(url) as found:
+        yield found
+
+
+def test_a_first_visit_offers_the_demo_and_three_steps(visitor: Visitor) -> None:
+    visitor.page.goto(visitor.url)
+    expect(visitor.page).to_have_url(f"{visitor.url}/console/")
+    for step in ("Describe your sensors", "Send a reading", "Keep a question"):
+        expect(visitor.page.get_by_role("heading", name=step)).to_be_visible()
+    visitor.screenshots("welcome")
+    visitor.button("Start the demo")
+    expect(visitor.page.locator(".tile", has_text="Sensors").locator(".value")).to_have_text("60")
+
+
+def test_the_overview_shows_rates_alarms_and_each_sensor_where_it_stands(visitor: Visitor) -> None:
+    visitor.go()
+    tiles = visitor.page.locator(".tile")
+    expect(tiles.filter(has_text="Readings/s").locator(".value")).to_have_text(COUNT)
+    expect(tiles.filter(has_text="Standing queries").locator(".value")).to_have_text("4")
+    expect(tiles.filter(has_text="Sensors").locator(".more")).to_have_text("all live")
+    expect(visitor.page.get_by_text("gas_alarm: ").first).to_be_visible()
+    expect(visitor.page.locator(".chart.tall canvas")).to_be_visible()
+    visitor.screenshots("overview")
+
+
+def test_keys_and_links_lead_to_every_page_and_the_theme_stays(visitor: Visitor) -> None:
+    visitor.go()
+    for key, title in (("s", "Sensors"), ("q", "Queries"), ("y", "System"), ("a", "Ask"), ("o", "Overview")):
+        visitor.page.locator("h1").click()
+        visitor.page.keyboard.press("g")
+        visitor.page.keyboard.press(key)
+        expect(visitor.page.get_by_role("heading", name=title, level=1)).to_be_visible()
+    visitor.button("Theme: auto")
+    visitor.button("Theme: light")
+    expect(visitor.page.locator("body")).to_have_class(re.compile("body--dark"))
+    visitor.go("system")
+    expect(visitor.page.locator("body")).to_have_class(re.compile("body--dark"))
+
+
+def test_a_question_is_answered_as_a_table_and_as_a_chart_and_taken_away(visitor: Visitor, tmp_path: Path) -> None:
+    visitor.go("ask")
+    visitor.write("SELECT * FROM latest")
+    visitor.page.keyboard.press("Control+Enter")
+    expect(visitor.page.get_by_text(re.compile(r"60 rows"))).to_be_visible()
+    expect(visitor.page.locator(".list tbody tr").first).to_be_visible()
+    visitor.screenshots("ask-table")
+    visitor.button("Chart")
+    expect(visitor.page.locator(".chart.tall canvas")).to_be_visible()
+    visitor.screenshots("ask-chart")
+    for kind in ("CSV", "Parquet"):
+        with visitor.page.expect_download() as download:
+            visitor.button(kind)
+        download.value.save_as(tmp_path / f"answer.{kind.lower()}")
+    assert len((tmp_path / "answer.csv").read_text().splitlines()) == 61
+    assert pq.read_table(tmp_path / "answer.parquet").num_rows == 60
+
+
+def test_a_mistake_is_underlined_where_it_is(visitor: Visitor) -> None:
+    visitor.go("ask")
+    visitor.write("SELECT location,\n       pmp FROM probes")
+    visitor.button("Run")
+    expect(visitor.page.locator(".mistake")).to_have_text("pmp")
+    expect(visitor.page.get_by_role("alert")).to_contain_text('table "probes" has no column "pmp"')
+    expect(visitor.page.get_by_role("alert")).to_contain_text('did you mean "ppm"?')
+    visitor.screenshots("ask-mistake")
+
+
+def test_names_of_the_catalog_complete(visitor: Visitor) -> None:
+    visitor.go("ask")
+    visitor.write("SELECT * FROM pro")
+    visitor.page.keyboard.type("b")
+    option = visitor.page.locator(".cm-tooltip-autocomplete li", has_text="probes").first
+    expect(option).to_be_visible()
+    option.click()
+    expect(visitor.page.locator(".cm-content")).to_contain_text("FROM probes")
+
+
+def test_a_question_is_kept_watched_given_another_window_and_dropped(visitor: Visitor) -> None:
+    visitor.go("ask")
+    visitor.write("SELECT probe_id, ppm, ts FROM probes WHERE ppm > 1 BEGIN (NOW - 1 MINUTE) END (NOW)")
+    visitor.button("Keep as a standing query")
+    visitor.page.get_by_label("Name", exact=True).fill("all_gas")
+    visitor.page.get_by_label("What it is for (optional)").fill("every reading of a minute")
+    visitor.button("Keep")
+    expect(visitor.page.get_by_role("heading", name="all_gas", level=1)).to_be_visible()
+    expect(visitor.page.locator(".chip", has_text="RUNNING")).to_be_visible()
+    found = visitor.page.locator(".tile", has_text="Rows found").locator(".value")
+    expect(found).to_have_text(COUNT)
+    before = found.inner_text()
+    expect(found).not_to_have_text(before)  # it lives
+    expect(visitor.page.locator(".chart.tall canvas")).to_be_visible()
+    expect(visitor.page.locator(".plan text.rate").first).to_have_text(re.compile(r"[1-9].*/s"))
+    visitor.button("10 s")
+    expect(visitor.page.get_by_text("BEGIN (NOW - 10s) END (NOW)").first).to_be_visible()
+    expect(visitor.page.locator(".facts", has_text="registered").get_by_text("window", exact=True)).to_be_visible()
+    visitor.screenshots("query")
+    visitor.button("Pause")
+    expect(visitor.page.locator(".chip", has_text="PAUSED")).to_be_visible()
+    visitor.button("Resume")
+    expect(visitor.page.locator(".chip", has_text="RUNNING")).to_be_visible()
+    visitor.button("Drop")
+    visitor.button("Drop it")
+    expect(visitor.page.get_by_role("heading", name="Queries", level=1)).to_be_visible()
+    expect(visitor.page.get_by_role("cell", name="gas_alarm")).to_be_visible()
+    expect(visitor.page.get_by_role("cell", name="all_gas")).to_have_count(0)
+
+
+def test_the_list_of_queries_leads_to_a_plan_of_boxes_and_arrows(visitor: Visitor) -> None:
+    visitor.go("queries")
+    expect(visitor.page.locator(".list tbody tr")).to_have_count(4)
+    visitor.screenshots("queries")
+    visitor.page.get_by_role("cell", name="plume_path").click()
+    expect(visitor.page.locator(".plan rect")).to_have_count(15)
+    expect(visitor.page.locator(".plan text", has_text="window join")).to_be_visible()
+    visitor.page.locator(".plan").scroll_into_view_if_needed()
+    visitor.screenshots("plan")
+
+
+def test_a_static_value_is_changed_and_a_sensor_added_and_removed(visitor: Visitor) -> None:
+    visitor.go("sensors")
+    expect(visitor.page.get_by_role("cell", name="probes")).to_be_visible()
+    visitor.screenshots("sensors")
+    visitor.page.get_by_role("cell", name="probes").click()
+    expect(visitor.page.locator(".spark polyline[points]").first).to_be_attached()
+    visitor.screenshots("sensor-table")
+    row = (
+        visitor.page.locator(".list tbody tr").filter(has=visitor.page.get_by_role("cell", name="7", exact=True)).first
+    )
+    row.click()
+    visitor.page.get_by_label("location (TEXT)").fill("the <b>new</b> lab")
+    visitor.button("Save")
+    expect(visitor.page.get_by_role("cell", name="the <b>new</b> lab")).to_be_visible()
+    visitor.button("Add a sensor")
+    for label, value in {
+        "probe_id (INT)": "61",
+        "location (TEXT)": "roof",
+        "x (DOUBLE)": "5",
+        "y (DOUBLE)": "5",
+    }.items():
+        visitor.page.get_by_label(label).fill(value)
+    visitor.page.get_by_label("reading (address)").fill("5,5")
+    visitor.button("Save")
+    expect(visitor.page.locator(".tile", has_text="Sensors").locator(".value")).to_have_text("61")
+    visitor.page.get_by_label("Find").fill("roof")
+    visitor.page.get_by_role("cell", name="roof").click()
+    visitor.button("Remove")
+    expect(visitor.page.locator(".tile", has_text="Sensors").locator(".value")).to_have_text("60")
+
+
+def test_a_table_is_made_by_a_form(visitor: Visitor) -> None:
+    visitor.go("sensors")
+    visitor.button("Add a table")
+    visitor.page.get_by_label("Table", exact=True).fill("boilers")
+    expect(visitor.page.locator(".q-dialog pre")).to_contain_text("CREATE TABLE boilers")
+    visitor.screenshots("new-table")
+    visitor.button("Create")
+    expect(visitor.page.get_by_role("heading", name="boilers", level=1)).to_be_visible()
+    visitor.button("Drop")
+    visitor.button("Drop it")
+    expect(visitor.page.get_by_role("cell", name="probes")).to_be_visible()
+    expect(visitor.page.get_by_role("cell", name="boilers")).to_have_count(0)
+
+
+def test_the_system_page_shows_cycles_log_and_processes(visitor: Visitor) -> None:
+    visitor.go("system")
+    expect(visitor.page.get_by_role("cell", name="server", exact=True)).to_be_visible()
+    expect(visitor.page.get_by_role("cell", name="probes")).to_be_visible()
+    expect(visitor.page.locator(".chart canvas")).to_have_count(2)
+    visitor.screenshots("system")
