@@ -36,6 +36,7 @@ __all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query",
 
 _OF_QUERIES = ("query", "state")
 
+
 def bind_query(
     select: Select, state: State, standing: bool, system_tables: SystemTables | None = None, spent: bool = False
 ) -> Bound:
