@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.operators.windows import RowsWindow, TimeWindow, Window
+from penstock.pipeline.offset import Offset
 from penstock.queries.answer import Answer
 from penstock.queries.answers import AnswerStore
-from penstock.pipeline.offset import Offset
 from penstock.queries.feed import CycleMark, Feed
 from penstock.queries.fetch import Fetcher
 from penstock.queries.listings import Listings
