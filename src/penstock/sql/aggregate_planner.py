@@ -17,6 +17,7 @@ from penstock.sql.latch import UNREGISTERED
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.one_stream import one_stream, predicates
+from penstock.sql.over_queries import read_selection, read_through
 from penstock.sql.own_windows import last
 from penstock.sql.plan import (
     WINDOW_END,
@@ -27,7 +28,7 @@ from penstock.sql.plan import (
     aggregate_name,
     key_name,
 )
-from penstock.sql.scope import PaneEdges
+from penstock.sql.scope import PaneEdges, State
 from penstock.sql.values import DURATION, constant, external, type_of, typed
 from penstock.types import BIGINT, DOUBLE, TIMESTAMP, Type
 
@@ -62,10 +63,11 @@ def is_aggregation(bound: Bound) -> bool:
     return isinstance(bound.query, exp.Select) and bound.collected.contexts[0].aggregated
 
 
-def aggregate_plan(bound: Bound) -> AggregatePlan:
-    """The question as slices of one stream, or NotCovered with the reason."""
-    query, source = one_stream(bound)
-    assert source.table is not None
+def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
+    """The question as slices of one stream, or NotCovered with the reason. `state`: it may read another query."""
+    query, source = one_stream(bound, queries=state is not None)
+    read = read_selection(source, state) if state is not None else None
+    table_id = read.table_id if read is not None else source.table.id if source.table is not None else 0
     for key, words in _REFUSED:
         if query.args.get(key):
             raise NotCovered(f"{words} over aggregates runs as Spark SQL")
@@ -84,7 +86,7 @@ def aggregate_plan(bound: Bound) -> AggregatePlan:
         window = last(max(us for us in own if us is not None))
     static, stream = predicates(query)
     plan = AggregatePlan(
-        table_id=source.table.id,
+        table_id=table_id,
         keys=tuple(lower(key) for key in taken.keys),
         aggregates=_settled(taken, window) or (AggregateCall("count", (), BIGINT),),
         outputs=outputs,
@@ -98,6 +100,10 @@ def aggregate_plan(bound: Bound) -> AggregatePlan:
     )
     if plan.latch is not None and own:
         raise NotCovered("an aggregate with a window of its own forgets")
+    if read is not None:
+        if plan.latch is not None:
+            raise NotCovered("a state without end over another query, whose rows come a cycle later, runs as Spark SQL")
+        plan = read_through(plan, read, source.name)
     if any(calls_user(e) for e in expressions_of(plan)):
         raise NotCovered("aggregates with user functions run as Spark SQL")
     return plan

@@ -19,6 +19,8 @@ def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
         names[aggregate_name(place)] = show_correlated(call) or plain
     how = "approximate" if is_approximate(plan) else "exact"
     lines = [f'slices of the stream of "{table}", {how}', f"  window: {show_window(plan.window)}"]
+    if plan.reads is not None:
+        lines.append(f'  read through query "{plan.reads}": its rows, one cycle later')
     if plan.latch is not None:
         lines.append("  latch: rows count for ever, also after retention has taken them")
     if plan.panes is not None:

@@ -11,14 +11,16 @@ from penstock.sql.relations import all_of, conjuncts
 from penstock.sql.scope import Source
 
 
-def one_stream(bound: Bound) -> tuple[exp.Select, Source]:
-    """The SELECT and its stream, or NotCovered with the reason."""
+def one_stream(bound: Bound, queries: bool = False) -> tuple[exp.Select, Source]:
+    """The SELECT and its stream, or NotCovered with the reason. `queries`: the stream may be the answers of another query."""
     query, contexts = bound.query, bound.collected.contexts
     if isinstance(query, exp.SetOperation):
         raise NotCovered(f"{type(query).__name__.upper()} runs as Spark SQL")
     if not isinstance(query, exp.Select):
         raise NotCovered("a question in parentheses runs as Spark SQL")
     sources = contexts[0].sources
+    if queries and len(contexts) == len(sources) == 1 and sources[0].kind == "query":
+        return query, sources[0]
     if any(source.kind == "query" or (source.kind == "derived" and source.name) for source in sources):
         raise NotCovered("reading another query runs as Spark SQL")
     if any(source.kind == "derived" for source in sources) or len(contexts) > 1:

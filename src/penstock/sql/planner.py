@@ -84,7 +84,7 @@ def plan_query(
                 return join_plan(bound)
             if joined and is_correlated(bound) and not latched:
                 return correlated_plan(bound)
-            plan = aggregate_plan(bound) if joined and is_aggregation(bound) else _select_plan(bound)
+            plan = aggregate_plan(bound, state) if joined and is_aggregation(bound) else _select_plan(bound)
             if joined:
                 _refuse_hint(bound, "one stream is read as it comes; there is no join")
             return plan
@@ -181,7 +181,8 @@ def functions_of(plan: Plan) -> tuple[str, ...]:
 def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The tables, queries and functions a plan depends on, by name."""
     if isinstance(plan, SelectPlan | AggregatePlan):
-        return (state.tables_by_id[plan.table_id].name,), (), functions_of(plan)
+        reads = plan.reads if isinstance(plan, AggregatePlan) else None
+        return (state.tables_by_id[plan.table_id].name,), () if reads is None else (reads,), functions_of(plan)
     if isinstance(plan, JoinPlan):
         joined = {each.table_id for each in plan.inputs} | {each.table_id for each in plan.tables}
         return tuple(sorted(state.tables_by_id[i].name for i in joined)), (), functions_of(plan)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.operators.windows import RowsWindow, TimeWindow, Window
+from penstock.pipeline.offset import Offset
 from penstock.queries.answer import Answer
 from penstock.queries.answers import AnswerStore
-from penstock.queries.feed import CycleMark
+from penstock.queries.feed import CycleMark, Feed
 from penstock.queries.fetch import Fetcher
 from penstock.queries.listings import Listings
 from penstock.queries.rollups.files import RolledFiles
@@ -29,6 +30,7 @@ class Owner(Protocol):
     """Who owns the answers."""
 
     store: AnswerStore
+    feed: Feed
     listings: Listings
     rolled_files: RolledFiles
 
@@ -50,7 +52,7 @@ def hold_aggregate(
     store, listings = owner.store, owner.listings
     table = store.state.tables_by_id[plan.table_id]
     static = store.state.rows(table.id)
-    head = mark.end.data.get(table.id, 0)
+    head = _read_until(owner, plan, mark).data.get(table.id, 0)
 
     def reader() -> Fetcher:
         return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
@@ -79,3 +81,13 @@ def hold_aggregate(
         fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
         rollup=find_source(plan, store.state, span[0], owner.rolled_files) if span is not None else None,
     )
+
+
+def _read_until(owner: Owner, plan: AggregatePlan, mark: CycleMark) -> Offset:
+    """How far the log counts: as far as the cycle read, or of another query's rows as far as the one before did."""
+    store = owner.store
+    if plan.reads is None:
+        return mark.end
+    if mark.cycle == store.cycle and store.start is not None:
+        return store.start
+    return owner.feed.mark(mark.cycle - 1).end if mark.cycle > owner.feed.oldest() else mark.end

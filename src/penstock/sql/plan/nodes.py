@@ -154,6 +154,7 @@ class AggregatePlan:
         int | None, ...
     ] = ()  # per aggregate, over how much of the window's end, if not all; () for none
     latch: str | None = None
+    reads: str | None = None  # the query through which rows are read, so that they come a cycle later
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,7 @@ def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
         "panes": None if plan.panes is None else [plan.panes.width, plan.panes.step],
         **({"own": list(plan.own_windows)} if plan.own_windows else {}),
         **({"latch": plan.latch} if plan.latch is not None else {}),
+        **({"reads": plan.reads} if plan.reads is not None else {}),
     }
 
 
@@ -195,6 +196,7 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         panes=None if data["panes"] is None else Panes(*data["panes"]),
         own_windows=tuple(data.get("own", ())),
         latch=data.get("latch"),
+        reads=data.get("reads"),
     )
 
 
