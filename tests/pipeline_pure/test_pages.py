@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.clock import SECOND
+from penstock.console.looking import look_at
 from penstock.console.plan_drawing import draw
 from penstock.console.result_chart import Axes, chart_of, guess
 from penstock.console.sensor_facts import state_of, table_facts
@@ -164,3 +165,18 @@ def _iso(us: int) -> str:
     from penstock.clock import format_timestamp
 
     return format_timestamp(us)
+
+
+def test_a_look_shows_the_newest_rows_and_is_no_question(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY all_of_it AS SELECT id, value, ts FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    definition = pipe.db.definition("all_of_it")
+    assert look_at(pipe.db, definition, 2) is None  # no cycle has taken it in
+    for value in range(5):
+        pipe.push(float(value))
+    pipe.engine.drain()
+    seen = look_at(pipe.db, definition, 2)
+    assert seen is not None
+    assert (seen.count, seen.rows.column("value").to_pylist()) == (5, [3.0, 4.0])
+    assert seen.cycle == pipe.db.standing.store.cycle
+    assert pipe.db.query("all_of_it")["invocations"] == 0
