@@ -126,7 +126,7 @@ def test_what_is_drawn_cannot_be_markup(pipe: Pipe) -> None:
 def test_the_history_of_a_query_has_its_changes_and_not_those_of_its_namesake(pipe: Pipe) -> None:
     pipe.db.execute(PLANT)
     pipe.engine.drain()
-    pipe.db.execute("CREATE QUERY q AS SELECT room FROM plant; COMMENT ON QUERY q IS 'first'; DROP QUERY q")
+    pipe.db.execute("CREATE QUERY q AS SELECT room, ppm FROM plant; COMMENT ON QUERY q IS 'first'; DROP QUERY q")
     pipe.db.execute("CREATE QUERY q AS SELECT ppm FROM plant BEGIN (NOW - 1 MINUTE) END (NOW)")
     pipe.db.execute("ALTER QUERY q SET BEGIN (NOW - 1 HOUR); COMMENT ON QUERY q IS 'second'; ALTER QUERY q PAUSE")
     definition = pipe.db.definition("q")
