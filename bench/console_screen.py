@@ -84,11 +84,11 @@ class Markers:
                 number += 1
                 row = {"sensor_id": 1, "a": 0, "b": 0, "c": 0, "d": 0, "marker": number}
                 at = time.time() * 1000
-                reply = client.post(f"{self.url}/v1/tables/readings/readings", json=[row])
-                if reply.status_code == 200:
+                try:
+                    client.post(f"{self.url}/v1/tables/readings/readings", json=[row]).raise_for_status()
                     self.sent_ms[number] = at
-                else:
-                    self.failures.append(reply.text[:200])
+                except httpx.HTTPError as failure:
+                    self.failures.append(repr(failure))
 
 
 def measure_screen(report: Report, seconds: float, rate: int) -> None:
@@ -137,9 +137,9 @@ def run(server: Server, pages: dict[str, Page], rate: int, seconds: float) -> di
     before = server.status()["cycle"]
     cpu, began = server.cpu_seconds(), time.monotonic()
     with loaded(task_of(server, rate, seconds, seed=81)) as found:
+        shown.wait_for_timeout(SETTLED_S * 1000)  # until the generator runs; it ends as much later
         with Markers(server.url) as markers:
-            # The last marker is pushed while the load still runs.
-            while time.monotonic() < began + max(1.0, seconds - SETTLED_S):
+            while time.monotonic() < began + max(SETTLED_S + 1, seconds):
                 shown.wait_for_timeout(200)
     cores = (server.cpu_seconds() - cpu) / (time.monotonic() - began)
     deadline = time.monotonic() + LAST_ONES_S

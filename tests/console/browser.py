@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 SCREENS = Path(os.environ.get("PENSTOCK_SCREENS", ROOT / "build" / "console"))
@@ -125,14 +125,23 @@ class Visitor:
 
 
 @contextmanager
-def visiting(url: str) -> Iterator[Visitor]:
-    """A fresh browser; that it had nothing to complain about is part of every test."""
+def browsing() -> Iterator[Browser]:
+    """A browser; its pages share nothing with each other."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
         try:
-            context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
-            visitor = Visitor(context.new_page(), url)
-            yield visitor
-            assert visitor.problems == []
+            yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def visiting(browser: Browser, url: str) -> Iterator[Visitor]:
+    """Somebody who was never here before; that the browser had nothing to complain about is part of every visit."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
+    try:
+        visitor = Visitor(context.new_page(), url)
+        yield visitor
+        assert visitor.problems == []
+    finally:
+        context.close()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
-from tests.console.browser import Visitor, chromium, serving, visiting
+from tests.console.browser import Visitor, browsing, chromium, serving, visiting
 
 expect.set_options(timeout=60_000)
 COUNT = re.compile(r"[1-9][\d,]*")
@@ -26,9 +26,15 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as found:
+        yield found
+
+
 @pytest.fixture
-def visitor(url: str) -> Iterator[Visitor]:
-    with visiting(url) as found:
+def visitor(browser: Browser, url: str) -> Iterator[Visitor]:
+    with visiting(browser, url) as found:
         yield found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from penstock.cli.demo_server import free_port, running_server
-from tests.console.browser import chromium, until_open, visiting
+from tests.console.browser import browsing, chromium, until_open, visiting
 from tests.support.spark_lock import one_spark
 
 expect.set_options(timeout=120_000)
@@ -19,7 +19,7 @@ def test_a_person_starts_the_demo_asks_spark_keeps_and_drops(tmp_path: Path) -> 
     port = free_port(0)
     with one_spark(), running_server(tmp_path / "data", port, lambda _: None):
         until_open(f"http://127.0.0.1:{port}")
-        with visiting(f"http://127.0.0.1:{port}") as visitor:
+        with browsing() as browser, visiting(browser, f"http://127.0.0.1:{port}") as visitor:
             page = visitor.page
             page.goto(visitor.url)
             visitor.button("Start the demo")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.clock import SECOND
+from penstock.console.looking import look_at
 from penstock.console.plan_drawing import draw
 from penstock.console.result_chart import Axes, chart_of, guess
 from penstock.console.sensor_facts import state_of, table_facts
@@ -125,7 +126,7 @@ def test_what_is_drawn_cannot_be_markup(pipe: Pipe) -> None:
 def test_the_history_of_a_query_has_its_changes_and_not_those_of_its_namesake(pipe: Pipe) -> None:
     pipe.db.execute(PLANT)
     pipe.engine.drain()
-    pipe.db.execute("CREATE QUERY q AS SELECT room FROM plant; COMMENT ON QUERY q IS 'first'; DROP QUERY q")
+    pipe.db.execute("CREATE QUERY q AS SELECT room, ppm FROM plant; COMMENT ON QUERY q IS 'first'; DROP QUERY q")
     pipe.db.execute("CREATE QUERY q AS SELECT ppm FROM plant BEGIN (NOW - 1 MINUTE) END (NOW)")
     pipe.db.execute("ALTER QUERY q SET BEGIN (NOW - 1 HOUR); COMMENT ON QUERY q IS 'second'; ALTER QUERY q PAUSE")
     definition = pipe.db.definition("q")
@@ -164,3 +165,18 @@ def _iso(us: int) -> str:
     from penstock.clock import format_timestamp
 
     return format_timestamp(us)
+
+
+def test_a_look_shows_the_newest_rows_and_is_no_question(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY all_of_it AS SELECT id, value, ts FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    definition = pipe.db.definition("all_of_it")
+    assert look_at(pipe.db, definition, 2) is None  # no cycle has taken it in
+    for value in range(5):
+        pipe.push(float(value))
+    pipe.engine.drain()
+    seen = look_at(pipe.db, definition, 2)
+    assert seen is not None
+    assert (seen.count, seen.rows.column("value").to_pylist()) == (5, [3.0, 4.0])
+    assert seen.cycle == pipe.db.standing.store.cycle
+    assert pipe.db.query("all_of_it")["invocations"] == 0

@@ -7,15 +7,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
+from penstock.console.looking import look_at
 from penstock.console.sensor_facts import TableFacts, table_facts
 from penstock.errors import PenstockError
 from penstock.queries.database import Database
 from penstock.queries.latest import Latest
 from penstock.queries.status import status
 from penstock.server.workers import Pool
-from penstock.sql.plan import SparkPlan, plan_from_json
 
 EVERY_S = 1.0
 ALARMS_SHOWN = 50
@@ -84,15 +82,13 @@ class Pulse:
         for definition in list(self._database.catalog.state.queries.values()):
             if definition.paused or not is_alarm(definition.name, definition.description):
                 continue
-            if isinstance(plan_from_json(definition.plan), SparkPlan):
-                continue
             try:
-                if self._database.standing.is_ready(definition.name, 0.0):
-                    # Not `Database.invoke`: that somebody has the page open is no reason to keep an answer at hand.
-                    answer = self._database.standing.invoke(definition.name)
-                    found.append(Alarm(definition.name, answer.table.num_rows, _newest(answer.table)))
+                seen = look_at(self._database, definition, ALARMS_SHOWN)
             except PenstockError:
                 continue  # it fails, which `failed` says, or was dropped a moment ago
+            if seen is not None:
+                # Answers come oldest first.
+                found.append(Alarm(definition.name, seen.count, tuple(reversed(seen.rows.to_pylist()))))
         return found
 
     def _failed(self) -> list[str]:
@@ -100,12 +96,6 @@ class Pulse:
             failed = [q for q, answer in store.answers.items() if answer.error is not None]
             known = store.state.queries_by_id
         return sorted(known[q].name for q in failed if q in known)
-
-
-def _newest(answer: pa.Table) -> tuple[dict[str, Any], ...]:
-    """Answers come oldest first."""
-    shown = answer.slice(max(0, answer.num_rows - ALARMS_SHOWN))
-    return tuple(reversed(shown.to_pylist()))
 
 
 def is_alarm(name: str, description: str | None) -> bool:

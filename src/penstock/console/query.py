@@ -13,9 +13,11 @@ from penstock.clock import format_timestamp
 from penstock.console.acting import attempt, console, quoted
 from penstock.console.answer_view import AnswerView
 from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
+from penstock.console.looking import look_at
 from penstock.console.parts import Tile, card, chip, code, empty, facts_html
 from penstock.console.plan_drawing import draw
 from penstock.console.queries import lag_of
+from penstock.console.result_chart import POINTS_MAX
 from penstock.console.window_control import WindowControl
 from penstock.console.words import clock_time, number, size
 from penstock.errors import PenstockError
@@ -23,8 +25,6 @@ from penstock.queries.changes import changes_of_query
 from penstock.queries.database import Database
 from penstock.queries.describing import describe_query
 from penstock.queries.plan_graph import PlanGraph, plan_graph
-from penstock.queries.results import Result
-from penstock.sql.plan import SparkPlan, plan_from_json
 
 LIVE_EVERY_S = 0.5
 
@@ -94,16 +94,17 @@ class _View:
         self._fill_facts(facts, definition)
         self._fill_plan(graph, facts)
         try:
-            result = await console().look(answer_quietly, database, definition)
+            seen = await console().look(look_at, database, definition, POINTS_MAX)
         except PenstockError as problem:
             self._as_of.set_text(problem.message)
             return
-        if result is not None and self._seen != (definition, result.cycle):
-            self._seen = (definition, result.cycle)
-            self._rows.set(number(result.table.num_rows), more=f"of cycle {result.cycle or 0:,}")
-            now = f", NOW {clock_time(result.now_us)} UTC" if result.now_us is not None else ""
-            self._as_of.set_text(f"cycle {result.cycle or 0:,}{now}")
-            self._answer.show(result.table)
+        if seen is not None and self._seen != (definition, seen.cycle):
+            self._seen = (definition, seen.cycle)
+            shown = "" if seen.rows.num_rows == seen.count else f", newest {seen.rows.num_rows:,} shown"
+            self._rows.set(number(seen.count), more=f"of cycle {seen.cycle:,}{shown}")
+            now = f", NOW {clock_time(seen.now_us)} UTC" if seen.now_us is not None else ""
+            self._as_of.set_text(f"cycle {seen.cycle:,}{now}")
+            self._answer.show(seen.rows)
 
     def _fill_facts(self, facts: dict[str, Any], definition: QueryDefinition) -> None:
         state = facts["state"]
@@ -197,15 +198,3 @@ def _describe(database: Database, definition: QueryDefinition) -> tuple[dict[str
     facts["lag"] = lag_of(database, definition.id)
     facts["rates"] = {t.name: database.sampler.rates.of(t) for t in database.sensor_tables()}
     return facts, plan_graph(definition, database.catalog.state)
-
-
-def answer_quietly(database: Database, definition: QueryDefinition) -> Result | None:
-    """The answer as it is, without counting as somebody who asked; None where there is none yet."""
-    if definition.paused:
-        return None
-    if isinstance(plan_from_json(definition.plan), SparkPlan):
-        found = database.spark_queries.answer_within(definition.id, definition.name, 0.0)
-        return None if found is None else Result(found.table, cycle=found.cycle, now_us=found.now_us)
-    if not database.standing.is_ready(definition.name, 0.0):
-        return None
-    return database.standing.invoke(definition.name)

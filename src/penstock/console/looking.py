@@ -1,0 +1,40 @@
+"""An answer as it is, for a page that only looks: its newest rows, and how many there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.catalog.model import QueryDefinition
+from penstock.queries.database import Database
+from penstock.sql.plan import SparkPlan, plan_from_json
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest `rows` of `count`, as of a cycle."""
+
+    rows: pa.Table
+    count: int
+    cycle: int
+    now_us: int | None
+
+
+def look_at(database: Database, definition: QueryDefinition, newest: int) -> Seen | None:
+    """None where there is no answer yet, or not now. Somebody who looks is nobody who asks: how the answer is kept
+    stays as it is, and a large one costs no more than the rows that are shown.
+    """
+    if definition.paused:
+        return None
+    if isinstance(plan_from_json(definition.plan), SparkPlan):
+        found = database.spark_queries.answer_within(definition.id, definition.name, 0.0)
+        if found is None:
+            return None
+        count = found.table.num_rows
+        return Seen(found.table.slice(max(0, count - newest)), count, found.cycle, found.now_us)
+    if definition.id not in database.standing.store.answers or not database.standing.is_ready(definition.name, 0.0):
+        return None
+    held = database.standing.held(definition.name, asked=False)
+    ids = held.inside()
+    return Seen(held.rows(ids[max(0, len(ids) - newest) :]), len(ids), held.cycle, held.now_us)
