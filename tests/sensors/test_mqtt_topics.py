@@ -45,7 +45,7 @@ def test_a_pattern_says_what_to_ask_for_and_what_a_topic_means(
     assert pattern.values(topic) == values, "remembered"
 
 
-@pytest.mark.parametrize("seed", [1, 2, random.randrange(1 << 30)])
+@pytest.mark.parametrize("seed", range(1, 6))
 def test_a_pattern_takes_what_its_filter_takes(seed: int) -> None:
     print(f"seed {seed}")
     world = random.Random(seed)

@@ -159,7 +159,7 @@ def written(point: Point) -> str:
     return escaped(point.measurement, ", ") + tags + " " + fields + (f" {point.time}" if point.time is not None else "")
 
 
-@pytest.mark.parametrize("seed", [1, 2, random.randrange(1 << 30)])
+@pytest.mark.parametrize("seed", range(1, 6))
 def test_what_was_written_is_read_back(seed: int) -> None:
     print(f"seed {seed}")
     world = random.Random(seed)
