@@ -38,7 +38,7 @@ PAGES = {"overview": "", "query": f"queries/{QUERY}", "system": "system"}
 MARKER_EVERY_S = 0.25
 LAST_ONES_S = 5.0
 SETTLED_S = 2.0
-READY_WITHIN_MS = 60_000
+READY_WITHIN_MS = 120_000
 WATCH = """
 () => {
   window.firstSeen = {};
@@ -116,14 +116,14 @@ def three_pages(url: str, program: str) -> Iterator[tuple[dict[str, Page], list[
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         context = browser.new_context(viewport={"width": 1280, "height": 800})
+        context.set_default_timeout(READY_WITHIN_MS)
         pages: dict[str, Page] = {}
         for name, path in PAGES.items():
             page = context.new_page()
             page.on("pageerror", lambda error, name=name: problems.append(f"{name}: {error}"))
             page.goto(f"{url}/console/{path}")
-            page.locator("main.frame h1").wait_for(
-                timeout=READY_WITHIN_MS
-            )  # until then, a page that waits for the console
+            # Until the console is mounted, a page that waits for it is there instead.
+            page.locator("main.frame h1").wait_for()
             page.evaluate(WATCH)
             pages[name] = page
         pages["query"].bring_to_front()
