@@ -115,6 +115,9 @@ class Story:
         self.heard: list[Heard] = []
         self.tables: list[str] = []
         self.left_out: set[str] = set()
+        self.shared_since: dict[
+            str, int
+        ] = {}  # a window can bring a query on static columns alone into the shared pass
 
     # -- telling it
 
@@ -149,6 +152,8 @@ class Story:
                     self.heard.append(Heard(command.name, changes, subscription))
         else:
             command.apply(self.world, 0, position)
+        if isinstance(command, CreateQuery | AlterWindow) and self.is_shared(command.name):
+            self.shared_since.setdefault(command.name, position)
 
     def register(self, queries: Sequence[CreateQuery]) -> None:
         """Many queries in one go, without subscribers; those that would run as Spark SQL are left out."""
@@ -160,6 +165,7 @@ class Story:
                 position = self.db.catalog.state.query_positions[definition.id][0]
                 self.world.create_query(query.name, query.query, 0, position)
                 self.world.set_start(query.name, definition.start_us)
+                self.shared_since[query.name] = position
 
     def _would_share(self, command: CreateQuery) -> bool:
         select = parse_select(command.query.select_sql())
@@ -210,7 +216,8 @@ class Story:
         for cycle in range(self.first_cycle, self.db.standing.store.cycle + 1):
             end = store.read(cycle).end
             ids = {self.db.catalog.state.queries[n].id: n for n in names}
-            self.line.note(cycle, end, {ids[q] for q in end.fill if q in ids})
+            elsewhere = {n for n in names if self.shared_since[n] > end.journal}
+            self.line.note(cycle, end, {ids[q] for q in end.fill if q in ids}, elsewhere)
 
     def _filling(self, names: Sequence[str]) -> bool:
         with self.db.standing.locked() as store:
