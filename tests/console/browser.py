@@ -114,9 +114,10 @@ class Visitor:
         SCREENS.mkdir(parents=True, exist_ok=True)
         for width, (x, y) in WIDTHS.items():
             self.page.set_viewport_size({"width": x, "height": y})
+            self.page.wait_for_timeout(150)  # charts follow the width
             for theme in ("light", "dark"):
                 self.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-                self.page.wait_for_timeout(150)  # charts follow the width
+                self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
                 self.page.screenshot(path=SCREENS / f"{name}-{width}-{theme}.png")
             beyond = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
             assert beyond <= 0, f"{name} is {beyond} px too wide at {x} px"
@@ -138,7 +139,10 @@ def browsing() -> Iterator[Browser]:
 @contextmanager
 def visiting(browser: Browser, url: str) -> Iterator[Visitor]:
     """Somebody who was never here before; that the browser had nothing to complain about is part of every visit."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
+    # What moves is waited for at each click.
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="reduce"
+    )
     try:
         visitor = Visitor(context.new_page(), url)
         yield visitor

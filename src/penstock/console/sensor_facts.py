@@ -71,7 +71,8 @@ def table_facts(database: Database, latest: Latest, table: Table) -> TableFacts:
     current = rows.current()
     keys = zip(*(current.column(k).to_pylist() for k in table.key), strict=True)
     sids = dict(zip(keys, current.column("_sid").to_pylist(), strict=True))
-    told = database.sensors(table.name)
+    # The catalog has a changed row last; to the eye it stays where it was.
+    told = sorted(database.sensors(table.name), key=lambda facts: tuple(facts["key"].values()))
     now_us = database.clock.now_us()
     if table.options.time == "valid":
         # Their own times may be of another day: the newest of them is the present.
