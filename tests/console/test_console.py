@@ -130,6 +130,7 @@ def test_names_that_come_late_complete_what_was_typed_before(visitor: Visitor) -
     visitor.page.keyboard.press("Control+a")
     visitor.page.keyboard.type("SELECT * FROM prob")
     options = visitor.page.locator(".cm-tooltip-autocomplete .cm-completionLabel")
+    visitor.page.wait_for_timeout(500)  # the editor has looked for completions, and found none
     expect(options).to_have_count(0)
     visitor.page.evaluate("window.namesHaveCome = true")
     expect(options).to_have_text(["probes", "probe_id"])
