@@ -114,7 +114,8 @@ def test_over_other_queries_it_stays_spark_sql_with_the_reason(
     pipe = pipes()
     pipe.probes(VALID)
     pipe.db.execute(WARM)
-    pipe.db.execute("CREATE QUERY counted AS SELECT place, COUNT(*) AS n FROM probes GROUP BY place")
+    pipe.engine.drain()
+    pipe.db.execute("CREATE QUERY counted AS SELECT place, COUNT(value) AS n FROM probes GROUP BY place")
     joined = "FROM probes a, probes b WINDOW = 1 SECOND WHERE a.id = 1 AND b.id = 2"
     pipe.db.execute(f"CREATE QUERY pairs AS SELECT a.value {joined}")
     (select,) = parse_script(f"{question} BEGIN (NOW - 1 MINUTE) END (NOW)")

@@ -47,7 +47,7 @@ def test_the_plant_has_sixty_probes_at_sixty_places() -> None:
 
 
 def test_every_statement_of_the_demo_is_read_by_the_parser() -> None:
-    for text in (demo_plant.DEFINITIONS.QUERIES, demo_plant.insert_statement(), *demo_plant.OWN_QUESTIONS):
+    for text in (demo_plant.DEFINITIONS, demo_plant.QUERIES, demo_plant.insert_statement(), *demo_plant.OWN_QUESTIONS):
         assert parse_script(text)
 
 

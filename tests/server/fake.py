@@ -16,6 +16,7 @@ from penstock.queries.results import Event, Health, Result
 from penstock.security.audit import Audit
 from penstock.security.secrets import Cost
 from penstock.security.users import Users
+from penstock.streams.line_points import LineReport
 from penstock.streams.receipt import Receipt, Refusal
 
 ANSWER = pa.table({"location": ["north gate", "pier"], "ppm": [37.5, 41.0]})
@@ -132,6 +133,10 @@ class FakeDatabase:
             if idempotency_key:
                 self.receipts[idempotency_key] = receipt
             return receipt
+
+    def write_lines(self, body: bytes, precision: str = "ns") -> LineReport:
+        """Tests of the line protocol have a real database behind them."""
+        raise NotImplementedError
 
     def invoke(self, name: str, as_of: int | str | None = None, limit: int | None = None) -> Result:
         self.query(name)

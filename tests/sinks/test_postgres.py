@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -35,6 +35,12 @@ def url(server: PrivatePostgres) -> Iterator[str]:
     found = server.url.replace("+psycopg", "")
     yield found
     ask(found, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+
+
+@pytest.fixture
+def pipe(url: str, pipes: Callable[..., Pipe]) -> Pipe:
+    """Its sinks stop before the server is emptied, which would wait for them and they for it."""
+    return pipes()
 
 
 def ask(url: str, text: str) -> list[tuple[Any, ...]]:
