@@ -73,7 +73,12 @@ def connectors_page() -> str:
         "readings, push connectors hand them over. [My own sensor](../howto/own-sensor.md) says how to add one.",
     ]
     for connector in sorted(BUILT_IN, key=lambda c: c.name):
-        kind = {"pull": "Pull.", "push": "Push.", "outside": "Nothing is opened.", "subscribed": "Read for a whole table."}[connector.mode]
+        kind = {
+            "pull": "Pull.",
+            "push": "Push.",
+            "outside": "Nothing is opened.",
+            "subscribed": "Read for a whole table.",
+        }[connector.mode]
         lines += ["", f"## {connector.name}", "", f"{connector.sentence} {kind}"]
         if connector.options:
             lines += ["", "| option | default | what it does |", "| --- | --- | --- |"]
