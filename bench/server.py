@@ -47,6 +47,7 @@ class Server:
             except httpx.HTTPError:
                 pass
             if time.monotonic() - began > 180:
+                self.process.terminate()  # nobody else would: __exit__ is not called
                 raise RuntimeError("the server did not become ready within three minutes")
             time.sleep(0.05)
         self.ready_s = time.monotonic() - began
