@@ -186,9 +186,9 @@ def test_the_list_of_queries_leads_to_a_plan_of_boxes_and_arrows(visitor: Visito
 
 def test_a_static_value_is_changed_and_a_sensor_added_and_removed(visitor: Visitor) -> None:
     visitor.go("sensors")
-    expect(visitor.page.get_by_role("cell", name="probes")).to_be_visible()
+    expect(visitor.page.get_by_role("cell", name="probes", exact=True)).to_be_visible()
     visitor.screenshots("sensors")
-    visitor.page.get_by_role("cell", name="probes").click()
+    visitor.page.get_by_role("cell", name="probes", exact=True).click()
     expect(visitor.page.locator(".spark polyline[points]").first).to_be_attached()
     visitor.screenshots("sensor-table")
     row = visitor.page.locator(".list tbody tr").nth(6)
@@ -226,13 +226,13 @@ def test_a_table_is_made_by_a_form(visitor: Visitor) -> None:
     expect(visitor.page.get_by_role("heading", name="boilers", level=1)).to_be_visible()
     visitor.button("Drop")
     visitor.button("Drop it")
-    expect(visitor.page.get_by_role("cell", name="probes")).to_be_visible()
+    expect(visitor.page.get_by_role("cell", name="probes", exact=True)).to_be_visible()
     expect(visitor.page.get_by_role("cell", name="boilers")).to_have_count(0)
 
 
 def test_the_system_page_shows_cycles_log_and_processes(visitor: Visitor) -> None:
     visitor.go("system")
     expect(visitor.page.get_by_role("cell", name="server", exact=True)).to_be_visible()
-    expect(visitor.page.get_by_role("cell", name="probes")).to_be_visible()
+    expect(visitor.page.get_by_role("cell", name="probes", exact=True)).to_be_visible()
     expect(visitor.page.locator(".chart canvas")).to_have_count(2)
     visitor.screenshots("system")

@@ -12,6 +12,7 @@ from nicegui import ui
 from penstock.console.parts import TABLE, column, empty, set_rows
 from penstock.console.result_chart import Axes, Kind, chart_of, guess, is_measured, labels_of, numbers_of, times_of
 from penstock.console.words import cell
+from penstock.json_rows import unique_names
 from penstock.queries.results import Result
 from penstock.server.decode import CSV
 from penstock.server.encode import ENCODERS
@@ -111,7 +112,7 @@ class AnswerView:
             self._fill_rows()
 
     def _fill_rows(self) -> None:
-        names = _distinct(self._table.schema.names)
+        names = unique_names(self._table.schema.names)
         kinds = self._table.schema.types
         numeric = [pa.types.is_integer(k) or pa.types.is_floating(k) or pa.types.is_decimal(k) for k in kinds]
         self._rows.columns = [
@@ -124,22 +125,12 @@ class AnswerView:
         set_rows(self._rows, rows[::-1] if self._newest_first else rows)
 
 
-def _distinct(names: list[str]) -> list[str]:
-    found: list[str] = []
-    for name in names:
-        candidate, number = name, 2
-        while candidate in found:
-            candidate, number = f"{name}_{number}", number + 1
-        found.append(candidate)
-    return found
-
-
 def as_csv(result: Result) -> bytes:
     return ENCODERS[CSV](result)
 
 
 def as_parquet(result: Result) -> bytes:
     sink = io.BytesIO()
-    table = result.table.rename_columns(_distinct(result.table.schema.names))
+    table = result.table.rename_columns(unique_names(result.table.schema.names))
     pq.write_table(table, sink, compression="zstd")
     return sink.getvalue()

@@ -125,3 +125,14 @@ def spark_points(trail: Sequence[tuple[int, float]], seconds: int = 120, width: 
         y = height - 2 - (value - low) / span * (height - 4) if high > low else height / 2
         points.append(f"{x:.0f},{y:.1f}")
     return " ".join(points)
+
+
+async def sure_to_drop(what: str, consequence: str) -> bool:
+    """Asks before something is gone."""
+    with ui.dialog() as dialog, ui.card():
+        ui.html(f"<h2>Drop this {what}?</h2>", sanitize=False)
+        ui.label(consequence)
+        with ui.element("div").classes("row-line").style("justify-content: flex-end"):
+            ui.button("Keep it", on_click=lambda: dialog.submit(False)).props("flat").classes("quiet")
+            ui.button("Drop it", on_click=lambda: dialog.submit(True)).props("flat").classes("danger")
+    return bool(await dialog)

@@ -14,7 +14,7 @@ from penstock.console.acting import attempt, console, quoted
 from penstock.console.answer_view import AnswerView
 from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
 from penstock.console.looking import look_at
-from penstock.console.parts import Tile, card, chip, code, empty, facts_html
+from penstock.console.parts import Tile, card, chip, code, empty, facts_html, sure_to_drop
 from penstock.console.plan_drawing import draw
 from penstock.console.queries import lag_of
 from penstock.console.result_chart import POINTS_MAX
@@ -183,13 +183,10 @@ class _View:
         go_to("ask", sql=self._sql)
 
     async def _ask_drop(self) -> None:
-        with ui.dialog() as dialog, ui.card():
-            ui.html("<h2>Drop this query?</h2>", sanitize=False)
-            ui.label("Its answer is gone; the readings stay.")
-            with ui.element("div").classes("row-line").style("justify-content: flex-end"):
-                ui.button("Keep it", on_click=lambda: dialog.submit(False)).props("flat").classes("quiet")
-                ui.button("Drop it", on_click=lambda: dialog.submit(True)).props("flat").classes("danger")
-        if await dialog and await attempt(f"DROP QUERY {quoted(self._name)}") is not None:
+        if (
+            await sure_to_drop("query", "Its answer is gone; the readings stay.")
+            and await attempt(f"DROP QUERY {quoted(self._name)}") is not None
+        ):
             go_to("queries")
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from penstock.console.acting import attempt, console, quoted
 from penstock.console.charts import timeline
 from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
-from penstock.console.parts import Tile, card, column, empty, facts, listing, set_rows, spark_points
+from penstock.console.parts import Tile, card, column, empty, facts, listing, set_rows, spark_points, sure_to_drop
 from penstock.console.pulse import Moment
 from penstock.console.sensor_dialog import SensorDialog
 from penstock.console.sensor_facts import SENSORS_MAX, Sensor, TableFacts
@@ -129,13 +129,12 @@ class _View:
         self._chart.update()
 
     async def _ask_drop(self) -> None:
-        with ui.dialog() as dialog, ui.card():
-            ui.html("<h2>Drop this table?</h2>", sanitize=False)
-            ui.label("Its sensors, its readings and the standing queries that read it are gone for good.")
-            with ui.element("div").classes("row-line").style("justify-content: flex-end"):
-                ui.button("Keep it", on_click=lambda: dialog.submit(False)).props("flat").classes("quiet")
-                ui.button("Drop it", on_click=lambda: dialog.submit(True)).props("flat").classes("danger")
-        if await dialog and await attempt(f"DROP TABLE {quoted(self._name)} CASCADE") is not None:
+        if (
+            await sure_to_drop(
+                "table", "Its sensors, its readings and the standing queries that read it are gone for good."
+            )
+            and await attempt(f"DROP TABLE {quoted(self._name)} CASCADE") is not None
+        ):
             go_to("sensors")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.catalog.model import Table
 from penstock.errors import error, suggest
 from penstock.sensors.base import Connector, Option
+from penstock.sensors.mqtt_access import ACCESS
 from penstock.sensors.mqtt_source import MqttSource
 from penstock.sensors.mqtt_topics import FIELD, TopicPattern
 from penstock.sensors.mqtt_url import parse_url
@@ -84,14 +85,7 @@ OPTIONS = (
     ),
     Option("keepalive", "30s", "Silence after which broker and server ask whether the other is there.", duration),
     Option("timeout", "10s", "How long connecting may take.", duration),
-    Option("username", "", "User at the broker."),
-    Option("password", "", "Password; stored in the data folder and never shown. Better: one of the next two."),
-    Option("password_file", "", "File with the password, read at every connection."),
-    Option("password_env", "", "Environment variable of the server with the password."),
-    Option("ca", "", "File with the certificates that sign the broker's; empty means the system's."),
-    Option("certificate", "", "File with a client certificate."),
-    Option("key", "", "File with the key of the client certificate."),
-    Option("insecure", "false", "Whether to take any certificate of the broker.", flag),
+    *ACCESS,
 )
 
 

@@ -20,6 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from penstock.clock import format_timestamp
 from penstock.errors import error, suggest
 from penstock.json_rows import row_objects
+from penstock.sensors.mqtt_access import ACCESS
 from penstock.sensors.mqtt_url import BrokerUrl, parse_url, password_of
 from penstock.sensors.options import flag, one_of
 from penstock.sinks.base import Batch, Kind, Option, Place, delivery_failed
@@ -166,14 +167,7 @@ KIND = Kind(
             lambda text: int(one_of("0", "1", "2")(text)),
         ),
         Option("protocol", "5", "MQTT version: 5 or 3.1.1.", one_of("5", "3.1.1")),
-        Option("username", "", "User at the broker."),
-        Option("password", "", "Password; stored in the data folder and never shown. Better: one of the next two."),
-        Option("password_file", "", "File with the password, read at every connection."),
-        Option("password_env", "", "Environment variable of the server with the password."),
-        Option("ca", "", "File with the certificates that sign the broker's; empty means the system's."),
-        Option("certificate", "", "File with a client certificate."),
-        Option("key", "", "File with the key of the client certificate."),
-        Option("insecure", "false", "Whether to take any certificate of the broker.", flag),
+        *ACCESS,
         TIMEOUT,
         CHANGES,
     ),

@@ -21,7 +21,8 @@ def sorted_rows(rows: pa.Table, order: Sequence[Sorting]) -> pa.Table:
         known = [place for place in places if values[place] is not None]
         nulls = [place for place in places if values[place] is None]
         # A sort backwards keeps what is alike in its order, too.
-        known.sort(key=lambda place, values=values: _rank(values[place]), reverse=item.descending)  # type: ignore[misc]
+        ranks = {place: _rank(values[place]) for place in known}
+        known.sort(key=ranks.__getitem__, reverse=item.descending)
         places = nulls + known if item.nulls_first else known + nulls
     return rows.take(pa.array(places, pa.int64()))
 
