@@ -22,6 +22,8 @@ def test_a_person_starts_the_demo_asks_spark_keeps_and_drops(tmp_path: Path) -> 
         with browsing() as browser, visiting(browser, f"http://127.0.0.1:{port}") as visitor:
             page = visitor.page
             page.goto(visitor.url)
+            page.wait_for_url("**/console/")
+            page.wait_for_load_state("networkidle")  # a click before the page has its socket is nobody's
             visitor.button("Start the demo")
             expect(page.locator(".tile", has_text="Sensors").locator(".value")).to_have_text("60")
             expect(page.locator(".tile", has_text="Readings/s").locator(".value")).to_have_text(re.compile(r"[1-9]"))
