@@ -44,7 +44,11 @@ def session() -> SparkSession:
 
 
 def start(spark: SparkSession, task: dict[str, Any], asked: list[int], checkpoint: Path) -> StreamingQuery:
-    """Each batch gives the windows that it changed, as our subscribers get them."""
+    """Each batch gives the windows that it changed, as our subscribers get them.
+
+    In a pool of its own: within one, Spark runs jobs in the order they came, and one query may starve the others.
+    """
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", checkpoint.name)
     width, step = asked
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", task["files_per_batch"]).parquet(task["folder"])
     panes = window("ts", f"{width} seconds", f"{step} seconds")
