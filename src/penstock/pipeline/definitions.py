@@ -99,7 +99,9 @@ def definitions_at(root: str, position: int) -> Definitions:
     if known is None or known.state.position > position:
         known = _CACHE[root] = Definitions(Path(root))
     if known.state.position < position:
+        del _CACHE[root]  # one that stopped half-way must not be taken for one that has come to its end
         known.advance(position)
+        _CACHE[root] = known
     return known
 
 
