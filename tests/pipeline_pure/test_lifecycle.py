@@ -114,7 +114,7 @@ def test_what_a_query_costs_is_told_everywhere(pipe: Pipe) -> None:
         name: facts[name] for name in ("strategy", "memory", "rows", "invocations")
     }
     (shown,) = pipe.db.execute("SHOW QUERIES").table.to_pylist()
-    assert {"owner", "matched", "ms", "memory", "last_invoked"} <= shown.keys()
+    assert {"owner", "description", "matched", "ms", "memory", "last_invoked"} <= shown.keys()
 
 
 def test_a_paused_query_costs_nothing_until_it_resumes(pipe: Pipe) -> None:

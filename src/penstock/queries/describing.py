@@ -89,7 +89,7 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "error": message,
         "strategy": database.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
-        "memory": _memory(database, definition.id) if answer is not None else None,
+        "memory": _memory(database, definition.id) if answer is not None or isinstance(plan, SparkPlan) else None,
         "invocations": database.usage.invocations(definition.id),
         "last_invoked": database.usage.last_us(definition.id),
         "seconds": database.spark_queries.seconds(definition.id),
@@ -112,4 +112,5 @@ def _state(
 
 
 def _memory(database: Database, query_id: int) -> int:
-    return database.standing.memory_of(query_id) + database.on_demand.memory_of(query_id)
+    evaluated = database.spark_queries.memory_of(query_id)
+    return database.standing.memory_of(query_id) + database.on_demand.memory_of(query_id) + evaluated
