@@ -9,8 +9,13 @@ import pytest
 
 from penstock.catalog.journal import JournalReader
 from penstock.errors import PenstockError
+from penstock.queries import standing
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
+PAIRS = (
+    "SELECT b.value FROM probes a, probes b DWINDOW(a, b) = 1 MINUTE WHERE a.value < b.value"
+    " BEGIN (NOW - 1 HOUR) END (NOW)"
+)
 HOT = "SELECT id, value FROM probes WHERE value > 1 BEGIN (NOW - 1 HOUR) END (NOW)"
 
 
@@ -80,6 +85,32 @@ def test_a_handle_works_after_a_restart_and_remembers_when_it_was_asked(pipe: Pi
     pipe.db.execute("DROP QUERY hot")
     pipe.restart()
     assert b"hot" not in (pipe.folder / "usage.json").read_bytes() and pipe.db.usage.invocations(facts["id"]) == 0
+
+
+def test_a_handle_works_after_days_restarts_and_forgotten_cycles(
+    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client is away for a week. Meanwhile the server is restarted each day, cycles are folded and retention takes."""
+    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr(standing, "TRIM_EVERY", 2)
+    pipe = pipes(cycles_keep=2)
+    pipe.probes("WITH (retention = '3 DAYS')")
+    pipe.db.register([("hot", HOT), ("days", HOT.replace("1 HOUR", "50 HOURS")), ("pairs", PAIRS)])
+    pipe.engine.drain()
+    handles = {name: told(pipe, name)["id"] for name in ("hot", "days", "pairs")}
+    for day in range(7):
+        for value in (0.0, 2.0 + day):
+            pipe.push(value)
+            pipe.engine.drain()
+        pipe.db.housekeeper.tend(pipe.db.catalog.state.tables["probes"].id)
+        pipe.restart()
+        pipe.clock.advance(24 * 3_600_000_000 if day < 6 else 0)
+        pipe.engine.drain()
+    assert {name: told(pipe, name)["id"] for name in handles} == handles
+    assert pipe.answer("hot") == [8.0]
+    assert pipe.answer("days") == [6.0, 7.0, 8.0]
+    assert pipe.answer("pairs") == [8.0]
+    assert len(list((pipe.folder / "commits").iterdir())) < 20
 
 
 def test_a_damaged_file_of_usage_is_begun_anew(pipe: Pipe) -> None:

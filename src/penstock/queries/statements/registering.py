@@ -45,6 +45,7 @@ class Wanted:
     name: str
     asks: st.Select | PenstockError
     facts: Mapping[str, str | None] = field(default_factory=dict)
+    statement: st.Statement | None = None  # where it stands in a script
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def create_queries(
     wanted = []
     for statement in statements:
         if isinstance(statement, st.BadQuery):
-            wanted.append(Wanted(statement.name, statement.failure))
+            wanted.append(Wanted(statement.name, statement.failure, statement=statement))
         elif not (statement.if_not_exists and statement.name in known):
             wanted.append(_wanted(statement, owner))
             known.add(statement.name)
@@ -106,9 +107,9 @@ def create_queries(
 
 def _wanted(statement: st.CreateQuery, owner: str | None) -> Wanted:
     try:
-        return Wanted(statement.name, statement.select, {"owner": owner, **query_facts(statement)})
+        return Wanted(statement.name, statement.select, {"owner": owner, **query_facts(statement)}, statement)
     except PenstockError as failure:
-        return Wanted(statement.name, failure)
+        return Wanted(statement.name, failure, statement=statement)
 
 
 def register(
@@ -168,6 +169,8 @@ def _plan_all(
             made[query.name] = _new_query(database, query.name, query.asks, plan, query.facts, state)
             became.append(Outcome(notice=beyond_retention(database, query.name, plan, state)))
         except PenstockError as failure:
+            if query.statement is not None and failure.sql is None:
+                query.statement.point(failure)
             became.append(Outcome(failure.of_many(index, query.name, count) if count > 1 else failure))
     return made, became
 
