@@ -148,6 +148,28 @@ def test_what_a_query_costs_is_told_everywhere(pipe: Pipe) -> None:
     assert {"owner", "description", "matched", "ms", "memory", "last_invoked"} <= shown.keys()
 
 
+def analyzed(pipe: Pipe, name: str = "hot") -> dict[str, str]:
+    lines = [row["plan"] for row in pipe.db.execute(f"EXPLAIN ANALYZE {name}").table.to_pylist()]
+    return dict(line.split(": ", 1) for line in lines if ": " in line and not line.startswith(" "))
+
+
+def test_explain_analyze_says_what_a_query_costs_and_counts_as_no_invocation(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute(f"CREATE QUERY hot AS {HOT}")
+    pipe.push(2.0, 3.0)
+    pipe.engine.drain()
+    said = analyzed(pipe)
+    assert (said["state"], said["rows matched since registration"], said["asked for"]) == ("RUNNING", "2", "0 times")
+    assert said["rows inside the window"].startswith("2, found in ")
+    assert said["since the server started"].endswith("2 rows found")
+    assert said["memory"] == f"{told(pipe)['memory']} bytes"
+    pipe.db.invoke("hot")
+    assert analyzed(pipe)["asked for"].startswith("1 time, the last time at ")
+    pipe.db.execute("ALTER QUERY hot PAUSE")
+    pipe.engine.drain()
+    assert analyzed(pipe)["state"] == "PAUSED"
+
+
 def test_a_paused_query_costs_nothing_until_it_resumes(pipe: Pipe) -> None:
     pipe.probes()
     pipe.db.register([("a", HOT), ("b", HOT)])
