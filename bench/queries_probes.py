@@ -73,10 +73,11 @@ def join_table(scale: float) -> list[dict[str, Any]]:
     for joins in JOINS:
         if joins > 10 and scale < 1:
             continue
-        row: dict[str, Any] = {"joins": joins}
-        for name, shares in (("composite", True), ("separate", False)):
-            row[name], row["results"] = _rows_per_s(joins, shares, max(2, int(5 * scale)))
-        table.append(row)
+        cycles = max(2, int(5 * scale))
+        (composite, results), (separate, wanted) = (_rows_per_s(joins, shares, cycles) for shares in (True, False))
+        if results != wanted:
+            raise RuntimeError(f"{joins} joins: {results} results from composite probes, {wanted} from separate ones")
+        table.append({"joins": joins, "composite": composite, "separate": separate, "results": results})
     return table
 
 

@@ -14,7 +14,7 @@ from penstock.catalog import journal
 from penstock.catalog.catalog import NewQuery
 from penstock.catalog.journal import Entry
 from penstock.catalog.model import Function, StreamColumn, StreamType, TableOptions
-from penstock.catalog.state import load_state
+from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
 from penstock.types import DOUBLE, INT, TEXT, Field, parse_type
 from tests.catalog.bench import READING, STATIC, CatalogBench, everything
@@ -25,6 +25,19 @@ def refused(condition: str, work: object, *arguments: object, **named: object) -
         work(*arguments, **named)  # type: ignore[operator]  # any of the catalog's methods
     assert caught.value.condition == condition
     return caught.value.message
+
+
+def test_entries_before_one_that_nobody_understands_are_taken_in_once(bench: CatalogBench) -> None:
+    bench.make_sensors()
+    bench.catalog.insert_rows("sensors", [(1, "a", None), (2, "b", None)])
+    bench.catalog.create_query("q", "", {}, ("sensors",))
+    entries = journal.JournalReader(bench.folder).read()
+    strange = Entry(len(entries) + 1, "create_moon", entries[-1].heads, entries[-1].at_us, {})
+    state = CatalogState()
+    with pytest.raises(PenstockError, match="create_moon"):
+        state.apply_many([*entries, strange])
+    assert everything(state) == everything(bench.state)
+    assert state.position == bench.state.position
 
 
 # -- names and dependents

@@ -46,6 +46,36 @@ def test_a_window_that_reaches_back_before_retention_says_what_is_kept(pipe: Pip
     assert found.table.column("value").to_pylist() == [2.0]
 
 
+def noticed(pipe: Pipe, statement: str) -> bool:
+    notices = pipe.db.execute(statement).notices
+    assert all('table "probes" keeps readings for 7d' in n and "complete_from" in n for n in notices), notices
+    return bool(notices)
+
+
+def test_a_window_beyond_retention_is_said_when_a_query_is_made_or_changed(pipe: Pipe) -> None:
+    pipe.probes("WITH (retention = '7 DAYS')")
+    pipe.push(1.0)
+    pipe.engine.drain()
+    asked = "AS SELECT value FROM probes BEGIN"
+    assert not noticed(pipe, f"CREATE QUERY week {asked} (NOW - 7 DAYS) END (NOW)")
+    assert noticed(pipe, f"CREATE QUERY month {asked} (NOW - 30 DAYS) END (NOW)")
+    assert noticed(pipe, f"CREATE QUERY ever {asked} ('2020-01-01')")
+    assert not noticed(pipe, f"CREATE QUERY rows {asked} (LAST 1000 ROWS)")
+    assert not noticed(pipe, "CREATE QUERY since AS SELECT value FROM probes")
+    assert noticed(pipe, "CREATE QUERY counted AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 8 DAYS) END (NOW)")
+    assert noticed(pipe, "ALTER QUERY week SET BEGIN (NOW - 8 DAYS)")
+    assert not noticed(pipe, "ALTER QUERY month SET BEGIN (NOW - 6 DAYS)")
+    joined = "SELECT a.value FROM probes a, probes b WINDOW = 1 SECOND BEGIN (NOW - 9 DAYS) END (NOW)"
+    told = pipe.db.register([("pairs", joined), ("all", "SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")])
+    assert [t["notice"] is not None for t in told] == [True, False]
+
+
+def test_what_a_rollup_has_is_not_missed(pipe: Pipe) -> None:
+    pipe.probes("WITH (retention = '7 DAYS')")
+    pipe.db.execute("CREATE ROLLUP hours ON probes AS SELECT COUNT(*) EVERY 1 HOUR KEEP 1 YEAR")
+    assert not noticed(pipe, "CREATE QUERY counted AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 8 DAYS) END (NOW)")
+
+
 def valid(pipe: Pipe, *times: int, sensor: int = 1) -> None:
     pipe.clock.advance(1000)
     pipe.db.push("probes", [{"id": sensor, "value": 1.0, "ts": t} for t in times])

@@ -9,8 +9,13 @@ import pytest
 
 from penstock.catalog.journal import JournalReader
 from penstock.errors import PenstockError
+from penstock.queries import standing
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
+PAIRS = (
+    "SELECT b.value FROM probes a, probes b DWINDOW(a, b) = 1 MINUTE WHERE a.value < b.value"
+    " BEGIN (NOW - 1 HOUR) END (NOW)"
+)
 HOT = "SELECT id, value FROM probes WHERE value > 1 BEGIN (NOW - 1 HOUR) END (NOW)"
 
 
@@ -82,6 +87,32 @@ def test_a_handle_works_after_a_restart_and_remembers_when_it_was_asked(pipe: Pi
     assert b"hot" not in (pipe.folder / "usage.json").read_bytes() and pipe.db.usage.invocations(facts["id"]) == 0
 
 
+def test_a_handle_works_after_days_restarts_and_forgotten_cycles(
+    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client is away for a week. Meanwhile the server is restarted each day, cycles are folded and retention takes."""
+    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr(standing, "TRIM_EVERY", 2)
+    pipe = pipes(cycles_keep=2)
+    pipe.probes("WITH (retention = '3 DAYS')")
+    pipe.db.register([("hot", HOT), ("days", HOT.replace("1 HOUR", "50 HOURS")), ("pairs", PAIRS)])
+    pipe.engine.drain()
+    handles = {name: told(pipe, name)["id"] for name in ("hot", "days", "pairs")}
+    for day in range(7):
+        for value in (0.0, 2.0 + day):
+            pipe.push(value)
+            pipe.engine.drain()
+        pipe.db.housekeeper.tend(pipe.db.catalog.state.tables["probes"].id)
+        pipe.restart()
+        pipe.clock.advance(24 * 3_600_000_000 if day < 6 else 0)
+        pipe.engine.drain()
+    assert {name: told(pipe, name)["id"] for name in handles} == handles
+    assert pipe.answer("hot") == [8.0]
+    assert pipe.answer("days") == [6.0, 7.0, 8.0]
+    assert pipe.answer("pairs") == [8.0]
+    assert len(list((pipe.folder / "commits").iterdir())) < 20
+
+
 def test_a_damaged_file_of_usage_is_begun_anew(pipe: Pipe) -> None:
     pipe.db.stop()
     (pipe.folder / "usage.json").write_bytes(b"[1, 2")
@@ -114,7 +145,29 @@ def test_what_a_query_costs_is_told_everywhere(pipe: Pipe) -> None:
         name: facts[name] for name in ("strategy", "memory", "rows", "invocations")
     }
     (shown,) = pipe.db.execute("SHOW QUERIES").table.to_pylist()
-    assert {"owner", "matched", "ms", "memory", "last_invoked"} <= shown.keys()
+    assert {"owner", "description", "matched", "ms", "memory", "last_invoked"} <= shown.keys()
+
+
+def analyzed(pipe: Pipe, name: str = "hot") -> dict[str, str]:
+    lines = [row["plan"] for row in pipe.db.execute(f"EXPLAIN ANALYZE {name}").table.to_pylist()]
+    return dict(line.split(": ", 1) for line in lines if ": " in line and not line.startswith(" "))
+
+
+def test_explain_analyze_says_what_a_query_costs_and_counts_as_no_invocation(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute(f"CREATE QUERY hot AS {HOT}")
+    pipe.push(2.0, 3.0)
+    pipe.engine.drain()
+    said = analyzed(pipe)
+    assert (said["state"], said["rows matched since registration"], said["asked for"]) == ("RUNNING", "2", "0 times")
+    assert said["rows inside the window"].startswith("2, found in ")
+    assert said["since the server started"].endswith("2 rows found")
+    assert said["memory"] == f"{told(pipe)['memory']} bytes"
+    pipe.db.invoke("hot")
+    assert analyzed(pipe)["asked for"].startswith("1 time, the last time at ")
+    pipe.db.execute("ALTER QUERY hot PAUSE")
+    pipe.engine.drain()
+    assert analyzed(pipe)["state"] == "PAUSED"
 
 
 def test_a_paused_query_costs_nothing_until_it_resumes(pipe: Pipe) -> None:

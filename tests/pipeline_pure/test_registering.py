@@ -56,6 +56,17 @@ def test_a_bad_query_in_a_script_refuses_all_and_is_pointed_at(pipe: Pipe) -> No
     assert names(pipe) == []
 
 
+def test_a_name_that_is_taken_is_pointed_at_where_it_stands(pipe: Pipe) -> None:
+    pipe.probes()
+    script = "CREATE QUERY a AS SELECT value FROM probes;\nCREATE QUERY a AS SELECT value FROM probes"
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.execute(script)
+    assert refused.value.message == 'query "a" (2 of 2): query "a" already exists'
+    assert (refused.value.condition, refused.value.line, refused.value.column) == ("already_exists", 2, 14)
+    (notice,) = pipe.db.execute(f"SET on_error = rest; {script}").notices
+    assert "2 | CREATE QUERY a" in notice
+
+
 def test_a_script_that_asks_for_the_rest_gets_it_and_hears_of_each_refusal(pipe: Pipe) -> None:
     pipe.probes()
     text = f"SET on_error = 'rest';\n{script(4, bad=1)}\nCREATE QUERY typo AS SELEC 1;\nCREATE QUERY q0 AS SELECT 1;"

@@ -78,6 +78,14 @@ def test_nothing_of_a_dropped_query_is_kept(pipe: Pipe, runner: Runner) -> None:
     until(lambda: not (queries._errors or queries._inputs or queries._answers))
 
 
+def test_the_answers_that_are_kept_are_the_querys_memory(pipe: Pipe, runner: Runner) -> None:
+    create_spark_query(pipe, "counted", COUNT)
+    pipe.engine.drain()
+    pipe.db.invoke("counted")
+    kept = pipe.db.spark_queries.kept(pipe.db.definition("counted").id)
+    assert pipe.db.query("counted")["memory"] == sum(e.table.nbytes for e in kept) > 0
+
+
 def test_each_reader_of_a_failed_query_gets_an_error_of_its_own(pipe: Pipe, runner: Runner) -> None:
     runner.failure = error("engine_failed", detail="the disk is gone", hint="look at it")
     create_spark_query(pipe, "counted", COUNT)

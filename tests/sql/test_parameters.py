@@ -8,10 +8,11 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.operators.expr import Call, Literal
+from penstock.sql.dialect import sql_of
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SelectPlan
 from penstock.sql.planner import plan_query
-from penstock.sql.statements import CreateQuery, Select
+from penstock.sql.statements import CreateQuery, Insert, Select
 from tests.sql.world import World
 
 
@@ -53,6 +54,27 @@ def test_a_stored_query_has_the_values_of_its_parameters_written_out() -> None:
     )
     assert isinstance(statement, CreateQuery)
     assert statement.sql == ("SELECT ppm FROM sensors WHERE ppm > -2 AND location = 'it''s' BEGIN (NOW - '1h30m')")
+
+
+@pytest.mark.parametrize("list_of", ["$1,$2,$3", "$1, $2, $3", "$1 ,$2 ,$3", "$3,$2,$1", "$1,$1||$2,$3"])
+def test_parameters_need_no_space_between_them(list_of: str) -> None:
+    (statement,) = parse_script(f"CREATE QUERY q AS SELECT ppm FROM sensors WHERE ppm IN ({list_of})", ["a", "b", "c"])
+    assert isinstance(statement, CreateQuery)
+    written = list_of.replace("$1", "'a'").replace("$2", "'b'").replace("$3", "'c'")
+    assert statement.sql == f"SELECT ppm FROM sensors WHERE ppm IN ({written})"
+
+
+def test_parameters_stand_beside_texts_with_dollars_in_them() -> None:
+    text = "SELECT $$1,$2$$, $tag$3,$4$tag$, 'for $5,$6', \"a $7,$8\", $1,$2"
+    (statement,) = parse_script(f"CREATE QUERY q AS {text} FROM sensors", ["x", 9])
+    assert isinstance(statement, CreateQuery)
+    assert statement.sql == text.removesuffix("$1,$2") + "'x',9 FROM sensors"
+
+
+def test_a_row_of_parameters_is_inserted_as_it_is_typed() -> None:
+    (statement,) = parse_script("INSERT INTO sensors VALUES ($1,$2),($3,$4)", [1, "a", 2, "$5,$6"])
+    assert isinstance(statement, Insert)
+    assert [[sql_of(value) for value in row] for row in statement.rows] == [["1", "'a'"], ["2", "'$5,$6'"]]
 
 
 def test_a_value_is_never_read_as_sql(world: World) -> None:

@@ -77,29 +77,33 @@ class CatalogState:
         self.apply_many([entry])
 
     def apply_many(self, entries: Iterable[Entry]) -> None:
-        """Take in the next entries; thousands cost no more than each for itself. Readers see them all at once."""
+        """Take in the next entries; thousands cost no more than each for itself. Readers see them all at once.
+
+        Where one cannot be read, those before it are taken in: static rows know them already.
+        """
         known = draft = self._definitions
         last: Entry | None = None
-        for entry in entries:
-            if entry.kind not in _CHANGES:
-                raise error(
-                    "corrupt_journal",
-                    position=entry.pos,
-                    detail=f'it is of a kind this version does not know ("{entry.kind}")',
-                    hint="the data folder was written by a newer Penstock",
-                )
-            assert last is not None or entry.pos == self.position + 1, (entry.pos, self.position)
-            if draft is known and entry.kind in _DEFINING:
-                draft = known.copy()
-            _CHANGES[entry.kind](self, draft, entry)
-            self._take_heads(entry)
-            last = entry
-        if last is None:
-            return
-        self._definitions = draft
-        self.at_us = last.at_us
-        # Last: whoever keeps something by position must not find the old under the new one.
-        self.position = last.pos
+        try:
+            for entry in entries:
+                if entry.kind not in _CHANGES:
+                    raise error(
+                        "corrupt_journal",
+                        position=entry.pos,
+                        detail=f'it is of a kind this version does not know ("{entry.kind}")',
+                        hint="the data folder was written by a newer Penstock",
+                    )
+                assert last is not None or entry.pos == self.position + 1, (entry.pos, self.position)
+                if draft is known and entry.kind in _DEFINING:
+                    draft = known.copy()
+                _CHANGES[entry.kind](self, draft, entry)
+                self._take_heads(entry)
+                last = entry
+        finally:
+            if last is not None:
+                self._definitions = draft
+                self.at_us = last.at_us
+                # Last: whoever keeps something by position must not find the old under the new one.
+                self.position = last.pos
 
     def _take_heads(self, entry: Entry) -> None:
         if entry.heads == self._last_heads:

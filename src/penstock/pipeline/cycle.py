@@ -8,6 +8,7 @@ positions each (`match`), for many of them lists and the name of a sheet (`marki
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.rows import Rows
 from penstock.pipeline.said import ResultRow, as_batch, heading, told
 from penstock.pipeline.shared_pass import Key, SharedPass
+from penstock.pipeline.spending import Stopwatch, spent_row
 from penstock.pipeline.tasks import CycleTask, Unit
 from penstock.streams.giving_back import give_back_large_at_once
 
@@ -69,6 +71,13 @@ def _settle_memory() -> None:
 
 
 def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Iterator[ResultRow]:
+    definitions.take_calling_s()  # what others called meanwhile is not this unit's
+    began, slicing = time.perf_counter(), Stopwatch()
+    yield from _meet_rows(unit, definitions, folder, slicing)
+    yield from spent_row(unit, time.perf_counter() - began, slicing.seconds, definitions.take_calling_s())
+
+
+def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, slicing: Stopwatch) -> Iterator[ResultRow]:
     table = definitions.state.tables_by_id[unit.table_id]
     filling = frozenset(q for q, _, _ in unit.spans) if unit.kind == "fill" else None
     shared = shared_pass(definitions, table, filling)
@@ -82,7 +91,7 @@ def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Itera
         return
     if unit.kind == "live":
         yield from _newest(batch, table.id)
-    yield from slices.slice(batch, table.id, unit.spans)
+    yield from slicing.timed(slices.slice(batch, table.id, unit.spans))
     if unit.kind == "live" and wants_matrix(shared, batch):
         for found in mark_rows(shared, batch, table.id, folder.sheets):
             if isinstance(found[0], Key):

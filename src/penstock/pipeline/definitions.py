@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -40,6 +43,7 @@ class Definitions:
         self._compiled: dict[Function, Callable[..., pa.Array]] = {}
         self._functions: dict[str, Callable[..., pa.Array]] = {}
         self._functions_of: dict[str, Function] | None = None
+        self._calling_s: defaultdict[str, float] = defaultdict(float)
         self._plans: dict[int, Plan] = {}  # those that were read last
         self._changes: WeakSet[Changes] = WeakSet()
 
@@ -85,12 +89,27 @@ class Definitions:
         if functions is not self._functions_of:
             for function in functions.values():
                 if function not in self._compiled:
-                    self._compiled[function] = compile_function(function)
+                    self._compiled[function] = self._timed(function.name, compile_function(function))
             self._compiled = {f: self._compiled[f] for f in functions.values()}
             self._functions.clear()
             self._functions.update({f.name: self._compiled[f] for f in functions.values()})
             self._functions_of = functions
         return self._functions
+
+    def _timed(self, name: str, call: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
+        def timed(*arrays: Any, **named: Any) -> pa.Array:
+            began = time.perf_counter()
+            try:
+                return call(*arrays, **named)
+            finally:
+                self._calling_s[name] += time.perf_counter() - began
+
+        return timed
+
+    def take_calling_s(self) -> Mapping[str, float]:
+        """Seconds that were spent in each function since this was last asked."""
+        spent, self._calling_s = self._calling_s, defaultdict(float)
+        return spent
 
 
 def definitions_at(root: str, position: int) -> Definitions:
@@ -99,7 +118,9 @@ def definitions_at(root: str, position: int) -> Definitions:
     if known is None or known.state.position > position:
         known = _CACHE[root] = Definitions(Path(root))
     if known.state.position < position:
+        del _CACHE[root]  # one that stopped half-way must not be taken for one that has come to its end
         known.advance(position)
+        _CACHE[root] = known
     return known
 
 

@@ -54,7 +54,7 @@ from penstock.sql.plan import (
 )
 from penstock.streams.segments import list_readable
 
-_OF_TABLES = frozenset({"newest", "heard", "counts", "sheet", "lists", "slices"})
+_OF_TABLES = frozenset({"newest", "heard", "counts", "sheet", "lists", "slices", "spent"})
 
 
 class AnswerStore(Nows):
@@ -337,6 +337,8 @@ class AnswerStore(Nows):
         own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
         own += answer.lasting.nbytes if answer.lasting is not None else 0
         own += sum(int(table.nbytes) for table in answer.values)
+        own += sum(r.nbytes for r in (answer.results, answer.coming, *answer.earlier) if r is not None)
+        own += size_of(answer.partners.blocks)
         shelf = self.shelves.get(stream_uses(answer.plan)[0].table_id)
         return own + (shelf.share(query_id) if shelf is not None else 0)
 

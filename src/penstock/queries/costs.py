@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.pipeline.commits import CommitRecord
+from penstock.queries.own_costs import Floats, Users, own_ms
 
 CYCLES_SHOWN = 1000
 _ANSWERS = pa.array(["match", "join", "join_file"])
@@ -31,10 +32,11 @@ class Costs:
         self._queries: Ints = np.empty(0, np.int64)  # ascending
         self._sums = np.zeros((0, 4))
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
+        self._users = Users()
         self.version: object = None
         self._noted_s: float | None = None
 
-    def follow(self, version: object, sharing: Collection[int], known: Collection[int]) -> None:
+    def follow(self, version: object, sharing: Collection[int], known: Collection[int], users: Users) -> None:
         """Definitions changed: the queries `sharing` take part in cycles from now on; `known` are all there are."""
         with self._lock:
             queries = np.sort(np.fromiter(known, np.int64, len(known)))
@@ -42,7 +44,7 @@ class Costs:
             if len(self._queries) and len(queries):
                 here, there = _common(queries, self._queries)
                 sums[here] = self._sums[there]
-            self._queries, self._sums, self.version = queries, sums, version
+            self._queries, self._sums, self.version, self._users = queries, sums, version, users
             self._sharing = np.searchsorted(queries, np.sort(np.fromiter(sharing, np.int64, len(sharing))))
 
     def note_cycle(self, record: CommitRecord, fold_ms: float = 0.0) -> None:
@@ -57,7 +59,10 @@ class Costs:
         matched = 0
         with self._lock:
             self._sums[self._sharing, _EVALUATIONS] += 1
-            self._sums[self._sharing, _MS] += (ms or 0.0) / max(1, len(self._sharing))
+            whose, own = own_ms(record.results, self._users)
+            self._add(whose, own, _MS)
+            # Workers run side by side, so that what they spent may be more than the time that passed.
+            self._sums[self._sharing, _MS] += max(0.0, (ms or 0.0) - own.sum()) / max(1, len(self._sharing))
             for queries, rows in _matches(results):
                 matched += int(rows.sum())
                 self._add(queries, rows, _ROWS)
@@ -85,7 +90,7 @@ class Costs:
             if at < len(self._queries) and self._queries[at] == query_id:
                 self._sums[at] += (1, seconds * 1000, answer.num_rows, answer.nbytes)
 
-    def _add(self, queries: Ints, values: Ints, column: int) -> None:
+    def _add(self, queries: Ints, values: Ints | Floats, column: int) -> None:
         if len(queries) and len(self._queries):
             here, there = _common(queries, self._queries)
             np.add.at(self._sums[:, column], there, values[here])

@@ -30,6 +30,7 @@ from penstock.queries.execute import Executor
 from penstock.queries.known_questions import KnownQuestions
 from penstock.queries.observing import Observer
 from penstock.queries.on_demand import AggregatesOnDemand
+from penstock.queries.own_costs import users_of
 from penstock.queries.results import Health, Result
 from penstock.queries.rollups.keeper import RollupKeeper
 from penstock.queries.sampling import Sampler
@@ -196,7 +197,7 @@ class Database:
             known, version = store.state.queries_by_id, store.state.position
             if version != self.costs.version:
                 sharing = [q for q, answer in store.answers.items() if not answer.paused]
-                self.costs.follow(version, sharing, known)
+                self.costs.follow(version, sharing, known, users_of(store))
         self.costs.note_cycle(record, fold_ms)
         self.usage.save_sometimes(known)
         self.on_demand.tidy(known)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from penstock.queries.database import Database
 
 _RUNS = {SelectPlan: "shared pass", AggregatePlan: "slices", JoinPlan: "window join", SparkPlan: "Spark SQL"}
+# Cycles wait for whoever describes: of ten thousand queries not all at once.
+_AT_ONCE = 250
 _RUNS_ON_TOP = "window join, then Spark SQL"
 
 
@@ -46,11 +48,13 @@ def describe_table(table: Table) -> dict[str, Any]:
 
 def describe_queries(database: Database) -> list[dict[str, Any]]:
     """All standing queries by name: what they are, how they are doing, what they cost."""
-    with database.standing.locked() as store:
-        return [
-            _describe_query(database, definition, store.answers.get(definition.id))
-            for definition in sorted(database.catalog.state.queries.values(), key=lambda q: q.name)
-        ]
+    definitions = sorted(database.catalog.state.queries.values(), key=lambda q: q.name)
+    described = []
+    for first in range(0, len(definitions), _AT_ONCE):
+        with database.standing.locked() as store:
+            some = definitions[first : first + _AT_ONCE]
+            described += [_describe_query(database, d, store.answers.get(d.id)) for d in some]
+    return described
 
 
 def as_told(facts: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +93,7 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "error": message,
         "strategy": database.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
-        "memory": _memory(database, definition.id) if answer is not None else None,
+        "memory": _memory(database, definition.id) if answer is not None or isinstance(plan, SparkPlan) else None,
         "invocations": database.usage.invocations(definition.id),
         "last_invoked": database.usage.last_us(definition.id),
         "seconds": database.spark_queries.seconds(definition.id),
@@ -112,4 +116,5 @@ def _state(
 
 
 def _memory(database: Database, query_id: int) -> int:
-    return database.standing.memory_of(query_id) + database.on_demand.memory_of(query_id)
+    evaluated = database.spark_queries.memory_of(query_id)
+    return database.standing.memory_of(query_id) + database.on_demand.memory_of(query_id) + evaluated

@@ -81,6 +81,10 @@ class JoinResults:
         return JoinResults(self.generation, kept, self.count)
 
     @property
+    def nbytes(self) -> int:
+        return sum(int(chunk.table.nbytes) for chunk in self.chunks)
+
+    @property
     def files(self) -> set[str]:
         return {c.file for c in self.chunks if c.file is not None}
 

@@ -144,6 +144,10 @@ class SparkQueries:
         known = self._answers.get(query_id)
         return known.seconds if known is not None else None
 
+    def memory_of(self, query_id: int) -> int:
+        """Bytes of the evaluations that are kept."""
+        return sum(int(evaluated.table.nbytes) for evaluated in self.kept(query_id))
+
     def failure(self, query_id: int) -> PenstockError | None:
         """What the last evaluation failed with."""
         return self._errors.get(query_id)

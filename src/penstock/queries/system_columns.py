@@ -59,7 +59,10 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("seconds", DOUBLE, "what the last evaluation took, outside the shared pass"),
         SystemColumn("evaluations", BIGINT, "cycles that it took part in; outside the shared pass, evaluations"),
         SystemColumn(
-            "ms", DOUBLE, "what they took; a cycle's time is split evenly among the queries of the shared pass"
+            "ms",
+            DOUBLE,
+            "what they took: its join's steps, its functions' calls, its history and its share of slices as workers"
+            " measured them, and an even share of the rest of each cycle",
         ),
         SystemColumn("rows", BIGINT, "rows that they gave"),
         SystemColumn("bytes", BIGINT, "what these rows took: in commit records, or in memory outside the shared pass"),
@@ -67,7 +70,11 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
             "strategy", TEXT, "how its answer is kept right now: complete, partial or none; NULL for Spark SQL"
         ),
         SystemColumn("strategy_asked", TEXT, "the same where somebody asked for it; NULL: whatever is cheapest"),
-        SystemColumn("memory", BIGINT, "bytes that its answer takes, with its share of what it shares with others"),
+        SystemColumn(
+            "memory",
+            BIGINT,
+            "bytes that its answer takes, a join's results and Spark's last answers too, with its share of what it shares",
+        ),
         SystemColumn("invocations", BIGINT, "how often somebody asked for its answer, across restarts"),
         SystemColumn("last_invoked", TIMESTAMP, "when that was last"),
         SystemColumn("error", TEXT, "why it fails"),
@@ -177,7 +184,7 @@ SYSTEM_TABLES: dict[str, tuple[Field, ...]] = {
 
 # What fits on a terminal; SELECT gives all of them.
 SHOWN: dict[str, list[str]] = {
-    "queries": ["name", "owner", "state", "progress", "matched", "ms", "memory", "last_invoked", "error"],
+    "queries": ["name", "owner", "state", "matched", "ms", "memory", "last_invoked", "description", "error"],
     "sensors": ["table_name", "sensor", "address", "state", "readings", "rows_per_s", "errors", "last_reading"],
     "cycles": [column.name for column in SYSTEM_COLUMNS["penstock.cycles"]],
     "rollups": ["name", "table_name", "every", "keep", "oldest", "newest", "readings", "cells", "bytes", "error"],

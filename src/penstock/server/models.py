@@ -121,11 +121,12 @@ class PushReceipt(BaseModel):
 
 
 class Registration(BaseModel):
-    """What became of one query of a registration: `error` is null where it stands."""
+    """What became of one query of a registration: `error` is null where it stands; `notice` is what to know about it."""
 
     index: int = Field(examples=[0])
     name: str = Field(examples=["gas_alarm"])
     error: dict[str, Any] | None = Field(examples=[None])
+    notice: str | None = Field(default=None, examples=[None])
 
 
 class Registrations(BaseModel):

@@ -6,12 +6,13 @@ Statements of our own are in `grammar/`, which drives this parser token by token
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
-from sqlglot.errors import ErrorLevel
+from sqlglot.errors import ErrorLevel, TokenError
 from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
@@ -27,6 +28,8 @@ from penstock.sql.parameters import Parameters
 from penstock.sql.positions import mark, point, span_of
 
 _NOT_NAMES = {TokenType.BEGIN, TokenType.END}
+# The $ of a parameter, and the sign that stands for it while sqlglot reads: nobody types that one.
+_PARAMETER, _SIGN = re.compile(r"(?<![\w$])\$(?=\d)"), "\ue0a4"
 
 
 class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParser):
@@ -172,6 +175,19 @@ class Penstock(Postgres):
         COMMANDS: ClassVar[set[TokenType]] = set()
         TOKENS_PRECEDING_HINT = {TokenType.SELECT}
         KEYWORDS = {**Postgres.Tokenizer.KEYWORDS, "DWINDOW": TokenType.WINDOW, "/*+": TokenType.HINT}
+        SINGLE_TOKENS = {**Postgres.Tokenizer.SINGLE_TOKENS, _SIGN: TokenType.PARAMETER}
+
+        def tokenize(self, sql: str) -> list[Token]:
+            """sqlglot takes `$1,$` for the beginning of a text between dollars; behind a $ and a digit is a parameter."""
+            signed, parameters = (sql, 0) if _SIGN in sql else _PARAMETER.subn(_SIGN, sql)
+            try:
+                tokens = super().tokenize(signed)
+            except TokenError as failure:
+                raise TokenError(str(failure).replace(_SIGN, "$")) from None
+            for token in tokens if parameters else ():
+                if _SIGN in token.text:  # also in a text that has a price in it
+                    token.text = token.text.replace(_SIGN, "$")
+            return tokens
 
     Parser: type[PostgresParser] = PenstockParser
     Generator: type[PostgresGenerator] = PenstockGenerator

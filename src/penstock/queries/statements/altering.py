@@ -8,11 +8,12 @@ from penstock.errors import error
 from penstock.queries.join_readers import check_readers
 from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
+from penstock.queries.statements.reaching import beyond_retention
 from penstock.queries.statements.registering import check_window, stored
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import JoinPlan, is_latch, plan_from_json
+from penstock.sql.plan import JoinPlan, Plan, is_latch, plan_from_json
 from penstock.sql.retarget import retarget_window
 
 if TYPE_CHECKING:
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 
 
 def alter_query(database: Database, statement: st.AlterQuery) -> Result:
-    while not _alter(database, statement):
+    while (plan := _alter(database, statement)) is None:
         pass  # another session was faster: the change is made to what it left
-    return done("ALTER QUERY")
+    notice = beyond_retention(database, statement.name, plan, database.catalog.state)
+    return done("ALTER QUERY", (notice,) if notice is not None else ())
 
 
-def _alter(database: Database, statement: st.AlterQuery) -> bool:
+def _alter(database: Database, statement: st.AlterQuery) -> Plan | None:
+    """The new plan; None where the definition is not what it was any more."""
     definition = database.definition(statement.name)
     if is_latch(plan_from_json(definition.plan)):
         hint = "its state has begun and has no end; create another query with another BEGIN"
@@ -35,7 +38,7 @@ def _alter(database: Database, statement: st.AlterQuery) -> bool:
     check_window(database, plan)
     if isinstance(plan_from_json(definition.plan), JoinPlan):
         check_readers(statement.name, plan, database.catalog.state)
-    return database.catalog.retarget_query(definition, text, stored(plan))
+    return plan if database.catalog.retarget_query(definition, text, stored(plan)) else None
 
 
 def describe_query(database: Database, statement: st.DescribeQuery) -> Result:

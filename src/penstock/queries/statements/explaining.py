@@ -118,11 +118,23 @@ def _ran(database: Database, name: str) -> list[str]:
 
 
 def _measured(database: Database, name: str) -> list[str]:
+    """What a standing query costs, and, where it answers, what asking it would take now. Nobody is counted as asking."""
     facts = database.query(name)
-    result = database.invoke(name, limit=0)
-    lines = [f"state: {facts['state']}", f"cycle: {result.cycle}"]
+    done = f" ({facts['progress']:.0%} of its history read)" if facts["state"] == "FILLING" else ""
+    lines = [f"state: {facts['state']}{done}", f"cycle: {database.standing.store.cycle}"]
     if facts["matched"] is not None:
         lines.append(f"rows matched since registration: {facts['matched']}")
+    if facts["state"] in ("RUNNING", "FINISHED") and facts["reason"] is None:
+        began = time.monotonic()
+        rows = len(database.standing.held(name, asked=False).inside())
+        lines.append(f"rows inside the window: {rows}, found in {(time.monotonic() - began) * 1000:.1f} ms")
     if facts["seconds"] is not None:
         lines.append(f"last evaluation took: {facts['seconds'] * 1000:.0f} ms")
+    turns = amount(facts["evaluations"], "cycle or evaluation", "cycles or evaluations")
+    lines.append(
+        f"since the server started: {facts['ms']:.1f} ms in {turns}, {amount(facts['rows'], 'row', 'rows')} found"
+    )
+    lines.append(f"memory: {facts['memory'] or 0} bytes")
+    last = f", the last time at {facts['last_invoked']}" if facts["last_invoked"] else ""
+    lines.append(f"asked for: {amount(facts['invocations'], 'time', 'times')}{last}")
     return lines

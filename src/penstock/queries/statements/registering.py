@@ -19,6 +19,7 @@ from penstock.queries.join_budget import check_join_fits
 from penstock.queries.moments import all_streams, now_of_plan
 from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
+from penstock.queries.statements.reaching import beyond_retention
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.latch import registered
@@ -44,6 +45,15 @@ class Wanted:
     name: str
     asks: st.Select | PenstockError
     facts: Mapping[str, str | None] = field(default_factory=dict)
+    statement: st.Statement | None = None  # where it stands in a script
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of it: why it was refused, or what is to be said of it."""
+
+    failure: PenstockError | None = None
+    notice: str | None = None
 
 
 def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Registering]]:
@@ -81,34 +91,40 @@ def create_queries(
     wanted = []
     for statement in statements:
         if isinstance(statement, st.BadQuery):
-            wanted.append(Wanted(statement.name, statement.failure))
+            wanted.append(Wanted(statement.name, statement.failure, statement=statement))
         elif not (statement.if_not_exists and statement.name in known):
             wanted.append(_wanted(statement, owner))
             known.add(statement.name)
-    refused = register_all(database, wanted, len(wanted), on_error)
-    bad = [failure for failure in refused if failure is not None]
+    became = register_all(database, wanted, len(wanted), on_error)
+    bad = [outcome.failure for outcome in became if outcome.failure is not None]
     notices = [failure.render() for failure in bad[:_SHOWN_NOTICES]]
     if len(bad) > len(notices):
         notices.append(f"{len(bad) - len(notices)} more queries were refused")
+    notices += [outcome.notice for outcome in became if outcome.notice is not None][:_SHOWN_NOTICES]
     count = f" {len(wanted) - len(bad)}" if len(statements) > 1 else ""
     return done(f"CREATE QUERY{count}", tuple(notices))
 
 
 def _wanted(statement: st.CreateQuery, owner: str | None) -> Wanted:
     try:
-        return Wanted(statement.name, statement.select, {"owner": owner, **query_facts(statement)})
+        return Wanted(statement.name, statement.select, {"owner": owner, **query_facts(statement)}, statement)
     except PenstockError as failure:
-        return Wanted(statement.name, failure)
+        return Wanted(statement.name, failure, statement=statement)
 
 
 def register(
     database: Database, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
 ) -> list[dict[str, Any]]:
     """The same for records with `name`, `sql` and perhaps owner, description and strategy."""
-    refused = register_all(database, (_read(query, owner) for query in queries), len(queries), on_error)
+    became = register_all(database, (_read(query, owner) for query in queries), len(queries), on_error)
     return [
-        {"index": index, "name": query["name"], "error": None if failure is None else failure.body()["error"]}
-        for index, (query, failure) in enumerate(zip(queries, refused, strict=True))
+        {
+            "index": index,
+            "name": query["name"],
+            "error": None if outcome.failure is None else outcome.failure.body()["error"],
+            "notice": outcome.notice,
+        }
+        for index, (query, outcome) in enumerate(zip(queries, became, strict=True))
     ]
 
 
@@ -120,28 +136,26 @@ def _read(query: Mapping[str, Any], owner: str | None) -> Wanted:
         return Wanted(query["name"], failure)
 
 
-def register_all(
-    database: Database, wanted: Iterable[Wanted], count: int, on_error: st.OnError
-) -> list[PenstockError | None]:
-    """Register what can be of `count` queries, in one batch of the journal; for each query why it was refused.
+def register_all(database: Database, wanted: Iterable[Wanted], count: int, on_error: st.OnError) -> list[Outcome]:
+    """Register what can be of `count` queries, in one batch of the journal; what became of each.
 
     With `none` a single refusal refuses all of them, and is raised.
     """
     state = database.catalog.state.frozen()
     with loading():
-        made, refused = _plan_all(database, wanted, count, state)
-    bad = [failure for failure in refused if failure is not None]
+        made, became = _plan_all(database, wanted, count, state)
+    bad = [outcome.failure for outcome in became if outcome.failure is not None]
     if bad and on_error == "none":
         raise _first_of(bad)
     database.catalog.create_queries(list(made.values()), state)
-    return refused
+    return became
 
 
 def _plan_all(
     database: Database, wanted: Iterable[Wanted], count: int, state: CatalogState
-) -> tuple[dict[str, NewQuery], list[PenstockError | None]]:
+) -> tuple[dict[str, NewQuery], list[Outcome]]:
     made: dict[str, NewQuery] = {}
-    refused: list[PenstockError | None] = []
+    became: list[Outcome] = []
     for index, query in enumerate(wanted):
         if index % _COLLECT_EVERY == _COLLECT_EVERY - 1:
             gc.collect(0)  # trees of SQL are full of circles, and nobody looks for them meanwhile
@@ -151,11 +165,14 @@ def _plan_all(
             if query.name in made:
                 raise error("already_exists", kind="query", name=query.name)
             _check_room(database, len(made))
-            made[query.name] = _new_query(database, query.name, query.asks, query.facts, state)
-            refused.append(None)
+            plan = _plan(database, query.name, query.asks, state)
+            made[query.name] = _new_query(database, query.name, query.asks, plan, query.facts, state)
+            became.append(Outcome(notice=beyond_retention(database, query.name, plan, state)))
         except PenstockError as failure:
-            refused.append(failure.of_many(index, query.name, count) if count > 1 else failure)
-    return made, refused
+            if query.statement is not None and failure.sql is None:
+                query.statement.point(failure)
+            became.append(Outcome(failure.of_many(index, query.name, count) if count > 1 else failure))
+    return made, became
 
 
 def _first_of(bad: list[PenstockError]) -> PenstockError:
@@ -179,9 +196,7 @@ def _check_room(database: Database, coming: int) -> None:
         )
 
 
-def _new_query(
-    database: Database, name: str, select: st.Select, facts: Mapping[str, str | None], state: CatalogState
-) -> NewQuery:
+def _plan(database: Database, name: str, select: st.Select, state: CatalogState) -> Plan:
     if name in state.queries:
         raise error("already_exists", kind="query", name=name)
     if name in state.tables:
@@ -190,6 +205,12 @@ def _new_query(
         raise error("already_exists", kind="rollup", name=name)
     plan = plan_of(database, select, standing=True, state=state)
     check_window(database, plan)
+    return plan
+
+
+def _new_query(
+    database: Database, name: str, select: st.Select, plan: Plan, facts: Mapping[str, str | None], state: CatalogState
+) -> NewQuery:
     tables, queries, functions = reads_of(plan, state)
     if isinstance(plan, SparkPlan):
         database.wait_for_own_writes()
