@@ -184,6 +184,37 @@ def test_two_windows_in_a_question_that_is_asked_once_are_refused(pipes: Callabl
     assert told.strip() == "window: BEGIN (NOW - 5s) END (NOW)"
 
 
+def test_texts_and_truths_have_aggregates_in_the_cycle_too(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.db.execute(
+        "CREATE TABLE doors (door TEXT PRIMARY KEY, r STREAM (state TEXT, locked BOOLEAN, tags ARRAY<TEXT>))"
+        " WITH (time = 'valid', out_of_order = 'accept'); INSERT INTO doors VALUES ('a', NULL), ('b', NULL)"
+    )
+    calls = (
+        "FIRST(state) AS first, LAST(state) AS last, LAST(tags) AS tags, COUNT_IF(locked) AS locked,"
+        " BOOL_OR(locked) AS any, BOOL_AND(locked) AS every"
+    )
+    pipe.db.execute(f"CREATE QUERY q AS SELECT door, {calls} FROM doors GROUP BY door BEGIN (NOW - 1 MINUTE) END (NOW)")
+    pipe.db.execute("CREATE QUERY ever AS SELECT door, LAST(state) AS state FROM doors GROUP BY door, LATCH")
+    for door, second, state, locked, tags in [
+        ("a", 20, "open", False, ["x"]),
+        ("a", 30, None, True, None),
+        ("b", 40, "shut", None, []),
+        ("a", 25, "ajar", True, ["late"]),
+        ("a", 19, "new", None, ["z"]),
+    ]:
+        ts = f"2025-11-15T00:00:{second}Z"
+        pipe.db.push("doors", [{"door": door, "ts": ts, "state": state, "locked": locked, "tags": tags}])
+        pipe.engine.drain()
+    pipe.restart()
+    names = ("door", "first", "last", "tags", "locked", "any", "every")
+    assert [tuple(row[n] for n in names) for row in rows(pipe, "q")] == [
+        ("a", "new", None, None, 2, True, False),
+        ("b", "shut", "shut", [], 0, None, None),
+    ]
+    assert rows(pipe, "ever") == [{"door": "a", "state": None}, {"door": "b", "state": "shut"}]
+
+
 def test_the_newest_rows_of_each_sensor_are_aggregated_when_asked_for(pipes: Callable[..., Pipe]) -> None:
     pipe = pipes()
     pipe.probes()

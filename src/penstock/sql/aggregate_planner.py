@@ -48,6 +48,8 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Corr: "corr",
     exp.CovarSamp: "covar_samp",
     exp.CovarPop: "covar_pop",
+    exp.LogicalAnd: "min",
+    exp.LogicalOr: "max",
 }
 _OF_TWO = frozenset({"corr", "covar_samp", "covar_pop"})
 _REFUSED = (
@@ -198,6 +200,9 @@ def _aggregate(node: exp.Expr) -> AggregateCall:
         return _percentile(node, words)
     if words == "TWA" and len(node.expressions) == 1 and not isinstance(node.expressions[0], exp.Distinct):
         return AggregateCall("twa", (lower(node.expressions[0]),), external(type_of(node)))
+    if isinstance(node, exp.CountIf):
+        one = (Literal(1, BIGINT), Literal(None, BIGINT))
+        return AggregateCall("count", (Call("case", (lower(node.this), *one), BIGINT),), BIGINT)
     function = _FUNCTIONS.get(type(node))
     if function is None:
         raise NotCovered(f"{words} runs as Spark SQL")
