@@ -70,11 +70,9 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     query, source = one_stream(bound, queries=state is not None)
     read = read_selection(source, state) if state is not None else None
     table_id = read.table_id if read is not None else source.table.id if source.table is not None else 0
-    for key, words in _REFUSED:
-        if query.args.get(key):
-            raise NotCovered(f"{words} over aggregates runs as Spark SQL")
+    refuse_around_aggregates(query)
     window = source.window or EVERYTHING
-    taken = _Taken(query, bound.collected.contexts[0].scope.panes)
+    taken = Taken(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(
         Output(field.name, field.type, taken.lower(item.this))
         for field, item in zip(bound.fields, query.expressions, strict=True)
@@ -89,7 +87,7 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     static, stream = predicates(query)
     plan = AggregatePlan(
         table_id=table_id,
-        keys=tuple(lower(key) for key in taken.keys),
+        keys=taken.lowered_keys(),
         aggregates=_settled(taken, window) or (AggregateCall("count", (), BIGINT),),
         outputs=outputs,
         window=window,
@@ -111,12 +109,18 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     return plan
 
 
+def refuse_around_aggregates(query: exp.Select) -> None:
+    for key, words in _REFUSED:
+        if query.args.get(key):
+            raise NotCovered(f"{words} over aggregates runs as Spark SQL")
+
+
 def expressions_of(plan: AggregatePlan) -> list[Expr]:
     found = [*plan.keys, *(a for call in plan.aggregates for a in call.arguments), *(o.expr for o in plan.outputs)]
     return found + [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
 
 
-def _settled(taken: _Taken, window: Window) -> tuple[AggregateCall, ...]:
+def _settled(taken: Taken, window: Window) -> tuple[AggregateCall, ...]:
     if not isinstance(window, RowsWindow):
         return tuple(settled(a, taken.panes, window) for a in taken.aggregates)
     if any(isinstance(a.parameter, tuple) for a in taken.aggregates):
@@ -124,7 +128,7 @@ def _settled(taken: _Taken, window: Window) -> tuple[AggregateCall, ...]:
     return tuple(taken.aggregates)
 
 
-class _Taken:
+class Taken:
     """The aggregates and keys of a SELECT, each once, and expressions over them."""
 
     def __init__(self, query: exp.Select, edges: PaneEdges | None) -> None:
@@ -142,6 +146,9 @@ class _Taken:
         self.keys = [key for key in group.expressions if edges is None or key != edges.start]
         if len(group.expressions) - len(self.keys) != (edges is not None):
             raise NotCovered("two windows in GROUP BY run as Spark SQL")
+
+    def lowered_keys(self) -> tuple[Expr, ...]:
+        return tuple(lower(key) for key in self.keys)
 
     def lower(self, node: exp.Expr) -> Expr:
         """The expression over keys and aggregates."""

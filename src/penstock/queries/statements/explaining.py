@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.queries.answer_columns import NotKept
 from penstock.queries.results import Result
 from penstock.queries.rollups.telling import plan_lines
-from penstock.queries.slices.telling import slice_lines
+from penstock.queries.slices.telling import result_slice_lines, slice_lines
 from penstock.queries.spark_queries import Evaluated
 from penstock.queries.statements.asking import answered_from_log, asked_of_rollup, plan_of, rolled_up
 from penstock.queries.statements.replies import rows_of
@@ -100,9 +100,11 @@ def _kept(database: Database, name: str) -> list[str]:
         lines = [
             f"  answer kept: {standing.strategy_of(definition.id)}, because {standing.strategy_reason(definition.id)}"
         ]
-        plan = store.answers[definition.id].plan
-        if isinstance(plan, AggregatePlan):
-            lines += slice_lines(store.slices, definition.id, plan)
+        answer = store.answers[definition.id]
+        if isinstance(answer.plan, AggregatePlan):
+            lines += slice_lines(store.slices, definition.id, answer.plan)
+        elif answer.top is not None:
+            lines += result_slice_lines(store.slices, definition.id)
         return lines
 
 
