@@ -231,6 +231,24 @@ def _sign(a: list[Any], _: Call) -> Any:
     return a[0] if a[0] != a[0] or a[0] == 0 else math.copysign(1, a[0])
 
 
+def xxhash64(*values: int) -> int:
+    """XXH64 of each value's eight bytes, the hash of one the seed of the next, in whole numbers of any size."""
+    primes = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
+    most = 2**64
+
+    def turned(word: int, bits: int) -> int:
+        return (word << bits) % most | word >> (64 - bits)
+
+    found = 42
+    for value in values:
+        found = (found + primes[4] + 8) % most
+        found ^= turned(value * primes[1] % most, 31) * primes[0] % most
+        found = (turned(found, 27) * primes[0] + primes[3]) % most
+        for shift, prime in ((33, primes[1]), (29, primes[2]), (32, 1)):
+            found = (found ^ found >> shift) * prime % most
+    return wrap(found, "BIGINT")
+
+
 STRICT = {
     "eq": lambda a, _: order(*a) == 0,
     "ne": lambda a, _: order(*a) != 0,
@@ -266,4 +284,5 @@ STRICT = {
     "add_us": lambda a, _: wrap(a[0] + a[1], "BIGINT"),
     "diff_us": lambda a, _: wrap(a[0] - a[1], "BIGINT"),
     "get_field": lambda a, _: a[0][a[1]],
+    "sampled": lambda a, _: xxhash64(a[0], a[1]) % 1_000_000_000 < a[2],
 }

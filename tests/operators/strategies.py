@@ -130,6 +130,8 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
         )
         out += [_call(op, BOOLEAN, _texts(depth), patterns) for op in ("like", "ilike")]
         out += [_call(op, BOOLEAN, truth, truth, truth) for op in ("and", "or")] + [_call("not", BOOLEAN, truth)]
+        chances = (_literal(BIGINT, st.integers(0, 9)), _literal(BIGINT, st.integers(0, 10**9)))
+        out += [_call("sampled", BOOLEAN, expressions(BIGINT, depth), *chances)]
         out += [_call("cast", BOOLEAN, _texts(depth)), _call("cast", BOOLEAN, expressions(DOUBLE, depth))]
     return out
 

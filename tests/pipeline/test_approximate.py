@@ -1,4 +1,4 @@
-"""Approximate and correlated aggregates on Spark: asked once they are exact, standing they come through real workers."""
+"""Approximate and correlated aggregates and samples on Spark: asked once they are exact, standing they come through workers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.queries.database import Database
+from tests.operators.reference import xxhash64
 from tests.pipeline.asking import answer, ask, at
 from tests.pipeline.conftest import clear
 
@@ -16,6 +17,9 @@ ASKED = (
 )
 NEAR = "SELECT COUNT(*) AS n FROM meters WHERE ppm >= 0.9 * (SELECT MAX(ppm) FROM meters)"
 WINDOW = "BEGIN (NOW - 1 HOUR) END (NOW)"
+SAMPLED = "SELECT ppm FROM many TABLESAMPLE BERNOULLI (20) REPEATABLE (3)"
+ABOVE = "SELECT COUNT(*) AS n, SUM(ppm) AS s FROM many WHERE ppm > (SELECT AVG(ppm) FROM many)"
+MANY = 3000
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +34,13 @@ def meters(database: Database) -> Iterator[Database]:
     kinds = ["a", "a", "a", "b", None]
     rows = [{"id": 1, "ppm": float(i), "kind": k, "ts": at(i)} for i, k in enumerate(kinds)]
     database.push("meters", rows)
+    database.execute(
+        "CREATE TABLE many (id INT PRIMARY KEY, r STREAM (ppm DOUBLE)) WITH (time = 'valid');"
+        "INSERT INTO many VALUES (1, NULL)"
+    )
+    database.execute(f"CREATE QUERY sampled AS {SAMPLED} {WINDOW}")
+    database.execute(f"CREATE QUERY above AS {ABOVE} {WINDOW} WITHIN 2 PERCENT WITH BOUNDS")
+    database.push("many", [{"id": 1, "ppm": float(i * i % 1009), "ts": at(i / 10)} for i in range(MANY)])
     yield database
     clear(database)
 
@@ -53,3 +64,22 @@ def test_standing_they_come_from_workers(meters: Database) -> None:
 
 def test_a_correlated_aggregate_is_the_same_both_ways(meters: Database) -> None:
     assert answer(meters, "near") == ask(meters, NEAR) == [(1,)]
+
+
+def test_within_a_percentage_real_workers_keep_the_promise_and_the_bounds(meters: Database) -> None:
+    ((n, s),) = ask(meters, ABOVE)
+    ((rough, lower, upper, total, least, most),) = [
+        tuple(row[name] for name in ("n", "n_lower", "n_upper", "s", "s_lower", "s_upper"))
+        for row in meters.invoke("above").table.to_pylist()
+    ]
+    assert lower <= n <= upper and abs(rough - n) <= 0.02 * n
+    assert least <= s + 1e-6 and s - 1e-6 <= most and abs(total - s) <= 0.02 * s
+    assert ask(meters, f"{ABOVE} WITHIN 2 PERCENT WITH BOUNDS") == [(n, s, n, n, s, s)]
+
+
+def test_a_sample_has_the_same_rows_in_workers_in_spark_sql_and_by_hand(meters: Database) -> None:
+    kept = [(float(i * i % 1009),) for i in range(MANY) if xxhash64(i, 3) % 1_000_000_000 < 200_000_000]
+    assert answer(meters, "sampled") == sorted(ask(meters, SAMPLED)) == sorted(kept)
+    assert ask(meters, "SELECT COUNT(*) FROM many TABLESAMPLE PERIODIC (7) REPEATABLE (2)") == [
+        (len(range(2, MANY, 7)),)
+    ]

@@ -1,4 +1,4 @@
-"""Aggregates over a window join: the join runs in the cycle, and Spark gets its rows. A stand-in shows which."""
+"""What no kernel covers over a window join: the join runs in the cycle, and Spark gets its rows. A stand-in shows which."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.pipeline_pure.world import Pipe
 
 ORIGIN = 1_700_000_000 * SECOND
 PAIRS = "FROM left_side a, right_side b WINDOW(a,b) = 2 SECONDS WHERE a.k = b.k AND b.n < 900"
-COUNTED = f"SELECT a.k, COUNT(*) AS n, MAX(b.n) AS most, MAX(ts) AS last {PAIRS} GROUP BY a.k"
+COUNTED = f"SELECT a.k, COUNT(*) AS n, MAX(b.n) AS most, MAX(ts) AS last {PAIRS} GROUP BY ROLLUP (a.k)"
 
 
 class Runner:
@@ -274,7 +274,7 @@ def test_a_query_is_described_with_both_of_its_parts(life: Life) -> None:
     life.settled("counted")
     facts = life.db.query("counted")
     assert facts["runs"] == "window join, then Spark SQL" and facts["window"] == "BEGIN (START) END (NOW)"
-    assert facts["reason"] == "the join is incremental; on top of it, GROUP BY runs as Spark SQL"
+    assert facts["reason"] == "the join is incremental; on top of it, grouping sets run as Spark SQL"
     text = "\n".join(life.db.execute("EXPLAIN counted").table["plan"].to_pylist())
     assert "window join of 2 streams" in text and "rows of the join" in text and "last step" in text
     assert life.db.catalog.state.dependents("table", "left_side")

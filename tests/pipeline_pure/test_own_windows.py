@@ -80,6 +80,20 @@ def test_each_looks_at_its_own_part_of_the_window(seed: int, pipes: Callable[...
 
 
 @pytest.mark.parametrize(
+    ("call", "told"),
+    [("COUNT(*, 5 SECONDS)", 3), ("APPROX_COUNT(*, 0.01, 5 SECONDS)", 3), ("COUNT(DISTINCT place, 5 SECONDS)", 1)],
+)
+def test_a_window_makes_it_a_question_about_readings(call: str, told: int, pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute(f"CREATE QUERY q AS SELECT {call} AS value FROM probes")
+    pipe.push(8.0, sensor=2)
+    pipe.clock.advance(6_000_000)
+    pipe.push(1.0, 2.0, 3.0)
+    pipe.engine.drain()
+    assert pipe.answer("q") == [told]
+
+
+@pytest.mark.parametrize(
     ("question", "condition", "words"),
     [
         ("SELECT PERCENTILE(value, 5 SECONDS) FROM probes", "syntax_error", "a value and a fraction"),

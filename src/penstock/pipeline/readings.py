@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN, FlatColumn, Table
+from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, FlatColumn, Table
 from penstock.catalog.rows import StaticRows
 from penstock.types import TIMESTAMP
+
+# Where a row stands in the log: every reader of segments knows it, whether somebody samples by it or not.
+POSITION = FlatColumn(POSITION_COLUMN.name, POSITION_COLUMN.type, "stream", POSITION_COLUMN.name)
 
 
 def slice_schema(fields: Sequence[FlatColumn]) -> pa.Schema:
@@ -22,6 +25,7 @@ def slice_schema(fields: Sequence[FlatColumn]) -> pa.Schema:
 def stream_fields(table: Table, wanted: Iterable[str]) -> list[FlatColumn]:
     """Which of the wanted flat columns are fields of the stream."""
     flat = {c.name: c for c in table.flat_columns()}
+    flat[POSITION_COLUMN.name] = POSITION
     return [flat[n] for n in sorted(set(wanted)) if n in flat and flat[n].origin == "stream"]
 
 

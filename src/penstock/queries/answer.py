@@ -14,7 +14,7 @@ from penstock.queries.join_results import JoinResults
 from penstock.queries.lasting_memory import LastingMemory
 from penstock.queries.partners import Blocks, Partners
 from penstock.queries.ranges import Ranges, from_position, joined
-from penstock.sql.plan import KernelPlan
+from penstock.sql.plan import AggregatePlan, KernelPlan
 
 NEVER = -(2**62)
 
@@ -48,6 +48,7 @@ class Answer:
     evaluated: Evaluated = field(default_factory=Evaluated)
     strategy: str | None = None  # what somebody asked for
     lasting: LastingMemory | None = None  # of a condition that has to last
+    top: AggregatePlan | None = None  # what a join's results are aggregated by, if these are no answer themselves
 
     @property
     def progress(self) -> float:

@@ -41,6 +41,7 @@ from penstock.queries.slices.store import SliceStore
 from penstock.queries.snapshot import restore, snapshot_of
 from penstock.sql.plan import (
     AggregatePlan,
+    JoinAggregatePlan,
     JoinPlan,
     KernelPlan,
     SelectPlan,
@@ -151,7 +152,7 @@ class AnswerStore(Nows):
             known.reach = min(known.reach, self._reach(plan, definition.start_us))
         if isinstance(plan, AggregatePlan):
             self.slices.take(query_id, plan)
-        else:
+        elif not isinstance(plan, JoinPlan):
             self.slices.forget(query_id)
         if isinstance(plan, JoinPlan):
             known.coming = JoinResults(self.state.query_positions[query_id][1])
@@ -160,6 +161,7 @@ class AnswerStore(Nows):
             known.filled_before = False  # what came in between, or failed, is read now, as history
         known.paused = definition.paused
         known.plan, known.error = plan, None
+        known.top = whole.top if isinstance(whole, JoinAggregatePlan) else None
         if not tables_under(plan) <= self.state.tables_by_id.keys():
             # An older version could register a query over a table that was dropped at that moment.
             known.error, known.error_condition = "a table that the query reads was dropped", "table_not_found"
@@ -280,7 +282,11 @@ class AnswerStore(Nows):
             if answer.results is None or not isinstance(answer.plan, JoinPlan):
                 continue
             floors = [self.state.retention(i.table_id) for i in answer.plan.inputs]
-            answer.results = answer.results.without(keep_from.get(query_id, NEVER), floors)
+            low = keep_from.get(query_id, NEVER)
+            answer.results = answer.results.without(low, floors)
+            if answer.top is not None:
+                known = (answer.results, answer.coming, *answer.earlier)
+                self.slices.trim_results(query_id, {r.generation for r in known if r is not None}, low)
 
     def trim(self, keep_from: dict[int, int]) -> None:
         """Forget matches below a position, per query: no window can reach them again. For each query there is one."""
@@ -339,6 +345,7 @@ class AnswerStore(Nows):
         own += sum(int(table.nbytes) for table in answer.values)
         own += sum(r.nbytes for r in (answer.results, answer.coming, *answer.earlier) if r is not None)
         own += size_of(answer.partners.blocks)
+        own += self.slices.memory_of(query_id) if answer.top is not None else 0
         shelf = self.shelves.get(stream_uses(answer.plan)[0].table_id)
         return own + (shelf.share(query_id) if shelf is not None else 0)
 

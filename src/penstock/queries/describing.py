@@ -7,13 +7,29 @@ from typing import TYPE_CHECKING, Any
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
 from penstock.queries.answer import Answer
-from penstock.sql.plan import AggregatePlan, JoinPlan, Plan, SelectPlan, SparkPlan, kernel_of, plan_from_json, window_of
+from penstock.sql.plan import (
+    AggregatePlan,
+    JoinAggregatePlan,
+    JoinPlan,
+    Plan,
+    SelectPlan,
+    SparkPlan,
+    kernel_of,
+    plan_from_json,
+    window_of,
+)
 from penstock.types import format_duration
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
 
-_RUNS = {SelectPlan: "shared pass", AggregatePlan: "slices", JoinPlan: "window join", SparkPlan: "Spark SQL"}
+_RUNS = {
+    SelectPlan: "shared pass",
+    AggregatePlan: "slices",
+    JoinPlan: "window join",
+    JoinAggregatePlan: "window join, then slices",
+    SparkPlan: "Spark SQL",
+}
 # Cycles wait for whoever describes: of ten thousand queries not all at once.
 _AT_ONCE = 250
 _RUNS_ON_TOP = "window join, then Spark SQL"
@@ -71,7 +87,9 @@ def describe_query(database: Database, definition: QueryDefinition) -> dict[str,
 
 def _describe_query(database: Database, definition: QueryDefinition, answer: Answer | None) -> dict[str, Any]:
     whole = database.standing.store.spark_plans.get(definition.id)
-    known = answer.plan if answer is not None else None
+    known: Plan | None = answer.plan if answer is not None else None
+    if answer is not None and answer.top is not None and isinstance(answer.plan, JoinPlan):
+        known = JoinAggregatePlan(answer.plan, answer.top)
     plan = whole or known or plan_from_json(definition.plan)
     kernel = kernel_of(plan)
     failure = database.spark_queries.failure(definition.id)

@@ -104,6 +104,12 @@ class JoinHeld:
         )
         return ids
 
+    def span(self) -> tuple[int, int] | None:
+        """[low, high] of a join whose inputs have the same window; None where no NOW is known yet."""
+        assert self.windows.uniform
+        spans = self._spans()
+        return spans[0] if spans is not None else None
+
     def _spans(self) -> list[tuple[int, int]] | None:
         """[low, high] per input; None where no NOW is known yet."""
         if self.now_us is None:
@@ -179,10 +185,13 @@ class JoinHeld:
         if len(picked.numbers):
             positions = picked.positions(len(self.inputs))
             kept = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, self.inputs, strict=True)])
-            picked = picked.keep(kept)
-            by_input = dict(enumerate(picked.positions(len(self.inputs))))
-            parts.append(self._project(by_input, len(picked.numbers), picked))
+            parts.append(self.project(picked.keep(kept)))
         return pa.concat_tables(parts)
+
+    def project(self, picked: Picked) -> pa.Table:
+        """The rows of results none of whose tuples is gone."""
+        by_input = dict(enumerate(picked.positions(len(self.inputs))))
+        return self._project(by_input, len(picked.numbers), picked)
 
     def _project(self, positions: Mapping[int, Ids], count: int, picked: Picked | None) -> pa.Table:
         wanted = set().union(*(columns_of(o.expr) for o in self.plan.outputs))

@@ -6,8 +6,10 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
+from penstock.catalog.model import POSITION_COLUMN
 from penstock.queries.decoded import DecodedColumns
 from penstock.streams.segments import Segment, Slice, read_slice
 
@@ -34,7 +36,8 @@ class OpenFiles:
         rows = table.slice(first, end - first)
         if all(known.get(f.name) == f.type for f in schema):
             return rows.select(schema.names)
-        arrays = [rows.column(f.name) if f.name in known else pa.nulls(end - first, f.type) for f in schema]
+        places = (segment.first + first, segment.first + end)
+        arrays = [rows.column(f.name) if f.name in known else _missing(f, *places) for f in schema]
         same = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
         return pa.Table.from_arrays(same, schema=schema)
 
@@ -54,6 +57,13 @@ class OpenFiles:
                 while len(self._tables) > MOST_FILES:
                     self._tables.popitem(last=False)
         return mapped
+
+
+def _missing(field: pa.Field, first: int, end: int) -> pa.Array:
+    """A column that a file does not have: where its rows stand, or NULL."""
+    if field.name == POSITION_COLUMN.name:
+        return pa.array(np.arange(first, end, dtype=np.int64))
+    return pa.nulls(end - first, field.type)
 
 
 def _mark(path: Path) -> tuple[int, int] | None:

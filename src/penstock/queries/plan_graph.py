@@ -9,7 +9,7 @@ from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.operators.expr import Expr
 from penstock.sql.notation import show, show_window
-from penstock.sql.plan import AggregatePlan, JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json
 
 Kind = Literal["source", "step", "answer"]
 
@@ -60,6 +60,9 @@ def _draw(drawing: _Drawing, plan: Plan, state: CatalogState) -> int:
         return _aggregate(drawing, plan, state)
     if isinstance(plan, JoinPlan):
         return _join(drawing, plan, state)
+    if isinstance(plan, JoinAggregatePlan):
+        place = _join(drawing, plan.join, state)
+        return drawing.add(_slices(plan.top), place)
     return _spark(drawing, plan, state)
 
 
@@ -91,9 +94,13 @@ def _select(drawing: _Drawing, plan: SelectPlan, state: CatalogState) -> int:
 
 def _aggregate(drawing: _Drawing, plan: AggregatePlan, state: CatalogState) -> int:
     place = _stream(drawing, plan.table_id, plan.static_predicate, plan.stream_predicate, state)
-    keys = ", ".join(show(k) for k in plan.keys) or "one group"
-    place = drawing.add(Box("slices", (f"per {keys}" if plan.keys else keys, *_calls(plan))), place)
+    place = drawing.add(_slices(plan), place)
     return drawing.add(Box("window", (show_window(plan.window),)), place)
+
+
+def _slices(plan: AggregatePlan) -> Box:
+    keys = ", ".join(show(k) for k in plan.keys) or "one group"
+    return Box("slices", (f"per {keys}" if plan.keys else keys, *_calls(plan)))
 
 
 def _calls(plan: AggregatePlan) -> tuple[str, ...]:

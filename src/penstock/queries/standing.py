@@ -29,6 +29,7 @@ from penstock.queries.results import Result
 from penstock.queries.rollups.files import RolledFiles
 from penstock.queries.slices.held import AggregateHeld
 from penstock.queries.slices.holding import hold_aggregate
+from penstock.queries.slices.results.held import JoinAggregateHeld
 from penstock.queries.strategy import READY_MAX_ROWS, READY_SECONDS, Chooser, Strategy
 from penstock.queries.trimming import now_at, trim
 from penstock.queries.window_history import WindowHistory, WindowsAt
@@ -265,7 +266,8 @@ class StandingQueries:
                 raise error("cycle_gone", cycle=as_of, oldest=f"{self._answers_from(definition.id)}, for this query")
             if isinstance(answer.plan, JoinPlan):
                 assert isinstance(window, JoinWindows)
-                return self._held_join(definition.id, answer, answer.plan, mark, window)
+                join = self._held_join(definition.id, answer, answer.plan, mark, window)
+                return join if answer.top is None else JoinAggregateHeld(join, name, answer.top, self.locked)
             assert not isinstance(window, JoinWindows)
             if isinstance(answer.plan, AggregatePlan):
                 log, name = self.folder.log, definition.name

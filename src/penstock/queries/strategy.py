@@ -57,6 +57,8 @@ class Chooser:
         """The reason, for EXPLAIN."""
         if isinstance(answer.plan, AggregatePlan):
             return "slices are kept, a window adds up those inside it when asked"
+        if answer.top is not None:
+            return "slices of a join's results are kept, a window adds up those inside it when asked"
         if not isinstance(answer.plan, SelectPlan):
             return "a join's results are kept, its window is cut when asked"
         if calls_user_code(answer.plan):

@@ -48,7 +48,11 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("state", TEXT, "STARTING, FILLING, RUNNING, PAUSED, FINISHED, FAILED"),
         SystemColumn("owner", TEXT, "whose it is"),
         SystemColumn("description", TEXT, "what it is for"),
-        SystemColumn("runs", TEXT, "shared pass; window join; window join, then Spark SQL; or Spark SQL"),
+        SystemColumn(
+            "runs",
+            TEXT,
+            "shared pass; slices; window join; window join, then slices; window join, then Spark SQL; or Spark SQL",
+        ),
         SystemColumn("window", TEXT, "its BEGIN and END, in the shared pass and of a join"),
         SystemColumn(
             "matched",

@@ -48,6 +48,8 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Corr: "corr",
     exp.CovarSamp: "covar_samp",
     exp.CovarPop: "covar_pop",
+    exp.LogicalAnd: "min",
+    exp.LogicalOr: "max",
 }
 _OF_TWO = frozenset({"corr", "covar_samp", "covar_pop"})
 _REFUSED = (
@@ -68,11 +70,9 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     query, source = one_stream(bound, queries=state is not None)
     read = read_selection(source, state) if state is not None else None
     table_id = read.table_id if read is not None else source.table.id if source.table is not None else 0
-    for key, words in _REFUSED:
-        if query.args.get(key):
-            raise NotCovered(f"{words} over aggregates runs as Spark SQL")
+    refuse_around_aggregates(query)
     window = source.window or EVERYTHING
-    taken = _Taken(query, bound.collected.contexts[0].scope.panes)
+    taken = Taken(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(
         Output(field.name, field.type, taken.lower(item.this))
         for field, item in zip(bound.fields, query.expressions, strict=True)
@@ -87,7 +87,7 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     static, stream = predicates(query)
     plan = AggregatePlan(
         table_id=table_id,
-        keys=tuple(lower(key) for key in taken.keys),
+        keys=taken.lowered_keys(),
         aggregates=_settled(taken, window) or (AggregateCall("count", (), BIGINT),),
         outputs=outputs,
         window=window,
@@ -109,12 +109,18 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     return plan
 
 
+def refuse_around_aggregates(query: exp.Select) -> None:
+    for key, words in _REFUSED:
+        if query.args.get(key):
+            raise NotCovered(f"{words} over aggregates runs as Spark SQL")
+
+
 def expressions_of(plan: AggregatePlan) -> list[Expr]:
     found = [*plan.keys, *(a for call in plan.aggregates for a in call.arguments), *(o.expr for o in plan.outputs)]
     return found + [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
 
 
-def _settled(taken: _Taken, window: Window) -> tuple[AggregateCall, ...]:
+def _settled(taken: Taken, window: Window) -> tuple[AggregateCall, ...]:
     if not isinstance(window, RowsWindow):
         return tuple(settled(a, taken.panes, window) for a in taken.aggregates)
     if any(isinstance(a.parameter, tuple) for a in taken.aggregates):
@@ -122,7 +128,7 @@ def _settled(taken: _Taken, window: Window) -> tuple[AggregateCall, ...]:
     return tuple(taken.aggregates)
 
 
-class _Taken:
+class Taken:
     """The aggregates and keys of a SELECT, each once, and expressions over them."""
 
     def __init__(self, query: exp.Select, edges: PaneEdges | None) -> None:
@@ -140,6 +146,9 @@ class _Taken:
         self.keys = [key for key in group.expressions if edges is None or key != edges.start]
         if len(group.expressions) - len(self.keys) != (edges is not None):
             raise NotCovered("two windows in GROUP BY run as Spark SQL")
+
+    def lowered_keys(self) -> tuple[Expr, ...]:
+        return tuple(lower(key) for key in self.keys)
 
     def lower(self, node: exp.Expr) -> Expr:
         """The expression over keys and aggregates."""
@@ -198,6 +207,9 @@ def _aggregate(node: exp.Expr) -> AggregateCall:
         return _percentile(node, words)
     if words == "TWA" and len(node.expressions) == 1 and not isinstance(node.expressions[0], exp.Distinct):
         return AggregateCall("twa", (lower(node.expressions[0]),), external(type_of(node)))
+    if isinstance(node, exp.CountIf):
+        one = (Literal(1, BIGINT), Literal(None, BIGINT))
+        return AggregateCall("count", (Call("case", (lower(node.this), *one), BIGINT),), BIGINT)
     function = _FUNCTIONS.get(type(node))
     if function is None:
         raise NotCovered(f"{words} runs as Spark SQL")

@@ -1,4 +1,4 @@
-"""A SELECT that is asked once, as aggregates over slices of one stream: what a rollup can help with."""
+"""A SELECT that is asked once, as aggregates over one stream: what a rollup can help with, or what Spark cannot say."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.operators.windows import TimeWindow
 from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
 from penstock.sql.binding.context import Bound
 from penstock.sql.lower import NotCovered
+from penstock.sql.nodes import Duration, OwnWindow
 from penstock.sql.plan import AggregatePlan
 from penstock.sql.planner import bind_query
 from penstock.sql.scope import State
@@ -33,6 +34,19 @@ class AskedOnce:
     order: tuple[Sorting, ...] = ()
     limit: int | None = None
     offset: int = 0
+
+
+def asked_of_slices(select: Select, state: State) -> AskedOnce | None:
+    """The question, if Spark SQL has no words for it: averages over time, and aggregates with different windows."""
+    twa = any(call.name.lower() == "twa" for call in select.query.find_all(exp.Anonymous))
+    if not twa and select.query.find(OwnWindow, Duration) is None:
+        return None
+    asked = asked_once(select, state)
+    if asked is None:
+        return None
+    own = set(asked.plan.own_windows)
+    several = len(own) > 1 or bool(own and select.query.args.get("begin_end"))
+    return asked if several or any(call.function == "twa" for call in asked.plan.aggregates) else None
 
 
 def asked_once(select: Select, state: State) -> AskedOnce | None:

@@ -119,6 +119,9 @@ def _replace_from(bound: Bound, around: SelectContext, plan: JoinPlan, rest: Seq
     taken = _taken(bound, around, rest)
     collected.contexts = [c for c in collected.contexts if c not in taken]
     columns = {id(column): column for column in _asked_on_top(bound, around, rest)}
+    panes = around.scope.panes
+    for edge in (panes.start, panes.end) if panes is not None else ():
+        columns |= {id(column): column for column in edge.find_all(exp.Column)}
     node = exp.Table(this=exp.Identifier(this=CORE, quoted=True))
     core = Source(CORE, "core", tuple(SourceColumn(o.name, o.type) for o in plan.outputs), node)
     node.set("alias", alias_of(core))

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from penstock.sql.explain_approximate import promise_lines, show_parameter
 from penstock.sql.explain_correlated import show_correlated
+from penstock.sql.explain_join import join_lines
 from penstock.sql.notation import show, show_conditions, show_window
-from penstock.sql.plan import AggregatePlan, aggregate_name, is_approximate, key_name
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, aggregate_name, is_approximate, key_name
 from penstock.sql.scope import State
 from penstock.types import format_duration
 
 
 def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
     table = state.tables_by_id[plan.table_id].name
+    how = "approximate" if is_approximate(plan) else "exact"
+    return [
+        f'slices of the stream of "{table}", {how}',
+        f"  window: {show_window(plan.window)}",
+        *_lines(plan),
+    ]
+
+
+def join_aggregate_lines(plan: JoinAggregatePlan, state: State) -> list[str]:
+    below = [f"  {line}" for line in join_lines(plan.join, state)]
+    return ["slices of the results of a window join, exact", *_lines(plan.top), *below]
+
+
+def _lines(plan: AggregatePlan) -> list[str]:
+    """What is asked, whatever the rows are."""
+    lines = []
     names = {key_name(i): show(key) for i, key in enumerate(plan.keys)}
     for place, call in enumerate(plan.aggregates):
         arguments = ", ".join(show(a) for a in call.arguments) or "*"
         plain = f"{call.function}({arguments}{show_parameter(call)})"
         names[aggregate_name(place)] = show_correlated(call) or plain
-    how = "approximate" if is_approximate(plan) else "exact"
-    lines = [f'slices of the stream of "{table}", {how}', f"  window: {show_window(plan.window)}"]
     if plan.reads is not None:
         lines.append(f'  read through query "{plan.reads}": its rows, one cycle later')
     if plan.latch is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
-from penstock.sql.nodes import Const, Held
+from penstock.sql.nodes import Const, Held, Sampled
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, INT, TEXT, TIMESTAMP
 
@@ -85,6 +85,9 @@ def lower(node: exp.Expr) -> Expr:
             return Call("get_field", (lower(node.this), name), type_of(node))
         case exp.Anonymous() if node.meta.get("user"):
             return UserCall(node.name, tuple(map(lower, node.expressions)), type_of(node))
+        case Sampled():
+            numbers = (Literal(int(node.args[key]), BIGINT) for key in ("seed", "parts"))
+            return Call("sampled", (lower(node.this), *numbers), BOOLEAN)
         case exp.CurrentTimestamp():
             raise NotCovered("NOW() in an expression runs as Spark SQL")
     return _simple(node)

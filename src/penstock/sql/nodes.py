@@ -61,6 +61,12 @@ class Held(exp.Expression, exp.Condition):
         return int(self.args["us"])
 
 
+class Sampled(exp.Expression, exp.Condition):
+    """Whether a sample keeps a row: `this` is where it stands, `parts` of 1 000 000 000 are kept, and the seed says which."""
+
+    arg_types = {"this": True, "seed": True, "parts": True}
+
+
 class Edge(exp.Expression):
     """One end of a window: `anchor` is constant, now or start, `offset` microseconds from it."""
 

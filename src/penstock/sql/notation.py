@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.catalog.model import POSITION_COLUMN
 from penstock.clock import format_timestamp
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
+from penstock.operators.operations.sampling import PARTS
 from penstock.operators.windows import EVERYTHING, Window
 from penstock.sql.plan import Output
 from penstock.sql.scope import State
@@ -59,6 +61,10 @@ def show(expr: Expr, nested: bool = False) -> str:
             return f"NOT {show(value, True)}"
         case Call("in", (value, *items)):
             return f"{show(value, True)} IN ({', '.join(show(i) for i in items)})"
+        case Call("sampled", (_, Literal(seed), Literal(parts))):
+            return f"TABLESAMPLE BERNOULLI ({parts / PARTS * 100:g}) REPEATABLE ({seed})"
+        case Call("eq", (Call("mod", (Column(POSITION_COLUMN.name), Literal(period))), Literal(place))):
+            return f"TABLESAMPLE PERIODIC ({period}) REPEATABLE ({place})"
         case Call(operation, arguments) if operation in _INFIX:
             text = f" {_INFIX[operation]} ".join(show(a, True) for a in arguments)
             return f"({text})" if nested else text

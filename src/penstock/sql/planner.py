@@ -15,6 +15,7 @@ from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.binding.within import check_within
 from penstock.sql.cores import take_core
 from penstock.sql.correlated import correlated_plan, is_correlated
+from penstock.sql.join_aggregates import aggregates_over_join
 from penstock.sql.join_planner import is_window_join, join_plan
 from penstock.sql.latch import check_latch, refuse_uncovered
 from penstock.sql.lower import NotCovered, lower
@@ -22,7 +23,7 @@ from penstock.sql.nodes import Held
 from penstock.sql.on_demand import on_demand
 from penstock.sql.one_stream import one_stream
 from penstock.sql.own_windows import take_own_windows
-from penstock.sql.plan import AggregatePlan, JoinPlan, Lasting, Output, Plan, SelectPlan, SparkPlan
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Lasting, Output, Plan, SelectPlan, SparkPlan
 from penstock.sql.positions import point, span_of
 from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
 from penstock.sql.resample import resamples, write_out_resamples
@@ -93,9 +94,15 @@ def plan_query(
         if joined and is_window_join(bound):
             try:
                 core = take_core(bound)
-                reason = f"the join is incremental; on top of it, {reason}"
             except NotCovered as failure:
                 reason = reason if str(failure) == reason else f"{reason}, and {failure}"
+        if core is not None:
+            try:
+                if is_aggregation(bound) and not latched:
+                    return aggregates_over_join(bound, core)
+            except NotCovered as failure:
+                reason = str(failure)
+            reason = f"the join is incremental; on top of it, {reason}"
         if joined and core is None:
             _refuse_hint(bound, reason)
     if latched and standing:
@@ -164,6 +171,8 @@ def functions_of(plan: Plan) -> tuple[str, ...]:
     """The user's functions a plan calls."""
     if isinstance(plan, SparkPlan):
         return plan.functions
+    if isinstance(plan, JoinAggregatePlan):
+        return functions_of(plan.join)
     expressions: list[Expr | None] = [o.expr for o in plan.outputs]
     if isinstance(plan, JoinPlan):
         expressions += plan.conditions
@@ -183,6 +192,8 @@ def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...]
     if isinstance(plan, SelectPlan | AggregatePlan):
         reads = plan.reads if isinstance(plan, AggregatePlan) else None
         return (state.tables_by_id[plan.table_id].name,), () if reads is None else (reads,), functions_of(plan)
+    if isinstance(plan, JoinAggregatePlan):
+        return reads_of(plan.join, state)
     if isinstance(plan, JoinPlan):
         joined = {each.table_id for each in plan.inputs} | {each.table_id for each in plan.tables}
         return tuple(sorted(state.tables_by_id[i].name for i in joined)), (), functions_of(plan)

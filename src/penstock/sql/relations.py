@@ -16,7 +16,7 @@ from penstock.sql.binding.context import Collected, SelectContext
 from penstock.sql.held import held_positions
 from penstock.sql.hidden import alias_of, hidden_column
 from penstock.sql.lower import NotCovered, lower
-from penstock.sql.nodes import Held
+from penstock.sql.nodes import Held, OwnWindow
 from penstock.sql.plan import Relation
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Source
@@ -31,7 +31,8 @@ ALIVE = 2**62
 def settle(collected: Collected) -> None:
     """Decide which sources are streams, and their windows. Before any plan is made."""
     for context in collected.contexts:
-        if context.windows.explicit and not context.own_streams and not any(c.reads_streams() for c in context.in_from):
+        timed = context.windows.explicit or _has_own_window(context)
+        if timed and not context.own_streams and not any(c.reads_streams() for c in context.in_from):
             # A window over static columns alone asks about readings all the same.
             for source in context.sources:
                 source.needs_stream = source.needs_stream or source.kind == "sensors"
@@ -41,6 +42,14 @@ def settle(collected: Collected) -> None:
                 source.window = anchored(window, context.start_us) if context.inlined else window
     for context in collected.contexts:
         _check_row_windows(context)
+
+
+def _has_own_window(context: SelectContext) -> bool:
+    """Whether an aggregate of this SELECT has a window of its own."""
+    items = [*context.select.expressions, *filter(None, [context.select.args.get("having")])]
+    return any(
+        isinstance(node, OwnWindow) for item in items for node in item.walk(prune=lambda n: isinstance(n, exp.Query))
+    )
 
 
 def _check_row_windows(context: SelectContext) -> None:

@@ -26,7 +26,7 @@ from penstock.types import format_duration
 
 TIERS_MAX = 8
 # Partials whose cells take the same room however many readings they hold.
-BOUNDED = frozenset({"count", "total", "decimals", "extremes", "ordered", "moments", "ends", "pairs"})
+BOUNDED = frozenset({"count", "total", "decimals", "extremes", "ordered", "moments", "ends", "object_ends", "pairs"})
 _SECOND_US = 1_000_000
 _CLAUSES = (
     ("distinct", "DISTINCT"),

@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from penstock.operators.operations.sampling import PARTS
 from penstock.sql.approximate import is_approximate, spark_aggregate
-from penstock.sql.nodes import Const
+from penstock.sql.nodes import Const, Sampled
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
@@ -120,6 +121,10 @@ def _translated(node: exp.Expr) -> exp.Expr:
             return _keeping(node, BIGINT)
         case exp.Extract():
             return _extract(node)
+        case Sampled():
+            seed, parts = (_cast(_number(int(node.args[key])), BIGINT) for key in ("seed", "parts"))
+            place = _call("pmod", _call("xxhash64", node.this, seed), _number(PARTS))
+            return exp.LT(this=place, expression=parts)
         case exp.UnixToTime():
             micros = exp.Mul(this=exp.Paren(this=node.this), expression=exp.Literal.number("1000000"))
             return _call("timestamp_micros", _cast(micros, BIGINT))

@@ -30,8 +30,15 @@ FUNCTIONS = (
     *("count_distinct", "sum_distinct", "avg_distinct", "percentile", "median", "percentile_cont", "twa"),
 )
 OF_OTHERS = (
-    *(("min", "name"), ("max", "name"), ("count_distinct", "name"), ("count", "name")),
-    *(("min", "amount"), ("max", "amount"), ("count_distinct", "amount"), ("sum", "amount")),
+    *(
+        ("min", "name"),
+        ("max", "name"),
+        ("count_distinct", "name"),
+        ("count", "name"),
+        ("first", "name"),
+        ("last", "name"),
+    ),
+    *(("min", "amount"), ("max", "amount"), ("count_distinct", "amount"), ("sum", "amount"), ("last", "amount")),
 )
 PLACES = ("north", "south", "east", None)
 COLUMNS = (

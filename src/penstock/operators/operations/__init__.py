@@ -12,6 +12,7 @@ from penstock.operators.operations.choices import CHOICES
 from penstock.operators.operations.comparisons import COMPARISONS
 from penstock.operators.operations.logic import LOGIC
 from penstock.operators.operations.mathematics import MATHEMATICS
+from penstock.operators.operations.sampling import SAMPLING
 from penstock.operators.operations.text import TEXTS
 from penstock.operators.operations.times import TIMES
 from penstock.operators.operations.values import OperationInfo
@@ -25,4 +26,5 @@ OPERATIONS: dict[str, OperationInfo] = {
     **MATHEMATICS,
     **TEXTS,
     **TIMES,
+    **SAMPLING,
 }

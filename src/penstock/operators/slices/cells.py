@@ -120,6 +120,11 @@ class CellStore:
             self._keep(cells.take(kept))
         return position
 
+    def keep(self, kept: np.ndarray) -> None:
+        """Drop all other cells."""
+        if not kept.all():
+            self._keep(self.view().take(kept))
+
     def renumber(self, numbers: Ints) -> None:
         """Group g is number numbers[g] from now on."""
         cells = self.view()

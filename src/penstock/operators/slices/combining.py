@@ -30,9 +30,10 @@ class Rest:
     positions: tuple[tuple[int, int], ...]
 
 
-def choose_cells(cells: Cells, look: Look) -> tuple[np.ndarray, Rest]:
+def choose_cells(cells: Cells, look: Look, doubtful: np.ndarray | None = None) -> tuple[np.ndarray, Rest]:
     """Which cells count as they are, and what of the log has to be read beside them.
 
+    `doubtful` are cells of which not every row may count, whatever the look says of them.
     A cell that reaches over an edge of the window or of the log is not used, nor is any other of that time: the rows of
     such a time are read, all of them.
     """
@@ -42,6 +43,8 @@ def choose_cells(cells: Cells, look: Look) -> tuple[np.ndarray, Rest]:
     whole &= (cells.firsts >= look.floor) & (cells.lasts < look.head)
     if look.pane is not None:
         whole &= np.floor_divide(cells.starts, look.pane) == np.floor_divide(ends - 1, look.pane)
+    if doubtful is not None:
+        whole &= ~doubtful
     cut = seen & ~whole
     periods: tuple[tuple[int, int], ...] = ()
     while cut.any():

@@ -12,6 +12,7 @@ from penstock.operators.slices.distinct import Distinct
 from penstock.operators.slices.ends import Ends
 from penstock.operators.slices.extremes import Extremes
 from penstock.operators.slices.moments import Moments
+from penstock.operators.slices.object_ends import ObjectEnds
 from penstock.operators.slices.ordered import OrderedExtremes
 from penstock.operators.slices.pairs import Pairs
 from penstock.operators.slices.percentile import Percentile
@@ -20,7 +21,7 @@ from penstock.operators.slices.weighted import TimeWeighted
 from penstock.types import Type
 
 PARTIALS: tuple[type[Partial], ...] = (
-    *(Count, Total, DecimalTotal, Extremes, OrderedExtremes, Moments, Ends, Pairs),
+    *(Count, Total, DecimalTotal, Extremes, OrderedExtremes, Moments, Ends, ObjectEnds, Pairs),
     *(Distinct, Percentile, TimeWeighted, Correlated),
 )
 _BY_NAME = {partial.name: partial for partial in PARTIALS}

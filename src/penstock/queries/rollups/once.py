@@ -1,11 +1,15 @@
-"""A SELECT that is asked once and reaches further back than the log: cells of a rollup and rows of the log, without Spark."""
+"""A SELECT that is asked once, from rows of the log and, where it reaches further back, cells of a rollup: without Spark."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pyarrow as pa
 
 from penstock.catalog.model import Table
+from penstock.errors import error
 from penstock.operators.slices.approximate.looking import NONE, Looked
 from penstock.operators.slices.cells import no_cells
 from penstock.operators.slices.combining import Look, Rest, combine, merge_combined
@@ -18,6 +22,7 @@ from penstock.queries.rollups.sorting import sorted_rows
 from penstock.queries.slices.family import number_groups
 from penstock.queries.slices.groups import Groups
 from penstock.queries.slices.held import AggregateHeld
+from penstock.queries.slices.own_windows import OwnWindowsHeld
 from penstock.queries.slices.reading import inside, slice_log
 from penstock.queries.standing import StandingQueries
 from penstock.queries.windowed import Instant
@@ -31,14 +36,8 @@ READ_MAX_ROWS = 20_000_000
 class AskedOnceHeld(AggregateHeld):
     """Nothing is kept for a question that is asked once: rows of the log are read, cells of the rollup added."""
 
-    def rows_to_read(self) -> int:
-        look = self._first_look()
-        return sum(end - first for first, end in self.reader().ranges(look.floor, look.head, look.low, look.high))
-
-    def _first_look(self) -> Look:
-        assert self.rollup is not None
-        low, high = self.instant.range() or (0, -1)
-        return Look(low, high, max(self.instant.floor, self.rollup.rolled.position), self.instant.head)
+    def answer(self) -> pa.Table:
+        return self._computed()
 
     def _look(
         self, fetcher: Fetcher, measures: tuple[Measure, ...], look: Look
@@ -57,19 +56,55 @@ class AskedOnceHeld(AggregateHeld):
         return {m: [Looked(merge_combined(p, m.make()), nothing, NONE)] for m, p in parts.items()}, groups
 
 
+@dataclass(slots=True, eq=False)
+class OwnWindowsOnce(OwnWindowsHeld):
+    """The same, of aggregates with windows of their own."""
+
+    part: ClassVar[type[AggregateHeld]] = AskedOnceHeld
+
+    def answer(self) -> pa.Table:
+        return self._computed()
+
+
+def rows_to_read(held: AggregateHeld) -> int:
+    """How many rows of the log an answer has to look at, at most."""
+    low, high = held.instant.range() or (0, -1)
+    floor = max(held.instant.floor, held.rollup.rolled.position if held.rollup is not None else 0)
+    return sum(end - first for first, end in held.reader().ranges(floor, held.instant.head, low, high))
+
+
 def answer_once(standing: StandingQueries, asked: AskedOnce) -> Result | None:
     """The answer at the last committed cycle; None where no rollup has anything of that time that the log has not."""
     held = _hold(standing, asked)
-    if held is None or held.rows_to_read() > READ_MAX_ROWS:
+    if held is None or held.rollup is None or rows_to_read(held) > READ_MAX_ROWS:
         return None
-    rows = sorted_rows(held.answer(), asked.order)
-    if held.note is None or held.note.window_us is None:
-        return None
-    rows = rows.slice(asked.offset, asked.limit)
-    return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=held.note.notices, rolled_up=held.note)
+    result = _answered(held, asked)
+    note = result.rolled_up
+    return result if note is not None and (note.window_us is not None or note.notices) else None
 
 
-def _hold(standing: StandingQueries, asked: AskedOnce) -> AskedOnceHeld | None:
+def answer_from_log(standing: StandingQueries, asked: AskedOnce) -> Result:
+    """What Spark SQL has no words for: the answer at the last committed cycle, whether there is a rollup or not."""
+    held = _hold(standing, asked)
+    if held is None:
+        raise error("not_ready", detail="no cycle has taken in the table as it is now", hint="ask again in a moment")
+    rows = rows_to_read(held)
+    if rows > READ_MAX_ROWS:
+        detail = (
+            f"this window has up to {rows:,} readings, and a question that is asked once reads {READ_MAX_ROWS:,} here"
+        )
+        raise error("over_budget", detail=detail, hint="make the window shorter, or CREATE QUERY name AS SELECT ..")
+    return _answered(held, asked)
+
+
+def _answered(held: AggregateHeld, asked: AskedOnce) -> Result:
+    rows = sorted_rows(held.answer(), asked.order).slice(asked.offset, asked.limit)
+    notices = held.note.notices if held.note is not None else ()
+    return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=held.note)
+
+
+def _hold(standing: StandingQueries, asked: AskedOnce) -> AggregateHeld | None:
+    """None where no cycle knows the table yet."""
     plan, listings, log = asked.plan, standing.listings, standing.folder.log
     with standing.locked() as store:
         state = store.state
@@ -82,7 +117,7 @@ def _hold(standing: StandingQueries, asked: AskedOnce) -> AskedOnceHeld | None:
         span = instant.range()
         source = find_source(plan, state, span[0], standing.rolled_files) if span is not None else None
         if span is None or source is None or not source.reaches(*span):
-            return None
+            source = None
         static, cycle = state.rows(table.id), store.cycle
 
     def reader(table: Table = table) -> Fetcher:
@@ -91,4 +126,5 @@ def _hold(standing: StandingQueries, asked: AskedOnce) -> AskedOnceHeld | None:
     def fresh(table: Table = table) -> Fetcher:
         return Fetcher(log, table, static, lambda: listings.fresh(table.id))
 
-    return AskedOnceHeld(cycle, 0, "", plan, instant, 0, standing.locked, reader, fresh, rollup=source)
+    kind = OwnWindowsOnce if plan.own_windows else AskedOnceHeld
+    return kind(cycle, 0, "", plan, instant, 0, standing.locked, reader, fresh, rollup=source)

@@ -116,6 +116,10 @@ class FamilyStore:
         return {}
 
     @property
+    def users(self) -> set[int]:
+        return set().union(*(known.users for known in self.measures.values()))
+
+    @property
     def nbytes(self) -> int:
         return self.groups.nbytes + sum(known.cells.nbytes for known in self.measures.values())
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError, error
@@ -18,9 +15,9 @@ from penstock.operators.slices.combining import Look, Rest, combine, merge_combi
 from penstock.pipeline.slices.shape import SECOND_US, Measure, family_of, measures_of, slice_width
 from penstock.queries.answers import AnswerStore
 from penstock.queries.fetch import Fetcher
-from penstock.queries.held import Held, Ids
 from penstock.queries.rollups.looking import RolledLook, RollupSource
 from penstock.queries.rollups.telling import RolledUpNote, note_of
+from penstock.queries.slices.answered import AnsweredHeld
 from penstock.queries.slices.family import FamilyStore, number_groups
 from penstock.queries.slices.groups import Groups
 from penstock.queries.slices.reading import READ_ROWS, inside, slice_log
@@ -33,7 +30,7 @@ Reader = Callable[[], Fetcher]
 
 
 @dataclass(slots=True, eq=False)
-class AggregateHeld:
+class AggregateHeld(AnsweredHeld):
     """Computed when first asked for, from what the store holds by then: cells are facts, whenever one looks."""
 
     cycle: int
@@ -52,22 +49,6 @@ class AggregateHeld:
     @property
     def now_us(self) -> int | None:
         return self.instant.now_us
-
-    def inside(self) -> Ids:
-        return np.arange(self.answer().num_rows)
-
-    def rows(self, ids: Ids) -> pa.Table:
-        return self.answer().take(pa.array(ids))
-
-    def entered(self, before: Held) -> Ids:
-        """Groups with a new value."""
-        assert isinstance(before, AggregateHeld)
-        return _without(self.answer(), before.answer())
-
-    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
-        assert isinstance(before, AggregateHeld)
-        left = before.answer().take(pa.array(_without(before.answer(), self.answer())))
-        return self.inside(), self.entered(before), left
 
     def answer(self) -> pa.Table:
         if self._answer is None and is_approximate(self.plan):
@@ -187,27 +168,3 @@ class AggregateHeld:
             sliced = list(slice_log(fetcher, family_of(self.plan), measures, low, high, width))
             with self.locked() as store:
                 self._family(store).put(measures, (low, high), sliced)
-
-
-def _without(rows: pa.Table, other: pa.Table) -> Ids:
-    """Which rows are not among the others, as often as they are there."""
-    known = Counter(_tuples(other))
-    found = []
-    for at, row in enumerate(_tuples(rows)):
-        if known[row] > 0:
-            known[row] -= 1
-        else:
-            found.append(at)
-    return np.array(found, np.int64)
-
-
-def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
-    """Rows that can be compared: NaN equals NaN here."""
-    columns = [[_comparable(v) for v in column.to_pylist()] for column in rows.columns]
-    return list(zip(*columns, strict=True))
-
-
-def _comparable(value: Any) -> Any:
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN"
-    return repr(value) if isinstance(value, list | dict) else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,8 @@ from penstock.sql.plan import AggregatePlan, Output, aggregate_name, key_name
 @dataclass(slots=True, eq=False)
 class OwnWindowsHeld(AggregateHeld):
     """A group is there if the question's window has rows of it; an aggregate without rows says what it says of none."""
+
+    part: ClassVar[type[AggregateHeld]] = AggregateHeld  # how each of the windows is answered
 
     def _compute(self, fetcher: Fetcher) -> pa.Table:
         plan = self.plan
@@ -63,7 +66,7 @@ class OwnWindowsHeld(AggregateHeld):
             high = min(span[1], instant.now_us)
             window = TimeWindow(Bound("constant", max(span[0], high - us)), Bound("constant", high))
             instant = replace(instant, window=window)
-        held = AggregateHeld(
+        held = self.part(
             self.cycle, self.query_id, self.name, part, instant, self.reach, self.locked, self.reader, self.fresh
         )
         held.rollup = self.rollup

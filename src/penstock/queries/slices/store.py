@@ -15,6 +15,7 @@ from penstock.pipeline.slices.shape import family_name, family_of, measure_name,
 from penstock.queries.ranges import from_position
 from penstock.queries.slices.family import FamilyStore, MeasureStore, renumbered
 from penstock.queries.slices.latch import LatchFamily
+from penstock.queries.slices.results.family import ResultsFamily
 from penstock.queries.slices.said import Said
 from penstock.sql.plan import AggregatePlan
 
@@ -25,6 +26,7 @@ class SliceStore:
     def __init__(self) -> None:
         self.families: dict[str, FamilyStore] = {}
         self._plans: dict[int, AggregatePlan] = {}
+        self._of_results: dict[int, dict[int, ResultsFamily]] = {}  # by query and generation of its join's results
         self.said = Said()
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had met when the query came
 
@@ -52,6 +54,7 @@ class SliceStore:
         return self.of(plan).rows - self._rows_before[query_id] if plan is not None else 0
 
     def forget(self, query_id: int) -> None:
+        self._of_results.pop(query_id, None)
         plan = self._plans.pop(query_id, None)
         if plan is not None:
             del self._rows_before[query_id]
@@ -72,6 +75,26 @@ class SliceStore:
 
     def of(self, plan: AggregatePlan) -> FamilyStore:
         return self.families[family_name(family_of(plan))]
+
+    def of_results(self, query_id: int, generation: int, top: AggregatePlan, inputs: int) -> ResultsFamily:
+        """The cells of a join's results, which whoever asks makes."""
+        known = self._of_results.setdefault(query_id, {})
+        if generation not in known:
+            known[generation] = ResultsFamily(query_id, top, inputs)
+        return known[generation]
+
+    def results_of(self, query_id: int) -> ResultsFamily | None:
+        """Those of the newest generation that somebody asked about."""
+        known = self._of_results.get(query_id)
+        return known[max(known)] if known else None
+
+    def trim_results(self, query_id: int, generations: Container[int], low: int) -> None:
+        """Forget results of a join before a time, and those of generations that no kept cycle knows."""
+        known = self._of_results.get(query_id, {})
+        for generation in [g for g in known if g not in generations]:
+            del known[generation]
+        for family in known.values():
+            family.forget_before(low)
 
     def fold(self, data: bytes, rows: int) -> None:
         """Take in what a cycle or a snapshot told."""
@@ -109,8 +132,8 @@ class SliceStore:
         """Empty the largest families until the rest fits; the queries that lost their cells."""
         gone: set[int] = set()
         while self.nbytes > most_bytes:
-            largest = max(self.families.values(), key=lambda family: family.nbytes)
-            gone.update(*(known.users for known in largest.measures.values()))
+            largest = max(self._all_families(), key=lambda family: family.nbytes)
+            gone |= largest.users
             largest.empty()
         return gone
 
@@ -122,7 +145,17 @@ class SliceStore:
                 if known.cells.kept > most_values:
                     gone |= known.users
                     family.give_up(measure)
+        for of_results in self._families_of_results():
+            if of_results.cells.kept > most_values:
+                gone |= of_results.users
+                of_results.empty()
         return gone
+
+    def _families_of_results(self) -> list[ResultsFamily]:
+        return [family for known in self._of_results.values() for family in known.values()]
+
+    def _all_families(self) -> list[FamilyStore | ResultsFamily]:
+        return [*self.families.values(), *self._families_of_results()]
 
     def doubt(self, query_id: int) -> None:
         """Something failed while a query's rows were read: everything is sliced again."""
@@ -136,13 +169,13 @@ class SliceStore:
         """Bytes of a query's measures, shared evenly among those who use them."""
         plan = self._plans.get(query_id)
         if plan is None:
-            return 0
+            return sum(family.nbytes for family in self._of_results.get(query_id, {}).values())
         used = [self.of(plan).measures[m] for m in measures_of(plan)]
         return sum(known.cells.nbytes // max(1, len(known.users)) for known in used)
 
     @property
     def nbytes(self) -> int:
-        return sum(family.nbytes for family in self.families.values())
+        return sum(family.nbytes for family in self._all_families())
 
     def snapshot(self) -> Iterator[tuple[int, bytes]]:
         """Everything as payloads, each with the table it is about."""

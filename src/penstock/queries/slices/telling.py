@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.operators.windows import RowsWindow
 from penstock.pipeline.slices.shape import measures_of, slice_width
+from penstock.queries.slices.results.slicing import SLICE_US
 from penstock.queries.slices.said import Kept
 from penstock.queries.slices.store import SliceStore
 from penstock.sql.notation import amount
@@ -26,6 +27,18 @@ def slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[s
         f" {', '.join(str(len(each.users)) for each in known)}",
         f"    memory: {sum(each.cells.nbytes for each in known)} bytes, its share {store.memory_of(query_id)}",
         *_kept_lines(store.said.kept.get(query_id)),
+    ]
+
+
+def result_slice_lines(store: SliceStore, query_id: int) -> list[str]:
+    """The same of aggregates over a join, whose results nobody shares."""
+    family = store.results_of(query_id)
+    if family is None:
+        return ["  slices: none yet, results are taken in when somebody asks"]
+    return [
+        f"  slices: {format_duration(SLICE_US)} wide by the earliest time, {amount(len(family.cells), 'cell', 'cells')},"
+        f" {amount(len(family.groups), 'group', 'groups')}",
+        f"    memory: {family.nbytes} bytes; {amount(family.waiting, 'result waits', 'results wait')} for NOW",
     ]
 
 

@@ -12,11 +12,12 @@ from penstock.errors import error
 from penstock.queries.answer_columns import NotKept
 from penstock.queries.results import Result
 from penstock.queries.rollups.matching import find_match
+from penstock.queries.rollups.once import answer_from_log
 from penstock.queries.rollups.once import answer_once as answer_from_rollup
 from penstock.queries.spark_queries import Evaluated
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql import statements as st
-from penstock.sql.asked_once import AskedOnce, asked_once
+from penstock.sql.asked_once import AskedOnce, asked_of_slices, asked_once
 from penstock.sql.plan import Plan, SparkPlan
 from penstock.sql.planner import invocation_of, plan_query
 
@@ -37,6 +38,9 @@ def select(database: Database, statement: st.Select, alone: str | None = None) -
         # Whoever types this expects what was acknowledged before; GET /v1/queries/NAME/rows does not wait.
         database.wait_for_own_writes()
         return database.invoke(name, statement.as_of)
+    sliced = asked_of_slices(statement, database.catalog.state)
+    if sliced is not None:
+        return answered_from_log(database, sliced)
     asked = asked_of_rollup(database, statement)
     found = rolled_up(database, asked) if asked is not None else None
     if found is not None:
@@ -61,6 +65,13 @@ def rolled_up(database: Database, asked: AskedOnce) -> Result | None:
     database.wait_for_own_writes()
     found = answer_from_rollup(database.standing, asked)
     return None if found is None else database.completeness.say(found, asked.plan, None, database.catalog.state)
+
+
+def answered_from_log(database: Database, asked: AskedOnce) -> Result:
+    """The answer to what Spark SQL cannot say."""
+    database.wait_for_own_writes()
+    found = answer_from_log(database.standing, asked)
+    return database.completeness.say(found, asked.plan, None, database.catalog.state)
 
 
 def answered(database: Database, plan: SparkPlan) -> Result:

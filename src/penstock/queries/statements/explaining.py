@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from penstock.queries.answer_columns import NotKept
 from penstock.queries.results import Result
 from penstock.queries.rollups.telling import plan_lines
-from penstock.queries.slices.telling import slice_lines
+from penstock.queries.slices.telling import result_slice_lines, slice_lines
 from penstock.queries.spark_queries import Evaluated
-from penstock.queries.statements.asking import asked_of_rollup, plan_of, rolled_up
+from penstock.queries.statements.asking import answered_from_log, asked_of_rollup, plan_of, rolled_up
 from penstock.queries.statements.replies import rows_of
 from penstock.queries.statements.rolling_up import explain_rollup
 from penstock.sql import statements as st
-from penstock.sql.asked_once import AskedOnce, asked_once
+from penstock.sql.asked_once import AskedOnce, asked_of_slices, asked_once
 from penstock.sql.explain import explain as explain_plan
 from penstock.sql.notation import amount
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
@@ -33,6 +33,8 @@ def explain(database: Database, statement: st.Explain) -> Result:
         plan = plan_from_json(definition.plan)
         if statement.analyze:
             lines = _measured(database, definition.name)
+    elif (sliced := asked_of_slices(statement.target, state)) is not None:
+        return rows_of([{"plan": line} for line in _sliced_lines(database, sliced, statement.analyze)], ("plan",))
     else:
         asked = asked_once(statement.target, state) if state.rollups else None
         if asked is not None:
@@ -50,6 +52,19 @@ def explain(database: Database, statement: st.Explain) -> Result:
     if isinstance(statement.target, str):
         lines = [*_kept(database, statement.target), *_ran(database, statement.target), *lines]
     return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))
+
+
+def _sliced_lines(database: Database, asked: AskedOnce, analyze: bool) -> list[str]:
+    """A question that Spark SQL has no words for."""
+    state = database.catalog.state
+    lines = [*explain_plan(asked.plan, state).splitlines(), *plan_lines(asked.plan, state)]
+    lines.append("  asked once: rows of the log are read and aggregated here, nothing is kept, no Spark job")
+    if analyze:
+        began = time.monotonic()
+        found = answered_from_log(database, asked)
+        took = f"took: {(time.monotonic() - began) * 1000:.0f} ms"
+        lines += [*found.notices, f"rows: {found.table.num_rows}", took, f"cycle: {found.cycle}"]
+    return lines
 
 
 def _analyzed(database: Database, plan: SparkPlan, asked: AskedOnce | None) -> list[str]:
@@ -85,9 +100,11 @@ def _kept(database: Database, name: str) -> list[str]:
         lines = [
             f"  answer kept: {standing.strategy_of(definition.id)}, because {standing.strategy_reason(definition.id)}"
         ]
-        plan = store.answers[definition.id].plan
-        if isinstance(plan, AggregatePlan):
-            lines += slice_lines(store.slices, definition.id, plan)
+        answer = store.answers[definition.id]
+        if isinstance(answer.plan, AggregatePlan):
+            lines += slice_lines(store.slices, definition.id, answer.plan)
+        elif answer.top is not None:
+            lines += result_slice_lines(store.slices, definition.id)
         return lines
 
 

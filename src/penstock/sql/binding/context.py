@@ -44,6 +44,7 @@ class SelectContext:
     # What a hint asks for, as it was written.
     algorithm: exp.Expr | None = None
     in_from: list[SelectContext] = field(default_factory=list)
+    samples: list[tuple[Source, exp.TableSample]] = field(default_factory=list)
 
     @property
     def sources(self) -> list[Source]:

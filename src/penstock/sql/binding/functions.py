@@ -121,6 +121,10 @@ AGGREGATES: dict[type[exp.Expr], Rule] = {
     exp.Corr: Rule((DOUBLE,), DOUBLE),
     exp.CovarSamp: Rule((DOUBLE,), DOUBLE),
     exp.CovarPop: Rule((DOUBLE,), DOUBLE),
+    exp.RegrSlope: Rule((DOUBLE,), DOUBLE),
+    exp.RegrIntercept: Rule((DOUBLE,), DOUBLE),
+    exp.RegrR2: Rule((DOUBLE,), DOUBLE),
+    exp.RegrCount: Rule((DOUBLE,), BIGINT),
     exp.Skewness: Rule((DOUBLE,), DOUBLE),
     exp.Kurtosis: Rule((DOUBLE,), DOUBLE),
     exp.Median: Rule((DOUBLE,), DOUBLE),
@@ -172,10 +176,6 @@ SPARK_FUNCTIONS: dict[str, Rule] = {
     "percentile": Rule((DOUBLE,), DOUBLE),
     "twa": Rule((DOUBLE,), DOUBLE),
     "percentile_approx": Rule((DOUBLE,), DOUBLE),
-    "regr_slope": Rule((DOUBLE,), DOUBLE),
-    "regr_intercept": Rule((DOUBLE,), DOUBLE),
-    "regr_r2": Rule((DOUBLE,), DOUBLE),
-    "regr_count": Rule((DOUBLE,), BIGINT),
     "cardinality": Rule((None,), INT),
     "array_max": Rule((None,), _element),
     "array_min": Rule((None,), _element),
@@ -184,9 +184,7 @@ SPARK_FUNCTIONS: dict[str, Rule] = {
     "chr": Rule((INT,), TEXT),
     "soundex": Rule((TEXT,), TEXT),
 }
-SPARK_AGGREGATES = frozenset(
-    {"twa", "percentile", "percentile_approx", "regr_slope", "regr_intercept", "regr_r2", "regr_count"}
-)
+SPARK_AGGREGATES = frozenset({"twa", "percentile", "percentile_approx"})
 
 
 def stated_type(node: exp.Expr) -> Type | None:

@@ -15,6 +15,7 @@ from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.grouping import check_grouping
 from penstock.sql.binding.latch import bind_latch
 from penstock.sql.binding.names import output_name, unique
+from penstock.sql.binding.samples import sample_conditions
 from penstock.sql.binding.sources import SourceBinder
 from penstock.sql.binding.tumble import bind_tumble
 from penstock.sql.binding.window_joins import bind_window_joins
@@ -220,7 +221,7 @@ class QueryBinder:
                         "grouping_error", detail="WHERE comes before grouping", hint="put aggregates into HAVING"
                     )
                     self.fail(part, failure)
-        conditions += windows_between
+        conditions += [*sample_conditions(self, context), *windows_between]
         if conditions:
             whole = conditions[0]
             for condition in conditions[1:]:

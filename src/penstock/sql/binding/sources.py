@@ -101,7 +101,11 @@ class SourceBinder:
         return condition
 
     def _add(self, item: exp.Expr, context: SelectContext, ctes: Ctes) -> Source:
+        sample = item.args.get("sample")
+        item.set("sample", None)
         source = self._source(item, context, ctes)
+        if sample is not None:
+            context.samples.append((source, sample))
         if any(other.alias == source.alias for other in context.sources):
             detail = f'FROM has two sources called "{source.alias}"'
             hint = f"give each a name of its own: {source.name or source.alias} a, {source.name or source.alias} b"

@@ -1,7 +1,8 @@
 """Plans: what the pipeline runs. Plain data, stored in the journal as JSON, printed by EXPLAIN.
 
-A `SelectPlan` runs in the shared pass, a `JoinPlan` in the join step and an `AggregatePlan` in the slices beside it; a `SparkPlan` is whatever no kernel
-covers and runs as Spark SQL, where it can over the rows of a join that runs in its step.
+A `SelectPlan` runs in the shared pass, a `JoinPlan` in the join step and an `AggregatePlan` in the slices beside it; a `JoinAggregatePlan` is
+slices of what a join step finds. A `SparkPlan` is whatever no kernel covers and runs as Spark SQL, where it can over the rows of a join that
+runs in its step.
 """
 
 from penstock.sql.plan.nodes import (
@@ -10,6 +11,7 @@ from penstock.sql.plan.nodes import (
     Aggregate,
     AggregateCall,
     AggregatePlan,
+    JoinAggregatePlan,
     JoinInput,
     JoinPlan,
     JoinTable,
@@ -44,6 +46,7 @@ __all__ = [
     "Aggregate",
     "AggregateCall",
     "AggregatePlan",
+    "JoinAggregatePlan",
     "JoinInput",
     "JoinPlan",
     "JoinTable",

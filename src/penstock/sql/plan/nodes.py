@@ -158,6 +158,23 @@ class AggregatePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinAggregatePlan:
+    """Aggregates over the results of a window join, all of whose inputs have the same window; the join runs in its step.
+
+    Emits what an `AggregatePlan` emits. Keys and arguments of `top` name columns as the join's outputs do (alias.column); its
+    table and window say nothing. The time of a result, for panes, is the latest of its tuples; inside the window is who has
+    all of them there. A result that comes late is part of the answer from the cycle on that finds it.
+    """
+
+    join: JoinPlan
+    top: AggregatePlan
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return self.top.outputs
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
     """One reference to a source inside a SparkPlan; `{name}` stands for it in the text.
 
@@ -216,4 +233,4 @@ class SparkPlan:
 
 
 KernelPlan = SelectPlan | JoinPlan | AggregatePlan
-Plan = KernelPlan | SparkPlan
+Plan = KernelPlan | JoinAggregatePlan | SparkPlan

@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 
 from penstock.operators.expr import Expr
 from penstock.operators.windows import AnyWindow, JoinWindows, TimeWindow, Window
-from penstock.sql.plan.nodes import AggregatePlan, JoinPlan, KernelPlan, Plan, SelectPlan, SparkPlan
+from penstock.sql.plan.nodes import (
+    AggregatePlan,
+    JoinAggregatePlan,
+    JoinPlan,
+    KernelPlan,
+    Plan,
+    SelectPlan,
+    SparkPlan,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +27,9 @@ class StreamUse:
 
 
 def kernel_of(plan: Plan) -> KernelPlan | None:
-    """What of a plan runs in the cycle: all of it, its core, or nothing."""
+    """What of a plan runs in the cycle: all of it, the join below it, or nothing."""
+    if isinstance(plan, JoinAggregatePlan):
+        return plan.join
     return plan.core if isinstance(plan, SparkPlan) else plan
 
 

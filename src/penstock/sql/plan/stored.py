@@ -14,6 +14,7 @@ from penstock.operators.windows import TimeWindow
 from penstock.sql.plan.nodes import (
     AggregateCall,
     AggregatePlan,
+    JoinAggregatePlan,
     JoinInput,
     JoinPlan,
     JoinTable,
@@ -81,6 +82,8 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         }
     if isinstance(plan, AggregatePlan):
         return _aggregate_json(plan)
+    if isinstance(plan, JoinAggregatePlan):
+        return {"kind": "join_aggregate", "join": plan_to_json(plan.join), "top": _aggregate_json(plan.top)}
     return {
         "kind": "spark",
         "sql": plan.sql,
@@ -125,6 +128,10 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
         )
     if data["kind"] == "aggregate":
         return _aggregate_of(data)
+    if data["kind"] == "join_aggregate":
+        join = _core_of(data["join"])
+        assert join is not None
+        return JoinAggregatePlan(join, _aggregate_of(data["top"]))
     return SparkPlan(
         sql=data["sql"],
         relations=tuple(

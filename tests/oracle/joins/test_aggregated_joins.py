@@ -1,0 +1,25 @@
+"""Aggregates over random window joins equal their definition: with lag, ties, silence, restarts, retention and ALTER."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.joins.aggregated import AggregatedStory
+
+SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_aggregates_over_joins_equal_their_definition(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.queries.database.READ_YOUR_WRITES_S", 0.0)
+    story = AggregatedStory(tmp_path / "data", seed, monkeypatch)
+    try:
+        story.run(steps=70, most_streams=3 if seed % 6 == 5 else 2)
+        assert story.compared > 0
+    finally:
+        story.db.stop()

@@ -1,0 +1,123 @@
+"""Which aggregates over a window join are slices of its results, and why others stay Spark SQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.sql.explain import explain
+from penstock.sql.notation import show
+from penstock.sql.parse import parse_script
+from penstock.sql.plan import (
+    JoinAggregatePlan,
+    Plan,
+    SparkPlan,
+    join_of,
+    kernel_of,
+    plan_from_json,
+    plan_to_json,
+    window_of,
+)
+from penstock.sql.planner import functions_of, plan_query, reads_of
+from penstock.sql.statements import Select
+from tests.sql.world import World
+
+PAIRS = "FROM sensors a, loops b WINDOW = '1m' WHERE a.sensor_id = b.loop_id"
+
+
+def planned(world: World, sql: str) -> Plan:
+    (statement,) = parse_script(sql)
+    assert isinstance(statement, Select)
+    plan = plan_query(statement, world, standing=True, joins=True)
+    assert plan_from_json(plan_to_json(plan)) == plan
+    return plan
+
+
+def sliced(world: World, sql: str) -> JoinAggregatePlan:
+    plan = planned(world, sql)
+    assert isinstance(plan, JoinAggregatePlan), plan
+    assert kernel_of(plan) is join_of(plan) is plan.join
+    return plan
+
+
+def test_keys_and_arguments_name_columns_of_either_side(world: World) -> None:
+    plan = sliced(
+        world,
+        f"SELECT a.location, COUNT(*) AS n, AVG(b.speed + a.ppm), MAX(ts) - MIN(ts_min) {PAIRS} AND a.ppm > 3"
+        " GROUP BY a.location, b.length / 2 HAVING MAX(b.length) > 2 BEGIN (NOW - 1 HOUR) END (NOW)",
+    )
+    assert [show(key) for key in plan.top.keys] == ["a.location", "b.length / 2"]
+    assert [call.function for call in plan.top.aggregates] == ["count", "avg", "max", "min", "max"]
+    assert show(plan.top.aggregates[2].arguments[0]) == "greatest(a.ts, b.ts)"
+    assert {o.name for o in plan.join.outputs} == {"a.location", "b.speed", "a.ppm", "a.ts", "b.ts", "b.length"}
+    assert [o.name for o in plan.outputs][:2] == ["location", "n"] and plan.top.having is not None
+    assert str(window_of(plan.join)) == "BEGIN (NOW - 1h) END (NOW)"
+    assert reads_of(plan, world) == (("loops", "sensors"), (), ())
+
+
+def test_panes_are_of_the_latest_time(world: World) -> None:
+    plan = sliced(
+        world, f"SELECT window_start, a.location, SUM(b.speed) {PAIRS} GROUP BY a.location, SLIDE(3 MINUTES, 1 MINUTE)"
+    )
+    assert plan.top.panes is not None and (plan.top.panes.width, plan.top.panes.step) == (180_000_000, 60_000_000)
+    assert {o.name for o in plan.join.outputs} == {"a.location", "b.speed", "a.ts", "b.ts"}
+    assert [show(key) for key in plan.top.keys] == ["a.location"]
+
+
+def test_tables_and_functions_below_are_the_joins(world: World) -> None:
+    plan = sliced(
+        world,
+        "SELECT m.owner, COUNT(*) FROM sensors a, loops b, my_segments m WINDOW(a,b) = '1m'"
+        " WHERE a.sensor_id = b.loop_id AND m.segment = b.segment AND similar(a.ppm, b.speed) GROUP BY m.owner",
+    )
+    assert functions_of(plan) == ("similar",) and len(plan.join.tables) == 1
+    assert reads_of(plan, world)[0] == ("loops", "my_segments", "sensors")
+
+
+def test_explain_shows_the_aggregates_and_the_join_below(world: World) -> None:
+    plan = sliced(world, f"SELECT /*+ JOIN(hash) */ a.location, COUNT(*) {PAIRS} GROUP BY a.location, TUMBLE(1 MINUTE)")
+    lines = explain(plan, world).splitlines()
+    assert lines[0] == "slices of the results of a window join, exact"
+    assert "  panes: 1m" in lines and "  groups: a.location" in lines and "  aggregates: count(*)" in lines
+    assert any(line.startswith("  window join of 2 streams") for line in lines)
+    assert "    algorithm: hash, as the hint asks" in lines
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        (f"SELECT COUNT(*) {PAIRS} ORDER BY 1", "ORDER BY over aggregates runs as Spark SQL"),
+        (f"SELECT a.location, COUNT(*) {PAIRS} GROUP BY ROLLUP (a.location)", "grouping sets run as Spark SQL"),
+        (f"SELECT FIRST(a.ppm) {PAIRS}", "FIRST over a join runs as Spark SQL"),
+        (f"SELECT AVG(similar(a.ppm, b.speed)::INT) {PAIRS}", "aggregates with user functions run as Spark SQL"),
+        (
+            f"SELECT COUNT(*) {PAIRS} AND b.ts < NOW() - '3s'::INTERVAL",
+            "a condition that the join cannot decide runs as Spark SQL",
+        ),
+        (
+            "SELECT COUNT(b.speed) FROM sensors a LEFT JOIN loops b ON a.sensor_id = b.loop_id WINDOW(a,b) = '1m'",
+            "aggregates over rows without a partner run as Spark SQL",
+        ),
+        (
+            f"SELECT COUNT(*) {PAIRS} BEGIN (NOW - 1 HOUR) END (NOW) BEGIN (NOW - 1 MINUTE) END (NOW) FOR a",
+            "aggregates over streams with windows of their own run as Spark SQL",
+        ),
+        (
+            f"SELECT t.x, COUNT(*) FROM (SELECT a.location AS x {PAIRS}) t GROUP BY t.x",
+            "aggregates of more than the join's own rows run as Spark SQL",
+        ),
+        (
+            f"SELECT AVG(a.ppm, 5 MINUTES) {PAIRS}",
+            "an aggregate with a window of its own over a join runs as Spark SQL",
+        ),
+    ],
+)
+def test_what_slices_do_not_cover_runs_as_spark_sql_and_says_why(world: World, sql: str, reason: str) -> None:
+    plan = planned(world, sql)
+    assert isinstance(plan, SparkPlan) and plan.core is not None
+    assert plan.reason == f"the join is incremental; on top of it, {reason}"
+
+
+def test_a_reader_of_such_a_query_writes_it_out(world: World) -> None:
+    world.run(f"CREATE QUERY counted AS SELECT a.location, COUNT(*) AS n {PAIRS} GROUP BY a.location")
+    plan = planned(world, "SELECT MAX(n) FROM counted")
+    assert isinstance(plan, SparkPlan) and plan.core is not None and plan.inlined == ("counted",)
