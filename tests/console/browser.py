@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 SCREENS = Path(os.environ.get("PENSTOCK_SCREENS", ROOT / "build" / "console"))
@@ -25,6 +25,7 @@ PICTURES = os.environ.get("PENSTOCK_PICTURES")
 PICTURE_MAX_BYTES = 250_000
 WIDTHS = {"desk": (1280, 800), "phone": (390, 844)}
 READY_WITHIN_S = 240
+CHANGE_WITHIN_S = 120
 # Where in the window a chart has a named point, of a named series if need be; and all that a chart draws.
 _POINT = """
 ([box, name, state]) => {
@@ -73,7 +74,9 @@ def serving(folder: Path) -> Iterator[str]:
 
 
 def _check(process: subprocess.Popen[bytes], log: Path) -> None:
-    assert process.poll() is None, log.read_text()
+    """A server whose console cannot be opened goes on without it."""
+    said = log.read_text()
+    assert process.poll() is None and "Traceback" not in said, said
 
 
 def until_open(url: str, still_there: Callable[[], None] = lambda: None) -> None:
@@ -130,8 +133,21 @@ class Visitor:
         # Typed as a whole: keys one by one would have completions come up between them.
         self.page.keyboard.insert_text(sql)
 
-    def tile(self, name: str) -> str:
-        return self.page.locator(".tile", has=self.page.get_by_text(name, exact=True)).locator(".value").inner_text()
+    def tile(self, name: str) -> Locator:
+        """The figure of a tile."""
+        return self.page.locator(".tile", has=self.page.get_by_text(name, exact=True)).locator(".value")
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """For what a page shows in a way that has no locator."""
+        deadline = time.monotonic() + CHANGE_WITHIN_S
+        while not condition():
+            assert time.monotonic() < deadline, "nothing of the kind came"
+            self.page.wait_for_timeout(50)
+
+    def until_changed(self, look: Callable[[], object]) -> None:
+        """It lives: what is seen now is something else soon."""
+        before = look()
+        self.until(lambda: look() != before)
 
     def drawn(self, chart: str = ".chart.tall") -> dict[str, Any]:
         """What a chart draws now, by the names of its lines."""
