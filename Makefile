@@ -8,7 +8,7 @@ PYTEST := $(PY) -m pytest -n 2
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cameras test check format bench bench-joins bench-queries bench-statistics bench-console soak reference clean
+.PHONY: help demo demo-cameras test check format bench bench-joins bench-queries bench-statistics bench-console soak reference screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ soak: $(READY) ## the long versions of the oracle and kill tests
 
 reference: $(READY) ## write the generated pages of docs/reference again
 	@$(PY) scripts/generate_reference.py
+
+screenshots: $(READY) ## take the documentation's pictures of the console again, by the tests that walk through it
+	@PENSTOCK_PICTURES=docs/img $(PY) -m pytest tests/live/test_console.py tests/console/test_mqtt_tutorial.py $(ARGS)
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info

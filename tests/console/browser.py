@@ -13,14 +13,34 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 SCREENS = Path(os.environ.get("PENSTOCK_SCREENS", ROOT / "build" / "console"))
+# Where the documentation's pictures go; `make screenshots` says so, other runs leave them as they are.
+PICTURES = os.environ.get("PENSTOCK_PICTURES")
+PICTURE_MAX_BYTES = 250_000
 WIDTHS = {"desk": (1280, 800), "phone": (390, 844)}
 READY_WITHIN_S = 240
+CHANGE_WITHIN_S = 120
+# Where in the window a chart has a named point, of a named series if need be; and all that a chart draws.
+_POINT = """
+([box, name, state]) => {
+  const chart = getElement(box)?.chart;
+  for (const [index, series] of (chart?.getOption()?.series ?? []).entries())
+    for (const point of series.data ?? [])
+      if (point.name === name && (!state || series.name === state)) {
+        const [x, y] = chart.convertToPixel({seriesIndex: index}, point.value.slice(0, 2));
+        const at = box.getBoundingClientRect();
+        return [at.x + x, at.y + y];
+      }
+  return null;
+}
+"""
+_DRAWN = "box => (getElement(box)?.chart?.getOption()?.series ?? []).map(s => [s.name, s.data])"
 
 
 def chromium() -> str:
@@ -54,7 +74,9 @@ def serving(folder: Path) -> Iterator[str]:
 
 
 def _check(process: subprocess.Popen[bytes], log: Path) -> None:
-    assert process.poll() is None, log.read_text()
+    """A server whose console cannot be opened goes on without it."""
+    said = log.read_text()
+    assert process.poll() is None and "Traceback" not in said, said
 
 
 def until_open(url: str, still_there: Callable[[], None] = lambda: None) -> None:
@@ -93,6 +115,11 @@ class Visitor:
     def go(self, path: str = "") -> None:
         self.page.goto(f"{self.url}/console/{path}")
         self.page.locator("h1").wait_for()
+        self.connected()
+
+    def connected(self) -> None:
+        """A click before the page has its socket is nobody's."""
+        self.page.wait_for_function("window.socket?.connected")
 
     def button(self, name: str) -> None:
         self.page.get_by_role("button", name=name, exact=True).click()
@@ -106,8 +133,43 @@ class Visitor:
         # Typed as a whole: keys one by one would have completions come up between them.
         self.page.keyboard.insert_text(sql)
 
-    def tile(self, name: str) -> str:
-        return self.page.locator(".tile", has=self.page.get_by_text(name, exact=True)).locator(".value").inner_text()
+    def tile(self, name: str) -> Locator:
+        """The figure of a tile."""
+        return self.page.locator(".tile", has=self.page.get_by_text(name, exact=True)).locator(".value")
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """For what a page shows in a way that has no locator."""
+        deadline = time.monotonic() + CHANGE_WITHIN_S
+        while not condition():
+            assert time.monotonic() < deadline, "nothing of the kind came"
+            self.page.wait_for_timeout(50)
+
+    def until_changed(self, look: Callable[[], object]) -> None:
+        """It lives: what is seen now is something else soon."""
+        before = look()
+        self.until(lambda: look() != before)
+
+    def drawn(self, chart: str = ".chart.tall") -> dict[str, Any]:
+        """What a chart draws now, by the names of its lines."""
+        return dict(self.page.eval_on_selector(chart, _DRAWN))
+
+    def point(self, name: str, state: str = "") -> tuple[float, float]:
+        """Where in the window the map has a sensor, once it is there and in that state."""
+        arguments = [self.page.locator(".chart.tall").element_handle(), name, state]
+        self.page.wait_for_function(_POINT, arg=arguments)
+        x, y = self.page.evaluate(_POINT, arguments)
+        return x, y
+
+    def picture(self, name: str, height: int = 800) -> None:
+        """For the documentation, where it is asked for: at a desk, light, as high as it has to be."""
+        if PICTURES is None:
+            return
+        self.page.set_viewport_size({"width": 1280, "height": height})
+        self.page.wait_for_timeout(300)
+        file = Path(PICTURES) / f"{name}.png"
+        self.page.screenshot(path=file)
+        assert file.stat().st_size <= PICTURE_MAX_BYTES, f"{file} is too large for the documentation"
+        self.page.set_viewport_size({"width": 1280, "height": 800})
 
     def screenshots(self, name: str) -> None:
         """At both widths, in both themes; nothing may stick out."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, WebSocketRoute, expect
 
 from tests.console.browser import Visitor, browsing, chromium, serving, visiting
 
@@ -180,6 +180,7 @@ def test_the_list_of_queries_leads_to_a_plan_of_boxes_and_arrows(visitor: Visito
     visitor.page.get_by_role("cell", name="plume_path").click()
     expect(visitor.page.locator(".plan rect")).to_have_count(15)
     expect(visitor.page.locator(".plan text", has_text="window join")).to_be_visible()
+    expect(visitor.page.locator(".plan text.rate")).to_have_count(14)  # every arrow has its own
     visitor.page.locator(".plan").scroll_into_view_if_needed()
     visitor.screenshots("plan")
 
@@ -214,6 +215,56 @@ def test_a_static_value_is_changed_and_a_sensor_added_and_removed(visitor: Visit
     visitor.page.get_by_role("cell", name="roof").click()
     visitor.button("Remove")
     expect(visitor.page.locator(".tile", has_text="Sensors").locator(".value")).to_have_text("60")
+
+
+def test_a_list_is_ordered_by_what_its_cells_mean_and_stays_so(visitor: Visitor) -> None:
+    visitor.go("sensors/probes")
+    names = visitor.page.locator(".list tbody tr td:first-child")
+    head = visitor.page.get_by_role("columnheader", name="probe_id")
+    head.click()
+    expect(names.nth(1)).to_have_text("2")  # and not 10, as texts would be
+    head.click()
+    expect(names.first).to_have_text("60")
+    moved = visitor.page.locator(".list tbody .spark polyline").first
+    before = moved.get_attribute("points") or ""
+    expect(moved).not_to_have_attribute("points", before)  # new rows have come
+    expect(names.first).to_have_text("60")
+    visitor.page.get_by_role("columnheader", name="latest").focus()
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_function(
+        """() => {
+          const shown = [...document.querySelectorAll(".list tbody tr td:nth-child(4)")].map(td => Number(td.innerText));
+          return shown.length === 50 && shown.every((value, at) => at === 0 || shown[at - 1] <= value);
+        }"""
+    )
+
+
+def test_every_row_can_be_reached_and_opened_by_keyboard(visitor: Visitor) -> None:
+    visitor.go("sensors/probes")
+    visitor.page.get_by_role("link", name="7", exact=True).focus()
+    visitor.page.keyboard.press("Enter")
+    expect(visitor.page.get_by_role("heading", name="probes 7")).to_be_visible()
+    visitor.screenshots("sensor")
+    visitor.page.keyboard.press("Escape")
+    expect(visitor.page.get_by_role("heading", name="probes 7")).to_have_count(0)
+    visitor.go("queries")
+    visitor.page.get_by_role("link", name="gas_alarm").focus()
+    visitor.page.keyboard.press("Enter")
+    expect(visitor.page.get_by_role("heading", name="gas_alarm", level=1)).to_be_visible()
+
+
+def test_a_page_takes_no_click_before_the_server_would_hear_it(visitor: Visitor) -> None:
+    held: list[WebSocketRoute] = []
+    visitor.page.route_web_socket(re.compile("socket.io"), lambda found: held.append(found))
+    visitor.page.goto(f"{visitor.url}/console/sensors")
+    page = visitor.page.locator(".frame")
+    expect(page).to_have_attribute("inert", "")
+    said = "getComputedStyle(document.querySelector('.frame'), '::after').content"
+    assert visitor.page.evaluate(said) == '"Connecting…"'
+    held[0].connect_to_server()
+    expect(page).not_to_have_attribute("inert", "")
+    visitor.button("Add a table")
+    expect(visitor.page.get_by_role("heading", name="Add a sensor table")).to_be_visible()
 
 
 def test_a_table_is_made_by_a_form(visitor: Visitor) -> None:

@@ -72,6 +72,14 @@ def test_sensors_stand_where_their_columns_say_with_what_they_last_said(pipe: Pi
     assert [s.state for s in facts.sensors] == ["off", "live", "off"]
 
 
+def test_a_sensor_whose_reading_is_in_the_log_is_not_silent_while_cycles_are_behind(pipe: Pipe) -> None:
+    pipe.db.execute(PLANT)
+    now_us = pipe.clock.now_us()
+    pipe.db.push("plant", [{"id": 2, "ts": _iso(now_us), "ppm": 7.5, "note": "fine"}])
+    facts = table_facts(pipe.db, Latest(pipe.db.log.folder), pipe.db.catalog_table("plant"))
+    assert [(s.state, s.last_us) for s in facts.sensors] == [("off", None), ("live", now_us), ("off", None)]
+
+
 @pytest.mark.parametrize(
     ("says", "last_s", "rate", "state"),
     [

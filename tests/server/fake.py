@@ -220,6 +220,6 @@ class FakeDatabase:
         }
 
     def backup(self, target: Path) -> None:
-        target.mkdir()
+        target.mkdir(exist_ok=True)
         (target / "format_version").write_text("1")
         self.backups.append(target)

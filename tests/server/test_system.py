@@ -130,6 +130,10 @@ def test_a_backup_needs_a_new_absolute_path(http: Http, database: FakeDatabase, 
     assert http.post("/v1/backup", json={"target": target}).json() == {"target": target}
     assert http.post("/v1/backup", json={"target": target}).json()["error"]["condition"] == "already_exists"
     assert http.post("/v1/backup", json={"target": "copy"}).json()["error"]["condition"] == "invalid_parameter"
+    (tmp_path / "file").touch()
+    for impossible in ("a\0b", "x" * 300, "file/copy"):
+        answer = http.post("/v1/backup", json={"target": f"{tmp_path}/{impossible}"})
+        assert (answer.status_code, answer.json()["error"]["condition"]) == (400, "invalid_parameter"), answer.text
     assert database.backups == [tmp_path / "copy"]
 
 

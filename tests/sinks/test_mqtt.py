@@ -85,6 +85,20 @@ def test_a_broker_that_was_away_gets_the_newest_answer(pipe: Pipe, broker: Mosqu
     assert [row["value"] for row in json.loads(retained(broker, "plant/hot")[0])["rows"]] == [11.0, 12.0, 13.0, 14.0]
 
 
+def test_a_broker_that_was_killed_and_forgot_gets_the_answer_again_although_nothing_changed(
+    pipe: Pipe, broker: Mosquitto
+) -> None:
+    hot_probes(pipe)
+    push(pipe, 11.0)
+    to_mqtt(pipe, broker, "topic = 'plant/hot', timeout = 1 SECOND")
+    eventually(lambda: sink(pipe)["deliveries"] == 1)
+    broker.kill()
+    broker.start()
+    eventually(lambda: sink(pipe)["deliveries"] == 2)
+    assert [row["value"] for row in json.loads(retained(broker, "plant/hot")[0])["rows"]] == [11.0]
+    assert sink(pipe)["state"] == "RUNNING" and "gone" in sink(pipe)["last_error"]
+
+
 def test_a_restarted_server_publishes_its_answer_again(pipe: Pipe, broker: Mosquitto) -> None:
     hot_probes(pipe)
     push(pipe, 11.0)

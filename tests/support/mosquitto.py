@@ -34,6 +34,7 @@ class Mosquitto:
         self.url = f"mqtt://127.0.0.1:{self.port}"
         self._config = folder / "mosquitto.conf"
         self._log = folder / "mosquitto.log"
+        self._saved = folder / "mosquitto.db"
         self._process: subprocess.Popen[bytes] | None = None
         user = "user root\n" if os.geteuid() == 0 else ""
         self._config.write_text(
@@ -57,6 +58,21 @@ class Mosquitto:
             except OSError:
                 assert self._process.poll() is None and time.monotonic() < deadline, self._log.read_text()
                 time.sleep(0.02)
+
+    def save(self) -> None:
+        """Returns when everything that it has acknowledged by now, and the sessions of its clients, would outlive `kill`."""
+        assert self._process is not None
+        before = self._saved_at()
+        self._process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + 30
+        while self._saved_at() == before:
+            assert time.monotonic() < deadline, self._log.read_text()
+            time.sleep(0.01)
+
+    def _saved_at(self) -> tuple[int, int] | None:
+        """The file is written beside the old one and renamed."""
+        found = self._saved.stat() if self._saved.exists() else None
+        return None if found is None else (found.st_ino, found.st_mtime_ns)
 
     def stop(self) -> None:
         """In order: everything is saved."""

@@ -191,6 +191,14 @@ class ServerProcess:
             self.process.wait(10)
         return chosen
 
+    def kill_all(self) -> None:
+        """SIGKILL, all of them, as a power cut would."""
+        found = self.observe()
+        for known in found:
+            known.kill()
+        self.process.wait(10)
+        self.assert_all_gone()
+
     def assert_all_gone(self, within_s: float = 15.0) -> None:
         """No process that the server ever started is left."""
         deadline = time.monotonic() + within_s

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from nicegui import ui
 
-from penstock.console.parts import TABLE, column, empty, set_rows
+from penstock.console.listing import HEAD, TABLE, column, set_rows
+from penstock.console.parts import empty
 from penstock.console.result_chart import Axes, Kind, chart_of, guess, is_measured, labels_of, numbers_of, times_of
 from penstock.console.words import cell
 from penstock.json_rows import unique_names
@@ -41,6 +42,7 @@ class AnswerView:
                 self._y = self._select("y", self._chosen)
                 self._by = self._select("per", self._chosen)
         self._rows = ui.table(rows=[], columns=[], row_key="_row", pagination=25).props(TABLE).classes("list")
+        self._rows.add_slot("header-cell", HEAD)
         self._chart = ui.echart({}).classes("chart tall")
         self._nothing = empty("No rows.")
         self._draw()

@@ -49,7 +49,7 @@ def timeline(
     options = base(legend=len(series) > 1)
     options["useUTC"] = True
     options["xAxis"] = axis("time")
-    options["yAxis"] = axis("value", unit if len(series) == 1 else None, scale=not stacked)
+    options["yAxis"] = axis("value", unit or None, scale=not stacked)
     options["series"] = [
         {
             "name": name,
@@ -62,8 +62,8 @@ def timeline(
         }
         for name, points in series
     ]
-    if unit:
-        options["grid"]["top"] = 34
+    if unit:  # stands above the axis, and below the legend
+        options["grid"]["top"] = 50 if len(series) > 1 else 34
     return options
 
 

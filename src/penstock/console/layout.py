@@ -49,10 +49,19 @@ def href(path: str = "") -> str:
     return f"{CONSOLE}/{path}"
 
 
+def path_to(*path: str, **parameters: str) -> str:
+    """The address of a page. Names may have anything in them."""
+    return CONSOLE + _below(*path, **parameters)
+
+
 def go_to(*path: str, **parameters: str) -> None:
-    """Another page; NiceGUI itself knows below which path it lives. Names may have anything in them."""
+    """Another page; NiceGUI itself knows below which path it lives."""
+    ui.navigate.to(_below(*path, **parameters))
+
+
+def _below(*path: str, **parameters: str) -> str:
     asked = f"?{urlencode(parameters)}" if parameters else ""
-    ui.navigate.to("/" + "/".join(quote(part, safe="") for part in path) + asked)
+    return "/" + "/".join(quote(part, safe="") for part in path) + asked
 
 
 def link(text: str, path: str) -> None:
@@ -87,12 +96,19 @@ def frame(title: str, here: str, request: Request) -> Iterator[ui.element]:
                 out = ui.button(f"Sign out {caller.name}", icon="logout", on_click=_sign_out)
                 out.props("flat dense no-caps align=left").classes("quiet")
             ui.label(f"version {__version__}").classes("muted small")
-    with ui.element("main").classes("frame") as main:
+    with ui.element("div").classes("frame").props("inert") as main:
         ui.skip_link(target=main)
         with ui.element("header").classes("top") as head:
             ui.html(f"<h1>{escape(title)}</h1>", sanitize=False).classes("grow")
             _theme_button(dark, "phone-only")
+            if console().context.users.required:
+                out = ui.button(icon="logout", on_click=_sign_out).props(
+                    f'flat dense aria-label="Sign out {caller.name}"'
+                )
+                out.classes("quiet phone-only")
         yield head
+    # A click or a key before the page has its socket would reach nobody: until then it takes none, and says so.
+    context.client.on_connect(lambda: main.props(remove="inert"))
 
 
 def _sign_out() -> None:

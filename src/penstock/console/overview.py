@@ -12,7 +12,8 @@ from penstock.clock import SECOND
 from penstock.console.acting import console
 from penstock.console.charts import timeline
 from penstock.console.layout import RESPONSE_S, frame, go_to, href, refresh_every
-from penstock.console.parts import Tile, card, column, empty, listing, set_rows
+from penstock.console.listing import column, listing, set_rows
+from penstock.console.parts import Tile, card, empty
 from penstock.console.plant_map import map_options
 from penstock.console.pulse import Alarm, Moment
 from penstock.console.sensor_facts import TableFacts

@@ -1,15 +1,13 @@
-"""Small pieces that several pages are made of: tiles with a figure, cards, chips, facts, tables."""
+"""Small pieces that several pages are made of: tiles with a figure, cards, chips, facts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
-from typing import Any, Literal
+from typing import Literal
 
 from nicegui import ui
-
-TABLE = "flat dense :rows-per-page-options=[25,50,200]"
 
 
 class Tile:
@@ -62,69 +60,6 @@ def code(text: str, wrap: bool = False) -> ui.html:
 
 def empty(text: str) -> ui.label:
     return ui.label(text).classes("empty")
-
-
-def column(
-    name: str,
-    label: str | None = None,
-    *,
-    right: bool = False,
-    wide: bool = False,
-    sortable: bool = True,
-) -> dict[str, Any]:
-    """A column of `listing`; `wide` ones are left out on a phone."""
-    kind = "wide" if wide else ""
-    return {
-        "name": name,
-        "label": name if label is None else label,
-        "field": name,
-        "align": "right" if right else "left",
-        "sortable": sortable,
-        "classes": kind,
-        "headerClasses": kind,
-    }
-
-
-def listing(columns: list[dict[str, Any]], key: str, per_page: int = 50, clickable: bool = False) -> ui.table:
-    """A dense table whose rows are set later; columns `state` are chips and `spark` lines."""
-    found = ui.table(columns=columns, rows=[], row_key=key, pagination=per_page).props(TABLE)
-    found.classes("list clickable" if clickable else "list")
-    names = {c["name"] for c in columns}
-    if "state" in names:
-        found.add_slot(
-            "body-cell-state",
-            '<q-td :props="props"><span class="chip" :class="props.value">{{props.value}}</span></q-td>',
-        )
-    if "spark" in names:
-        found.add_slot(
-            "body-cell-spark",
-            '<q-td :props="props"><svg class="spark" viewBox="0 0 110 26" preserveAspectRatio="none" aria-hidden="true">'
-            '<polyline :points="props.value"/></svg></q-td>',
-        )
-    return found
-
-
-def set_rows(table: ui.table, rows: list[dict[str, Any]]) -> None:
-    """New rows; the line with pages is only there where there is more than one."""
-    table.rows = rows
-    few = len(rows) <= int(table.pagination.get("rowsPerPage") or 0)
-    table.props(add="hide-bottom" if few else "", remove="" if few else "hide-bottom")
-    table.update()
-
-
-def spark_points(trail: Sequence[tuple[int, float]], seconds: int = 120, width: int = 110, height: int = 26) -> str:
-    """The points of a line through a sensor's last two minutes, scaled to its own least and greatest."""
-    if len(trail) < 2:
-        return ""
-    end = trail[-1][0]
-    low, high = min(v for _, v in trail), max(v for _, v in trail)
-    span = (high - low) or 1.0
-    points = []
-    for second, value in trail:
-        x = width - (end - second) / seconds * width
-        y = height - 2 - (value - low) / span * (height - 4) if high > low else height / 2
-        points.append(f"{x:.0f},{y:.1f}")
-    return " ".join(points)
 
 
 async def sure_to_drop(what: str, consequence: str) -> bool:

@@ -8,9 +8,10 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.console.acting import console
-from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
-from penstock.console.parts import card, column, empty, listing, set_rows
-from penstock.console.words import number, size
+from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
+from penstock.console.listing import column, counted, listing, said, set_rows
+from penstock.console.parts import card, empty
+from penstock.console.words import cycles, number, size
 from penstock.queries.database import Database
 from penstock.queries.describing import describe_query
 
@@ -20,12 +21,12 @@ QUERIES_MAX = 200
 _COLUMNS = [
     column("name"),
     column("state"),
-    column("matched", "rows found", right=True),
+    column("matched", "rows found", right=True, by=True),
     column("window", wide=True, sortable=False),
     column("runs", "runs as", wide=True),
-    column("cost", "ms per cycle", right=True, wide=True),
-    column("memory", right=True, wide=True),
-    column("lag", right=True),
+    column("cost", "ms per cycle", right=True, wide=True, by=True),
+    column("memory", right=True, wide=True, by=True),
+    column("lag", right=True, by=True),
     column("owner", wide=True),
 ]
 
@@ -77,24 +78,24 @@ def _rows(database: Database, wanted: str) -> tuple[list[dict[str, Any]], int]:
     return [row_of(describe_query(database, d), lag_of(database, d.id)) for d in definitions], len(known)
 
 
-def row_of(facts: dict[str, Any], lag: str) -> dict[str, Any]:
+def row_of(facts: dict[str, Any], lag: int) -> dict[str, Any]:
     evaluations = facts["evaluations"]
+    cost = facts["ms"] / evaluations if evaluations else None
     return {
         "name": facts["name"],
         "state": facts["state"],
-        "matched": facts["matched"] if facts["matched"] is not None else facts["rows"],
+        "href": path_to("queries", facts["name"]),
+        **counted("matched", facts["matched"] if facts["matched"] is not None else facts["rows"]),
         "window": facts["window"],
         "runs": facts["runs"],
-        "cost": number(facts["ms"] / evaluations) if evaluations else number(None),
-        "memory": size(facts["memory"]),
-        "lag": f"{facts['progress']:.0%} read" if facts["state"] == "FILLING" else lag,
+        **said("cost", number(cost), cost),
+        **said("memory", size(facts["memory"]), facts["memory"]),
+        **said("lag", f"{facts['progress']:.0%} read" if facts["state"] == "FILLING" else cycles(lag), lag),
         "owner": facts["owner"],
     }
 
 
-def lag_of(database: Database, query_id: int) -> str:
+def lag_of(database: Database, query_id: int) -> int:
     """How many cycles its answer is behind the newest one: none in the shared pass, some where Spark takes turns."""
     kept = database.spark_queries.kept(query_id)
-    if not kept:
-        return "0"
-    return f"{max(0, database.standing.store.cycle - kept[-1].cycle):,} cycles"
+    return max(0, database.standing.store.cycle - kept[-1].cycle) if kept else 0

@@ -19,12 +19,13 @@ from penstock.console.plan_drawing import draw
 from penstock.console.queries import lag_of
 from penstock.console.result_chart import POINTS_MAX
 from penstock.console.window_control import WindowControl
-from penstock.console.words import clock_time, number, size
+from penstock.console.words import clock_time, cycles, number, size
 from penstock.errors import PenstockError
 from penstock.queries.changes import changes_of_query
 from penstock.queries.database import Database
 from penstock.queries.describing import describe_query
-from penstock.queries.plan_graph import PlanGraph, plan_graph
+from penstock.queries.flows import Flows
+from penstock.queries.plan_graph import Passing, PlanGraph, plan_graph
 
 LIVE_EVERY_S = 0.5
 
@@ -54,6 +55,7 @@ class _View:
         self._matched: tuple[float, int] | None = None
         self._found_rate = 0.0
         self._sql = definition.sql
+        self._flows = Flows(console().database)
         with head:
             self._state = chip("STARTING")
             self._pause = ui.button("Pause", icon="pause", on_click=self._turn).props("flat").classes("quiet")
@@ -90,9 +92,9 @@ class _View:
             self._failure.set_text("This query was dropped.")
             self._failure.set_visibility(True)
             return
-        facts, graph = await console().look(_describe, database, definition)
+        facts, graph, flows = await console().look(_describe, database, definition, self._flows)
         self._fill_facts(facts, definition)
-        self._fill_plan(graph, facts)
+        self._fill_plan(graph, facts, flows)
         try:
             seen = await console().look(look_at, database, definition, POINTS_MAX)
         except PenstockError as problem:
@@ -141,15 +143,22 @@ class _View:
             self._found_rate = max(0, matched - before[1]) / (now - before[0])
             self._matched = (now, matched)
 
-    def _fill_plan(self, graph: PlanGraph, facts: dict[str, Any]) -> None:
-        rates: dict[tuple[int, int], str] = {}
+    def _fill_plan(self, graph: PlanGraph, facts: dict[str, Any], flows: dict[Passing, float]) -> None:
+        found = f"{number(self._found_rate)}/s"
+        if facts["matched"] is None:  # an answer that is worked out anew has rows, and none that are found
+            found = f"{number(facts['rows'])} rows"
+        said: dict[tuple[int, int], str] = {}
         for source, target in graph.arrows:
             box = graph.boxes[source]
-            if box.table is not None:
-                rates[source, target] = f"{number(facts['rates'].get(box.table, 0.0))}/s"
-            elif graph.boxes[target].kind == "answer" or graph.boxes[target].title == "window":
-                rates[source, target] = f"{number(self._found_rate)}/s"
-        drawn = draw(graph, rates)
+            if box.passes in flows and box.passes is not None:
+                said[source, target] = f"{number(flows[box.passes])}/s"
+            elif box.table is not None:
+                said[source, target] = f"{number(facts['rates'].get(box.table, 0.0))}/s"
+            elif box.rows is not None:
+                said[source, target] = f"{number(box.rows)} rows"
+            elif box.passes is None and box.query is None:
+                said[source, target] = found
+        drawn = draw(graph, said)
         if drawn != self._plan.content:
             self._plan.set_content(drawn)
 
@@ -190,8 +199,11 @@ class _View:
             go_to("queries")
 
 
-def _describe(database: Database, definition: QueryDefinition) -> tuple[dict[str, Any], PlanGraph]:
+def _describe(
+    database: Database, definition: QueryDefinition, flows: Flows
+) -> tuple[dict[str, Any], PlanGraph, dict[Passing, float]]:
     facts = describe_query(database, definition)
-    facts["lag"] = lag_of(database, definition.id)
+    facts["lag"] = cycles(lag_of(database, definition.id))
     facts["rates"] = {t.name: database.sampler.rates.of(t) for t in database.sensor_tables()}
-    return facts, plan_graph(definition, database.catalog.state)
+    graph = plan_graph(definition, database.catalog.state)
+    return facts, graph, flows.look(graph)

@@ -76,14 +76,21 @@ def table_facts(database: Database, latest: Latest, table: Table) -> TableFacts:
     now_us = database.clock.now_us()
     if table.options.time == "valid":
         # Their own times may be of another day: the newest of them is the present.
-        now_us = min(now_us, max((s["last_reading_us"] or 0 for s in told), default=now_us))
+        newest = max((s["last_reading_us"] or 0 for s in told), default=now_us)
+        now_us = min(now_us, max(newest, int(recent.newest_us.max(initial=0))))
     place, label = place_columns(table), _label_column(table)
     sensors = tuple(
-        _sensor(sid, facts, recent, shown, place, label, now_us)
+        _sensor(sid, {**facts, "last_reading_us": _last(facts, recent, sid)}, recent, shown, place, label, now_us)
         for facts in told
         if (sid := sids.get(tuple(facts["key"].values()))) is not None  # a row may come between the two looks
     )
     return TableFacts(table.name, count, shown, fields, sensors)
+
+
+def _last(facts: dict[str, Any], recent: Recent, sid: int) -> int | None:
+    """The newest reading that is stored: cycles may be behind what the log has."""
+    stored = int(recent.newest_us[sid]) if sid < len(recent.newest_us) and sid in recent.values else None
+    return max((t for t in (facts["last_reading_us"], stored) if t is not None), default=None)
 
 
 _NUMERIC = {"INT", "BIGINT", "DOUBLE", "FLOAT", "BOOLEAN"}

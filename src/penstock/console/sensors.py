@@ -8,21 +8,22 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.console.acting import console
-from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
+from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
+from penstock.console.listing import column, counted, listing, said, set_rows
 from penstock.console.new_table import NewTableDialog
-from penstock.console.parts import card, column, empty, listing, set_rows
+from penstock.console.parts import card, empty
 from penstock.console.pulse import Moment
 from penstock.console.words import age, number
 
 _COLUMNS = [
     column("name", "table"),
-    column("sensors", right=True),
+    column("sensors", right=True, by=True),
     column("state", "", sortable=False),
-    column("rate", "per second", right=True),
-    column("stored", right=True, wide=True),
-    column("refused", right=True),
-    column("late", right=True, wide=True),
-    column("last", "last reading", right=True, wide=True),
+    column("rate", "per second", right=True, by=True),
+    column("stored", right=True, wide=True, by=True),
+    column("refused", right=True, by=True),
+    column("late", right=True, wide=True, by=True),
+    column("last", "last reading", right=True, wide=True, by=True),
     column("how", "read by", wide=True),
     column("kept", "kept for", wide=True),
 ]
@@ -66,17 +67,19 @@ def _row(table: dict[str, Any], moment: Moment) -> dict[str, Any]:
     counts = moment.status["streams"].get(table["name"], {})
     facts = next((t for t in moment.tables if t.name == table["name"]), None)
     newest = max((s.last_us or 0 for s in facts.sensors), default=0) if facts is not None else 0
+    rate = counts.get("rows_per_s", 0.0)
     states = facts.counted() if facts is not None else {}
     worst = next((s for s in ("failing", "silent", "off") if states.get(s)), "live")
     return {
         "name": table["name"],
-        "sensors": facts.count if facts is not None else 0,
+        "href": path_to("sensors", table["name"]),
+        **counted("sensors", facts.count if facts is not None else 0),
         "state": worst if facts is not None and facts.sensors else "off",
-        "rate": number(counts.get("rows_per_s", 0.0)),
-        "stored": counts.get("accepted", 0),
-        "refused": sum(counts.get("refused", {}).values()),
-        "late": counts.get("late", 0),
-        "last": age(newest or None, moment.now_us),
+        **said("rate", number(rate), rate),
+        **counted("stored", counts.get("accepted", 0)),
+        **counted("refused", sum(counts.get("refused", {}).values())),
+        **counted("late", counts.get("late", 0)),
+        **said("last", age(newest or None, moment.now_us), newest),
         "how": table["stream"]["connector"] or "pushed",
         "kept": table["options"]["retention"] or "ever",
     }

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
 from starlette.requests import Request
 
-from penstock.clock import SECOND
 from penstock.console.acting import console
 from penstock.console.charts import timeline
-from penstock.console.layout import RESPONSE_S, frame, refresh_every
-from penstock.console.parts import Tile, card, column, empty, facts_html, listing, set_rows
+from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
+from penstock.console.listing import column, counted, listing, said, set_rows
+from penstock.console.parts import Tile, card, empty, facts_html
 from penstock.console.pulse import Moment
-from penstock.console.words import age, duration, number, size
+from penstock.console.troubles import troubles
+from penstock.console.ways import INPUTS, SINKS, inputs, sinks
+from penstock.console.words import NOTHING, age, duration, number, size
 from penstock.queries.database import Database
 from penstock.queries.footprint import LogSize, Process, Processes, log_sizes
 
 CYCLES_SHOWN = 300
 _LOG = [
     column("table"),
-    column("bytes", "on disk", right=True),
-    column("files", right=True, wide=True),
-    column("rows", "rows kept", right=True),
-    column("reach", "reaches back", right=True, wide=True),
-    column("retention", "kept for", right=True),
+    column("bytes", "on disk", right=True, by=True),
+    column("rows", right=True, by=True),
+    column("reach", "back to", right=True, wide=True, by=True),
+    column("retention", "kept for", right=True, by=True),
 ]
 _PROCESSES = [
     column("role", "process"),
     column("pid", right=True, wide=True),
-    column("cpu", "processors", right=True),
-    column("memory", right=True),
+    column("cpu", "processors", right=True, by=True),
+    column("memory", right=True, by=True),
     column("threads", right=True, wide=True),
 ]
-_ERRORS = [column("where"), column("what", sortable=False), column("count", right=True)]
+_ERRORS = [column("where"), column("what", sortable=False), column("count", right=True, by=True)]
 
 
 def register() -> None:
@@ -70,35 +72,26 @@ class _View:
                 self._no_log = empty("No sensor table yet.")
             with card("Processes"):
                 self._list = listing(_PROCESSES, "pid")
+        with card("Ways in"):
+            self._inputs = listing(INPUTS, "name")
+        with card("Ways out"):
+            self._sinks = listing(SINKS, "name", clickable=True)
+            self._sinks.on("rowClick", lambda e: go_to("queries", e.args[1]["query"]), [[], ["query"], None])
+            self._no_sinks = empty("No sink sends anything. CREATE SINK name FOR query TO mqtt(...), for example.")
         with card("Errors"):
-            self._errors = listing(_ERRORS, "id")
+            self._errors = listing(_ERRORS, "id").classes("wraps")
             self._no_errors = empty("Nothing went wrong since the server started.")
 
     async def refresh(self) -> None:
         moment = await console().pulse.moment()
-        sizes, processes, phases, errors = await console().look(_gather, console().database, self._processes)
-        self._fill_tiles(moment, sizes)
-        self._fill_cycles(moment, phases)
-        set_rows(self._log, [_log_row(s, moment.now_us) for s in sizes])
-        self._log.set_visibility(bool(sizes))
-        self._no_log.set_visibility(not sizes)
-        set_rows(
-            self._list,
-            [
-                {
-                    "role": p.role,
-                    "pid": p.pid,
-                    "cpu": f"{p.cpu:.2f}",
-                    "memory": size(p.bytes),
-                    "threads": p.threads,
-                }
-                for p in processes
-            ],
-        )
-        shown = [*errors, *_refusals(moment)]
-        set_rows(self._errors, [{"id": i, **e} for i, e in enumerate(shown)])
-        self._errors.set_visibility(bool(shown))
-        self._no_errors.set_visibility(not shown)
+        seen = await console().look(_gather, console().database, self._processes, moment)
+        self._fill_tiles(moment, seen.sizes)
+        self._fill_cycles(moment, seen.phases)
+        _show(self._log, [_log_row(s, moment.now_us) for s in seen.sizes], self._no_log)
+        set_rows(self._list, [_process_row(p) for p in seen.processes])
+        set_rows(self._inputs, seen.inputs)
+        _show(self._sinks, seen.sinks, self._no_sinks)
+        _show(self._errors, seen.troubles, self._no_errors)
 
     def _fill_tiles(self, moment: Moment, sizes: list[LogSize]) -> None:
         facts = moment.status
@@ -116,7 +109,7 @@ class _View:
         at = [c["now"] / 1000 for c in cycles]
         named = (("tasks", "ms"), ("answers", "fold_ms"), ("planning, waiting", "between_ms"))
         series = [(name, [(x, c.get(key)) for x, c in zip(at, cycles, strict=True)]) for name, key in named]
-        self._draw(self._cycles, timeline(series, stacked=True))
+        self._draw(self._cycles, timeline(series, "ms", stacked=True))
         self._draw(self._rows, timeline([("rows", [(x, float(c["rows"])) for x, c in zip(at, cycles, strict=True)])]))
         if cycles:
             last = cycles[-1]
@@ -142,43 +135,49 @@ _PHASES = {
 }
 
 
-def _gather(
-    database: Database, processes: Processes
-) -> tuple[list[LogSize], list[Process], dict[str, float], list[dict[str, Any]]]:
-    return log_sizes(database), processes.look(), database.engine.phases_ms(), _errors(database)
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    sizes: list[LogSize]
+    processes: list[Process]
+    phases: dict[str, float]
+    inputs: list[dict[str, Any]]
+    sinks: list[dict[str, Any]]
+    troubles: list[dict[str, Any]]
 
 
-def _errors(database: Database) -> list[dict[str, Any]]:
-    """What fails now: the pipeline, queries, sensors."""
-    found: list[dict[str, Any]] = []
-    if database.engine.failure:
-        found.append({"where": "pipeline", "what": database.engine.failure, "count": database.engine.restarts})
-    with database.standing.locked() as store:
-        known = store.state.queries_by_id
-        failed = [(known[q].name, a.error) for q, a in store.answers.items() if a.error is not None and q in known]
-    found += [{"where": f"query {name}", "what": text, "count": 1} for name, text in failed]
-    for table in database.sensor_tables():
-        for state in database.observer.manager.states(table.id):
-            if state.last_error is not None:
-                found.append({"where": f"sensor of {table.name}", "what": state.last_error, "count": state.errors})
-    return found
+def _gather(database: Database, processes: Processes, moment: Moment) -> _Seen:
+    return _Seen(
+        log_sizes(database),
+        processes.look(),
+        database.engine.phases_ms(),
+        inputs(database),
+        sinks(database),
+        troubles(database, moment),
+    )
 
 
-def _refusals(moment: Moment) -> list[dict[str, Any]]:
-    return [
-        {"where": f"readings of {name}", "what": f"refused: {condition}", "count": count}
-        for name, counts in moment.status["streams"].items()
-        for condition, count in counts["refused"].items()
-    ]
+def _show(table: ui.table, rows: list[dict[str, Any]], nothing: ui.label) -> None:
+    set_rows(table, rows)
+    table.set_visibility(bool(rows))
+    nothing.set_visibility(not rows)
+
+
+def _process_row(process: Process) -> dict[str, Any]:
+    return {
+        "role": process.role,
+        "pid": process.pid,
+        **said("cpu", f"{process.cpu:.2f}", process.cpu),
+        **said("memory", size(process.bytes), process.bytes),
+        "threads": process.threads,
+    }
 
 
 def _log_row(found: LogSize, now_us: int) -> dict[str, Any]:
-    reach = age(found.oldest_us, now_us).removesuffix(" ago") if found.oldest_us is not None else "–"
+    reach = age(found.oldest_us, now_us) if found.oldest_us is not None else NOTHING
     return {
         "table": found.table,
-        "bytes": size(found.bytes),
-        "files": found.files,
-        "rows": found.head - found.first,
-        "reach": reach if found.oldest_us is None or now_us - found.oldest_us > SECOND else "now",
-        "retention": found.retention or "ever",
+        **said("bytes", size(found.bytes), found.bytes),
+        **counted("rows", found.head - found.first),
+        **said("reach", reach, found.oldest_us),
+        **said("retention", found.retention or "ever", found.retention_us),
     }

@@ -9,11 +9,12 @@ from starlette.requests import Request
 
 from penstock.console.acting import attempt, console, quoted
 from penstock.console.charts import timeline
-from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
-from penstock.console.parts import Tile, card, column, empty, facts, listing, set_rows, spark_points, sure_to_drop
+from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
+from penstock.console.listing import column, counted, listing, said, set_rows, spark_points
+from penstock.console.parts import Tile, card, empty, facts, sure_to_drop
 from penstock.console.pulse import Moment
 from penstock.console.sensor_dialog import SensorDialog
-from penstock.console.sensor_facts import SENSORS_MAX, Sensor, TableFacts
+from penstock.console.sensor_facts import SENSORS_MAX, Sensor, TableFacts, place_columns
 from penstock.console.words import age, cell, number
 from penstock.errors import PenstockError
 
@@ -58,7 +59,7 @@ class _View:
             with bar:
                 search = ui.input(placeholder="Find").props('dense outlined clearable aria-label="Find"')
                 search.classes("fit-content")
-            self._list = listing(self._columns(), "name", clickable=True)
+            self._list = listing(self._columns(), "name", clickable=True).classes("dots")
             search.bind_value_to(self._list, "filter")
             self._list.on("rowClick", lambda e: self._clicked(e), [[], ["name"], None])
             self._many = empty(
@@ -72,19 +73,21 @@ class _View:
 
     def _columns(self) -> list[dict[str, Any]]:
         keys = self._table["key"]
-        static = [c.name for c in console().database.catalog_table(self._name).columns]
-        own = [n for n in static if n not in keys][:SHOWN_COLUMNS]
+        table = console().database.catalog_table(self._name)
+        # Where a sensor stands is on the map, and in its dialog.
+        apart = {*keys, *(place_columns(table) or ())}
+        own = [c.name for c in table.columns if c.name not in apart][:SHOWN_COLUMNS]
         return [
             column("name", ", ".join(keys)),
             column("state"),
             *(column(f"static_{n}", n, wide=place > 0) for place, n in enumerate(own)),
-            column("value", "latest", right=True),
+            column("value", "latest", right=True, by=True),
             column("spark", "two minutes", sortable=False),
-            column("rate", "per second", right=True, wide=True),
-            column("refused", right=True, wide=True),
-            column("late", right=True, wide=True),
-            column("errors", right=True, wide=True),
-            column("last", "last reading", right=True),
+            column("rate", "per second", right=True, wide=True, by=True),
+            column("refused", right=True, wide=True, by=True),
+            column("late", right=True, wide=True, by=True),
+            column("errors", right=True, wide=True, by=True),
+            column("last", "last reading", right=True, wide=True, by=True),
         ]
 
     def _clicked(self, event: events.GenericEventArguments) -> None:
@@ -110,7 +113,9 @@ class _View:
         refused = counts.get("refused", {})
         reasons = ", ".join(f"{n} {c}" for c, n in refused.items())
         self._refused.set(number(sum(refused.values())), more=reasons or "none", mood="warn" if refused else "")
-        self._late.set(number(counts.get("late", 0)), more=f"{number(counts.get('deduplicated', 0))} repeats dropped")
+        repeats = counts.get("deduplicated", 0)
+        told = "older than another sensor's: stored" if not repeats else f"stored; {number(repeats)} repeats dropped"
+        self._late.set(number(counts.get("late", 0)), more=told)
         self._sensors = {s.name: s for s in found.sensors}
         self._many.set_visibility(found.count > SENSORS_MAX)
         self._list.set_visibility(found.count <= SENSORS_MAX)
@@ -144,16 +149,20 @@ def _called(sensor: Sensor) -> str:
 
 def _row(sensor: Sensor, table: TableFacts, now_us: int) -> dict[str, Any]:
     value = sensor.values.get(table.shown_field) if table.shown_field else next(iter(sensor.values.values()), None)
-    shown = number(value) if isinstance(value, int | float) and not isinstance(value, bool) else cell(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    by = value if is_number or value is None else str(cell(value))
     return {
         "name": sensor.name,
+        "href": path_to("sensors", table.name, sensor=sensor.name),
         "state": sensor.state,
         **{f"static_{n}": cell(v) for n, v in sensor.static.items()},
-        "value": shown,
+        **said("value", number(value) if is_number or value is None else str(cell(value)), by),
         "spark": spark_points(sensor.trail),
-        "rate": number(sensor.rate),
-        "last": age(sensor.last_us, now_us),
-        **{n: sensor.counts[n] for n in ("refused", "late", "errors")},
+        **said("rate", number(sensor.rate), sensor.rate),
+        **said("last", age(sensor.last_us, now_us), sensor.last_us),
+        **counted("refused", sensor.counts["refused"]),
+        **counted("late", sensor.counts["late"]),
+        **counted("errors", sensor.counts["errors"]),
     }
 
 

@@ -41,6 +41,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
 
 
+def cycles(count: int) -> str:
+    return "0" if not count else f"{count:,} cycle{'' if count == 1 else 's'}"
+
+
 def age(us: int | None, now_us: int) -> str:
     """How long ago; of a time ahead of ours we say that it is now."""
     if us is None:

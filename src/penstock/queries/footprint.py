@@ -25,6 +25,7 @@ class LogSize:
     oldest_us: int | None
     newest_us: int | None
     retention: str | None
+    retention_us: int | None
 
 
 def log_sizes(database: Database) -> list[LogSize]:
@@ -51,6 +52,7 @@ def log_sizes(database: Database) -> list[LogSize]:
                 min((s.min_ts for s in files), default=None),
                 max((s.max_ts for s in files), default=None),
                 format_duration(retention) if retention else None,
+                retention,
             )
         )
     return found

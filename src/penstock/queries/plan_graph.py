@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.catalog.model import QueryDefinition
+from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.state import CatalogState
 from penstock.operators.expr import Expr
 from penstock.sql.notation import show, show_window
@@ -15,14 +15,25 @@ Kind = Literal["source", "step", "answer"]
 
 
 @dataclass(frozen=True, slots=True)
+class Passing:
+    """The readings of a table that satisfy two conditions, or one, or none."""
+
+    table_id: int
+    static: Expr | None
+    stream: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
 class Box:
-    """A step of a plan. `lines` say what it does; `table` or `query` is what a source reads."""
+    """A step of a plan. `lines` say what it does; `table` or `query` is what a source reads, `passes` what leaves a step."""
 
     title: str
     lines: tuple[str, ...] = ()
     kind: Kind = "step"
     table: str | None = None
     query: str | None = None
+    passes: Passing | None = None
+    rows: int | None = None  # of a table that is no stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +85,10 @@ def _stream(
     name = table.name if table is not None else "dropped"
     title = f"{name} {alias}" if alias and alias != name else name
     sensors = ("every sensor",) if static is None else (f"sensors: {show(static)}",)
-    place = drawing.add(Box(title, sensors, "source", table=name))
+    place = drawing.add(Box(title, sensors, "source", table=name, passes=Passing(table_id, static, None)))
     if stream is None:
         return place
-    return drawing.add(Box("filter", _parts(stream)), place)
+    return drawing.add(Box("filter", _parts(stream), passes=Passing(table_id, static, stream)), place)
 
 
 def _parts(predicate: Expr) -> tuple[str, ...]:
@@ -114,7 +125,8 @@ def _join(drawing: _Drawing, plan: JoinPlan, state: CatalogState) -> int:
     ]
     for table in plan.tables:
         known = state.tables_by_id.get(table.table_id)
-        inputs.append(drawing.add(Box(known.name if known is not None else "dropped", ("table",), "source")))
+        name = known.name if known is not None else "dropped"
+        inputs.append(drawing.add(Box(name, ("table",), "source", rows=_rows(known, state))))
     words = {"inner": "window join", "left": "window join, or NULL", "anti": "without a partner"}
     conditions = tuple(show(c) for c in plan.conditions)
     place = drawing.add(Box(words[plan.missing], conditions or ("within each other's windows",)), *inputs)
@@ -131,5 +143,11 @@ def _spark(drawing: _Drawing, plan: SparkPlan, state: CatalogState) -> int:
         window = (show_window(relation.window),) if relation.window is not None else ()
         table = relation.table if relation.kind == "stream" else None
         query = relation.table if relation.kind == "query" else None
-        sources.append(drawing.add(Box(relation.table, (relation.kind, *window), "source", table=table, query=query)))
+        rows = _rows(state.tables.get(relation.table), state) if relation.kind in ("ordinary", "static") else None
+        box = Box(relation.table, (relation.kind, *window), "source", table=table, query=query, rows=rows)
+        sources.append(drawing.add(box))
     return drawing.add(Box("Spark SQL", (plan.reason,)), *sources)
+
+
+def _rows(table: Table | None, state: CatalogState) -> int | None:
+    return state.rows(table.id).current().num_rows if table is not None else None

@@ -28,7 +28,7 @@ _GOODBYE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class MessageIn:
-    """One message. `repeated`: the broker says that it has sent it before."""
+    """One message. `repeated`: the broker says that it has sent it before. `connection`: of which client."""
 
     topic: str
     payload: bytes
@@ -36,6 +36,7 @@ class MessageIn:
     mid: int
     retained: bool
     repeated: bool
+    connection: int
 
 
 class Refused(ConnectionError):
@@ -97,7 +98,13 @@ class Client:
         self._taken += 1
         self._take(
             MessageIn(
-                message.topic, bytes(message.payload), message.qos, message.mid, message.retain, bool(message.dup)
+                message.topic,
+                bytes(message.payload),
+                message.qos,
+                message.mid,
+                message.retain,
+                bool(message.dup),
+                self.number,
             )
         )
 

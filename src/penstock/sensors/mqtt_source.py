@@ -2,6 +2,7 @@
 
 A message of QoS 1 is acknowledged when the log has its readings or has refused them for good; until then the broker keeps it, also while one
 of us is gone, because the session outlives the connection. One batch is under way at a time, and what arrives meanwhile makes up the next.
+What was read is stored even if the connection breaks before: a broker that was killed may not have it any more.
 Beyond `in_flight` messages nothing is read: the broker's own queue, and then its senders, wait.
 """
 
@@ -35,11 +36,10 @@ _FAREWELL_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Parcel:
-    """Messages that are being stored, and the connection on which they may be acknowledged."""
+    """Messages that are being stored."""
 
     messages: list[MessageIn]
     delivery: Delivery | None
-    connection: int
 
 
 class MqttSource(Source):
@@ -53,7 +53,7 @@ class MqttSource(Source):
         self._connects = 0
         self._waiting: list[MessageIn] = []
         self._sending: _Parcel | None = None
-        # Stored, but the connection broke before that could be said: their repeats are only acknowledged.
+        # Read, but the connection broke before they were acknowledged: their repeats are not stored again.
         self._unsaid: dict[int, MessageIn] = {}
         self._reader: PayloadReader | None = None
         self._stopped = threading.Event()
@@ -160,17 +160,17 @@ class MqttSource(Source):
         if self._waiting:
             messages, self._waiting = self._waiting, []
             delivery = self._deliver(messages)
-            connection = client.number if client is not None else 0
-            self._sending = _Parcel(messages, delivery, connection)
+            self._sending = _Parcel(messages, delivery)
             if delivery is None:
                 self._acknowledge(self._sending, client)
                 self._sending = None
 
     def _acknowledge(self, parcel: _Parcel, client: Client | None) -> None:
-        if client is not None and client.number == parcel.connection:
-            client.acknowledge([message.mid for message in parcel.messages if message.qos])
-        elif parcel.connection:
-            self._unsaid.update({message.mid: message for message in parcel.messages if message.qos})
+        if client is not None:
+            mids = [m.mid for m in parcel.messages if m.qos and m.connection == client.number]
+            client.acknowledge(mids)
+            for mid in mids if self._unsaid else ():
+                self._unsaid.pop(mid, None)
 
     def _deliver(self, messages: list[MessageIn]) -> Delivery | None:
         """The rows of messages, on their way; None where there are none."""
@@ -181,7 +181,7 @@ class MqttSource(Source):
         reader = self._reader_of(table)
         rows: list[dict[str, Any]] = []
         for message in messages:
-            if message.qos and self._unsaid and self._was_stored(message):
+            if message.qos and self._unsaid and self._was_read(message):
                 continue
             if message.retained and not self.options["retained"]:
                 continue
@@ -201,19 +201,26 @@ class MqttSource(Source):
             self._reader = PayloadReader(table, self.options)
         return self._reader
 
-    def _was_stored(self, message: MessageIn) -> bool:
-        """Whether this is the repeat of a message that was stored when the connection broke.
+    def _was_read(self, message: MessageIn) -> bool:
+        """Whether this is the repeat of a message that was read before a connection broke.
 
         It was never acknowledged, so the broker cannot have given its number to another one, unless it lost the session.
+        It is acknowledged with its batch, which is stored after the one that has the message, or is the same one.
         """
-        known = self._unsaid.pop(message.mid, None)
-        return (
-            known is not None and message.repeated and (known.topic, known.payload) == (message.topic, message.payload)
-        )
+        known = self._unsaid.get(message.mid)
+        if known is None or known.connection == message.connection:
+            return False
+        if message.repeated and (known.topic, known.payload) == (message.topic, message.payload):
+            return True
+        del self._unsaid[message.mid]
+        return False
 
     def _forget_connection(self) -> None:
-        """The broker sends again what was not acknowledged; only what it will not send again is kept."""
-        self._waiting = [message for message in self._waiting if not message.qos]
+        """What was read goes on to be stored; the broker sends it again, unless it was killed and has forgotten it."""
+        sending = self._sending.messages if self._sending is not None else []
+        for message in (*sending, *self._waiting):
+            if message.qos:
+                self._unsaid.setdefault(message.mid, message)
         self._subscriptions.forget()
 
     def _say_farewell(self, client: Client) -> None:

@@ -37,8 +37,18 @@ async def back_up(request: Request) -> Response:
     target = Path(asked.target)
     if not target.is_absolute():
         raise error("invalid_parameter", detail=f'"{asked.target}" is not an absolute path')
-    if target.exists():
-        raise error("already_exists", kind="folder", name=asked.target, hint="name one that does not exist yet")
+    await context.workers.statement.run(_make_folder, target)
     await context.workers.statement.run(context.database.backup, target)
     context.database.audit.note("BACKUP", [str(target)])
     return Response(orjson.dumps({"target": str(target)}), media_type="application/json")
+
+
+def _make_folder(target: Path) -> None:
+    """Before anything is read: where there can be no folder, the caller has to say another place."""
+    try:
+        target.mkdir(parents=True)
+    except FileExistsError as cause:
+        hint = "name one that does not exist yet"
+        raise error("already_exists", kind="folder", name=str(target), hint=hint) from cause
+    except (OSError, ValueError) as cause:  # no right to, too long a name, a NUL in it
+        raise error("invalid_parameter", detail=f"there can be no folder at {str(target)!r}: {cause}") from cause

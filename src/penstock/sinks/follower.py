@@ -211,6 +211,7 @@ class Follower:
         self._close_outlet()
         if isinstance(self._reader, AnswerReader):
             self._batch = None  # by the next attempt there may be a newer one
+            self._reader.owe()  # a target that was away may have lost the last one
 
     def _rest(self, failure: Exception) -> None:
         """Wait before the next attempt, putting aside what would be forgotten meanwhile."""

@@ -110,7 +110,9 @@ class Mqtt:
                 info.wait_for_publish(_LOOK_S)
 
     def tick(self) -> None:
-        pass
+        """A broker that went away is noticed before there is something new to tell it: it may have lost the retained message."""
+        if self._troubles:
+            raise delivery_failed(self._troubles[0])
 
     def close(self) -> None:
         self._client.disconnect()

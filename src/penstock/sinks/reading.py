@@ -183,6 +183,10 @@ class AnswerReader:
         found = self._queries.answer(self._query)
         return Batch(found.cycle, found.now_us, found.table, whole=True)
 
+    def owe(self) -> None:
+        """The answer is wanted once more, if there ever was one."""
+        self._owed = self._owed or self._at is not None
+
     def finished(self, batch: Batch) -> None:
         self._at = batch.cycle
         self._owed = False

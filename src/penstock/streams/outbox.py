@@ -42,8 +42,13 @@ class ReadingSink(Protocol):
 
 
 def will_pass(cause: BaseException) -> bool:
-    """Whether the same thing may well work later: the disk is full, the log is busy or not there yet."""
-    return isinstance(cause, OSError) or (isinstance(cause, PenstockError) and cause.condition in _PASSING)
+    """Whether the same thing may well work later: the disk is full or broken, the log is busy or not there yet.
+
+    A broken disk may only work after a restart; given up, the readings would be lost to a fault that is not theirs.
+    """
+    if isinstance(cause, PenstockError):
+        return cause.condition in _PASSING or isinstance(cause.__cause__, OSError)
+    return isinstance(cause, OSError)
 
 
 class Outbox:

@@ -1,4 +1,4 @@
-"""Readings of many sensors made into arrays for ingest, in the order in which they were read.
+"""Readings of many sensors made into arrays for ingest: in the order of their times, each sensor's own as it gave them.
 
 A reading whose values do not fit its fields is left out and counted against its sensor, so that one bad
 sensor spoils nobody else's readings.
@@ -52,15 +52,41 @@ def pack(table: Table, chunks: list[Chunk]) -> Parcel | None:
     counts = [chunk.reading.count for chunk in chunks]
     sids = np.repeat(np.array([chunk.source.sid for chunk in chunks], dtype=np.int32), counts)
     ts_us = _times(chunks, counts) if table.options.time == "valid" else None
-    if not problems:
+    if problems:
+        _complain(chunks, counts, problems)
+        good = np.ones(len(sids), dtype=np.bool_)
+        good[list(problems)] = False
+        if not good.any():
+            return None
+        kept = pa.array(good)
+        sids, columns = sids[good], tuple(c.filter(kept) for c in columns)
+        ts_us = None if ts_us is None else ts_us[good]
+    order = None if ts_us is None else _across_sensors(sids, ts_us)
+    if ts_us is None or order is None:
         return Parcel(sids, ts_us, columns)
-    _complain(chunks, counts, problems)
-    good = np.ones(len(sids), dtype=np.bool_)
-    good[list(problems)] = False
-    if not good.any():
+    taken = pa.array(order)
+    return Parcel(sids[order], ts_us[order], tuple(c.take(taken) for c in columns))
+
+
+def _across_sensors(sids: NDArray[np.int32], ts_us: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The order in which readings of several sensors happened; None where they are in it.
+
+    They were read together, so which sensor was asked first means nothing: without this, whoever was asked later would be
+    late. A sensor's own readings stay as it gave them, whatever their times: that they are out of order is for ingest to see.
+    """
+    if np.all(ts_us[1:] >= ts_us[:-1]):
         return None
-    kept = pa.array(good)
-    return Parcel(sids[good], None if ts_us is None else ts_us[good], tuple(c.filter(kept) for c in columns))
+    by_sensor = np.argsort(sids, kind="stable")
+    times = ts_us[by_sensor]
+    ends = np.flatnonzero(np.append(np.diff(sids[by_sensor]) != 0, True)) + 1
+    backwards = np.diff(times) < 0
+    backwards[ends[:-1] - 1] = False
+    if backwards.any():
+        for start, end in zip(np.append(0, ends[:-1]), ends, strict=True):
+            np.maximum.accumulate(times[start:end], out=times[start:end])
+    moments = np.empty_like(times)
+    moments[by_sensor] = times
+    return np.argsort(moments, kind="stable")
 
 
 def _has_shape(fields: tuple[Field, ...], chunk: Chunk) -> bool:

@@ -84,4 +84,6 @@ def as_storage_error(problem: BaseException) -> PenstockError:
         return problem
     if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
         return error("disk_full", hint="free space or add retention; ingest goes on by itself once there is room")
-    return error("internal_error", detail=f"the log could not be written: {problem}")
+    told = error("internal_error", detail=f"the log could not be written: {problem}")
+    told.__cause__ = problem
+    return told

@@ -1,0 +1,65 @@
+"""What a source's batch does when the log does not take it: a broken disk is waited for, a batch that breaks the log is not."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import pytest
+
+from penstock.errors import error
+from penstock.streams import sources
+from penstock.streams.input_counts import InputCounts
+from penstock.streams.receipt import Receipt
+from penstock.streams.sources import PushDelivery
+from penstock.streams.storing import FolderNotSynced, as_storage_error
+
+ROWS = [{"seq": 1}]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_RETRY_S", 0.0)
+
+
+def failed(problem: Exception) -> Future[Receipt]:
+    future: Future[Receipt] = Future()
+    future.set_exception(problem)
+    return future
+
+
+def raised(problem: Exception) -> Future[Receipt]:
+    raise problem
+
+
+@pytest.mark.parametrize("fail", [failed, raised])
+@pytest.mark.parametrize(
+    "cause", [OSError(errno.EIO, "broken"), FolderNotSynced(errno.EIO, "broken"), error("disk_full")]
+)
+def test_nothing_is_given_up_for_a_disk_that_fails(
+    fail: Callable[[Exception], Future[Receipt]], cause: Exception
+) -> None:
+    counts = InputCounts()
+    works = False
+
+    def push(*_: object) -> Future[Receipt]:
+        if not works:
+            return fail(as_storage_error(cause))
+        future: Future[Receipt] = Future()
+        future.set_result(Receipt(1))
+        return future
+
+    delivery = PushDelivery(push, "probes", ROWS, counts, lambda: None)
+    assert [delivery.advance() for _ in range(20)] == [False] * 20
+    assert counts.as_dict()["refused"] == {} and counts.last_problem
+    works = True
+    assert delivery.advance() or delivery.advance()
+    assert counts.as_dict()["accepted"] == 1
+
+
+def test_a_batch_that_cannot_be_stored_at_all_is_refused_in_the_end() -> None:
+    counts = InputCounts()
+    delivery = PushDelivery(lambda *_: raised(TypeError("what is this?")), "probes", ROWS, counts, lambda: None)
+    assert [delivery.advance() for _ in range(6)][-1]
+    assert counts.as_dict()["refused"] == {"internal_error": 1}
