@@ -123,7 +123,7 @@ def three_pages(url: str, program: str) -> Iterator[tuple[dict[str, Page], list[
             page.on("pageerror", lambda error, name=name: problems.append(f"{name}: {error}"))
             page.goto(f"{url}/console/{path}")
             # Until the console is mounted, a page that waits for it is there instead.
-            page.locator("main.frame h1").wait_for()
+            page.locator(".frame:not([inert]) h1").wait_for()
             page.evaluate(WATCH)
             pages[name] = page
         pages["query"].bring_to_front()
