@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from penstock.errors import error
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 def invoke(database: Database, name: str, as_of: int | str | AsOf | None, limit: int | None) -> Result:
     """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
+    began = time.thread_time()
     definition = database.definition(name)
     database.wait_for_query(definition)
     plan = plan_from_json(definition.plan)
@@ -37,7 +39,9 @@ def invoke(database: Database, name: str, as_of: int | str | AsOf | None, limit:
             database.standing.wait_ready(name)
         result = database.spark_queries.invoke(definition.id, name, limit)
     database.usage.note(definition.id, database.clock.now_us())
-    return database.completeness.say(result, plan, definition.start_us, database.catalog.state)
+    said = database.completeness.say(result, plan, definition.start_us, database.catalog.state)
+    database.costs.note_asked(definition.id, time.thread_time() - began)
+    return said
 
 
 def subscribe(database: Database, name: str, from_cycle: int | None, changes: bool) -> Subscription:
