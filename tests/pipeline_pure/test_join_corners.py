@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.clock import SECOND
+from penstock.errors import PenstockError
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
@@ -120,3 +121,31 @@ def test_a_follower_that_is_several_changes_of_window_behind_is_told_all_of_them
     while (event := subscription.next(0)) is not None:
         told += event.table.column("a").to_pylist()
     assert told == [0, 1, 2, 3, 4]
+
+
+def test_the_window_of_one_stream_is_changed_while_the_others_stay(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute(
+        "CREATE QUERY pairs AS SELECT a.value AS a, b.value AS b FROM probes a, probes b WINDOW = 10 MINUTES"
+        " WHERE a.value < b.value BEGIN (NOW - 1 HOUR) END (NOW)"
+    )
+    for value in (1.0, 2.0, 3.0):
+        pipe.clock.advance(60 * SECOND)
+        pipe.push(value)
+        pipe.engine.drain()
+
+    def after(change: str) -> list[tuple[float, float]]:
+        pipe.db.execute(f"ALTER QUERY pairs SET {change}")
+        pipe.engine.drain()
+        return sorted((row["a"], row["b"]) for row in pipe.db.invoke("pairs").table.to_pylist())
+
+    assert after("BEGIN (NOW - 90 SECONDS) FOR a") == [(2.0, 3.0)]
+    assert after("END (NOW - 30 SECONDS) FOR b") == []
+    assert after("BEGIN (NOW - 1 HOUR) FOR a") == [(1.0, 2.0)]
+    assert after("END (NOW) FOR b") == [(1.0, 2.0), (1.0, 3.0), (2.0, 3.0)]
+    assert after("BEGIN (NOW - 1 SECOND)") == [(1.0, 2.0), (1.0, 3.0), (2.0, 3.0)], (
+        "both have windows of their own by now"
+    )
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.execute("ALTER QUERY pairs SET BEGIN (NOW - 1 MINUTE) FOR c")
+    assert refused.value.condition == "table_not_found"

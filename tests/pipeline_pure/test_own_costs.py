@@ -100,6 +100,18 @@ def test_a_history_costs_whose_window_reaches_it(spent: Spending) -> None:
     assert spent.own("late") == pytest.approx(filled, abs=0.02)
 
 
+def test_invocations_are_counted_beside_the_cycles(spent: Spending) -> None:
+    pipe = spent.pipe
+    pipe.push(1.0)
+    pipe.engine.drain()
+    before = pipe.db.query("plain")
+    assert before["asked_ms"] == 0
+    pipe.db.invoke("plain")
+    after = pipe.db.query("plain")
+    assert after["asked_ms"] > 0 and after["ms"] == before["ms"]
+    pipe.db.costs.note_asked(10_000, 1.0)  # dropped meanwhile: nobody's
+
+
 def test_parts_are_shared_among_their_users_and_what_nobody_uses_any_more_is_nobodys() -> None:
     users = Users(calling={"f": [4, 5], "g": []}, slicing={9: [6]})
     rows = [

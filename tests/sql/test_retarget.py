@@ -41,6 +41,16 @@ def _changed(text: str, change: str) -> str:
             "BEGIN (NOW - 1 HOUR)",
             "SELECT a FROM t, u BEGIN (NOW - 1 DAY) FOR u\nBEGIN (NOW - 1 HOUR) END (NOW)",
         ),
+        (
+            "SELECT a FROM t, u BEGIN (NOW - 1 DAY) FOR u BEGIN (NOW - 2 HOURS)",
+            "BEGIN (NOW - 1 HOUR) FOR u",
+            'SELECT a FROM t, u\nBEGIN (NOW - 1 HOUR) END (NOW) FOR "u"\nBEGIN (NOW - 2 HOURS)',
+        ),
+        (
+            "SELECT a FROM t, u BEGIN (NOW - 2 HOURS) END (NOW - 1 MINUTE) ORDER BY a",
+            "END (NOW) FOR u",
+            'SELECT a FROM t, u BEGIN (NOW - 2 HOURS) END (NOW - 1 MINUTE)\nBEGIN (NOW - 2 HOURS) END (NOW) FOR "u"\nORDER BY a',
+        ),
     ],
 )
 def test_a_query_gets_another_window_and_keeps_the_rest(text: str, change: str, changed: str) -> None:

@@ -43,6 +43,38 @@ class HeadHistory:
         return self._heads[:count].copy(), np.append(self._first[1:count] - 1, position)
 
 
+class LogHeads:
+    """How far the logs of all tables had come, from entry to entry."""
+
+    def __init__(self) -> None:
+        self.last: dict[int, int] = {}  # at the last entry; never changed, only replaced
+        self._histories: dict[int, HeadHistory] = {}
+        self._steps: dict[int, tuple[int, tuple[Int64s, Int64s]]] = {}
+
+    def begin(self, table_id: int) -> None:
+        self._histories[table_id] = HeadHistory()
+
+    def forget(self, table_id: int) -> None:
+        del self._histories[table_id]
+        self._steps.pop(table_id, None)
+
+    def take(self, heads: dict[int, int], position: int) -> None:
+        """What the entry at `position` saw."""
+        if heads == self.last:
+            return
+        for table_id, history in self._histories.items():
+            history.take(heads.get(table_id, 0), position)
+        self.last = heads
+
+    def steps(self, table_id: int, position: int) -> tuple[Int64s, Int64s]:
+        """Heads of a table, ascending, and for each the last entry up to `position` that saw no higher one."""
+        known = self._steps.get(table_id)
+        if known is None or known[0] != position:
+            known = (position, self._histories.get(table_id, HeadHistory()).steps(position))
+            self._steps[table_id] = known
+        return known[1]
+
+
 def journal_of(positions: Int64s, heads: Int64s, entries: Int64s) -> Int64s:
     """The journal position at which each log position was written: the last entry whose head is not beyond it."""
     index = np.searchsorted(heads, positions, side="right")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from pathlib import Path
 
+from penstock.catalog.definitions import Defined, Definitions
 from penstock.catalog.dependents import Name, users_by_name
 from penstock.catalog.encoding import (
     function_from_json,
@@ -18,35 +19,16 @@ from penstock.catalog.encoding import (
     stream_type_from_json,
     table_from_json,
 )
-from penstock.catalog.heads import HeadHistory, Int64s
+from penstock.catalog.heads import Int64s, LogHeads
 from penstock.catalog.journal import Entry, JournalReader
-from penstock.catalog.model import Function, QueryDefinition, Sink, StreamType, Table
+from penstock.catalog.model import QueryDefinition
+from penstock.catalog.observed import Observations, Observed
 from penstock.catalog.rollup_records import RolledUp, RollupDefinition, closed, rollup_from_json
 from penstock.catalog.rows import StaticRows
 from penstock.errors import error
 
-Observations = dict[int, list[tuple[int, int | None]]]
 
-
-@dataclass(slots=True)
-class _Definitions:
-    """What is defined. Readers hold on to it, so a change makes a copy and puts that in its place."""
-
-    tables: dict[str, Table] = field(default_factory=dict)
-    tables_by_id: dict[int, Table] = field(default_factory=dict)
-    stream_types: dict[str, StreamType] = field(default_factory=dict)
-    functions: dict[str, Function] = field(default_factory=dict)
-    queries: dict[str, QueryDefinition] = field(default_factory=dict)
-    queries_by_id: dict[int, QueryDefinition] = field(default_factory=dict)
-    query_positions: dict[int, tuple[int, int]] = field(default_factory=dict)
-    rollups: dict[str, RollupDefinition] = field(default_factory=dict)
-    sinks: dict[str, Sink] = field(default_factory=dict)
-
-    def copy(self) -> _Definitions:
-        return _Definitions(*(dict(getattr(self, f.name)) for f in fields(self)))
-
-
-class CatalogState:
+class CatalogState(Defined):
     """Everything that is defined, as of `position`.
 
     One thread applies entries, any thread reads: a dict that a property hands out is never changed again, and
@@ -55,6 +37,7 @@ class CatalogState:
 
     def __init__(self, beside: Callable[[], CatalogState] | None = None) -> None:
         """`beside`: another one in this process, which may be ahead; queries that are the same there are kept once."""
+        super().__init__()
         self._beside = beside
         self.position = 0
         self.at_us = 0  # when the last entry was made
@@ -62,15 +45,11 @@ class CatalogState:
         self.next_query_id = 1
         self.next_rollup_id = 1
         self.next_sink_id = 1
-        self._definitions = _Definitions()
         self._rows: dict[int, StaticRows] = {}
-        self._observed: dict[int, Observations] = {}
-        self._ended: dict[int, frozenset[int]] = {}
+        self._observed = Observed()
         self._retained: dict[int, int] = {}
         self._rolled_up: dict[int, RolledUp] = {}
-        self._heads: dict[int, HeadHistory] = {}
-        self._last_heads: dict[int, int] = {}
-        self._steps: dict[int, tuple[int, tuple[Int64s, Int64s]]] = {}
+        self._heads = LogHeads()
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
@@ -96,7 +75,7 @@ class CatalogState:
                 if draft is known and entry.kind in _DEFINING:
                     draft = known.copy()
                 _CHANGES[entry.kind](self, draft, entry)
-                self._take_heads(entry)
+                self._heads.take(entry.heads, entry.pos)
                 last = entry
         finally:
             if last is not None:
@@ -105,58 +84,12 @@ class CatalogState:
                 # Last: whoever keeps something by position must not find the old under the new one.
                 self.position = last.pos
 
-    def _take_heads(self, entry: Entry) -> None:
-        if entry.heads == self._last_heads:
-            return
-        for table_id, history in self._heads.items():
-            history.take(entry.heads.get(table_id, 0), entry.pos)
-        self._last_heads = entry.heads
-
     def frozen(self) -> CatalogState:
         """The definitions and floors as they are now, for a reader that outlasts the next entry. Not to be applied to."""
         still = copy.copy(self)
-        still._rows, still._retained, still._ended = dict(self._rows), dict(self._retained), dict(self._ended)
-        still._rolled_up = dict(self._rolled_up)
+        still._rows, still._retained, still._rolled_up = dict(self._rows), dict(self._retained), dict(self._rolled_up)
+        still._observed, still._heads = self._observed.copy(), copy.copy(self._heads)
         return still
-
-    # -- what is defined
-
-    @property
-    def tables(self) -> dict[str, Table]:
-        return self._definitions.tables
-
-    @property
-    def tables_by_id(self) -> dict[int, Table]:
-        return self._definitions.tables_by_id
-
-    @property
-    def stream_types(self) -> dict[str, StreamType]:
-        return self._definitions.stream_types
-
-    @property
-    def functions(self) -> dict[str, Function]:
-        return self._definitions.functions
-
-    @property
-    def queries(self) -> dict[str, QueryDefinition]:
-        return self._definitions.queries
-
-    @property
-    def queries_by_id(self) -> dict[int, QueryDefinition]:
-        return self._definitions.queries_by_id
-
-    @property
-    def query_positions(self) -> dict[int, tuple[int, int]]:
-        """By query id: the entries that registered it and that last changed it."""
-        return self._definitions.query_positions
-
-    @property
-    def rollups(self) -> dict[str, RollupDefinition]:
-        return self._definitions.rollups
-
-    @property
-    def sinks(self) -> dict[str, Sink]:
-        return self._definitions.sinks
 
     # -- looking up
 
@@ -179,27 +112,22 @@ class CatalogState:
 
     def observations(self, table_id: int) -> Observations:
         """Per sid: (opened at, closed at or None). Sensors of pushed tables are observed from their INSERT on."""
-        return self._observed.get(table_id, {})
+        return self._observed.spans(table_id)
 
     def ended(self, table_id: int) -> frozenset[int]:
         """Sids that said END: nothing comes of them any more, unless they are reached in another way."""
-        return self._ended.get(table_id, frozenset())
+        return self._observed.ended(table_id)
 
     def heads(self) -> dict[int, int]:
         """How far each table's log had come at the last entry."""
-        return {t: head for t, head in self._last_heads.items() if t in self.tables_by_id}
+        return {t: head for t, head in self._heads.last.items() if t in self.tables_by_id}
 
     def journal_positions(self, table_id: int) -> tuple[Int64s, Int64s]:
         """Log heads, ascending, and for each the last entry that was written before the log grew past it.
 
         A row at log position p came after the entry of the last head that is not beyond p.
         """
-        position = self.position
-        known = self._steps.get(table_id)
-        if known is None or known[0] != position:
-            known = (position, self._heads.get(table_id, HeadHistory()).steps(position))
-            self._steps[table_id] = known
-        return known[1]
+        return self._heads.steps(table_id, self.position)
 
     def dependents(self, kind: str, name: str) -> list[str]:
         """What could not live without this, named as an error shows it."""
@@ -211,54 +139,54 @@ class CatalogState:
 
     # -- changes, one per kind of entry
 
-    def _create_stream_type(self, draft: _Definitions, entry: Entry) -> None:
+    def _create_stream_type(self, draft: Definitions, entry: Entry) -> None:
         found = stream_type_from_json(entry.body)
         draft.stream_types[found.name] = found
 
-    def _put_table(self, draft: _Definitions, entry: Entry) -> None:
+    def _put_table(self, draft: Definitions, entry: Entry) -> None:
         table = table_from_json(entry.body)
         before = draft.tables_by_id.get(table.id)
         if before is not None and before.stream != table.stream:
-            self._ended.pop(table.id, None)
+            self._observed.all_begin_anew(table.id)
         draft.tables[table.name] = draft.tables_by_id[table.id] = table
         self.next_table_id = max(self.next_table_id, table.id + 1)
         if table.id in self._rows:
             self._rows[table.id].retable(table)
         else:
             self._rows[table.id] = StaticRows(table)
-            self._heads[table.id] = HeadHistory()
+            self._heads.begin(table.id)
 
-    def _insert_rows(self, draft: _Definitions, entry: Entry) -> None:
+    def _insert_rows(self, draft: Definitions, entry: Entry) -> None:
         table_id = entry.body["table"]
         rows = self._rows[table_id]
         vids = rows.insert(entry.body["rows"], entry.pos)
         stream = draft.tables_by_id[table_id].stream
         if stream is not None and stream.connector is None:
-            self._open(table_id, rows.sids[vids.start : vids.stop].tolist(), entry.at_us)
+            self._observed.open(table_id, rows.sids[vids.start : vids.stop].tolist(), entry.at_us)
 
-    def _update_rows(self, draft: _Definitions, entry: Entry) -> None:
+    def _update_rows(self, draft: Definitions, entry: Entry) -> None:
         table_id, rows = entry.body["table"], self._rows[entry.body["table"]]
         ended = self.ended(table_id)
         moved = [s for s, values in entry.body["rows"] if s in ended and rows.current_values(s)[-1] != values[-1]]
-        self._begin_anew(table_id, moved)
+        self._observed.begin_anew(table_id, moved)
         rows.update(entry.body["rows"], entry.pos)
 
-    def _delete_rows(self, draft: _Definitions, entry: Entry) -> None:
+    def _delete_rows(self, draft: Definitions, entry: Entry) -> None:
         self._rows[entry.body["table"]].delete(entry.body["sids"], entry.pos)
-        self._close(entry.body["table"], entry.body["sids"], entry.at_us)
-        self._begin_anew(entry.body["table"], entry.body["sids"])
+        self._observed.close(entry.body["table"], entry.body["sids"], entry.at_us)
+        self._observed.begin_anew(entry.body["table"], entry.body["sids"])
 
-    def _create_function(self, draft: _Definitions, entry: Entry) -> None:
+    def _create_function(self, draft: Definitions, entry: Entry) -> None:
         found = function_from_json(entry.body)
         draft.functions[found.name] = found
 
-    def _create_query(self, draft: _Definitions, entry: Entry) -> None:
+    def _create_query(self, draft: Definitions, entry: Entry) -> None:
         found = self._shared(query_from_json(entry.body))
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
         self.next_query_id = max(self.next_query_id, found.id + 1)
         draft.query_positions[found.id] = (entry.pos, entry.pos)
 
-    def _change_query(self, draft: _Definitions, entry: Entry) -> None:
+    def _change_query(self, draft: Definitions, entry: Entry) -> None:
         found = self._shared(query_from_json(entry.body))
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
         draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
@@ -267,7 +195,7 @@ class CatalogState:
         known = self._beside().queries_by_id.get(found.id) if self._beside is not None else None
         return known if known is not None and known == found else found
 
-    def _describe_query(self, draft: _Definitions, entry: Entry) -> None:
+    def _describe_query(self, draft: Definitions, entry: Entry) -> None:
         # Not a change of what it answers: nobody reads its history again, so its positions stay.
         body = entry.body
         found = replace(
@@ -278,19 +206,20 @@ class CatalogState:
         )
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
 
-    def _put_sink(self, draft: _Definitions, entry: Entry) -> None:
+    def _put_sink(self, draft: Definitions, entry: Entry) -> None:
         found = sink_from_json(entry.body)
         draft.sinks[found.name] = found
         self.next_sink_id = max(self.next_sink_id, found.id + 1)
 
-    def _drop(self, draft: _Definitions, entry: Entry) -> None:
+    def _drop(self, draft: Definitions, entry: Entry) -> None:
         for kind, name in entry.body["names"]:
             if kind == "table":
                 table = draft.tables.pop(name)
                 del draft.tables_by_id[table.id]
-                del self._rows[table.id], self._heads[table.id]
-                for known in (self._observed, self._ended, self._retained, self._steps):
-                    known.pop(table.id, None)
+                del self._rows[table.id]
+                self._heads.forget(table.id)
+                self._observed.forget(table.id)
+                self._retained.pop(table.id, None)
             elif kind == "stream_type":
                 del draft.stream_types[name]
             elif kind == "function":
@@ -303,56 +232,35 @@ class CatalogState:
                 query = draft.queries.pop(name)
                 del draft.queries_by_id[query.id], draft.query_positions[query.id]
 
-    def _observe(self, draft: _Definitions, entry: Entry) -> None:
+    def _observe(self, draft: Definitions, entry: Entry) -> None:
         if entry.body["table"] in draft.tables_by_id:
             table_id = entry.body["table"]
-            self._open(table_id, entry.body["opened"], entry.at_us)
-            self._close(table_id, entry.body["closed"], entry.at_us)
-            self._begin_anew(table_id, entry.body["opened"])
+            self._observed.open(table_id, entry.body["opened"], entry.at_us)
+            self._observed.close(table_id, entry.body["closed"], entry.at_us)
+            self._observed.begin_anew(table_id, entry.body["opened"])
             # Entries of older versions do not know it.
             ended = [sid for sid in entry.body.get("ended", ()) if self._rows[table_id].is_live(sid)]
             if ended:
-                self._ended[table_id] = self.ended(table_id).union(ended)
+                self._observed.end(table_id, ended)
 
-    def _begin_anew(self, table_id: int, sids: Iterable[int]) -> None:
-        ended = self.ended(table_id)
-        if not ended.isdisjoint(sids):
-            self._ended[table_id] = ended.difference(sids)
-
-    def _open(self, table_id: int, sids: Iterable[int], at_us: int) -> None:
-        observed = self._observed.setdefault(table_id, {})
-        for sid in sids:
-            spans = observed.get(sid)
-            if spans is None:
-                observed[sid] = [(at_us, None)]
-            else:
-                spans.append((at_us, None))
-
-    def _close(self, table_id: int, sids: Iterable[int], at_us: int) -> None:
-        observed = self._observed.get(table_id, {})
-        for sid in sids:
-            spans = observed.get(sid)
-            if spans and spans[-1][1] is None:
-                spans[-1] = (spans[-1][0], at_us)
-
-    def _retain(self, draft: _Definitions, entry: Entry) -> None:
+    def _retain(self, draft: Definitions, entry: Entry) -> None:
         table_id = entry.body["table"]
         if table_id in draft.tables_by_id:
             self._retained[table_id] = max(self._retained.get(table_id, 0), entry.body["position"])
 
-    def _create_rollup(self, draft: _Definitions, entry: Entry) -> None:
+    def _create_rollup(self, draft: Definitions, entry: Entry) -> None:
         found = rollup_from_json(entry.body)
         draft.rollups[found.name] = found
         self._rolled_up[found.id] = RolledUp(found.begin)
         self.next_rollup_id = max(self.next_rollup_id, found.id + 1)
 
-    def _close_rollup(self, draft: _Definitions, entry: Entry) -> None:
+    def _close_rollup(self, draft: Definitions, entry: Entry) -> None:
         known = self._rolled_up.get(entry.body["rollup"])
         if known is not None:
             self._rolled_up[entry.body["rollup"]] = closed(known, entry.body)
 
 
-_CHANGES: dict[str, Callable[[CatalogState, _Definitions, Entry], None]] = {
+_CHANGES: dict[str, Callable[[CatalogState, Definitions, Entry], None]] = {
     "create_stream_type": CatalogState._create_stream_type,
     "create_table": CatalogState._put_table,
     "alter_table": CatalogState._put_table,

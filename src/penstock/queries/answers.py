@@ -9,36 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import orjson
-import pyarrow as pa
-from pyroaring import BitMap
-
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.operators.windows import FOREVER
 from penstock.pipeline.commits import CommitRecord
 from penstock.pipeline.folder import DataFolder
-from penstock.pipeline.joins.results import from_bytes, read_results
-from penstock.pipeline.joins.units import LIVE
 from penstock.pipeline.keeping import meets_rows
-from penstock.pipeline.lists import lists_from_bytes
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.planning import FirstNeeded, SegmentsOf
-from penstock.pipeline.sheets import name_from_bytes
 from penstock.queries.answer import NEVER, Answer
-from penstock.queries.census import Census
-from penstock.queries.counted import Counted
 from penstock.queries.evaluated import size_of
 from penstock.queries.join_results import JoinResults
 from penstock.queries.lasting_memory import LastingMemory
-from penstock.queries.nows import Nows
-from penstock.queries.partners import Blocks
 from penstock.queries.ranges import joined
-from penstock.queries.shelf import Shelf
-from penstock.queries.slices.store import SliceStore
 from penstock.queries.snapshot import restore, snapshot_of
+from penstock.queries.taking import Taking
 from penstock.sql.plan import (
     AggregatePlan,
     JoinAggregatePlan,
@@ -55,10 +41,8 @@ from penstock.sql.plan import (
 )
 from penstock.streams.segments import list_readable
 
-_OF_TABLES = frozenset({"newest", "heard", "counts", "sheet", "lists", "slices", "spent"})
 
-
-class AnswerStore(Nows):
+class AnswerStore(Taking):
     """All answers as of one committed cycle, with the definitions and the newest times that go with it."""
 
     def __init__(
@@ -68,20 +52,14 @@ class AnswerStore(Nows):
         listing: SegmentsOf | None = None,
         catalog: Callable[[], CatalogState] | None = None,
     ) -> None:
-        super().__init__(catalog)
+        super().__init__(folder, catalog)
         self._reader = reader
-        self._folder = folder
         self.spark_plans: dict[int, SparkPlan] = {}  # of the queries outside the shared pass
         self.cycle = 0
         self.start: Offset | None = None
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
-        self.shelves: dict[int, Shelf] = {}
         self.complete: set[int] = set()  # queries whose answer is to be kept current because somebody said so
-        self.counted = Counted()
-        self.slices = SliceStore()
-        self.census = Census()
         self.reads_queries = False  # whether any query reads another one's answer
-        self.touched: set[int] = set()  # queries that the last cycle changed in more than their matches
 
     def apply(self, record: CommitRecord) -> None:
         """Take in one more cycle (or a snapshot, as the first)."""
@@ -208,72 +186,6 @@ class AnswerStore(Nows):
             self.slices.doubt(query_id)
             if isinstance(answer.plan, SelectPlan):
                 answer.doubt(record.end.data.get(answer.plan.table_id, 0))
-
-    def _take_results(self, record: CommitRecord) -> None:
-        self._failed: set[int] = set()
-        columns = (c.to_pylist() for c in record.results.columns)
-        for query_id, kind, rows, position, payload in zip(*columns, strict=True):
-            if kind in _OF_TABLES:
-                if query_id in self.state.tables_by_id:
-                    self._take_of_table(query_id, kind, rows, position, payload, record.end.now_us)
-                continue
-            answer = self.answers.get(query_id)
-            if answer is None:
-                continue
-            if kind == "match":
-                answer.matched += rows
-                _merge(answer.matches, position, payload)
-            elif kind == "base":
-                _merge(answer.base, position, payload)
-            elif kind == "join_info":
-                if answer.told is None or answer.told[0] != record.cycle:
-                    answer.told = (record.cycle, {})
-                answer.told[1][position] = orjson.loads(payload)
-            elif kind == "partnered":
-                answer.partners.add(record.cycle, position, BitMap.deserialize(payload))
-            elif kind in ("join", "join_file"):
-                file = payload.decode() if kind == "join_file" else None
-                try:
-                    table = from_bytes(payload) if file is None else read_results(self._folder, file)
-                except (OSError, pa.ArrowException) as damage:
-                    # Nobody else's answer suffers from a file that cannot be read.
-                    answer.error, answer.error_condition = f"results {file}: {damage}", "corrupt_segment"
-                    self.touched.add(query_id)
-                    continue
-                _take_join(answer, table, file, position)
-            elif kind == "values":
-                answer.values.append(pa.ipc.open_stream(payload).read_all())
-            elif kind == "error":
-                told = orjson.loads(payload)
-                answer.error, answer.error_condition = told["message"], told["condition"]
-                self._failed.add(query_id)
-                self.touched.add(query_id)
-
-    def _take_of_table(self, table_id: int, kind: str, rows: int, position: int, payload: bytes, now_us: int) -> None:
-        """What a cycle says of a table, or of many of its queries at once."""
-        if kind == "newest":
-            self.census.nows.heard(table_id, self._take_newest(table_id, rows, payload, now_us))
-        elif kind == "heard":
-            vids, times = np.split(np.frombuffer(payload, np.int64), 2)
-            self.heard[table_id][vids] = times
-        elif kind == "counts":
-            self.counted.add(*np.split(np.frombuffer(payload, np.int64), 2))
-        elif kind == "sheet":
-            self.shelf(table_id).put(name_from_bytes(table_id, position, payload))
-        elif kind == "slices":
-            self.slices.fold(payload, rows)
-        elif kind == "lists":
-            self.shelf(table_id).put_lists(lists_from_bytes(position, payload))
-
-    def shelf(self, table_id: int) -> Shelf:
-        if table_id not in self.shelves:
-            self.shelves[table_id] = Shelf(self._folder.sheets)
-        return self.shelves[table_id]
-
-    def matched(self, query_id: int) -> int:
-        """How many rows have met a query's predicate since it came."""
-        answer = self.answers.get(query_id)
-        return (answer.matched if answer is not None else 0) + self.counted[query_id] + self.slices.matched(query_id)
 
     def trim_joins(self, keep_from: dict[int, int], oldest_cycle: int) -> None:
         """Forget results before a time, per query, those whose readings are gone, and what tells older cycles apart."""
@@ -404,20 +316,3 @@ def _filling(end: Offset, query_id: int) -> tuple[int, int] | None:
     if by_table is None:
         return end.fill.get(query_id)
     return sum(first for first, _ in by_table.values()), sum(target for _, target in by_table.values())
-
-
-def _take_join(answer: Answer, table: pa.Table, file: str | None, generation: int) -> None:
-    """Live results belong to whoever answers now and to whoever will; those of history to the latter alone."""
-    if answer.results is not None and generation == LIVE:
-        answer.results = answer.results.with_results(table, file)
-    if answer.coming is not None and generation in (LIVE, answer.coming.generation):
-        answer.coming = answer.coming.with_results(table, file)
-    answer.matched = (answer.coming or answer.results or JoinResults(0)).count
-
-
-def _merge(blocks: Blocks, block: int, payload: bytes) -> None:
-    found = BitMap.deserialize(payload)
-    if block in blocks:
-        blocks[block] |= found
-    else:
-        blocks[block] = found

@@ -19,7 +19,8 @@ from penstock.queries.own_costs import Floats, Users, own_ms
 CYCLES_SHOWN = 1000
 _ANSWERS = pa.array(["match", "join", "join_file"])
 _OF_QUERIES = pa.array(["match", "base", "values", "error", "join", "join_file", "partnered"])
-_EVALUATIONS, _MS, _ROWS, _BYTES = range(4)
+_EVALUATIONS, _MS, _ROWS, _BYTES, _ASKED_MS = range(5)
+_FIGURES = 5
 Ints = npt.NDArray[np.int64]
 
 
@@ -30,7 +31,7 @@ class Costs:
         self._lock = threading.Lock()
         self._cycles: deque[dict[str, Any]] = deque(maxlen=CYCLES_SHOWN)
         self._queries: Ints = np.empty(0, np.int64)  # ascending
-        self._sums = np.zeros((0, 4))
+        self._sums = np.zeros((0, _FIGURES))
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
         self._users = Users()
         self.version: object = None
@@ -40,7 +41,7 @@ class Costs:
         """Definitions changed: the queries `sharing` take part in cycles from now on; `known` are all there are."""
         with self._lock:
             queries = np.sort(np.fromiter(known, np.int64, len(known)))
-            sums = np.zeros((len(queries), 4))
+            sums = np.zeros((len(queries), _FIGURES))
             if len(self._queries) and len(queries):
                 here, there = _common(queries, self._queries)
                 sums[here] = self._sums[there]
@@ -86,9 +87,20 @@ class Costs:
     def note_evaluation(self, query_id: int, seconds: float, answer: pa.Table) -> None:
         """A query outside the shared pass was evaluated."""
         with self._lock:
-            at = int(np.searchsorted(self._queries, query_id))
-            if at < len(self._queries) and self._queries[at] == query_id:
-                self._sums[at] += (1, seconds * 1000, answer.num_rows, answer.nbytes)
+            at = self._place(query_id)
+            if at is not None:
+                self._sums[at] += (1, seconds * 1000, answer.num_rows, answer.nbytes, 0.0)
+
+    def note_asked(self, query_id: int, seconds: float) -> None:
+        """Somebody invoked a query, which took the server's processor so long."""
+        with self._lock:
+            at = self._place(query_id)
+            if at is not None:
+                self._sums[at, _ASKED_MS] += seconds * 1000
+
+    def _place(self, query_id: int) -> int | None:
+        at = int(np.searchsorted(self._queries, query_id))
+        return at if at < len(self._queries) and self._queries[at] == query_id else None
 
     def _add(self, queries: Ints, values: Ints | Floats, column: int) -> None:
         if len(queries) and len(self._queries):
@@ -102,10 +114,11 @@ class Costs:
     def of(self, query_id: int) -> dict[str, Any]:
         """Of one query, over all cycles or evaluations so far."""
         with self._lock:
-            at = int(np.searchsorted(self._queries, query_id))
-            known = at < len(self._queries) and self._queries[at] == query_id
-            evaluations, ms, rows, size = self._sums[at].tolist() if known else (0, 0.0, 0, 0)
-        return {"evaluations": int(evaluations), "ms": round(ms, 3), "rows": int(rows), "bytes": int(size)}
+            at = self._place(query_id)
+            figures = self._sums[at].tolist() if at is not None else [0.0] * _FIGURES
+        evaluations, ms, rows, size, asked_ms = figures
+        times = {"ms": round(ms, 3), "asked_ms": round(asked_ms, 3)}
+        return {"evaluations": int(evaluations), **times, "rows": int(rows), "bytes": int(size)}
 
     def costliest(self, count: int) -> list[int]:
         """The queries that took most time, then most rows; costliest first."""

@@ -21,8 +21,9 @@ from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.spark_sql import SparkRunner
-from penstock.queries.as_of import answer_as_of
+from penstock.queries import answering
 from penstock.queries.backup import back_up
+from penstock.queries.closing import close_rooms
 from penstock.queries.completeness import Completeness
 from penstock.queries.costs import Costs
 from penstock.queries.describing import as_told, describe_queries, describe_query, describe_table
@@ -36,17 +37,14 @@ from penstock.queries.rollups.keeper import RollupKeeper
 from penstock.queries.sampling import Sampler
 from penstock.queries.sinking import sink_runner
 from penstock.queries.spark_queries import SparkQueries
-from penstock.queries.spark_subscription import SparkSubscription
 from penstock.queries.standing import StandingQueries
 from penstock.queries.status import failures, status
-from penstock.queries.subscription import SelectSubscription, Subscription
+from penstock.queries.subscription import Subscription
 from penstock.queries.system import SystemTables
 from penstock.queries.usage import Usage
 from penstock.security.audit import Audit
 from penstock.security.users import Users
 from penstock.settings import Settings
-from penstock.sql.parse import parse_as_of
-from penstock.sql.plan import SparkPlan, plan_from_json
 from penstock.sql.statements import AsOf
 from penstock.streams.discovery import Discovery
 from penstock.streams.housekeeping import Housekeeper
@@ -161,25 +159,7 @@ class Database:
             return
         self._stopped.set()
         self._ready = False
-        for part, end in (
-            ("sinks", "close"),
-            ("sources", "close"),
-            ("housekeeper", "close"),
-            ("sampler", "close"),
-            ("observer", "close"),
-            ("spark_queries", "stop"),
-            ("ingest", "close"),
-            ("engine", "stop"),
-            ("log", "close"),
-            ("catalog", "close"),
-            ("audit", "close"),
-        ):
-            try:
-                found = getattr(self, part, None)
-                if found is not None and hasattr(found, end):
-                    getattr(found, end)()
-            except Exception:
-                _log.exception("while closing %s", part)
+        close_rooms(self)
         if hasattr(self, "standing"):
             self.standing.feed.close()
         if hasattr(self, "usage"):
@@ -280,7 +260,7 @@ class Database:
             raise error("query_not_found", query=name, hint=suggest(name, self.catalog.state.queries))
         return found
 
-    def _wait_for_query(self, definition: QueryDefinition) -> None:
+    def wait_for_query(self, definition: QueryDefinition) -> None:
         """A query exists for readers from the cycle on that took it in."""
         changed = self.catalog.state.query_positions[definition.id][1]
         self.standing.feed.wait(lambda: self.standing.store.state.position >= changed, READ_YOUR_WRITES_S)
@@ -293,33 +273,11 @@ class Database:
 
     def invoke(self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None) -> Result:
         """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
-        definition = self.definition(name)
-        self._wait_for_query(definition)
-        plan = plan_from_json(definition.plan)
-        if isinstance(as_of, str):
-            as_of = parse_as_of(as_of)
-        cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
-        if isinstance(as_of, AsOf) and cycle is None:
-            result = answer_as_of(self, definition, as_of, limit)
-        elif not isinstance(plan, SparkPlan):
-            result = self.standing.invoke(name, cycle, limit)
-        else:
-            if cycle is not None:
-                hint = "ask for a time: AS OF NOW - 1 MINUTE"
-                raise error("not_supported", feature="the cycle of a query outside the shared pass", hint=hint)
-            if plan.core is not None:
-                self.standing.wait_ready(name)
-            result = self.spark_queries.invoke(definition.id, name, limit)
-        self.usage.note(definition.id, self.clock.now_us())
-        return self.completeness.say(result, plan, definition.start_us, self.catalog.state)
+        return answering.invoke(self, name, as_of, limit)
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
         """Push of a query's results, from the current answer on or from a kept cycle on."""
-        definition = self.definition(name)
-        self._wait_for_query(definition)
-        if not isinstance(plan_from_json(definition.plan), SparkPlan):
-            return SelectSubscription(self.standing, name, from_cycle, changes)
-        return SparkSubscription(self.spark_queries, self.standing, definition.id, name, from_cycle, changes)
+        return answering.subscribe(self, name, from_cycle, changes)
 
     # -- about itself
 

@@ -23,6 +23,7 @@ from penstock.queries.held import Held
 from penstock.queries.holding import hold_join, hold_select
 from penstock.queries.join_held import JoinHeld
 from penstock.queries.listings import Listings
+from penstock.queries.readiness import Readiness
 from penstock.queries.ready import ReadyAnswers
 from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
@@ -31,27 +32,19 @@ from penstock.queries.slices.held import AggregateHeld
 from penstock.queries.slices.holding import hold_aggregate
 from penstock.queries.slices.results.held import JoinAggregateHeld
 from penstock.queries.strategy import READY_MAX_ROWS, READY_SECONDS, Chooser, Strategy
-from penstock.queries.trimming import now_at, trim
+from penstock.queries.trimming import now_at, still_read, trim
 from penstock.queries.window_history import WindowHistory, WindowsAt
 from penstock.settings import Settings
-from penstock.sql.plan import AggregatePlan, JoinPlan, stream_uses
+from penstock.sql.plan import AggregatePlan, JoinPlan
 from penstock.streams.segments import Segment, list_readable
 
 _log = logging.getLogger("penstock.queries")
 SNAPSHOT_EVERY = 200
 TRIM_EVERY = 20
 QUERIES_PER_TRIM = 2000
-WAIT_S = 10.0
-_MENDING = {
-    "table_not_found": "drop the query, create it anew",
-    "over_budget": "give it a shorter window or fewer groups, use APPROX_DISTINCT, APPROX_PERCENTILE or WITHIN n PERCENT,"
-    " or raise slices_memory_mb or exact_values_max; then pause and resume it",
-    "function_failed": "drop the query, mend the function, create it anew",
-    "corrupt_segment": "put the file back from a backup, then pause and resume the query: it reads its history again",
-}
 
 
-class StandingQueries:
+class StandingQueries(Readiness):
     """Answers of all select-project queries and window joins. Fed by the engine's commits; read by everybody."""
 
     def __init__(
@@ -225,18 +218,7 @@ class StandingQueries:
     def protected(self, table_id: int) -> int:
         """The first position of a table that a cycle or a fill may still read."""
         with self._lock:
-            offset = self.store.offset
-            if offset is None:
-                return 0
-            position = offset.data.get(table_id, 0)
-            for query_id, (first, _) in offset.fill.items():
-                answer = self.store.answers.get(query_id)
-                if answer is not None and stream_uses(answer.plan)[0].table_id == table_id:
-                    position = min(position, first)
-            for by_table in offset.join_fill.values():
-                if table_id in by_table:
-                    position = min(position, by_table[table_id][0])
-            return position
+            return still_read(self.store, table_id)
 
     def retained(self, table_id: int) -> int:
         """Where a table's readings begin: as committed, so that files go only after the mark itself."""
@@ -332,52 +314,3 @@ class StandingQueries:
         last = self.feed.last()
         found = self.windows.first_answer(query_id, max(after, self.feed.oldest() - 1))
         return found if found is not None and last is not None and found <= last.cycle else None
-
-    def is_resting(self, name: str) -> bool:
-        """Whether a query answers nothing for now: it is paused, or reads again what it missed."""
-        with self._lock:
-            definition = self.store.state.queries.get(name)
-            answer = self.store.answers.get(definition.id) if definition is not None else None
-            return answer is not None and answer.error is None and not answer.answers
-
-    def check_failed(self, name: str) -> None:
-        """Raise what a FAILED query failed with."""
-        with self._lock:
-            definition = self.store.state.queries.get(name)
-            answer = self.store.answers.get(definition.id) if definition is not None else None
-            if answer is not None and answer.error is not None:
-                raise PenstockError(answer.error_condition, answer.error, hint=_MENDING.get(answer.error_condition))
-
-    def is_ready(self, name: str, timeout_s: float) -> bool:
-        """Whether a query has read its history, waiting for that a while. Raises where it never will."""
-
-        def ready() -> bool:
-            with self._lock:
-                definition = self.store.state.queries.get(name)
-                answer = self.store.answers.get(definition.id) if definition is not None else None
-                return answer is None or answer.ready or answer.paused or answer.error is not None
-
-        self.feed.wait(ready, timeout_s)
-        with self._lock:
-            definition = self.store.state.queries.get(name)
-            answer = self.store.answers.get(definition.id) if definition is not None else None
-            if answer is None:
-                return True
-            self.check_failed(name)
-            if answer.paused:
-                raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
-            return answer.ready
-
-    def wait_ready(self, name: str, timeout_s: float = WAIT_S) -> None:
-        """Wait a little for a query that is still filling its window; then say how far it is."""
-        if not self.is_ready(name, timeout_s):
-            with self._lock:
-                definition = self.store.state.queries.get(name)
-                answer = self.store.answers.get(definition.id) if definition is not None else None
-            if answer is None:
-                raise error("query_not_found", query=name, hint="it was dropped")
-            raise error(
-                "not_ready",
-                detail=f'query "{name}" is FILLING its window: {answer.progress:.0%} of its history read',
-                hint="ask again in a moment",
-            )

@@ -68,6 +68,7 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
             "what they took: its join's steps, its functions' calls, its history and its share of slices as workers"
             " measured them, and an even share of the rest of each cycle",
         ),
+        SystemColumn("asked_ms", DOUBLE, "processor time of the server that invocations took since its start"),
         SystemColumn("rows", BIGINT, "rows that they gave"),
         SystemColumn("bytes", BIGINT, "what these rows took: in commit records, or in memory outside the shared pass"),
         SystemColumn(

@@ -51,6 +51,22 @@ def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Pat
     store.trim_joins(times, oldest.cycle)
 
 
+def still_read(store: AnswerStore, table_id: int) -> int:
+    """The first position of a table that a cycle or a fill may still read."""
+    offset = store.offset
+    if offset is None:
+        return 0
+    position = offset.data.get(table_id, 0)
+    for query_id, (first, _) in offset.fill.items():
+        answer = store.answers.get(query_id)
+        if answer is not None and stream_uses(answer.plan)[0].table_id == table_id:
+            position = min(position, first)
+    for by_table in offset.join_fill.values():
+        if table_id in by_table:
+            position = min(position, by_table[table_id][0])
+    return position
+
+
 def now_at(store: AnswerStore, mark: CycleMark, query_id: int, answer: Answer) -> int | None:
     """A query's NOW at a kept cycle."""
     if isinstance(answer.plan, JoinPlan):

@@ -19,6 +19,7 @@ router = APIRouter(tags=["system"])
 QUERIES_SHOWN = 50
 _OF_QUERIES = {
     "ms": "milliseconds_total",
+    "asked_ms": "invocation_milliseconds_total",
     "rows": "rows_total",
     "matched": "matched",
     "evaluations": "evaluations_total",

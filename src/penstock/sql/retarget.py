@@ -17,28 +17,32 @@ _AFTER_WINDOW = {TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenTyp
 def retarget_window(text: str, statement: AlterQuery) -> str:
     """The text with the statement's window instead of its own; what the statement leaves out stays as it was."""
     query = parse_select(text).query
-    clause = _outermost(query)
+    clause = _clause(query, statement.stream)
+    # A stream without a window of its own has everybody's.
+    inherited = clause or _clause(query, None)
+    begin, end = _edges(inherited, text) if inherited is not None else ("START", "NOW")
+    where = _place(text)
     if clause is not None:
-        where = span_of(clause)
-        assert where is not None
-        begin, end = _edges(clause, text)
-    else:
-        where = _place(text)
-        begin, end = "START", "NOW"
+        found = span_of(clause)
+        assert found is not None
+        where = found
     rows = (statement.begin or begin).upper().startswith("LAST")
     begin = statement.begin or ("START" if begin.upper().startswith("LAST") and statement.end else begin)
     end = statement.end or end
     written = f"BEGIN ({begin})" if rows and statement.end is None else f"BEGIN ({begin}) END ({end})"
+    if statement.stream is not None:
+        written += f" FOR {exp.to_identifier(statement.stream, quoted=True).sql(dialect=Penstock)}"
     before, after = text[: where.start].rstrip(), text[where.end :].strip()
     return "\n".join(part for part in (before, written, after) if part)
 
 
-def _outermost(query: exp.Expr) -> BeginEnd | None:
+def _clause(query: exp.Expr, stream: str | None) -> BeginEnd | None:
+    """The window of the outermost SELECT for one stream, or (None) for all that have none of their own."""
     clauses = query.args.get("begin_end")
-    if not isinstance(clauses, BeginEnds):
-        return None
-    for clause in clauses.expressions:
-        if isinstance(clause, BeginEnd) and clause.args.get("alias") is None:
+    for clause in clauses.expressions if isinstance(clauses, BeginEnds) else ():
+        alias = clause.args.get("alias")
+        if (alias.name if alias is not None else None) == stream:
+            assert isinstance(clause, BeginEnd)
             return clause
     return None
 

@@ -216,11 +216,12 @@ class CreateRollup(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AlterQuery(Statement):
-    """A live change of window: new texts for BEGIN and END; None keeps what is there."""
+    """A live change of window: new texts for BEGIN and END; None keeps what is there. `stream`: of one of a join's only."""
 
     name: str
     begin: str | None = None
     end: str | None = None
+    stream: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

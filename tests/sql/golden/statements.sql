@@ -23,6 +23,12 @@ ALTER QUERY gas_alarm SET END ('2030-01-01');
 --|   name: gas_alarm
 --|   end: '2030-01-01'
 
+ALTER QUERY pairs SET BEGIN (NOW - 1 HOUR) FOR a;
+--| AlterQuery
+--|   name: pairs
+--|   begin: NOW - 1 HOUR
+--|   stream: a
+
 ALTER QUERY gas_alarm PAUSE;
 --| PauseQuery
 --|   name: gas_alarm

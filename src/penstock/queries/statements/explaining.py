@@ -154,4 +154,6 @@ def _measured(database: Database, name: str) -> list[str]:
     lines.append(f"memory: {facts['memory'] or 0} bytes")
     last = f", the last time at {facts['last_invoked']}" if facts["last_invoked"] else ""
     lines.append(f"asked for: {amount(facts['invocations'], 'time', 'times')}{last}")
+    if facts["asked_ms"]:
+        lines.append(f"answering took, since the server started: {facts['asked_ms']:.1f} ms")
     return lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -15,14 +15,16 @@ from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.grouping import check_grouping
 from penstock.sql.binding.latch import bind_latch
 from penstock.sql.binding.names import output_name, unique
+from penstock.sql.binding.ordering import OrderBinder
 from penstock.sql.binding.samples import sample_conditions
+from penstock.sql.binding.select_list import SelectListBinder
 from penstock.sql.binding.sources import SourceBinder
 from penstock.sql.binding.tumble import bind_tumble
 from penstock.sql.binding.window_joins import bind_window_joins
 from penstock.sql.binding.within import write_out_bounds
 from penstock.sql.hints import take_algorithm
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import Scope, Source, SourceColumn, State, fold
+from penstock.sql.scope import Scope, State, fold
 from penstock.sql.values import external, type_of, typed
 from penstock.sql.windowing import Windows, default_windows, windows_of
 from penstock.types import BOOLEAN, Field
@@ -55,6 +57,8 @@ class QueryBinder:
         self._ctes: Ctes = {}
         self.expressions = ExpressionBinder(text, state.functions, self._subquery)
         self.sources = SourceBinder(self)
+        self.select_list = SelectListBinder(self)
+        self.order = OrderBinder(self)
 
     def fail(self, node: exp.Expr | None, failure: PenstockError) -> NoReturn:
         raise point(failure, self.text, span_of(node) if node is not None else None) from None
@@ -129,8 +133,8 @@ class QueryBinder:
             fields.append(Field(a.name, met))
         for side in (query.left, query.right):
             self._cast_outputs(side, fields)
-        self._order_by_outputs(query, fields)
-        self._limits(query)
+        self.order.bind_order_by_outputs(query, fields)
+        self.order.bind_limits(query)
         return fields
 
     def _cast_outputs(self, query: exp.Expr, fields: list[Field]) -> None:
@@ -142,15 +146,6 @@ class QueryBinder:
         elif isinstance(query, exp.Select):
             for item, field in zip(query.expressions, fields, strict=True):
                 item.set("this", self.expressions.coerce(item.this, field.type))
-
-    def _order_by_outputs(self, query: exp.Expr, fields: list[Field]) -> None:
-        order = query.args.get("order")
-        if order is None:
-            return
-        scope = Scope()
-        for field in fields:
-            scope.named[field.name] = _output(field)
-        query.set("order", exp.Order(expressions=[self._ordered(item, scope, fields) for item in order.expressions]))
 
     # -- one SELECT
 
@@ -179,7 +174,7 @@ class QueryBinder:
         bind_latch(select, context.scope, self.expressions)
         bind_tumble(select, context.scope, self.expressions)
         self._where(select, context, windows_between)
-        originals, items = self._items(select, context.scope)
+        originals, items = self.select_list.bind(select, context.scope)
         names = unique([output_name(o) if isinstance(o, exp.Expr) else o for o in originals])
         self._group(select, context, names, items)
         for name, item in zip(names, items, strict=True):
@@ -188,9 +183,9 @@ class QueryBinder:
         if having is not None:
             having.set("this", self.expressions.predicate(having.this, context.scope, "HAVING"))
         fields = [Field(name, type_of(item)) for name, item in zip(names, items, strict=True)]
-        self._order(select, context.scope, fields, originals)
-        self._named_windows(select, context.scope)
-        self._limits(select)
+        self.order.bind_order(select, context.scope, fields)
+        self.order.bind_named_windows(select, context.scope)
+        self.order.bind_limits(select)
         select.set("expressions", [_aliased(item, name) for name, item in zip(names, items, strict=True)])
         context.aggregated = check_grouping(select, context.scope, self.text)
         return fields
@@ -228,53 +223,6 @@ class QueryBinder:
                 whole = typed(exp.And(this=_wrapped(whole), expression=condition), BOOLEAN)
             select.set("where", exp.Where(this=whole))
 
-    def _items(self, select: exp.Select, scope: Scope) -> tuple[list[exp.Expr | str], list[exp.Expr]]:
-        """The SELECT list with `*` written out: originals (or names) and bound expressions."""
-        originals: list[exp.Expr | str] = []
-        items: list[exp.Expr] = []
-        for item in select.expressions:
-            star = self._starred(item, scope)
-            if star is not None:
-                for source, column in star:
-                    originals.append(column.name)
-                    items.append(self._column(source, column))
-                continue
-            inner = item.this if isinstance(item, exp.Alias) else item
-            bound = self.expressions.bind(inner, scope)
-            originals.append(item)
-            items.append(bound)
-        if not items:
-            self.fail(select, error("syntax_error", detail="the SELECT asks for nothing"))
-        distinct = select.args.get("distinct")
-        if distinct is not None and distinct.args.get("on") is not None:
-            on = distinct.args["on"]
-            keys = on.expressions if isinstance(on, exp.Tuple) else [on.unnest() if isinstance(on, exp.Paren) else on]
-            distinct.set("on", exp.Tuple(expressions=[self.expressions.bind(key, scope) for key in keys]))
-        return originals, items
-
-    def _starred(self, item: exp.Expr, scope: Scope) -> list[tuple[Source, SourceColumn]] | None:
-        """The columns of `*`, `s.*` or `s.reading.*`; None for anything else."""
-        if isinstance(item, exp.Star):
-            if any(item.args.get(key) for key in ("except_", "replace", "rename")):
-                self.fail(item, error("not_supported", feature="* EXCEPT or REPLACE"))
-            if not scope.sources:
-                self.fail(item, error("syntax_error", detail="* needs a FROM"))
-            return [pair for source in scope.sources for pair in _columns_of(source)]
-        if not isinstance(item, exp.Column) or not isinstance(item.this, exp.Star):
-            return None
-        path = [fold(part) for part in item.parts[:-1]]
-        for source in scope.sources:
-            if path == [source.alias]:
-                return _columns_of(source)
-            if source.stream_name is not None and path in ([source.stream_name], [source.alias, source.stream_name]):
-                return [pair for pair in _columns_of(source) if pair[1].origin == "stream"]
-        self.fail(item, scope.missing([*path, "*"]))
-
-    def _column(self, source: Source, column: SourceColumn) -> exp.Expr:
-        if column.origin in ("stream", "time"):
-            source.needs_stream = True
-        return column_node(source, column)
-
     def _group(self, select: exp.Select, context: SelectContext, names: list[str], items: list[exp.Expr]) -> None:
         group = select.args.get("group")
         if group is None:
@@ -286,7 +234,7 @@ class QueryBinder:
             if isinstance(node, exp.Dot) and "penstock" in node.meta:
                 return node  # the start of a sliding pane
             if isinstance(node, exp.Literal) and node.is_int:
-                chosen: exp.Expr = self._ordinal(node, items)
+                chosen: exp.Expr = self.order.ordinal(node, items)
                 return chosen.copy()
             plain = isinstance(node, exp.Column) and len(node.parts) == 1
             if plain and fold(node.this) in names and fold(node.this) not in context.scope.combination:
@@ -304,73 +252,6 @@ class QueryBinder:
         for key in ("rollup", "cube", "grouping_sets"):
             for node in group.args.get(key) or []:
                 node.set("expressions", [one(inner) for inner in node.expressions])
-
-    def _ordinal(self, node: exp.Literal, items: list[Any]) -> Any:
-        place = int(node.name)
-        if not 1 <= place <= len(items):
-            detail = f"position {place} is not in the SELECT list"
-            self.fail(node, error("syntax_error", detail=detail))
-        return items[place - 1]
-
-    def _order(self, select: exp.Select, scope: Scope, fields: list[Field], originals: list[exp.Expr | str]) -> None:
-        order = select.args.get("order")
-        if order is not None:
-            expressions = [self._ordered(item, scope, fields) for item in order.expressions]
-            select.set("order", exp.Order(expressions=expressions))
-
-    def _ordered(self, item: exp.Expr, scope: Scope, fields: list[Field]) -> exp.Expr:
-        inner = item.this if isinstance(item, exp.Ordered) else item
-        bound: exp.Expr | None = None
-        if isinstance(inner, exp.Literal) and inner.is_int:
-            bound = _output(self._ordinal(inner, fields))
-        elif isinstance(inner, exp.Column) and len(inner.parts) == 1:
-            field = next((f for f in fields if f.name == fold(inner.this)), None)
-            bound = _output(field) if field is not None else None
-        result = exp.Ordered(this=bound if bound is not None else self.expressions.bind(inner, scope))
-        result.set("desc", bool(item.args.get("desc")) if isinstance(item, exp.Ordered) else False)
-        result.set("nulls_first", item.args.get("nulls_first") if isinstance(item, exp.Ordered) else False)
-        return result
-
-    def _named_windows(self, select: exp.Select, scope: Scope) -> None:
-        for window in select.args.get("windows") or []:
-            window.set("partition_by", [self.expressions.bind(e, scope) for e in window.args.get("partition_by") or []])
-            order = window.args.get("order")
-            if order is not None:
-                ordered = [self.expressions.ordered(e, scope) for e in order.expressions]
-                window.set("order", exp.Order(expressions=ordered))
-
-    def _limits(self, query: exp.Expr) -> None:
-        limit = query.args.get("limit")
-        if isinstance(limit, exp.Fetch):
-            limit = exp.Limit(expression=limit.args.get("count") or exp.Literal.number(1))
-            query.set("limit", limit)
-        for key, clause in (("limit", limit), ("offset", query.args.get("offset"))):
-            if clause is None:
-                continue
-            count = clause.expression
-            if isinstance(count, exp.Null) or count.name.upper() == "ALL":
-                query.set(key, None)
-            elif not (isinstance(count, exp.Literal) and count.is_int):
-                failure = error("type_mismatch", detail=f"{key.upper()} needs a whole number")
-                self.fail(count, failure)
-
-
-def column_node(source: Source, column: SourceColumn) -> exp.Expr:
-    """A bound reference to a column of a source."""
-    node = exp.Column(
-        this=exp.Identifier(this=column.name, quoted=True), table=exp.Identifier(this=source.alias, quoted=True)
-    )
-    node.meta["source"] = source
-    node.meta["origin"] = column.origin
-    return typed(node, column.type)
-
-
-def _output(field: Field) -> exp.Expr:
-    return typed(exp.Column(this=exp.Identifier(this=field.name, quoted=True)), field.type)
-
-
-def _columns_of(source: Source) -> list[tuple[Source, SourceColumn]]:
-    return [(source, column) for column in source.columns]
 
 
 def _aliased(item: exp.Expr, name: str) -> exp.Expr:

@@ -10,6 +10,7 @@ from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.errors import error, suggest
 from penstock.sql.binding.context import SelectContext
 from penstock.sql.binding.reader_windows import cut_to_reader
+from penstock.sql.binding.select_list import column_node
 from penstock.sql.plan import AggregatePlan, JoinPlan, SelectPlan, is_latch, plan_from_json
 from penstock.sql.read_joins import read_outputs, tells_its_time
 from penstock.sql.scope import Source, SourceColumn, fold
@@ -78,8 +79,6 @@ class SourceBinder:
             join.set("on", binder.expressions.predicate(join.args["on"], context.scope, "ON"))
 
     def _using(self, names: list[Any], before: list[Source], source: Source, context: SelectContext) -> exp.Expr:
-        from penstock.sql.binding.query import column_node
-
         binder = self._binder
         condition: exp.Expr | None = None
         for identifier in names:

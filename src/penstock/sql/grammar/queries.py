@@ -56,7 +56,8 @@ def alter_query(parser: PenstockParser) -> AlterQuery | PauseQuery | ResumeQuery
         end = _bound_text(parser, rows=False)
     else:
         raise parser.expected("BEGIN (..), END (..) or STRATEGY")
-    return AlterQuery(name, begin, end, name_at=at)
+    stream = parser.name("the name of a stream")[0] if parser.take("FOR") else None
+    return AlterQuery(name, begin, end, stream, name_at=at)
 
 
 def comment_on(parser: PenstockParser) -> DescribeQuery:

@@ -1,0 +1,53 @@
+"""Invoke and subscribe: a standing query's answer from whoever keeps it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from penstock.errors import error
+from penstock.queries.as_of import answer_as_of
+from penstock.queries.results import Result
+from penstock.queries.spark_subscription import SparkSubscription
+from penstock.queries.subscription import SelectSubscription, Subscription
+from penstock.sql.parse import parse_as_of
+from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.statements import AsOf
+
+if TYPE_CHECKING:
+    from penstock.queries.database import Database
+
+
+def invoke(database: Database, name: str, as_of: int | str | AsOf | None, limit: int | None) -> Result:
+    """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
+    began = time.thread_time()
+    definition = database.definition(name)
+    database.wait_for_query(definition)
+    plan = plan_from_json(definition.plan)
+    if isinstance(as_of, str):
+        as_of = parse_as_of(as_of)
+    cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
+    if isinstance(as_of, AsOf) and cycle is None:
+        result = answer_as_of(database, definition, as_of, limit)
+    elif not isinstance(plan, SparkPlan):
+        result = database.standing.invoke(name, cycle, limit)
+    else:
+        if cycle is not None:
+            hint = "ask for a time: AS OF NOW - 1 MINUTE"
+            raise error("not_supported", feature="the cycle of a query outside the shared pass", hint=hint)
+        if plan.core is not None:
+            database.standing.wait_ready(name)
+        result = database.spark_queries.invoke(definition.id, name, limit)
+    database.usage.note(definition.id, database.clock.now_us())
+    said = database.completeness.say(result, plan, definition.start_us, database.catalog.state)
+    database.costs.note_asked(definition.id, time.thread_time() - began)
+    return said
+
+
+def subscribe(database: Database, name: str, from_cycle: int | None, changes: bool) -> Subscription:
+    """Push of a query's results, from the current answer on or from a kept cycle on."""
+    definition = database.definition(name)
+    database.wait_for_query(definition)
+    if not isinstance(plan_from_json(definition.plan), SparkPlan):
+        return SelectSubscription(database.standing, name, from_cycle, changes)
+    return SparkSubscription(database.spark_queries, database.standing, definition.id, name, from_cycle, changes)

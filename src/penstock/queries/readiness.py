@@ -1,0 +1,76 @@
+"""Whether a standing query answers, and what is to be said where it does not: it rests, it fills, it failed."""
+
+from __future__ import annotations
+
+import threading
+
+from penstock.errors import PenstockError, error
+from penstock.queries.answer import Answer
+from penstock.queries.answers import AnswerStore
+from penstock.queries.feed import Feed
+
+WAIT_S = 10.0
+_MENDING = {
+    "table_not_found": "drop the query, create it anew",
+    "over_budget": "give it a shorter window or fewer groups, use APPROX_DISTINCT, APPROX_PERCENTILE or WITHIN n PERCENT,"
+    " or raise slices_memory_mb or exact_values_max; then pause and resume it",
+    "function_failed": "drop the query, mend the function, create it anew",
+    "corrupt_segment": "put the file back from a backup, then pause and resume the query: it reads its history again",
+}
+
+
+class Readiness:
+    """The part of the standing queries that knows who answers."""
+
+    _lock: threading.RLock
+    store: AnswerStore
+    feed: Feed
+
+    def _answer_of(self, name: str) -> Answer | None:
+        with self._lock:
+            definition = self.store.state.queries.get(name)
+            return self.store.answers.get(definition.id) if definition is not None else None
+
+    def is_resting(self, name: str) -> bool:
+        """Whether a query answers nothing for now: it is paused, or reads again what it missed."""
+        with self._lock:
+            answer = self._answer_of(name)
+            return answer is not None and answer.error is None and not answer.answers
+
+    def check_failed(self, name: str) -> None:
+        """Raise what a FAILED query failed with."""
+        with self._lock:
+            answer = self._answer_of(name)
+            if answer is not None and answer.error is not None:
+                raise PenstockError(answer.error_condition, answer.error, hint=_MENDING.get(answer.error_condition))
+
+    def is_ready(self, name: str, timeout_s: float) -> bool:
+        """Whether a query has read its history, waiting for that a while. Raises where it never will."""
+
+        def ready() -> bool:
+            with self._lock:
+                answer = self._answer_of(name)
+                return answer is None or answer.ready or answer.paused or answer.error is not None
+
+        self.feed.wait(ready, timeout_s)
+        with self._lock:
+            answer = self._answer_of(name)
+            if answer is None:
+                return True
+            self.check_failed(name)
+            if answer.paused:
+                raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
+            return answer.ready
+
+    def wait_ready(self, name: str, timeout_s: float = WAIT_S) -> None:
+        """Wait a little for a query that is still filling its window; then say how far it is."""
+        if not self.is_ready(name, timeout_s):
+            with self._lock:
+                answer = self._answer_of(name)
+            if answer is None:
+                raise error("query_not_found", query=name, hint="it was dropped")
+            raise error(
+                "not_ready",
+                detail=f'query "{name}" is FILLING its window: {answer.progress:.0%} of its history read',
+                hint="ask again in a moment",
+            )
