@@ -17,7 +17,9 @@ _EXAMPLE = "write SLIDE(1 MINUTE, 10 SECONDS)"
 def take_slide(select: exp.Select, binder: ExpressionBinder) -> int | None:
     """Write SLIDE(d) as BEGIN (NOW - d) END (NOW), which it means; how long it is, or None where there is none."""
     group = select.args.get("group")
-    for node in list(group.expressions) if group is not None else []:
+    if group is None:
+        return None
+    for node in list(group.expressions):
         if not isinstance(node, exp.Anonymous) or node.name.upper() != "SLIDE" or len(node.expressions) != 1:
             continue
         given = binder.coerce(binder.bind(node.expressions[0], Scope()), DURATION)
