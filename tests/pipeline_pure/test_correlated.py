@@ -35,6 +35,16 @@ ASKED = {
         lambda r, i: r[1] < i - 1,
         lambda x: math.fsum(x) / len(x),
     ),
+    "around": (
+        "ABS(duration - (SELECT AVG(duration) FROM calls)) <= 5",
+        lambda r, i: abs(r[1] - i) <= 5,
+        lambda x: math.fsum(x) / len(x),
+    ),
+    "banded": (
+        "duration BETWEEN 0.5 * (SELECT AVG(duration) FROM calls) AND (SELECT AVG(duration) FROM calls) + 3",
+        lambda r, i: 0.5 * i <= r[1] <= i + 3,
+        lambda x: math.fsum(x) / len(x),
+    ),
 }
 
 
@@ -104,6 +114,11 @@ def test_every_answer_is_what_all_rows_say(seed: int, pipes: Callable[..., Pipe]
         ("id = 1 AND duration > (SELECT MAX(duration) FROM calls)", "of chosen sensors"),
         ("duration > 1 HAVING COUNT(*) > (SELECT MAX(duration) FROM calls)", "a subquery runs as Spark SQL"),
         ("duration > SQRT((SELECT MAX(duration) FROM calls))", "times or plus a constant"),
+        (
+            "duration > (SELECT MIN(duration) FROM calls) AND duration < (SELECT MAX(duration) FROM calls)",
+            "two different subqueries",
+        ),
+        ("ABS(duration - (SELECT AVG(duration) FROM calls)) > 1", "times or plus a constant"),
     ],
 )
 def test_what_slices_do_not_cover_says_why(where: str, reason: str, pipes: Callable[..., Pipe]) -> None:
@@ -125,3 +140,8 @@ def test_explain_says_exact(pipes: Callable[..., Pipe]) -> None:
     told = "\n".join(pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist())
     assert 'slices of the stream of "calls", exact' in told
     assert "COUNT where duration >= 0.9 * MAX(duration) and intl" in told, told
+    near = "ABS((SELECT AVG(duration) FROM calls) - duration) < 2.5"
+    pipe.db.execute(f"CREATE QUERY near AS SELECT SUM(cost) AS s FROM calls WHERE {near} BEGIN (NOW - 1 DAY) END (NOW)")
+    pipe.engine.drain()
+    told = "\n".join(pipe.db.execute("EXPLAIN near").table.column("plan").to_pylist())
+    assert "SUM(cost) where ABS(duration - AVG(duration)) < 2.5" in told, told

@@ -99,7 +99,7 @@ def test_without_a_rollup_or_with_one_of_something_else_the_answer_is_short_and_
     assert found.table.column("n").to_pylist()[0] < 24 and found.notices == ()
     assert found.complete_from_us == pipe.clock.now_us() - 10 * MINUTE_US
     told = "\n".join(pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist())
-    assert 'rollup "climate" is not used: it does not keep all of the aggregates' in told
+    assert 'rollup "climate" is not used: it does not keep ' in told
 
 
 def test_what_where_asks_of_the_keys_is_asked_of_the_cells(pipe: Pipe) -> None:
@@ -324,6 +324,11 @@ def test_aggregates_with_windows_of_their_own_use_it_too(pipe: Pipe) -> None:
     # An hour and forty minutes ago was 07:50, and 08:00 is where minutes begin.
     assert found.table.to_pylist() == [{"day": 120.0, "late": 4.0 * 19, "n": 60}]
     assert found.complete_from_us == BEGAN_US + 60 * MINUTE_US
+    once = pipe.db.execute(
+        "SELECT SUM(value) AS day, SUM(value, 100 MINUTES) AS late, COUNT(*) AS n FROM probes BEGIN (NOW - 1 DAY) END (NOW)"
+    )
+    assert once.table.equals(found.table) and once.complete_from_us == found.complete_from_us
+    assert once.notices == found.notices
 
 
 def test_rollups_are_listed_described_and_asked_about_in_sql(pipe: Pipe) -> None:

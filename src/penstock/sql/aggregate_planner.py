@@ -29,6 +29,7 @@ from penstock.sql.plan import (
     key_name,
 )
 from penstock.sql.scope import PaneEdges, State
+from penstock.sql.sorting import sorting_of
 from penstock.sql.values import DURATION, constant, external, type_of, typed
 from penstock.types import BIGINT, DOUBLE, TIMESTAMP, Type
 
@@ -59,6 +60,7 @@ _REFUSED = (
     ("offset", "OFFSET"),
     ("windows", "a window function"),
 )
+_SORTING = ("order", "limit", "offset")
 
 
 def is_aggregation(bound: Bound) -> bool:
@@ -70,7 +72,8 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     query, source = one_stream(bound, queries=state is not None)
     read = read_selection(source, state) if state is not None else None
     table_id = read.table_id if read is not None else source.table.id if source.table is not None else 0
-    refuse_around_aggregates(query)
+    sorting = sorting_of(bound)
+    refuse_around_aggregates(query, but=_SORTING)
     window = source.window or EVERYTHING
     taken = Taken(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(
@@ -96,6 +99,7 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
         having=condition,
         panes=taken.panes,
         own_windows=own,
+        sorted=sorting,
         latch=UNREGISTERED if bound.collected.contexts[0].scope.latch is not None else None,
     )
     if plan.latch is not None and own:
@@ -109,9 +113,9 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     return plan
 
 
-def refuse_around_aggregates(query: exp.Select) -> None:
+def refuse_around_aggregates(query: exp.Select, but: tuple[str, ...] = ()) -> None:
     for key, words in _REFUSED:
-        if query.args.get(key):
+        if query.args.get(key) and key not in but:
             raise NotCovered(f"{words} over aggregates runs as Spark SQL")
 
 

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from penstock.operators.expr import Expr, Literal, calls_user, is_static
 from penstock.operators.slices.approximate.within import WITHIN
+from penstock.operators.slices.bands import Edge, Edges
 from penstock.operators.slices.correlated import PREFIX
 from penstock.operators.windows import EVERYTHING, TimeWindow
 from penstock.sql.binding.calls import is_aggregate
@@ -39,17 +40,25 @@ _CLAUSES = ("where", "group", "having", "distinct", "order", "limit", "offset", 
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """x compared with the inner aggregate times or plus a constant."""
+    """x compared with the inner aggregate times or plus a constant, or how far it is from it."""
 
     inner: str
     of: Expr
     x: Expr
-    comparison: str
-    how: str
-    constant: float
+    edges: Edges
 
     def call(self, outer: str, prefix: str = PREFIX) -> str:
-        return f"{prefix} {outer} {self.inner} {self.comparison} {self.how} {self.constant!r}"
+        return f"{prefix} {outer} {self.inner} {' '.join(map(str, self.edges))}"
+
+    @property
+    def is_band(self) -> bool:
+        return len(self.edges) > 1 or self.edges[0].how == "off"
+
+    def beside(self, other: Correlation) -> Correlation:
+        """Both conditions at once."""
+        if (self.inner, self.of, self.x) != (other.inner, other.of, other.x):
+            raise NotCovered("two different subqueries run as Spark SQL, exactly")
+        return replace(self, edges=(*self.edges, *other.edges))
 
 
 def is_correlated(bound: Bound) -> bool:
@@ -59,25 +68,24 @@ def is_correlated(bound: Bound) -> bool:
         isinstance(bound.query, exp.Select)
         and where is not None
         and where.find(exp.Subquery) is not None
-        and len(contexts) == 2
+        and 2 <= len(contexts) <= 3
         and contexts[0].aggregated
-        and contexts[1].role == "scalar"
-        and contexts[1].aggregated
+        and all(context.role == "scalar" and context.aggregated for context in contexts[1:])
     )
 
 
 def correlated_plan(bound: Bound) -> AggregatePlan:
     """The question as one measure of slices, or NotCovered with the reason."""
-    query, (context, inside) = bound.query, bound.collected.contexts
-    sources = [*context.sources, *inside.sources]
-    if len(sources) != 2 or any(s.kind != "sensors" or s.table is None for s in sources):
+    query, contexts = bound.query, bound.collected.contexts
+    sources = [source for context in contexts for source in context.sources]
+    if len(sources) != len(contexts) or any(s.kind != "sensors" or s.table is None for s in sources):
         raise NotCovered("a correlated aggregate over more than one stream runs as Spark SQL, exactly")
-    outer, inner = sources
-    assert outer.table is not None and inner.table is not None
+    outer, *inners = sources
+    assert outer.table is not None
     window = outer.window or EVERYTHING
-    if outer.table.id != inner.table.id or (inner.window or EVERYTHING) != window:
+    if any(s.table != outer.table or (s.window or EVERYTHING) != window for s in inners):
         raise NotCovered("a subquery over another stream or window runs as Spark SQL, exactly")
-    if not isinstance(window, TimeWindow) or not inner.needs_stream:
+    if not isinstance(window, TimeWindow) or not all(s.needs_stream for s in inners):
         raise NotCovered("a correlated aggregate over a window of rows runs as Spark SQL, exactly")
     if any(query.args.get(key) for key in _CLAUSES if key != "where"):
         raise NotCovered("a correlated aggregate with GROUP BY, HAVING or ORDER BY runs as Spark SQL, exactly")
@@ -85,10 +93,8 @@ def correlated_plan(bound: Bound) -> AggregatePlan:
     for condition in conjuncts(query.args.get("where")):
         if condition.find(exp.Subquery, exp.Select) is None:
             conditions.append(lower(condition))
-        elif found is None:
-            found = _correlation(condition)
         else:
-            raise NotCovered("two subqueries run as Spark SQL, exactly")
+            found = _correlation(condition) if found is None else found.beside(_correlation(condition))
     if found is None or any(is_static(c) for c in conditions):
         # Sensors that one of the two leaves out have a NOW of their own.
         raise NotCovered("a correlated aggregate of chosen sensors runs as Spark SQL, exactly")
@@ -103,7 +109,7 @@ def correlated_plan(bound: Bound) -> AggregatePlan:
         outer = call.function.split(" ")[1]
         if isinstance(within, Within) and outer in APPROXIMATED:
             function = f"{found.call(outer, WITHIN)} {say}"
-            call = replace(call, function=function, parameter=parameters(within, outer, window))
+            call = replace(call, function=function, parameter=parameters(within, outer, window, found.is_band))
         if call not in calls:
             calls.append(call)
         column = exp.Column(this=exp.Identifier(this=aggregate_name(calls.index(call)), quoted=True))
@@ -139,6 +145,10 @@ def _correlation(condition: exp.Expr) -> Correlation:
         raise NotCovered("this condition on a subquery runs as Spark SQL, exactly")
     left, right = condition.this, condition.expression
     straight, turned = _COMPARISONS[type(condition)]
+    for distance, limit, comparison in ((left, right, straight), (right, left, turned)):
+        around = _around(_uncast(distance), _uncast(limit), comparison)
+        if around is not None:
+            return around
     if left.find(exp.Subquery) is None:
         return _compared(left, right, straight)
     return _compared(right, left, turned)
@@ -146,6 +156,22 @@ def _correlation(condition: exp.Expr) -> Correlation:
 
 def _compared(x: exp.Expr, threshold: exp.Expr, comparison: str) -> Correlation:
     how, constant, subquery = _linear(threshold)
+    return _of(x, subquery, Edge(comparison, how, constant))
+
+
+def _around(distance: exp.Expr, limit: exp.Expr, comparison: str) -> Correlation | None:
+    """ABS(x - (SELECT AVG(x) ..)) <= constant; None for any other condition."""
+    inside = _uncast(distance.this) if isinstance(distance, exp.Abs) else None
+    if not isinstance(inside, exp.Sub) or not isinstance(limit, Const) or comparison not in ("lt", "le"):
+        return None
+    one, two = _uncast(inside.this), _uncast(inside.expression)
+    x, subquery = (one, two) if isinstance(two, exp.Subquery) else (two, one)
+    if not isinstance(subquery, exp.Subquery) or type_of(inside) != DOUBLE or not isinstance(limit.value, int | float):
+        return None
+    return _of(x, subquery, Edge(comparison, "off", float(limit.value)))
+
+
+def _of(x: exp.Expr, subquery: exp.Subquery, edge: Edge) -> Correlation:
     select = subquery.this
     aggregate = select.expressions[0].unalias() if isinstance(select, exp.Select) else None
     inner = _AGGREGATES.get(type(aggregate)) if aggregate is not None else None
@@ -155,7 +181,7 @@ def _compared(x: exp.Expr, threshold: exp.Expr, comparison: str) -> Correlation:
     if inner not in ("min", "max", "avg") or not plain or any(select.args.get(key) for key in _CLAUSES):
         raise NotCovered("a subquery other than MIN, MAX or AVG of all rows runs as Spark SQL, exactly")
     assert aggregate is not None
-    return Correlation(inner, lower(_uncast(aggregate.this)), lower(_uncast(x)), comparison, how, constant)
+    return Correlation(inner, lower(_uncast(aggregate.this)), lower(_uncast(x)), (edge,))
 
 
 def _linear(node: exp.Expr) -> tuple[str, float, exp.Subquery]:

@@ -50,9 +50,19 @@ def _lines(plan: AggregatePlan) -> list[str]:
     lines += promise_lines(plan)
     if plan.having is not None:
         lines.append("  having: " + _named(show(plan.having), names))
+    if plan.sorted is not None:
+        lines.append("  sorted: " + _show_sorted(plan))
     shown = ((o.name, str(o.type), _named(show(o.expr), names)) for o in plan.outputs)
     lines.append("  output: " + ", ".join(f"{n} {t}" if n == e else f"{n} {t} = {e}" for n, t, e in shown))
     return lines
+
+
+def _show_sorted(plan: AggregatePlan) -> str:
+    asked = plan.sorted
+    assert asked is not None
+    order = ", ".join(plan.outputs[item.output].name + " DESC" * item.descending for item in asked.order)
+    limit = "" if asked.limit is None else f", {asked.limit} rows"
+    return (order or "as they come") + limit + (f" after the first {asked.offset}" if asked.offset else "")
 
 
 def _named(text: str, names: dict[str, str]) -> str:

@@ -30,6 +30,12 @@ def show_parameter(call: AggregateCall) -> str:
     return "".join(f", {each}" for each in said)
 
 
+def show_call(call: AggregateCall) -> str:
+    """An aggregate as EXPLAIN writes it."""
+    arguments = ", ".join(show(a) for a in call.arguments) or "*"
+    return f"{call.function}({arguments}{show_parameter(call)})"
+
+
 def promise_lines(plan: AggregatePlan) -> list[str]:
     """A line per approximate aggregate."""
     lines = []
@@ -40,7 +46,6 @@ def promise_lines(plan: AggregatePlan) -> list[str]:
             correlated = promise(call)
             lines += [f"  error: {correlated}"] if correlated is not None else []
             continue
-        arguments = ", ".join(show(a) for a in call.arguments) or "*"
         promised = _PROMISES[call.function].format(f"{100 * call.parameter[1]:.3g} %")
-        lines.append(f"  error: {call.function}({arguments}{show_parameter(call)}): {promised}")
+        lines.append(f"  error: {show_call(call)}: {promised}")
     return lines

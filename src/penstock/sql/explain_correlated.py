@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.operators.expr import Literal
 from penstock.operators.slices.approximate.within import WITHIN
+from penstock.operators.slices.bands import Edge, edges_of
 from penstock.operators.slices.correlated import PREFIX
 from penstock.sql.notation import show
 from penstock.sql.plan import AggregateCall
@@ -16,18 +17,25 @@ def show_correlated(call: AggregateCall) -> str | None:
     prefix, *said = call.function.split(" ")
     if prefix not in (PREFIX, WITHIN):
         return None
-    outer, inner, comparison, how, constant, *rest = said
+    outer, inner, *words = said
+    says = words.pop() if prefix == WITHIN else "value"
     of, x, y, seen = call.arguments
     outer_of = "" if isinstance(y, Literal) else f"({show(y)})"
-    threshold = f"{inner.upper()}({show(of)})"
-    number = float(constant)
-    if how == "add":
-        threshold += f" {'-' if number < 0 else '+'} {abs(number):g}"
+    edges = [_show_edge(edge, show(x), f"{inner.upper()}({show(of)})") for edge in edges_of(words)]
+    beside = [] if isinstance(seen, Literal) else [show(seen)]
+    bound = f"{says} bound of " if says != "value" else ""
+    return f"{bound}{outer.upper()}{outer_of} where {' and '.join([*edges, *beside])}"
+
+
+def _show_edge(edge: Edge, x: str, inner: str) -> str:
+    number = edge.constant
+    if edge.how == "off":
+        return f"ABS({x} - {inner}) {_SIGNS[edge.comparison]} {number:g}"
+    if edge.how == "add":
+        inner += f" {'-' if number < 0 else '+'} {abs(number):g}"
     elif number != 1:
-        threshold = f"{number:g} * {threshold}"
-    beside = "" if isinstance(seen, Literal) else f" and {show(seen)}"
-    bound = f"{rest[0]} bound of " if rest and rest[0] != "value" else ""
-    return f"{bound}{outer.upper()}{outer_of} where {show(x)} {_SIGNS[comparison]} {threshold}{beside}"
+        inner = f"{number:g} * {inner}"
+    return f"{x} {_SIGNS[edge.comparison]} {inner}"
 
 
 def promise(call: AggregateCall) -> str | None:

@@ -12,6 +12,7 @@ from penstock.catalog.model import Table
 from penstock.catalog.rollup_records import RollupDefinition, Tier
 from penstock.errors import PenstockError, error, suggest
 from penstock.operators.expr import columns_of
+from penstock.operators.slices.approximate.naming import KINDS
 from penstock.operators.slices.registry import partial_for
 from penstock.operators.windows import EVERYTHING
 from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
@@ -36,7 +37,8 @@ _CLAUSES = (
     ("offset", "OFFSET"),
     ("begin_end", "BEGIN .. END"),
 )
-_KEPT = "a rollup keeps COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, STDDEV, CORR and COVAR"
+_KEPT = "a rollup keeps COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, STDDEV, CORR, COVAR and the APPROX_ ones"
+_INSTEAD: dict[str | None, str] = {"distinct": "APPROX_DISTINCT", "values": "APPROX_PERCENTILE"}
 
 
 def bind_create_rollup(statement: CreateRollup, state: State) -> tuple[RollupDefinition, AggregatePlan]:
@@ -93,11 +95,13 @@ def _check_plan(statement: CreateRollup, bound: Bound, plan: AggregatePlan) -> N
     items = list(zip(plan.outputs, bound.query.expressions, strict=True))
     for place, call in enumerate(plan.aggregates):
         partial = partial_for(call.function, tuple(a.type for a in call.arguments))
-        if partial not in BOUNDED or isinstance(call.parameter, tuple):
+        if partial not in BOUNDED and partial not in KINDS:
             at = next((span_of(i) for o, i in items if aggregate_name(place) in columns_of(o.expr)), None)
-            exact = call.function.endswith("_distinct") and not isinstance(call.parameter, tuple)
+            exact = call.function.endswith("_distinct")
             words = f"{call.function.removesuffix('_distinct')}(DISTINCT ..)" if exact else call.function
-            failure = error("not_supported", feature=f"{words.upper()} in a rollup", hint=_KEPT)
+            instead = f"{_INSTEAD[partial]} can be kept instead" if partial in _INSTEAD else _KEPT
+            hint = f"it needs all values one by one, and there is no end of them; {instead}"
+            failure = error("not_supported", feature=f"{words.upper()} in a rollup", hint=hint)
             _fail(statement, at, failure)
 
 

@@ -12,11 +12,15 @@ _SHARE_OF_WINDOW = 64
 _RECENT_US = 10_000_000
 """How long cells stay seconds: whoever asks about an older cycle has some rows read."""
 
+_OF_BAND = 4
+"""Between two edges lies less than beyond one of them, and both are cut."""
 
-def parameters(within: Within, outer: str, window: TimeWindow) -> tuple[float, ...]:
+
+def parameters(within: Within, outer: str, window: TimeWindow, band: bool) -> tuple[float, ...]:
     """What is promised, how fine buckets are, the widest slot and how long cells stay as fine as they came."""
     recent = _RECENT_US - window.end.offset_us if window.end.anchor == "now" else FOREVER
-    return within.share, fineness(within.share, outer), widest_us(window), max(_RECENT_US, recent)
+    fine = fineness(within.share, outer) / (_OF_BAND if band else 1)
+    return within.share, fine, widest_us(window), max(_RECENT_US, recent)
 
 
 def fineness(share: float, outer: str) -> float:

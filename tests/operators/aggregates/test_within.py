@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.slices.approximate.intervals import beyond, order_keys, points_of, thinned
+from penstock.operators.slices.approximate.intervals import beyond, order_keys, points_of, row_by_row, thinned
 from penstock.operators.slices.approximate.store import cell_store
 from penstock.operators.slices.approximate.within import WITHIN, Within, make_within, within_name
+from penstock.operators.slices.bands import cuts_of, edges_of, picked
 from penstock.operators.slices.cells import Cells
 from penstock.operators.slices.combining import combine
 from penstock.operators.slices.correlated import Correlated
@@ -65,6 +66,7 @@ class Rig:
 QUESTIONS = (
     *("max ge mul 0.9", "max lt mul 0.5", "min le mul 1.5", "min gt add 2.0", "avg gt mul 1.0", "avg le add -1.0"),
     *("max ge mul -0.5", "min lt mul 0.0"),
+    *("avg le off 1.5", "avg lt off 0.3", "avg ge add -1.0 lt mul 1.2", "min gt mul 1.1 le add 5.0", "max le off 3.0"),
 )
 
 
@@ -117,6 +119,25 @@ def test_no_mass_is_made_or_lost_and_a_cut_leaves_little_doubt(comparison: str) 
     kept = thinned(heavy, comparison, 0.5)
     (alone,) = kept[kept["count"] >= 1000]
     assert alone["low"] == alone["high"] == order_keys(np.array([3.0]))[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_edges_by_distance_are_the_same_ones_on_the_line_of_keys(seed: int) -> None:
+    """To the last bit: differences are rounded, so the ends of the band are not where they would be on paper."""
+    chance = random.Random(seed)
+    scale = 10.0 ** chance.randint(-8, 18)
+    inner = chance.choice([chance.gauss(0, 1), 0.1, 0.0, 1e300]) * chance.choice([scale, 1.0])
+    limit = abs(chance.choice([chance.gauss(0, 1), 0.3, 0.0, inner])) * chance.choice([scale, 1.0])
+    edges = edges_of([chance.choice(["le", "lt"]), "off", repr(limit), *chance.choice([[], ["gt", "add", "-0.1"]])])
+    places = [inner, inner - limit, inner + limit, 0.0, -limit, limit, math.inf, -math.inf, math.nan]
+    places += [chance.gauss(inner, limit or 1.0) for _ in range(20)]
+    for _ in range(3):
+        places += [math.nextafter(place, side) for place in places[:60] for side in (-math.inf, math.inf)]
+    x = np.array(places)
+    sure = np.ones(len(x), np.bool_)
+    for cut in cuts_of(inner, edges):
+        sure &= beyond(row_by_row(x, np.ones(len(x))), *cut)[0]
+    assert (picked(x, inner, edges) == sure).all(), (inner, limit, edges)
 
 
 def test_keys_have_the_order_of_sql() -> None:

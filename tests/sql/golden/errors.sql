@@ -233,11 +233,11 @@ SELECT APPROX_COUNT(ppm, 5) FROM sensors;
 --|   1 | SELECT APPROX_COUNT(ppm, 5) FROM sensors;
 --|     |                          ^
 
-SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(1 MINUTE);
---| ERROR 42601 syntax_error: SLIDE takes two durations: window and step
---|   1 | SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(1 MINUTE);
+SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(1 MINUTE) BEGIN (NOW - 1 HOUR) END (NOW);
+--| ERROR 42P20 invalid_window: SLIDE without a step is the window itself, up to NOW; here is another one
+--|   1 | SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(1 MINUTE) BEGIN (NOW - 1 HOUR) END (NOW);
 --|     |                                                             ^^^^^^^^^^^^^^^
---| hint: write SLIDE(1 MINUTE, 10 SECONDS)
+--| hint: leave out BEGIN .. END, or say how far windows are apart: SLIDE(1 MINUTE, 10 SECONDS)
 
 SELECT location, COUNT(ppm) FROM sensors GROUP BY location, SLIDE(10 SECONDS, 1 MINUTE);
 --| ERROR 42P20 invalid_window: a step is between 1/1000 of the window and all of it

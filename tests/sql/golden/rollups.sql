@@ -72,7 +72,7 @@ CREATE ROLLUP x ON probes AS SELECT ppm EVERY 1 MINUTE;
 --| ERROR 42P16 invalid_definition: a rollup keeps aggregates; this SELECT has none
 --|   1 | CREATE ROLLUP x ON probes AS SELECT ppm EVERY 1 MINUTE;
 --|     |                              ^^^^^^^^^^
---| hint: a rollup keeps COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, STDDEV, CORR and COVAR
+--| hint: a rollup keeps COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, STDDEV, CORR, COVAR and the APPROX_ ones
 
 CREATE ROLLUP x ON probes AS SELECT SUM(pmp) EVERY 1 MINUTE;
 --| ERROR 42703 column_not_found: table "probes" has no column "pmp"
@@ -84,25 +84,30 @@ CREATE ROLLUP x ON probes AS SELECT site, COUNT(*), COUNT(DISTINCT gas) GROUP BY
 --| ERROR 0A000 not_supported: COUNT(DISTINCT ..) in a rollup is not supported
 --|   1 | CREATE ROLLUP x ON probes AS SELECT site, COUNT(*), COUNT(DISTINCT gas) GROUP BY site EVERY 1 MINUTE;
 --|     |                                                                    ^^^
---| hint: a rollup keeps COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, STDDEV, CORR and COVAR
+--| hint: it needs all values one by one, and there is no end of them; APPROX_DISTINCT can be kept instead
 
 CREATE ROLLUP x ON probes AS SELECT MEDIAN(ppm) EVERY 1 MINUTE;
 --| ERROR 0A000 not_supported: PERCENTILE in a rollup is not supported
 --|   1 | CREATE ROLLUP x ON probes AS SELECT MEDIAN(ppm) EVERY 1 MINUTE;
 --|     |                                     ^^^^^^^^^^^
---| hint: a rollup keeps COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, STDDEV, CORR and COVAR
+--| hint: it needs all values one by one, and there is no end of them; APPROX_PERCENTILE can be kept instead
 
 CREATE ROLLUP x ON probes AS SELECT APPROX_DISTINCT(gas) EVERY 1 MINUTE;
---| ERROR 0A000 not_supported: APPROX_DISTINCT in a rollup is not supported
---|   1 | CREATE ROLLUP x ON probes AS SELECT APPROX_DISTINCT(gas) EVERY 1 MINUTE;
---|     |                                     ^^^^^^^^^^^^^^^^^^^^
---| hint: a rollup keeps COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, STDDEV, CORR and COVAR
+--| Tier(every_us=60000000, keep_us=None)
+--| slices of the stream of "probes", approximate
+--|   window: everything that is kept
+--|   initial scan: every sensor
+--|   stream predicate: none
+--|   groups: one
+--|   aggregates: approx_distinct(gas, 0.05)
+--|   error: approx_distinct(gas, 0.05): within 5 % of the truth in 99.7 % of all cases
+--|   output: approx_distinct BIGINT = approx_distinct(gas, 0.05)
 
 CREATE ROLLUP x ON probes AS SELECT TWA(ppm) EVERY 1 MINUTE;
 --| ERROR 0A000 not_supported: TWA in a rollup is not supported
 --|   1 | CREATE ROLLUP x ON probes AS SELECT TWA(ppm) EVERY 1 MINUTE;
 --|     |                                         ^^^
---| hint: a rollup keeps COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, STDDEV, CORR and COVAR
+--| hint: it needs all values one by one, and there is no end of them; a rollup keeps COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, STDDEV, CORR, COVAR and the APPROX_ ones
 
 CREATE ROLLUP x ON probes AS SELECT SUM(ppm, 5 MINUTES) EVERY 1 MINUTE;
 --| ERROR 0A000 not_supported: a window of an aggregate in a rollup is not supported

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.slices.approximate.base import per_cell
+from penstock.operators.slices.bands import edges_of, picked
 from penstock.operators.slices.base import Ints, Numbers, Partial, State, Values
 from penstock.operators.slices.doubled import add_pairs, add_rows
 from penstock.operators.slices.extremes import take_extremes
@@ -23,8 +24,8 @@ PREFIX = "correlated"
 class Correlated(Partial):
     """Arguments: what the inner aggregate is of, x, y, and whether the outer one may see the row at all.
 
-    A function is `correlated OUTER INNER COMPARISON mul|add CONSTANT`: the outer aggregate of y over rows whose x compares so with the
-    inner one times (or plus) the constant. The pairs (x, y) are kept one by one, so their number is limited.
+    A function is `correlated OUTER INNER EDGE...`: the outer aggregate of y over the rows that the inner one picks by its edges
+    (`bands`). The pairs (x, y) are kept one by one, so their number is limited.
     """
 
     name = PREFIX
@@ -80,13 +81,12 @@ class Correlated(Partial):
             state["pairs"][cell] = b"".join(parts) or None
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
-        _, outer, inner, comparison, how, constant = function.split(" ")
-        found = []
+        _, outer, inner, *words = function.split(" ")
+        edges, found = edges_of(words), []
         for i, data in enumerate(state["pairs"]):
             pairs = np.frombuffer(data or b"", PAIR)
             if state["count"][i]:
-                threshold = threshold_of(inner, how, float(constant), state, i)
-                ys = pairs["y"][compared(pairs["x"], threshold, comparison)]
+                ys = pairs["y"][picked(pairs["x"], inner_of(inner, state, i), edges)]
             else:
                 ys = pairs["y"][:0]
             found.append(_outer(outer, ys))
@@ -102,27 +102,11 @@ class Correlated(Partial):
         return sum(len(data) for data in state["pairs"] if data) // PAIR.itemsize
 
 
-def threshold_of(inner: str, how: str, constant: float, state: State, i: int) -> float:
-    """What x is compared with, where cell i has values for the inner aggregate."""
+def inner_of(inner: str, state: State, i: int) -> float:
+    """The inner aggregate of cell i, which has values for it."""
     if inner == "avg":
-        value = float((state["high"][i] + state["low"][i]) / state["count"][i])
-    else:
-        value = float(state["least" if inner == "min" else "greatest"][i])
-    return value * constant if how == "mul" else value + constant
-
-
-def compared(x: Floats, threshold: float, comparison: str) -> npt.NDArray[np.bool_]:
-    """Comparisons as SQL makes them: NaN is greater than everything and equal to itself."""
-    nan, limit = np.isnan(x), bool(np.isnan(threshold))
-    above = ~nan & False if limit else (x > threshold) | nan
-    same = nan if limit else x == threshold
-    found: npt.NDArray[np.bool_] = {
-        "gt": above,
-        "ge": above | same,
-        "lt": ~(above | same),
-        "le": ~above,
-    }[comparison]
-    return found
+        return float((state["high"][i] + state["low"][i]) / state["count"][i])
+    return float(state["least" if inner == "min" else "greatest"][i])
 
 
 def _outer(outer: str, ys: Floats) -> float | None:

@@ -20,6 +20,7 @@ from penstock.queries.rollups.cells import RolledCells
 from penstock.queries.rollups.files import RolledFiles
 from penstock.queries.rollups.matching import Match, find_match, kept_from_us
 from penstock.queries.rollups.shape import TIMES, shape_of
+from penstock.queries.rollups.stand_ins import as_asked, stand_in
 from penstock.sql.plan import AggregatePlan
 
 
@@ -65,7 +66,8 @@ class RollupSource:
 
     def look(self, measures: tuple[Measure, ...], low: int, high: int, pane: int | None) -> RolledLook | None:
         """None where it has nothing of that time, so that the log says everything."""
-        read = [(f, self._read(f, measures)) for f in self.rolled.files if f.last_us >= low and f.first_us <= high]
+        kept = self._stand_ins(measures)
+        read = [(f, self._read(f, kept)) for f in self.rolled.files if f.last_us >= low and f.first_us <= high]
         read = [(file, cells) for file, cells in read if len(cells)]
         if not read:
             return None
@@ -77,12 +79,17 @@ class RollupSource:
             chosen = (cells.latest >= low) & (cells.earliest <= high)
             if chosen.any():
                 mine = cells if chosen.all() else cells.take(chosen)
-                parts.append(self._sliced(mine, file.every_us))
+                parts.append(self._sliced(mine, file.every_us, measures, kept))
                 begins, ends = int(mine.starts.min()), int(mine.starts.max()) + file.every_us
                 known = used.get(file.every_us, (begins, ends))
                 used[file.every_us] = (min(begins, known[0]), max(ends, known[1]))
         told = tuple(Used(every, *used[every]) for every in sorted(used, reverse=True))
         return RolledLook(low, high, self.rolled.position, parts, told)
+
+    def _stand_ins(self, measures: tuple[Measure, ...]) -> tuple[Measure, ...]:
+        """What the rollup has for each of them; that it has all was found out when it was matched."""
+        shape = shape_of(self.match.rollup)
+        return tuple(stand_in(measure, shape) or measure for measure in measures)
 
     def _read(self, file: RollupFile, measures: tuple[Measure, ...]) -> RolledCells:
         """The cells of a file that the question is about."""
@@ -103,13 +110,17 @@ class RollupSource:
                 columns[key.name] = values
         return columns
 
-    def _sliced(self, cells: RolledCells, every_us: int) -> SlicedFamily:
+    def _sliced(
+        self, cells: RolledCells, every_us: int, measures: tuple[Measure, ...], kept: tuple[Measure, ...]
+    ) -> SlicedFamily:
         """The cells by the question's own groups. A cell stands where its first reading is: inside its pane."""
         count, columns = len(cells), self._columns(cells)
         groups, keys = number_groups([evaluate(key, columns, count) for key in self.match.keys], count)
         nothing, widths = np.zeros(count, np.int64), np.full(count, every_us, np.int64)
         rows = cells.states[0]["count"]
-        found = [Cells(cells.earliest, widths, groups, nothing, nothing, rows, s) for s in cells.states[1:]]
+        asked = zip(cells.states[1:], kept, measures, strict=True)
+        states = [as_asked(state, mine, theirs, cells.latest) for state, mine, theirs in asked]
+        found = [Cells(cells.earliest, widths, groups, nothing, nothing, rows, state) for state in states]
         return SlicedFamily(keys, found)
 
 

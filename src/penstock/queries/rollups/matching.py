@@ -9,9 +9,11 @@ from penstock.catalog.rollup_records import RolledUp, RollupDefinition
 from penstock.catalog.state import CatalogState
 from penstock.operators.expr import Call, Column, Expr, columns_of
 from penstock.operators.windows import FOREVER, TimeWindow
-from penstock.pipeline.slices.shape import measures_of
+from penstock.pipeline.slices.shape import measure_of
 from penstock.queries.rollups.shape import shape_of
-from penstock.sql.plan import AggregatePlan
+from penstock.queries.rollups.stand_ins import stand_in
+from penstock.sql.explain_approximate import show_call
+from penstock.sql.plan import AggregateCall, AggregatePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,19 @@ def why_not(rollup: RollupDefinition, plan: AggregatePlan) -> str | None:
         return "it does not know what WHERE asks for: its keys do not say it"
     if not all(_is_known(key, rollup, columns) for key in plan.keys):
         return "it has other groups"
-    if any(measure not in shape.measures for measure in measures_of(plan)):
-        return "it does not keep all of the aggregates"
+    missing = [call for call in plan.aggregates if stand_in(measure_of(call), shape) is None]
+    if missing:
+        return f"it does not keep {show_call(missing[0])}" + _instead(missing[0])
     return None
+
+
+def _instead(call: AggregateCall) -> str:
+    """Of what needs all values one by one no rollup has enough."""
+    if call.function.endswith("_distinct"):
+        return ", and no rollup does, because that needs the values themselves; APPROX_DISTINCT can be kept"
+    if call.function == "percentile":
+        return ", and no rollup does, because that needs the values themselves; APPROX_PERCENTILE can be kept"
+    return ""
 
 
 def _match(rollup: RollupDefinition, plan: AggregatePlan) -> Match:

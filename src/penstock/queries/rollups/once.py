@@ -18,7 +18,6 @@ from penstock.pipeline.slices.shape import Measure, family_of, slice_width
 from penstock.queries.fetch import Fetcher
 from penstock.queries.results import Result
 from penstock.queries.rollups.looking import find_source
-from penstock.queries.rollups.sorting import sorted_rows
 from penstock.queries.slices.family import number_groups
 from penstock.queries.slices.groups import Groups
 from penstock.queries.slices.held import AggregateHeld
@@ -78,7 +77,7 @@ def answer_once(standing: StandingQueries, asked: AskedOnce) -> Result | None:
     held = _hold(standing, asked)
     if held is None or held.rollup is None or rows_to_read(held) > READ_MAX_ROWS:
         return None
-    result = _answered(held, asked)
+    result = _answered(held)
     note = result.rolled_up
     return result if note is not None and (note.window_us is not None or note.notices) else None
 
@@ -94,11 +93,11 @@ def answer_from_log(standing: StandingQueries, asked: AskedOnce) -> Result:
             f"this window has up to {rows:,} readings, and a question that is asked once reads {READ_MAX_ROWS:,} here"
         )
         raise error("over_budget", detail=detail, hint="make the window shorter, or CREATE QUERY name AS SELECT ..")
-    return _answered(held, asked)
+    return _answered(held)
 
 
-def _answered(held: AggregateHeld, asked: AskedOnce) -> Result:
-    rows = sorted_rows(held.answer(), asked.order).slice(asked.offset, asked.limit)
+def _answered(held: AggregateHeld) -> Result:
+    rows = held.answer()
     notices = held.note.notices if held.note is not None else ()
     return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=held.note)
 

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.catalog.rollup_records import RolledUp, RollupDefinition, Tier
 from penstock.catalog.state import CatalogState
 from penstock.clock import format_timestamp
+from penstock.pipeline.slices.shape import Measure
 from penstock.queries.rollups.looking import RolledLook, RollupSource
 from penstock.queries.rollups.matching import find_match, why_not
 from penstock.queries.rollups.shape import shape_of
@@ -78,7 +79,7 @@ def rollup_lines(rollup: RollupDefinition, rolled: RolledUp, failure: str | None
         f"  tiers: {_tiers(rollup)}",
         *(f"  {line}" for line in show_conditions(family.static_predicate, family.stream_predicate)),
         "  groups: " + (", ".join(show(key) for key in family.keys) or "one"),
-        "  partials: " + ", ".join(f"{m.partial}({', '.join(map(show, m.arguments)) or '*'})" for m in _asked(rollup)),
+        "  partials: " + ", ".join(map(_show_measure, _asked(rollup))),
         f"  holds every reading below log position {rolled.position}"
         + (f", from {rollup.begin} on" * bool(rollup.begin)),
         *(f"  {line}" for line in _held(rollup, rolled)),
@@ -86,7 +87,14 @@ def rollup_lines(rollup: RollupDefinition, rolled: RolledUp, failure: str | None
     ]
 
 
-def _asked(rollup: RollupDefinition) -> list[Any]:
+def _show_measure(measure: Measure) -> str:
+    """`total(kw)`, or with what is special of an approximate one: `approx_distinct(who) epsilon=0.05`."""
+    kind, *said = measure.partial.split(" ")
+    special = [each for each in said if each.startswith(("epsilon=", "p="))]
+    return " ".join([f"{kind}({', '.join(map(show, measure.arguments)) or '*'})", *special])
+
+
+def _asked(rollup: RollupDefinition) -> list[Measure]:
     return list(shape_of(rollup).measures[1:])
 
 

@@ -22,6 +22,7 @@ from penstock.queries.slices.family import FamilyStore, number_groups
 from penstock.queries.slices.groups import Groups
 from penstock.queries.slices.reading import READ_ROWS, inside, slice_log
 from penstock.queries.slices.rows import answer_table
+from penstock.queries.slices.sorting import sorted_rows
 from penstock.queries.slices.within import loose_measures, note_doubt, read_exactly
 from penstock.queries.windowed import Instant
 from penstock.sql.plan import AggregatePlan, is_approximate
@@ -66,11 +67,12 @@ class AggregateHeld(AnsweredHeld):
 
     def _computed(self) -> pa.Table:
         try:
-            return self._compute(self.reader())
+            found = self._compute(self.reader())
         except PenstockError as failure:
             if failure.condition != "corrupt_segment":
                 raise
-            return self._compute(self.fresh())
+            found = self._compute(self.fresh())
+        return sorted_rows(found, self.plan.sorted)
 
     def _compute(self, fetcher: Fetcher) -> pa.Table:
         span, at = self.instant.range(), self.instant

@@ -9,8 +9,9 @@ import numpy as np
 
 from penstock.operators.slices.approximate.intervals import INTERVAL, as_one, row_by_row
 from penstock.operators.slices.approximate.within import Within
+from penstock.operators.slices.bands import picked
 from penstock.operators.slices.combining import Combined, Look
-from penstock.operators.slices.correlated import PAIR, PREFIX, compared
+from penstock.operators.slices.correlated import PAIR, PREFIX
 from penstock.pipeline.slices.shape import Measure, family_of, measure_of
 from penstock.queries.fetch import Fetcher
 from penstock.queries.slices.reading import inside, slice_log
@@ -44,13 +45,13 @@ def read_exactly(
     for measure in measures:
         partial, combined = measure.make(), whole[measure]
         assert isinstance(partial, Within)
-        threshold = partial.threshold(combined.state, 0)
+        inner = partial.inner(combined.state, 0)
         rows = Measure(PREFIX, measure.arguments)
         bag = np.empty(0, INTERVAL)
         for sliced in slice_log(fetcher, family_of(plan), [rows], first, look.head, _WIDTH_US, kept):
             for data in sliced.cells[0].state["pairs"]:
                 pairs = np.frombuffer(data or b"", PAIR)
-                pairs = pairs[compared(pairs["x"], threshold, partial.asked.comparison)]
+                pairs = pairs[picked(pairs["x"], inner, partial.asked.edges)]
                 bag = np.concatenate([bag, row_by_row(pairs["x"], pairs["y"])])
                 bag = as_one(bag) if len(bag) > _MANY else bag
         state = {

@@ -18,6 +18,7 @@ from penstock.sql.binding.names import output_name, unique
 from penstock.sql.binding.ordering import OrderBinder
 from penstock.sql.binding.samples import sample_conditions
 from penstock.sql.binding.select_list import SelectListBinder
+from penstock.sql.binding.slide import name_edges, take_slide
 from penstock.sql.binding.sources import SourceBinder
 from penstock.sql.binding.tumble import bind_tumble
 from penstock.sql.binding.window_joins import bind_window_joins
@@ -158,6 +159,7 @@ class QueryBinder:
         parent: SelectContext | None,
         ctes: Ctes,
     ) -> list[Field]:
+        sliding_us = take_slide(select, self.expressions)
         inside = windows_of(select, windows, self.standing, self.text)
         context = SelectContext(select, Scope(outer), inside, role, parent, self.text, self.start_us, self.inlined)
         self.collected.contexts.append(context)
@@ -171,6 +173,8 @@ class QueryBinder:
         self.sources.bind_from(select, context, ctes)
         self._context, self._ctes = context, ctes
         windows_between = bind_window_joins(context, self.standing)
+        if sliding_us is not None:
+            name_edges(context.scope, sliding_us)
         bind_latch(select, context.scope, self.expressions)
         bind_tumble(select, context.scope, self.expressions)
         self._where(select, context, windows_between)

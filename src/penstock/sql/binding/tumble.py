@@ -59,7 +59,7 @@ def _durations(node: exp.Anonymous, name: str, scope: Scope, binder: ExpressionB
     if name == "TUMBLE":
         binder.fail(node, error("syntax_error", detail="TUMBLE takes one duration", hint="write TUMBLE(1 MINUTE)"))
     hint = "write SLIDE(1 MINUTE, 10 SECONDS)"
-    binder.fail(node, error("syntax_error", detail="SLIDE takes two durations: window and step", hint=hint))
+    binder.fail(node, error("syntax_error", detail="SLIDE takes a window and perhaps a step", hint=hint))
 
 
 def _sliding_start(time: exp.Expr, width_us: int, step_us: int) -> exp.Expr:

@@ -8,6 +8,7 @@ from typing import Literal
 from penstock.operators.expr import Expr
 from penstock.operators.slices.combining import Panes
 from penstock.operators.windows import TimeWindow, Window
+from penstock.sql.plan.sorting import Sorted
 from penstock.types import Type
 
 
@@ -155,6 +156,7 @@ class AggregatePlan:
     ] = ()  # per aggregate, over how much of the window's end, if not all; () for none
     latch: str | None = None
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later
+    sorted: Sorted | None = None  # None: by window and key, all of them
 
 
 @dataclass(frozen=True, slots=True)

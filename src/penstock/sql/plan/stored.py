@@ -25,6 +25,7 @@ from penstock.sql.plan.nodes import (
     SelectPlan,
     SparkPlan,
 )
+from penstock.sql.plan.sorting import Sorted, Sorting
 from penstock.types import parse_type
 
 
@@ -179,6 +180,7 @@ def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
         **({"own": list(plan.own_windows)} if plan.own_windows else {}),
         **({"latch": plan.latch} if plan.latch is not None else {}),
         **({"reads": plan.reads} if plan.reads is not None else {}),
+        **({"sorted": _sorted_json(plan.sorted)} if plan.sorted is not None else {}),
     }
 
 
@@ -204,7 +206,17 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         own_windows=tuple(data.get("own", ())),
         latch=data.get("latch"),
         reads=data.get("reads"),
+        sorted=_sorted_of(data["sorted"]) if "sorted" in data else None,
     )
+
+
+def _sorted_json(asked: Sorted) -> dict[str, Any]:
+    order = [[item.output, item.descending, item.nulls_first] for item in asked.order]
+    return {"order": order, "limit": asked.limit, "offset": asked.offset}
+
+
+def _sorted_of(data: dict[str, Any]) -> Sorted:
+    return Sorted(tuple(Sorting(*item) for item in data["order"]), data["limit"], data["offset"])
 
 
 def _parameter_of(data: Any) -> Any:

@@ -30,6 +30,12 @@ def order_keys(x: Floats) -> Ints:
     return keys
 
 
+def key_values(keys: Ints) -> Floats:
+    """The values that have these keys."""
+    values: Floats = np.where(keys < 0, keys ^ np.int64(_GREATEST), keys).view(np.float64)
+    return values
+
+
 def points_of(x: Floats, y: Floats) -> Bag:
     """One interval per distinct x, as short as can be, with the rows and the y of either sign that it has."""
     rows = row_by_row(x, y)

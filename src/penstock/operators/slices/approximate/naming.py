@@ -31,6 +31,23 @@ def approximate_name(kind: str, parameters: tuple[float, ...], function: str = "
     return f"{kind} epsilon={epsilon!r} pane={int(pane)} recent={int(recent)}{rest}"
 
 
+def stands_for(kept: str, asked: str) -> bool:
+    """Whether whole cells of one partial can be added to those of another, and the other's promise holds.
+
+    Counts and sums are exact while nothing is cut, and sketches of DataSketches merge in any size; bitmaps and p-stable
+    numbers have to be as many.
+    """
+    (kind, *mine), (other, *theirs) = kept.split(" "), asked.split(" ")
+    if kind != other or kind not in KINDS:
+        return False
+    if kind in (ApproxCount.name, ApproxSum.name):
+        return True
+    has, wants = (dict(part.split("=") for part in said) for said in (mine, theirs))
+    if kind in (ApproxPercentile.name, ApproxTopK.name):
+        return float(has["epsilon"]) <= float(wants["epsilon"])
+    return has["epsilon"] == wants["epsilon"] and has.get("p") == wants.get("p")
+
+
 def make_approximate(name: str, types: tuple[Type, ...]) -> Approximate:
     kind, *said = name.split(" ")
     given = dict(part.split("=") for part in said)

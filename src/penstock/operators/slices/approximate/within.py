@@ -14,13 +14,13 @@ from penstock.operators.slices.approximate.intervals import (
     Bag,
     as_one,
     beyond,
-    order_keys,
     points_of,
     row_by_row,
     thinned,
 )
+from penstock.operators.slices.bands import Edges, cuts_of, edges_of
 from penstock.operators.slices.base import Ints, Numbers, State, Values
-from penstock.operators.slices.correlated import PAIR, Correlated, threshold_of
+from penstock.operators.slices.correlated import PAIR, Correlated, inner_of
 from penstock.types import Type
 
 WITHIN = "correlated_within"
@@ -33,9 +33,7 @@ class Asked:
     """Which rows the outer aggregate sees, how fine the buckets of a cell are, and how wide cells grow with age."""
 
     inner: str
-    comparison: str
-    how: str
-    constant: float
+    edges: Edges
     epsilon: float
     top_us: int
     recent_us: int
@@ -45,7 +43,7 @@ class Within(Correlated):
     """The inner aggregate as in `Correlated`, exactly; of the rows that may be seen, weighted intervals of x, or where those would
     take more room the rows themselves.
 
-    A function is `correlated_within OUTER INNER COMPARISON mul|add CONSTANT value|lower|upper`. Cells are used whole or not at all, so
+    A function is `correlated_within OUTER INNER EDGE... value|lower|upper`. Cells are used whole or not at all, so
     a window's maximum is never below a cell's own: what lies on the far side of the cell's threshold is decided already.
     """
 
@@ -85,23 +83,32 @@ class Within(Correlated):
             state["pairs"][cell], state["bag"][cell] = None, bag.tobytes() or None
 
     def _fitted(self, bag: Bag, state: State, cell: int) -> Bag:
-        asked = self.asked
-        if asked.inner == "avg":
+        asked, (edge, *others) = self.asked, self.asked.edges
+        if asked.inner == "avg" or others or edge.how == "off":
             # Nobody knows where a window's mean will be, but not where hardly any rows are.
-            return thinned(bag, asked.comparison, asked.epsilon, _EVENLY / asked.epsilon)
-        if not state["count"][cell] or not (asked.how == "add" or asked.constant > 0):
-            return thinned(bag, asked.comparison, asked.epsilon)
-        decided, _ = beyond(bag, self._key(state, cell), "lt" if asked.inner == "max" else "gt")
-        never = (asked.inner == "max") == (asked.comparison in ("ge", "gt"))
+            return thinned(bag, edge.comparison, asked.epsilon, _EVENLY / asked.epsilon)
+        if not state["count"][cell] or not (edge.how == "add" or edge.constant > 0):
+            return thinned(bag, edge.comparison, asked.epsilon)
+        ((key, _),) = self._cuts(state, cell)
+        decided, _ = beyond(bag, key, "lt" if asked.inner == "max" else "gt")
+        never = (asked.inner == "max") == (edge.comparison in ("ge", "gt"))
         return thinned(
-            np.concatenate([bag[:0] if never else as_one(bag[decided]), bag[~decided]]), asked.comparison, asked.epsilon
+            np.concatenate([bag[:0] if never else as_one(bag[decided]), bag[~decided]]), edge.comparison, asked.epsilon
         )
 
-    def threshold(self, state: State, cell: int) -> float:
-        return threshold_of(self.asked.inner, self.asked.how, self.asked.constant, state, cell)
+    def inner(self, state: State, cell: int) -> float:
+        return inner_of(self.asked.inner, state, cell)
 
-    def _key(self, state: State, cell: int) -> int:
-        return int(order_keys(np.array([self.threshold(state, cell)]))[0])
+    def _cuts(self, state: State, cell: int) -> list[tuple[int, str]]:
+        return cuts_of(self.inner(state, cell), self.asked.edges)
+
+    def _seen(self, bag: Bag, state: State, cell: int) -> tuple[Bag, Bag]:
+        """The intervals of which all rows are seen, and those of which some may be."""
+        sure, maybe = np.ones(len(bag), np.bool_), np.ones(len(bag), np.bool_)
+        for cut in self._cuts(state, cell):
+            wholly, partly = beyond(bag, *cut)
+            sure, maybe = sure & wholly, maybe & partly
+        return bag[sure], bag[maybe]
 
     def brackets(self, function: str, state: State, whole: bool = False) -> Brackets:
         """The outer aggregate per cell between its bounds. `whole`: it is a whole number."""
@@ -115,7 +122,7 @@ class Within(Correlated):
                     continue
                 pairs = _pairs(state, cell)
                 bag = np.concatenate([row_by_row(pairs["x"], pairs["y"]), _bag(state, cell)])
-                sure, maybe = (bag[chosen] for chosen in beyond(bag, self._key(state, cell), self.asked.comparison))
+                sure, maybe = self._seen(bag, state, cell)
                 rows = float(sure["count"].sum()), float(maybe["count"].sum())
                 known[cell] |= rows[1] > 0
                 lowers[cell], uppers[cell] = _bounds(outer, rows, sure, maybe)
@@ -172,11 +179,11 @@ def _bounds(outer: str, rows: tuple[float, float], sure: Bag, maybe: Bag) -> tup
 
 def within_name(function: str, parameters: tuple[float, ...]) -> str:
     """The partial of a call: what it sees and how coarse it is. What is promised and said of it are its own matter."""
-    _, _, inner, comparison, how, constant, _ = function.split(" ")
+    _, _, inner, *edges, _ = function.split(" ")
     _, epsilon, top, recent = parameters
-    return f"{WITHIN} {inner} {comparison} {how} {constant} {epsilon!r} {int(top)} {int(recent)}"
+    return f"{WITHIN} {inner} {' '.join(edges)} {epsilon!r} {int(top)} {int(recent)}"
 
 
 def make_within(name: str, types: tuple[Type, ...]) -> Within:
-    _, inner, comparison, how, constant, epsilon, top, recent = name.split(" ")
-    return Within(types, Asked(inner, comparison, how, float(constant), float(epsilon), int(top), int(recent)))
+    _, inner, *edges, epsilon, top, recent = name.split(" ")
+    return Within(types, Asked(inner, edges_of(edges), float(epsilon), int(top), int(recent)))

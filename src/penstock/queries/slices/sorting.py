@@ -1,22 +1,21 @@
-"""ORDER BY over the rows of an answer, which are few."""
+"""ORDER BY, LIMIT and OFFSET over the rows of an answer, which are few."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.sql.asked_once import Sorting
+from penstock.sql.plan.sorting import Sorted
 
 
-def sorted_rows(rows: pa.Table, order: Sequence[Sorting]) -> pa.Table:
+def sorted_rows(rows: pa.Table, asked: Sorted | None) -> pa.Table:
     """The rows in order; those that are alike in it stay as they were. NaN is above every number."""
-    if not order:
+    if asked is None:
         return rows
     places = list(range(rows.num_rows))
-    for item in reversed(order):
+    for item in reversed(asked.order):
         values = rows.column(item.output).to_pylist()
         known = [place for place in places if values[place] is not None]
         nulls = [place for place in places if values[place] is None]
@@ -24,7 +23,7 @@ def sorted_rows(rows: pa.Table, order: Sequence[Sorting]) -> pa.Table:
         ranks = {place: _rank(values[place]) for place in known}
         known.sort(key=ranks.__getitem__, reverse=item.descending)
         places = nulls + known if item.nulls_first else known + nulls
-    return rows.take(pa.array(places, pa.int64()))
+    return rows.take(pa.array(places, pa.int64())).slice(asked.offset, asked.limit)
 
 
 def _rank(value: Any) -> tuple[bool, Any]:
