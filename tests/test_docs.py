@@ -137,6 +137,17 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
 
 
+def test_every_picture_is_shown_by_a_page_and_small() -> None:
+    shown = {
+        (page.parent / target).resolve()
+        for page in PAGES
+        for target in re.findall(r"!\[[^\]]+\]\(([^)\s]+)", page.read_text())
+    }
+    for picture in (ROOT / "docs" / "img").iterdir():
+        assert picture in shown, f"no page shows {picture.name}"
+        assert picture.stat().st_size <= 250_000, f"{picture.name} takes long to load"
+
+
 def test_every_page_is_reached_from_the_index() -> None:
     index = ROOT / "docs" / "index.md"
     reached = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#\s]+)", index.read_text())}

@@ -175,8 +175,9 @@ class Visitor:
         """At both widths, in both themes; nothing may stick out."""
         SCREENS.mkdir(parents=True, exist_ok=True)
         for width, (x, y) in WIDTHS.items():
-            self.page.set_viewport_size({"width": x, "height": y})
-            self.page.wait_for_timeout(150)  # charts follow the width
+            if self.page.viewport_size != {"width": x, "height": y}:
+                self.page.set_viewport_size({"width": x, "height": y})
+                self.page.wait_for_timeout(150)  # charts follow the width
             for theme in ("light", "dark"):
                 self.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
                 self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")

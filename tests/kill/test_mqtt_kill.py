@@ -113,6 +113,8 @@ def kill_broker(server: ServerProcess, broker: Mosquitto, flow: Flow) -> None:
     """With messages that it has acknowledged since it last saved: those are the publisher's to send again."""
     flow.send(20_000)
     server.wait(lambda: stored(server) > 5_000, 60, "storing")
+    with server.connect() as db:
+        server.wait(lambda: sinks(db)["to_broker"]["deliveries"] > 0, 60, "publishing")
     saved = flow.acknowledged
     broker.save()
     flow.send(10_000)

@@ -12,10 +12,12 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.errors import PenstockError, error
+from penstock.queries.inputs import LINES, WAYS_IN
 from penstock.queries.results import Event, Health, Result
 from penstock.security.audit import Audit
 from penstock.security.secrets import Cost
 from penstock.security.users import Users
+from penstock.streams.input_counts import InputCounts
 from penstock.streams.line_points import LineReport
 from penstock.streams.receipt import Receipt, Refusal
 
@@ -61,6 +63,7 @@ class FakeDatabase:
     def __init__(self) -> None:
         self.users = Users(cost=Cost(1, 1, 1))
         self.audit = Audit()
+        self.ways_in = {way: InputCounts() for way in (*WAYS_IN, LINES)}
         self.changed = threading.Condition()
         self.started = False
         self.stopped = False

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.queries.inputs import LINES
 from penstock.settings import Settings
 from penstock.streams.input_counts import InputCounts
 from penstock.streams.segments import list_segments, read_slice, slices
@@ -63,7 +64,7 @@ def influx(server: Influx) -> Influx:
     """An empty table, and counts that begin anew."""
     for table in server.db.tables():
         server.db.catalog.drop("table", table["name"])
-    server.db.lines.counts = InputCounts()
+    server.db.lines.counts = server.db.ways_in[LINES] = InputCounts()
     server.db.execute(CPU)
     return server
 
@@ -205,6 +206,10 @@ def test_gzip_is_unpacked_within_the_limits(influx: Influx) -> None:
         assert (response.status_code, response.json()["code"]) == (400, "invalid"), broken[:20]
     assert influx.write(line, **{"Content-Encoding": "br"}).status_code == 415
     assert influx.write(b"x" * ((1 << 20) + 1)).status_code == 413
+    shown = {row["name"]: row for row in influx.db.execute("SHOW INPUTS").table.to_pylist()}
+    assert {"http", "websocket", "line protocol"} == shown.keys()
+    assert "body_too_large 3" in shown["line protocol"]["reasons"]
+    assert "unsupported_media_type 1" in shown["line protocol"]["reasons"]
 
 
 def test_an_empty_body_is_no_mistake(influx: Influx) -> None:
@@ -231,3 +236,4 @@ def test_a_full_log_says_try_again(influx: Influx, monkeypatch: pytest.MonkeyPat
     response = influx.write(f"cpu,host=a,cpu=x usage_idle=1 {NOW_NS}")
     assert (response.status_code, response.json()["code"]) == (503, "unavailable")
     assert response.headers["retry-after"] == "2"
+    assert influx.db.lines.counts.as_dict()["refused"] == {"too_busy": 1}

@@ -114,3 +114,22 @@ def test_an_undeclared_length_is_cut_off_at_the_limit(http: Http, database: Fake
     response = http.post(PATH, content=endless(), headers={"Content-Type": "application/json"})
     assert response.status_code == 413
     assert database.pushes == []
+
+
+def test_each_way_in_counts_what_came_and_what_was_refused_one_by_one_or_as_a_whole(
+    http: Http, database: FakeDatabase
+) -> None:
+    url = "/v1/tables/sensors/readings"
+    http.post(url, json=[{"sensor_id": 1}, {"sensor_id": -1}, {"sensor_id": -2}])
+    http.post(url, content=b"{nonsense", headers={"Content-Type": "application/json"})
+    http.post(url, content=b"x", headers={"Content-Type": "text/html"})
+    http.post("/v1/tables/none/readings", json=[{"sensor_id": 1}])
+    counts = database.ways_in["http"].as_dict()
+    assert (counts["messages"], counts["accepted"]) == (1, 1) and counts["bytes"] > 10
+    assert counts["refused"] == {
+        "sensor_not_found": 2,
+        "invalid_body": 1,
+        "unsupported_media_type": 1,
+        "table_not_found": 1,
+    }
+    assert database.ways_in["websocket"].as_dict()["messages"] == 0

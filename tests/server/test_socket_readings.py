@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from penstock.server import decode
+from penstock.server.metrics import status_samples
 from penstock.settings import Settings
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase
@@ -98,11 +99,16 @@ def test_a_bad_frame_is_told_and_the_next_one_may_be_better(live: Live) -> None:
         socket.send(json.dumps([{"sensor_id": 1}, {"sensor_id": -1}]))
         answer = told(socket)
     assert (answer["frame"], answer["accepted"], answer["refused"][0]["index"]) == (len(bad), 1, 1)
-    counters = live.app.state.context.counters
-    assert counters.refused["websocket", "sensor_not_found"] == 1
-    assert counters.refused["websocket", "invalid_body"] >= 5
-    sample = ("penstock_http_refused_total", (("way", "websocket"), ("condition", "sensor_not_found")), 1)
-    assert sample in list(counters.samples())
+    counts = live.app.state.context.database.ways_in["websocket"].as_dict()
+    assert counts["refused"]["sensor_not_found"] == 1
+    assert counts["refused"]["invalid_body"] >= 5
+    assert (counts["messages"], counts["accepted"]) == (1, 1)
+    sample = (
+        "penstock_inputs_refused_total",
+        (("input", "websocket"), ("condition", "sensor_not_found")),
+        1,
+    )
+    assert sample in list(status_samples({"inputs": {"websocket": counts}}))
 
 
 def test_a_table_that_is_not_there_is_told_frame_by_frame(live: Live) -> None:

@@ -28,6 +28,7 @@ from penstock.queries.completeness import Completeness
 from penstock.queries.costs import Costs
 from penstock.queries.describing import as_told, describe_queries, describe_query, describe_table
 from penstock.queries.execute import Executor
+from penstock.queries.inputs import LINES, WAYS_IN
 from penstock.queries.known_questions import KnownQuestions
 from penstock.queries.observing import Observer
 from penstock.queries.on_demand import AggregatesOnDemand
@@ -49,6 +50,7 @@ from penstock.sql.statements import AsOf
 from penstock.streams.discovery import Discovery
 from penstock.streams.housekeeping import Housekeeper
 from penstock.streams.ingest import Ingest
+from penstock.streams.input_counts import InputCounts
 from penstock.streams.line_points import LineReport, LineWriter
 from penstock.streams.log import StreamLog
 from penstock.streams.receipt import Receipt
@@ -96,6 +98,9 @@ class Database:
             self.ingest.restore(list(self.catalog.state.tables.values()))
             self.sources = Sources(self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id())
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
+            self.ways_in: Mapping[str, InputCounts] = {way: InputCounts() for way in WAYS_IN} | {
+                LINES: self.lines.counts
+            }
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings, lambda: self.catalog.state)
             progress("reading the committed cycles")
             self.standing.load()

@@ -9,6 +9,9 @@ from penstock.catalog.model import Table
 if TYPE_CHECKING:
     from penstock.queries.database import Database
 
+# Ways in that the server is called by: of these two it counts everything, of lines what is refused as a whole.
+WAYS_IN = ("http", "websocket")
+LINES = "line protocol"
 _NAMES_SHOWN = 20
 _NUMBERS = ("messages", "bytes", "accepted", "duplicates", "refused", "ignored", "in_flight", "connects")
 # How a sensor looks whose table is read by a source in this state.
@@ -48,13 +51,15 @@ def sensor_state(database: Database, table: Table) -> str:
 
 
 def _facts(database: Database) -> list[dict[str, Any]]:
-    counts = database.lines.counts
-    lines = {
-        "name": "line protocol",
-        "kind": "line protocol",
-        "state": "open",
-        "last_error": counts.last_problem,
-        "ignored_names": counts.ignored_names(),
-        **counts.as_dict(),
-    }
-    return [lines, *database.sources.facts()]
+    called = [
+        {
+            "name": way,
+            "kind": way,
+            "state": "open",
+            "last_error": counts.last_problem,
+            "ignored_names": counts.ignored_names(),
+            **counts.as_dict(),
+        }
+        for way, counts in database.ways_in.items()
+    ]
+    return [*called, *database.sources.facts()]

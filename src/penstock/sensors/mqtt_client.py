@@ -18,6 +18,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from penstock.sensors.mqtt_lean import LeanClient
 from penstock.sensors.mqtt_url import BrokerUrl, password_of
 
 _NUMBERS = itertools.count(1)
@@ -72,8 +73,9 @@ class Client:
             self._client.connect(url.host, url.port, keepalive_s)
 
     def _made(self, options: Mapping[str, Any], client_id: str) -> paho.Client:
-        client = paho.Client(
+        client = LeanClient(
             CallbackAPIVersion.VERSION2,
+            take=self._take_parts,
             client_id=client_id,
             protocol=paho.MQTTv5 if self._v5 else paho.MQTTv311,
             manual_ack=True,
@@ -94,19 +96,15 @@ class Client:
 
     # -- what paho tells
 
-    def _on_message(self, _: object, __: object, message: paho.MQTTMessage) -> None:
+    def _take_parts(self, header: int, topic: str, payload: bytes, mid: int) -> None:
         self._taken += 1
         self._take(
-            MessageIn(
-                message.topic,
-                bytes(message.payload),
-                message.qos,
-                message.mid,
-                message.retain,
-                bool(message.dup),
-                self.number,
-            )
+            MessageIn(topic, payload, header >> 1 & 3, mid, bool(header & 1), bool(header & 8), self.number),
         )
+
+    def _on_message(self, _: object, __: object, message: paho.MQTTMessage) -> None:
+        header = message.dup << 3 | message.qos << 1 | message.retain
+        self._take_parts(header, message.topic, bytes(message.payload), message.mid)
 
     def _on_connect(self, _: object, __: object, flags: paho.ConnectFlags, reason: ReasonCode, ___: object) -> None:
         if reason.is_failure:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.queries.results import Event, Health, Result
 from penstock.security.audit import Audit
 from penstock.security.users import Users
+from penstock.streams.input_counts import InputCounts
 from penstock.streams.line_points import LineReport
 from penstock.streams.receipt import Receipt
 
@@ -47,6 +48,7 @@ class Backend(Protocol):
 
     users: Users
     audit: Audit
+    ways_in: Mapping[str, InputCounts]  # by name (queries.inputs); there once it has started
 
     def start(self, progress: Callable[[str], None]) -> None: ...
 

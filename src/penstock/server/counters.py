@@ -27,7 +27,6 @@ class Counters:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, int]] = Counter()
         self.readings: Counter[tuple[str, str]] = Counter()
-        self.refused: Counter[tuple[str, str]] = Counter()  # by way in and condition: a few dozen series at most
         # Per route: how many answers began within each bucket (not yet added up), and how long they took.
         self.took: dict[str, tuple[list[int], float]] = {}
         self.bytes_in = 0
@@ -57,8 +56,6 @@ class Counters:
             yield "penstock_http_requests_total", labels, count
         for (table, outcome), count in self.readings.items():
             yield "penstock_http_readings_total", (("table", table), ("outcome", outcome)), count
-        for (way, condition), count in self.refused.items():
-            yield "penstock_http_refused_total", (("way", way), ("condition", condition)), count
         yield "penstock_http_body_bytes_total", (), self.bytes_in
         yield "penstock_http_senders", (), self.senders
         yield "penstock_http_subscribers", (), self.subscribers

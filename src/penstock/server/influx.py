@@ -18,9 +18,11 @@ from starlette.responses import Response
 
 from penstock import __version__
 from penstock.errors import PenstockError, error
+from penstock.queries.inputs import LINES
 from penstock.server.body import read_body
 from penstock.server.compressed import read_unpacked
 from penstock.server.context import context_of
+from penstock.server.readings import counting_refusals
 from penstock.streams.line_points import LineReport
 
 router = APIRouter(tags=["line protocol"])
@@ -85,9 +87,10 @@ async def write_v1(
 async def _write(request: Request, precision: str) -> Response:
     try:
         context = context_of(request)
-        async with read_unpacked(request, context) as body:
-            report = await context.workers.push.run(context.database.write_lines, body, precision)
-            context.counters.bytes_in += len(body)
+        with counting_refusals(context, LINES):
+            async with read_unpacked(request, context) as body:
+                report = await context.workers.push.run(context.database.write_lines, body, precision)
+                context.counters.bytes_in += len(body)
     except PenstockError as problem:
         return _refused(problem)
     return Response(status_code=204, headers=_VERSION) if not report.errors else _partly_refused(report)

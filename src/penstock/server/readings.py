@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -10,7 +12,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.server.body import media_type_of, read_body
 from penstock.server.context import Context, context_of
 from penstock.server.decode import DECODERS, decode_readings
@@ -44,24 +46,24 @@ KEY_MAX_CHARS = 255
 async def push_readings(table: str, request: Request) -> Response:
     """A reading names its sensor by the table's key column(s), optionally `ts`, and the stream's fields flat."""
     context = context_of(request)
-    media_type = media_type_of(request)
-    if media_type not in DECODERS:
-        raise error("unsupported_media_type", media_type=media_type, hint="one of " + ", ".join(DECODERS))
-    key = request.headers.get("idempotency-key")
-    if key is not None and not 1 <= len(key) <= KEY_MAX_CHARS:
-        raise error("invalid_parameter", detail=f"an Idempotency-Key has 1 to {KEY_MAX_CHARS} characters")
+    with counting_refusals(context, "http"):
+        media_type = media_type_of(request)
+        if media_type not in DECODERS:
+            raise error("unsupported_media_type", media_type=media_type, hint="one of " + ", ".join(DECODERS))
+        key = request.headers.get("idempotency-key")
+        if key is not None and not 1 <= len(key) <= KEY_MAX_CHARS:
+            raise error("invalid_parameter", detail=f"an Idempotency-Key has 1 to {KEY_MAX_CHARS} characters")
 
-    async with read_body(request, context) as body:
+        async with read_body(request, context) as body:
 
-        def work() -> tuple[Receipt, bytes]:
-            readings = decode_readings(body, media_type)
-            check_rows(len(readings), context.settings.push_max_rows)
-            receipt = context.database.push(table, readings, key)
-            return receipt, orjson.dumps(receipt_facts(receipt))
+            def work() -> tuple[Receipt, bytes]:
+                readings = decode_readings(body, media_type)
+                check_rows(len(readings), context.settings.push_max_rows)
+                receipt = context.database.push(table, readings, key)
+                return receipt, orjson.dumps(receipt_facts(receipt))
 
-        receipt, reply = await context.workers.push.run(work)
-        context.counters.bytes_in += len(body)
-    count_receipt(context, table, "http", receipt)
+            receipt, reply = await context.workers.push.run(work)
+            count_receipt(context, table, "http", receipt, len(body))
     return Response(reply, media_type="application/json")
 
 
@@ -76,9 +78,26 @@ def receipt_facts(receipt: Receipt) -> dict[str, Any]:
     return {"accepted": receipt.accepted, "refused": refused, "position": receipt.position}
 
 
-def count_receipt(context: Context, table: str, way: str, receipt: Receipt) -> None:
+@contextmanager
+def counting_refusals(context: Context, way: str) -> Iterator[None]:
+    """A push that is refused as a whole counts among what its way in refused, and why."""
+    try:
+        yield
+    except PenstockError as problem:
+        context.database.ways_in[way].refuse(problem.condition, problem.message)
+        raise
+
+
+def count_receipt(context: Context, table: str, way: str, receipt: Receipt, size: int) -> None:
+    """A push that came through, with the readings of it that were refused one by one."""
+    context.counters.bytes_in += size
     context.counters.readings[table, "accepted"] += receipt.accepted
+    counts = context.database.ways_in[way]
+    counts.came(1, size)
+    reasons = Counter(refusal.condition for refusal in receipt.refused)
+    counts.stored(receipt.accepted, reasons.pop("duplicate_reading", 0))
     if receipt.refused:
         context.counters.readings[table, "refused"] += len(receipt.refused)
-        for condition, count in Counter(refusal.condition for refusal in receipt.refused).items():
-            context.counters.refused[way, condition] += count
+        messages = {refusal.condition: refusal.message for refusal in receipt.refused}
+        for condition, count in reasons.items():
+            counts.refuse(condition, messages[condition], count)

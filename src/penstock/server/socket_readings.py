@@ -18,7 +18,7 @@ from penstock.queries.permissions import the_caller
 from penstock.security.caller import require
 from penstock.server.context import Context
 from penstock.server.decode import ARROW, PARQUET, Readings, decode_readings, rows_of_json
-from penstock.server.readings import KEY_MAX_CHARS, check_rows, count_receipt, receipt_facts
+from penstock.server.readings import KEY_MAX_CHARS, check_rows, count_receipt, counting_refusals, receipt_facts
 from penstock.server.roles import needs
 from penstock.streams.receipt import Receipt
 
@@ -76,13 +76,12 @@ async def _push(context: Context, table: str, frame: bytes | str) -> dict[str, A
     try:
         context.lifecycle.require_ready()
         size = len(frame)
-        async with context.budget.hold(size):
-            key, receipt = await context.workers.push.run(work)
-        context.counters.bytes_in += size
+        with counting_refusals(context, "websocket"):
+            async with context.budget.hold(size):
+                key, receipt = await context.workers.push.run(work)
     except PenstockError as problem:
-        context.counters.refused["websocket", problem.condition] += 1
         return problem.body()
-    count_receipt(context, table, "websocket", receipt)
+    count_receipt(context, table, "websocket", receipt, size)
     facts = receipt_facts(receipt)
     return facts if key is None else {"id": key, **facts}
 

@@ -1,0 +1,62 @@
+"""Packets of messages, taken apart as paho does, however they are cut or spoiled."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from paho.mqtt import _packet
+from paho.mqtt.client import MQTTv5, MQTTv311
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from penstock.sensors.mqtt_lean import parts_of
+
+
+def properties(chance: random.Random) -> bytes:
+    """Few and many: their length takes one byte or two."""
+    made = Properties(PacketTypes.PUBLISH)
+    if chance.random() < 0.5:
+        made.ContentType = "x" * chance.choice([1, 100, 200, 20_000])
+    if chance.random() < 0.3:
+        made.UserProperty = [("a", "b")] * chance.randrange(1, 40)
+    if chance.random() < 0.3:
+        made.MessageExpiryInterval = chance.randrange(1 << 32)
+    return bytes(made.pack())
+
+
+def random_packet(chance: random.Random, v5: bool) -> tuple[int, bytes]:
+    qos = chance.choice([0, 1, 1])
+    header = 0x30 | chance.randrange(2) << 3 | qos << 1 | chance.randrange(2)
+    topic = chance.choice(["plant/7", "täglich/µ", "a" * 300]).encode()
+    packet = len(topic).to_bytes(2, "big") + topic
+    if qos:
+        packet += chance.randrange(1, 65_536).to_bytes(2, "big")
+    if v5:
+        packet += properties(chance)
+    return header, packet + chance.randbytes(chance.choice([0, 1, 30, 5_000]))
+
+
+@pytest.mark.parametrize("v5", [True, False])
+def test_random_packets_say_what_paho_says(v5: bool) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(300):
+        header, packet = random_packet(chance, v5)
+        expected = _packet.decode_publish(header, packet, MQTTv5 if v5 else MQTTv311)
+        assert parts_of(header, packet, v5) == (expected.topic.decode(), expected.payload, expected.mid)
+
+
+def test_what_is_not_as_it_should_be_is_left_to_paho() -> None:
+    whole = b"\x00\x01t\x00\x07\x03abcx"
+    assert parts_of(0x32, whole, True) == ("t", b"x", 7)
+    assert parts_of(0x32, whole[:-1], True) == ("t", b"", 7)
+    for length in range(len(whole) - 1):
+        assert parts_of(0x32, whole[:length], True) is None, length
+    assert parts_of(0x34, whole, True) is None, "QoS 2"
+    assert parts_of(0x32, b"\x00\x01\xff\x00\x07\x00", True) is None, "no UTF-8"
+    assert parts_of(0x32, b"\x00\x00\x00\x07\x00", True) is None, "an alias instead of a topic"
+    assert parts_of(0x32, b"\x00\x01t\x00\x07\xff\xff\xff\xff\x7f" + b"x" * 100, True) is None, (
+        "a length without an end"
+    )
