@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import socketserver
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 import penstock
 from tests.console.browser import Visitor, browsing, chromium, serving, visiting
@@ -64,6 +69,38 @@ def test_a_stranger_is_led_to_the_page_and_gets_in_by_the_right_password_only(vi
     # Where they wanted to go.
     expect(visitor.page.get_by_role("heading", name="Sensors", level=1)).to_be_visible()
     expect(visitor.page.get_by_role("cell", name="ovens", exact=True)).to_be_visible()
+
+
+def test_nothing_of_the_console_is_open_to_strangers(url: str) -> None:
+    socket = "/console/_nicegui_ws/socket.io/?EIO=4&transport=polling"
+    for path in ("/console/", "/console/assets/console.css", "/console/favicon.ico", socket):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(url + path)
+        refused.value.close()
+        assert refused.value.code == 401, path
+        assert refused.value.headers["X-Frame-Options"] == "DENY", path
+    with pytest.raises(InvalidStatus) as closed:
+        connect(url.replace("http", "ws") + socket.replace("polling", "websocket")).close()
+    assert closed.value.response.status_code == 403
+
+
+def test_the_browser_keeps_pages_to_their_own_server(visitor: Visitor) -> None:
+    visitor.page.goto(f"{visitor.url}/console/system")
+    sign_in(visitor, "rita", PASSWORDS["rita"])
+    expect(visitor.page.get_by_role("heading", name="System", level=1)).to_be_visible()
+    assert visitor.problems == []
+    with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as elsewhere:
+        outside = f"http://127.0.0.1:{elsewhere.server_address[1]}/"
+        for attempt in (
+            "fetch",
+            "url => new Promise((ok, no) => Object.assign(new Image(), {src: url, onload: ok, onerror: no}))",
+        ):
+            got = visitor.page.evaluate(f"url => ({attempt})(url).then(() => 'loaded', () => 'refused')", outside)
+            assert got == "refused"
+    assert visitor.problems and all(
+        "Content Security Policy" in p or "asked the outside" in p for p in visitor.problems
+    )
+    visitor.problems.clear()
 
 
 def test_a_click_may_do_what_the_role_may_and_somebody_who_signs_out_is_out(visitor: Visitor, folder: Path) -> None:
