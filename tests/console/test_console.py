@@ -27,6 +27,14 @@ Object.defineProperty(window, "penstockOffer", {
 """
 
 
+DRAWN_AS = """
+kind => {
+  const drawn = getElement(document.querySelector(".chart.tall"))?.chart?.getOption()?.series ?? [];
+  return drawn.length > 0 && drawn.every(series => series.type === kind);
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     chromium()
@@ -91,6 +99,10 @@ def test_a_question_is_answered_as_a_table_and_as_a_chart_and_taken_away(visitor
     visitor.button("Chart")
     expect(visitor.page.locator(".chart.tall canvas")).to_be_visible()
     visitor.screenshots("ask-chart")
+    for name, kind in (("Bars", "bar"), ("Scatter", "scatter"), ("Over time", "line")):
+        visitor.page.get_by_role("combobox", name="Chart").click()
+        visitor.page.get_by_role("option", name=name).click()
+        visitor.page.wait_for_function(DRAWN_AS, arg=kind)
     for kind in ("CSV", "Parquet"):
         with visitor.page.expect_download() as download:
             visitor.button(kind)
@@ -200,6 +212,14 @@ def test_a_static_value_is_changed_and_a_sensor_added_and_removed(visitor: Visit
     expect(visitor.page.get_by_role("cell", name="the <b>new</b> lab")).to_be_visible()
     # It stays where it was.
     expect(visitor.page.locator(".list tbody tr").nth(6)).to_contain_text("the <b>new</b> lab")
+    row.click()
+    expect(visitor.page.get_by_label("reading (address)")).to_have_value("254,25")
+    visitor.page.get_by_label("reading (address)").fill("250,25")
+    visitor.button("Save")
+    expect(visitor.page.get_by_label("reading (address)")).to_have_count(0)
+    row.click()
+    expect(visitor.page.get_by_label("reading (address)")).to_have_value("250,25")
+    visitor.page.keyboard.press("Escape")
     visitor.button("Add a sensor")
     for label, value in {
         "probe_id (INT)": "61",
@@ -273,6 +293,16 @@ def test_a_table_is_made_by_a_form(visitor: Visitor) -> None:
     visitor.page.get_by_label("Table", exact=True).fill("boilers")
     expect(visitor.page.locator(".q-dialog pre")).to_contain_text("CREATE TABLE boilers")
     visitor.screenshots("new-table")
+    visitor.button("Edit as SQL")
+    expect(visitor.page.locator(".cm-content")).to_contain_text("CREATE TABLE boilers")
+    visitor.button("Run")
+    expect(visitor.page.get_by_text("Done: CREATE TABLE")).to_be_visible()
+    visitor.go("sensors/boilers")
+    expect(visitor.page.get_by_text("No sensors yet.")).to_be_visible()
+    visitor.button("Drop")
+    visitor.button("Drop it")
+    visitor.button("Add a table")
+    visitor.page.get_by_label("Table", exact=True).fill("boilers")
     visitor.button("Create")
     expect(visitor.page.get_by_role("heading", name="boilers", level=1)).to_be_visible()
     visitor.button("Drop")
