@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, WebSocketRoute, expect
@@ -305,6 +306,29 @@ def test_a_table_is_made_by_a_form(visitor: Visitor) -> None:
     visitor.page.get_by_label("Table", exact=True).fill("boilers")
     visitor.button("Create")
     expect(visitor.page.get_by_role("heading", name="boilers", level=1)).to_be_visible()
+
+
+def test_a_file_of_readings_is_uploaded(visitor: Visitor, tmp_path: Path) -> None:
+    visitor.go("sensors/boilers")
+    visitor.button("Add a sensor")
+    visitor.page.get_by_label("sensor_id (TEXT)").fill("a")
+    visitor.button("Save")
+    expect(visitor.page.get_by_role("link", name="a", exact=True)).to_be_visible()
+    (tmp_path / "some.csv").write_text("sensor_id,value\na,1.5\nnobody,2\na,2.5\n")
+    pq.write_table(pa.table({"sensor_id": ["a"], "value": [3.5]}), tmp_path / "one.parquet")
+    (tmp_path / "half.parquet").write_bytes(b"PAR1")
+    for file, said in (
+        ("some.csv", "2 readings stored, 1 refused, the first of them, number 2, because:"),
+        ("one.parquet", "1 reading stored."),
+        ("half.parquet", "Nothing was stored:"),
+    ):
+        with visitor.page.expect_file_chooser() as chooser:
+            visitor.button("Upload")
+        chooser.value.set_files(tmp_path / file)
+        expect(visitor.page.get_by_text(said)).to_be_visible()
+    expect(visitor.page.locator(".tile", has_text="Readings/s").locator(".more")).to_have_text("3 stored")
+    assert [p for p in visitor.problems if "400" not in p] == []
+    visitor.problems.clear()  # the browser says that half a file was refused
     visitor.button("Drop")
     visitor.button("Drop it")
     expect(visitor.page.get_by_role("cell", name="probes", exact=True)).to_be_visible()

@@ -15,6 +15,7 @@ from penstock.console.parts import Tile, card, empty, facts, sure_to_drop
 from penstock.console.pulse import Moment
 from penstock.console.sensor_dialog import SensorDialog
 from penstock.console.sensor_facts import SENSORS_MAX, Sensor, TableFacts, place_columns
+from penstock.console.uploading import upload_button
 from penstock.console.words import age, cell, number
 from penstock.errors import PenstockError
 
@@ -49,6 +50,7 @@ class _View:
         self.dialog = SensorDialog(table, self._changed)
         with head:
             ui.button("Add a sensor", icon="add", on_click=self.dialog.add).props("unelevated").classes("main-action")
+            upload_button(self._name, self._changed)
             ui.button("Drop", icon="delete", on_click=self._ask_drop).props("flat").classes("danger")
         with ui.element("div").classes("tiles"):
             self._count = Tile("Sensors")
