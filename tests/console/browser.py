@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 SCREENS = Path(os.environ.get("PENSTOCK_SCREENS", ROOT / "build" / "console"))
@@ -165,6 +165,7 @@ class Visitor:
         if PICTURES is None:
             return
         self.page.set_viewport_size({"width": 1280, "height": height})
+        expect(self.page.locator(".q-notification")).to_have_count(0)
         self.page.wait_for_timeout(300)
         file = Path(PICTURES) / f"{name}.png"
         self.page.screenshot(path=file)

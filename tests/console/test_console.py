@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, WebSocketRoute, expect
@@ -24,6 +25,14 @@ Object.defineProperty(window, "penstockOffer", {
   get: () => window.namesHaveCome ? offer : undefined,
   set: (found) => { offer = found; },
 });
+"""
+
+
+DRAWN_AS = """
+kind => {
+  const drawn = getElement(document.querySelector(".chart.tall"))?.chart?.getOption()?.series ?? [];
+  return drawn.length > 0 && drawn.every(series => series.type === kind);
+}
 """
 
 
@@ -91,6 +100,10 @@ def test_a_question_is_answered_as_a_table_and_as_a_chart_and_taken_away(visitor
     visitor.button("Chart")
     expect(visitor.page.locator(".chart.tall canvas")).to_be_visible()
     visitor.screenshots("ask-chart")
+    for name, kind in (("Bars", "bar"), ("Scatter", "scatter"), ("Over time", "line")):
+        visitor.page.get_by_role("combobox", name="Chart").click()
+        visitor.page.get_by_role("option", name=name).click()
+        visitor.page.wait_for_function(DRAWN_AS, arg=kind)
     for kind in ("CSV", "Parquet"):
         with visitor.page.expect_download() as download:
             visitor.button(kind)
@@ -200,6 +213,14 @@ def test_a_static_value_is_changed_and_a_sensor_added_and_removed(visitor: Visit
     expect(visitor.page.get_by_role("cell", name="the <b>new</b> lab")).to_be_visible()
     # It stays where it was.
     expect(visitor.page.locator(".list tbody tr").nth(6)).to_contain_text("the <b>new</b> lab")
+    row.click()
+    expect(visitor.page.get_by_label("reading (address)")).to_have_value("254,25")
+    visitor.page.get_by_label("reading (address)").fill("250,25")
+    visitor.button("Save")
+    expect(visitor.page.get_by_label("reading (address)")).to_have_count(0)
+    row.click()
+    expect(visitor.page.get_by_label("reading (address)")).to_have_value("250,25")
+    visitor.page.keyboard.press("Escape")
     visitor.button("Add a sensor")
     for label, value in {
         "probe_id (INT)": "61",
@@ -273,8 +294,41 @@ def test_a_table_is_made_by_a_form(visitor: Visitor) -> None:
     visitor.page.get_by_label("Table", exact=True).fill("boilers")
     expect(visitor.page.locator(".q-dialog pre")).to_contain_text("CREATE TABLE boilers")
     visitor.screenshots("new-table")
+    visitor.button("Edit as SQL")
+    expect(visitor.page.locator(".cm-content")).to_contain_text("CREATE TABLE boilers")
+    visitor.button("Run")
+    expect(visitor.page.get_by_text("Done: CREATE TABLE")).to_be_visible()
+    visitor.go("sensors/boilers")
+    expect(visitor.page.get_by_text("No sensors yet.")).to_be_visible()
+    visitor.button("Drop")
+    visitor.button("Drop it")
+    visitor.button("Add a table")
+    visitor.page.get_by_label("Table", exact=True).fill("boilers")
     visitor.button("Create")
     expect(visitor.page.get_by_role("heading", name="boilers", level=1)).to_be_visible()
+
+
+def test_a_file_of_readings_is_uploaded(visitor: Visitor, tmp_path: Path) -> None:
+    visitor.go("sensors/boilers")
+    visitor.button("Add a sensor")
+    visitor.page.get_by_label("sensor_id (TEXT)").fill("a")
+    visitor.button("Save")
+    expect(visitor.page.get_by_role("link", name="a", exact=True)).to_be_visible()
+    (tmp_path / "some.csv").write_text("sensor_id,value\na,1.5\nnobody,2\na,2.5\n")
+    pq.write_table(pa.table({"sensor_id": ["a"], "value": [3.5]}), tmp_path / "one.parquet")
+    (tmp_path / "half.parquet").write_bytes(b"PAR1")
+    for file, said in (
+        ("some.csv", "2 readings stored, 1 refused, the first of them, number 2, because:"),
+        ("one.parquet", "1 reading stored."),
+        ("half.parquet", "Nothing was stored:"),
+    ):
+        with visitor.page.expect_file_chooser() as chooser:
+            visitor.button("Upload")
+        chooser.value.set_files(tmp_path / file)
+        expect(visitor.page.get_by_text(said)).to_be_visible()
+    expect(visitor.page.locator(".tile", has_text="Readings/s").locator(".more")).to_have_text("3 stored")
+    assert [p for p in visitor.problems if "400" not in p] == []
+    visitor.problems.clear()  # the browser says that half a file was refused
     visitor.button("Drop")
     visitor.button("Drop it")
     expect(visitor.page.get_by_role("cell", name="probes", exact=True)).to_be_visible()

@@ -90,7 +90,14 @@ def console() -> Console:
 def tell(problem: PenstockError) -> None:
     """A refusal in the corner of the page, with its hint."""
     hint = f" Hint: {problem.hint}." if problem.hint else ""
-    ui.notify(f"{problem.message}.{hint}", type="negative", position="top", multi_line=True, timeout=8000)
+    ui.notify(
+        f"{problem.message}.{hint}",
+        type="negative",
+        position="top",
+        multi_line=True,
+        timeout=8000,
+        close_button="Close",
+    )
 
 
 async def attempt(sql: str, params: Any = None, said: str | None = None) -> Result | None:

@@ -9,6 +9,7 @@ from penstock.queries.plan_graph import Box, PlanGraph
 
 ROOM, WIDEST, NARROWEST = 970, 236, 148  # of a page at 1280 px, and of a box
 GAP_X, GAP_Y, LINE = 14, 46, 17
+WIDER_Y = 26  # more, above a box that many arrows lead to: they stand beside each other's numbers
 _CHAR = 7.0
 _LINES = 5
 
@@ -31,25 +32,36 @@ def draw(graph: PlanGraph, rates: Mapping[tuple[int, int], str]) -> str:
         for i, place in enumerate(line):
             left[place] = start + i * (box_width + GAP_X)
             top[place] = y + tallest - heights[place]
-        y += tallest + GAP_Y
+        y += tallest + GAP_Y + (WIDER_Y if _crowded(graph, depth, level) else 0)
     parts = [
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         '<path d="M0 0L8 4L0 8z"/></marker></defs>'
     ]
+    said: list[str] = []
     for source, target in graph.arrows:
         x1, y1 = left[source] + wide[depth[source]] / 2, top[source] + heights[source]
         x2, y2 = left[target] + wide[depth[target]] / 2, top[target] - 2
-        middle = (y1 + y2) / 2
+        # Straight down for as long as its number stands beside it.
+        bend = y1 + 22 if y2 - y1 > GAP_Y else y1
+        middle = (bend + y2) / 2
         parts.append(
-            f'<path d="M{x1:.0f} {y1:.0f}C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}" marker-end="url(#tip)"/>'
+            f'<path d="M{x1:.0f} {y1:.0f}L{x1:.0f} {bend:.0f}C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}"'
+            ' marker-end="url(#tip)"/>'
         )
-        said = rates.get((source, target))
-        if said:
-            parts.append(f'<text class="rate" x="{x1 + 8:.0f}" y="{y1 + 20:.0f}">{escape(said)}</text>')
+        rate = rates.get((source, target))
+        if rate:
+            said.append(f'<text class="rate" x="{x1 + 8:.0f}" y="{y1 + 20:.0f}">{escape(rate)}</text>')
+    parts += said  # above all arrows
     for place, box in enumerate(graph.boxes):
         parts.append(_box(box, left[place], top[place], wide[depth[place]], heights[place]))
     total = y - GAP_Y + 8
     return f'<svg width="{width + 8:.0f}" height="{total:.0f}" viewBox="-4 0 {width + 8:.0f} {total:.0f}" role="img">{"".join(parts)}</svg>'
+
+
+def _crowded(graph: PlanGraph, depth: list[int], level: int) -> bool:
+    """Whether a box of the next row has more than two arrows."""
+    into = [target for _, target in graph.arrows if depth[target] == level + 1]
+    return any(into.count(target) > 2 for target in into)
 
 
 def _box_width(count: int) -> int:

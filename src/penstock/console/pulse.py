@@ -63,6 +63,10 @@ class Pulse:
                 self._taken_s = time.monotonic()
             return self._moment
 
+    def expire(self) -> None:
+        """Somebody changed something and wants to see it."""
+        self._moment = None
+
     def _gather(self) -> Moment:
         database = self._database
         self.latest.forget(database.catalog.state.tables_by_id)

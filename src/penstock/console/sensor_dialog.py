@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nicegui import ui
@@ -16,8 +17,9 @@ from penstock.console.words import NOTHING, age, cell, number
 class SensorDialog:
     """Opened for one sensor after the other; while open it follows the sensor."""
 
-    def __init__(self, table: dict[str, Any]) -> None:
+    def __init__(self, table: dict[str, Any], changed: Callable[[], Awaitable[None]]) -> None:
         self._table = table
+        self._changed = changed
         self._name: str = table["name"]
         self._columns = _static_columns(self._name)
         stream = table["stream"]
@@ -43,7 +45,7 @@ class SensorDialog:
         self._title.set_content(f"<h2>{_plain(self._name)} {_plain(sensor.name)}</h2>")
         self._live.set_visibility(True)
         self._remove.set_visibility(True)
-        self._fill_form(sensor.static, locked=set(self._table["key"]))
+        self._fill_form(sensor.static, locked=set(self._table["key"]), address=sensor.address)
         self.follow(sensor, None)
         self._dialog.open()
 
@@ -52,10 +54,7 @@ class SensorDialog:
         self._title.set_content(f"<h2>Add a sensor to {_plain(self._name)}</h2>")
         self._live.set_visibility(False)
         self._remove.set_visibility(False)
-        self._fill_form({}, locked=set())
-        if self._address is not None:
-            with self._form:
-                self._inputs[self._address] = ui.input(f"{self._address} (address)").props("outlined dense")
+        self._fill_form({}, locked=set(), address=None)
         self._dialog.open()
 
     def follow(self, sensor: Sensor, field: str | None) -> None:
@@ -80,7 +79,7 @@ class SensorDialog:
             rows.append(("last error", sensor.last_error))
         self._facts.set_content(facts_html(rows))
 
-    def _fill_form(self, values: dict[str, Any], locked: set[str]) -> None:
+    def _fill_form(self, values: dict[str, Any], locked: set[str], address: str | None) -> None:
         self._form.clear()
         self._inputs = {}
         with self._form:
@@ -90,6 +89,9 @@ class SensorDialog:
                 if name in locked:
                     field.props("readonly")
                 self._inputs[name] = field
+            if self._address is not None:
+                field = ui.input(f"{self._address} (address)", value=address or "").props("outlined dense")
+                self._inputs[self._address] = field
 
     async def _save(self) -> None:
         kinds = dict(self._columns)
@@ -101,9 +103,8 @@ class SensorDialog:
                 f"INSERT INTO {quoted(self._name)} ({names}) VALUES ({places})", list(given.values()), "Added."
             )
         else:
-            changed = {
-                n: v for n, v in given.items() if v != self._sensor.static.get(n) and n not in self._table["key"]
-            }
+            known = {**self._sensor.static, **({self._address: self._sensor.address} if self._address else {})}
+            changed = {n: v for n, v in given.items() if v != known.get(n) and n not in self._table["key"]}
             if not changed:
                 self._dialog.close()
                 return
@@ -113,7 +114,12 @@ class SensorDialog:
                 f"UPDATE {quoted(self._name)} SET {sets} WHERE {where}", [*changed.values(), *keys], "Saved."
             )
         if done is not None:
-            self._dialog.close()
+            await self._finish()
+
+    async def _finish(self) -> None:
+        """What is below shows the change before it is seen."""
+        await self._changed()
+        self._dialog.close()
 
     def _where(self, before: int) -> tuple[str, list[Any]]:
         assert self._sensor is not None
@@ -124,7 +130,7 @@ class SensorDialog:
     async def _delete(self) -> None:
         where, keys = self._where(0)
         if await attempt(f"DELETE FROM {quoted(self._name)} WHERE {where}", keys, "Removed.") is not None:
-            self._dialog.close()
+            await self._finish()
 
 
 def _static_columns(name: str) -> list[tuple[str, str]]:

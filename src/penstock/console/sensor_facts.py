@@ -30,6 +30,7 @@ class Sensor:
     label: str | None
     place: tuple[float, float] | None
     static: dict[str, Any]
+    address: str | None
     state: State
     says: str
     values: dict[str, Any]
@@ -129,6 +130,7 @@ def _sensor(
         label=None if label is None else static[label],
         place=(float(at[0]), float(at[1])) if at is not None and None not in at else None,
         static=static,
+        address=facts["address"],
         state=state_of(facts["state"], facts["last_reading_us"], facts["rows_per_s"], now_us),
         says=facts["state"],
         values=recent.values.get(sid, {}),

@@ -15,6 +15,7 @@ from penstock.console.parts import Tile, card, empty, facts, sure_to_drop
 from penstock.console.pulse import Moment
 from penstock.console.sensor_dialog import SensorDialog
 from penstock.console.sensor_facts import SENSORS_MAX, Sensor, TableFacts, place_columns
+from penstock.console.uploading import upload_button
 from penstock.console.words import age, cell, number
 from penstock.errors import PenstockError
 
@@ -46,9 +47,10 @@ class _View:
         self._name = table["name"]
         self._sensors: dict[str, Sensor] = {}
         self._open: str | None = None
-        self.dialog = SensorDialog(table)
+        self.dialog = SensorDialog(table, self._changed)
         with head:
             ui.button("Add a sensor", icon="add", on_click=self.dialog.add).props("unelevated").classes("main-action")
+            upload_button(self._name, self._changed)
             ui.button("Drop", icon="delete", on_click=self._ask_drop).props("flat").classes("danger")
         with ui.element("div").classes("tiles"):
             self._count = Tile("Sensors")
@@ -62,10 +64,12 @@ class _View:
             self._list = listing(self._columns(), "name", clickable=True).classes("dots")
             search.bind_value_to(self._list, "filter")
             self._list.on("rowClick", lambda e: self._clicked(e), [[], ["name"], None])
+            self._none = empty("No sensors yet. Add one, or let the table discover them: WITH (discover = true).")
             self._many = empty(
                 f"More than {SENSORS_MAX:,} sensors: ask for them, SELECT * FROM penstock.sensors WHERE table_name = ..."
             )
-        with card("The highest now, two minutes back"):
+        with card("The highest now, two minutes back") as over:
+            self._chart_card = over.parent_slot.parent if over.parent_slot is not None else over
             self._chart = ui.echart({}).classes("chart")
         with card("Definition"):
             facts(_definition(table))
@@ -98,6 +102,10 @@ class _View:
             self._open = name
             self.dialog.edit(self._sensors[name])
 
+    async def _changed(self) -> None:
+        console().pulse.expire()
+        await self.refresh()
+
     async def refresh(self) -> None:
         self._fill(await console().pulse.moment())
 
@@ -114,11 +122,12 @@ class _View:
         reasons = ", ".join(f"{n} {c}" for c, n in refused.items())
         self._refused.set(number(sum(refused.values())), more=reasons or "none", mood="warn" if refused else "")
         repeats = counts.get("deduplicated", 0)
-        told = "older than another sensor's: stored" if not repeats else f"stored; {number(repeats)} repeats dropped"
+        told = "stored all the same" if not repeats else f"stored; {number(repeats)} repeats dropped"
         self._late.set(number(counts.get("late", 0)), more=told)
         self._sensors = {s.name: s for s in found.sensors}
         self._many.set_visibility(found.count > SENSORS_MAX)
-        self._list.set_visibility(found.count <= SENSORS_MAX)
+        self._none.set_visibility(not found.count)
+        self._list.set_visibility(0 < found.count <= SENSORS_MAX)
         set_rows(self._list, [_row(s, found, moment.now_us) for s in found.sensors])
         self._fill_chart(found)
         if self._open in self._sensors:
@@ -127,7 +136,7 @@ class _View:
     def _fill_chart(self, found: TableFacts) -> None:
         """The sensors with the highest values now: those one looks for."""
         lines = sorted((s for s in found.sensors if s.trail), key=lambda s: -s.trail[-1][1])[:8]
-        self._chart.set_visibility(bool(lines))
+        self._chart_card.set_visibility(bool(lines))
         series = [(_called(s), [(at * 1000.0, v) for at, v in s.trail]) for s in lines]
         self._chart.options.clear()
         self._chart.options.update(timeline(series, found.shown_field or ""))

@@ -48,7 +48,7 @@ class Backend(Protocol):
 
     users: Users
     audit: Audit
-    ways_in: Mapping[str, InputCounts]  # by name (queries.inputs); there once it has started
+    ways_in: dict[str, InputCounts]  # by name (queries.inputs); there once it has started
 
     def start(self, progress: Callable[[str], None]) -> None: ...
 
