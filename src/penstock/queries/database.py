@@ -45,7 +45,7 @@ from penstock.security.audit import Audit
 from penstock.security.users import Users
 from penstock.settings import Settings
 from penstock.sql.parse import parse_as_of
-from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.plan import SparkPlan, evaluated_by_spark, plan_from_json
 from penstock.sql.statements import AsOf
 from penstock.streams.discovery import Discovery
 from penstock.streams.housekeeping import Housekeeper
@@ -300,7 +300,7 @@ class Database:
         cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
         if isinstance(as_of, AsOf) and cycle is None:
             result = answer_as_of(self, definition, as_of, limit)
-        elif not isinstance(plan, SparkPlan):
+        elif not isinstance(plan, SparkPlan) or plan.top is not None:
             result = self.standing.invoke(name, cycle, limit)
         else:
             if cycle is not None:
@@ -316,7 +316,7 @@ class Database:
         """Push of a query's results, from the current answer on or from a kept cycle on."""
         definition = self.definition(name)
         self._wait_for_query(definition)
-        if not isinstance(plan_from_json(definition.plan), SparkPlan):
+        if not evaluated_by_spark(plan_from_json(definition.plan)):
             return SelectSubscription(self.standing, name, from_cycle, changes)
         return SparkSubscription(self.spark_queries, self.standing, definition.id, name, from_cycle, changes)
 

@@ -23,7 +23,7 @@ from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.latch import registered
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import Plan, SparkPlan, join_of, plan_to_json, stream_uses
+from penstock.sql.plan import Plan, SparkPlan, evaluated_by_spark, join_of, plan_to_json, stream_uses
 from penstock.sql.planner import reads_of
 from penstock.sql.query_facts import query_facts
 from penstock.sql.scope import fold
@@ -191,7 +191,8 @@ def _new_query(
     plan = plan_of(database, select, standing=True, state=state)
     check_window(database, plan)
     tables, queries, functions = reads_of(plan, state)
-    if isinstance(plan, SparkPlan):
+    if evaluated_by_spark(plan):
+        assert isinstance(plan, SparkPlan)
         database.wait_for_own_writes()
         database.spark_queries.admit(plan)
     join = join_of(plan)
