@@ -104,7 +104,8 @@ def test_explain_names_the_query_and_it_cannot_be_dropped_below_its_reader(pipes
 @pytest.mark.parametrize(
     ("question", "reason"),
     [
-        ("SELECT COUNT(*) AS n FROM pairs", "aggregates over the results of a window join run as Spark SQL"),
+        ("SELECT FIRST(value) AS n FROM pairs", "FIRST over a join runs as Spark SQL"),
+        ("SELECT COUNT(*) AS n FROM lonely", "aggregates over rows without a partner run as Spark SQL"),
         ("SELECT COUNT(*) AS n FROM counted", "reading another query runs as Spark SQL"),
     ],
 )
@@ -118,6 +119,8 @@ def test_over_other_queries_it_stays_spark_sql_with_the_reason(
     pipe.db.execute("CREATE QUERY counted AS SELECT place, COUNT(value) AS n FROM probes GROUP BY place")
     joined = "FROM probes a, probes b WINDOW = 1 SECOND WHERE a.id = 1 AND b.id = 2"
     pipe.db.execute(f"CREATE QUERY pairs AS SELECT a.value {joined}")
+    left = "FROM probes a LEFT JOIN probes b ON a.id = b.id WINDOW(a,b) = 1 SECOND"
+    pipe.db.execute(f"CREATE QUERY lonely AS SELECT a.value {left}")
     (select,) = parse_script(f"{question} BEGIN (NOW - 1 MINUTE) END (NOW)")
     assert isinstance(select, Select)
     state = pipe.db.catalog.state

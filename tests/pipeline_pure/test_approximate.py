@@ -14,6 +14,7 @@ from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
 from penstock.operators.slices.approximate import store as coarse
 from penstock.queries import standing
+from penstock.sql.plan import AggregatePlan, plan_from_json
 from tests.pipeline_pure.world import Pipe
 
 ASKED = (
@@ -160,6 +161,25 @@ def test_panes_and_changes(pipes: Callable[..., Pipe]) -> None:
     pipe.engine.drain()
     event = changes.next(1.0)
     assert event is not None and [(r["op"], r["d"]) for r in event.table.to_pylist()] == [("+", 2)]
+
+
+def test_over_the_newest_rows_they_are_made_when_asked_for(pipes: Callable[..., Pipe]) -> None:
+    chance = random.Random(3)
+    pipe = pipes()
+    pipe.probes()
+    pipe.db.execute(f"CREATE QUERY q AS {ASKED} BEGIN (LAST 300 ROWS) WITH ERROR")
+    pipe.db.execute(
+        "CREATE QUERY each AS SELECT place, APPROX_COUNT(*) AS n FROM probes GROUP BY place BEGIN (LAST 5 ROWS PER SENSOR)"
+    )
+    assert isinstance(plan_from_json(pipe.db.definition("q").plan), AggregatePlan)
+    values: list[float] = []
+    for turn in range(6):
+        block = [float(int(chance.paretovariate(0.8)) % 300) for _ in range(100)]
+        pipe.push(*block, sensor=1 + turn % 2)
+        values += block
+        pipe.engine.drain()
+        check(rows(pipe, "q")[0], values[-300:])
+    assert rows(pipe, "each") == [{"place": "north", "n": 5}, {"place": "south", "n": 5}]
 
 
 @pytest.mark.parametrize(

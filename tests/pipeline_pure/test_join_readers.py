@@ -23,9 +23,24 @@ def life(tmp_path: Path) -> Iterator[Life]:
     made.db.stop()
 
 
+def read_pairs(life: Life, window: str) -> None:
+    """Two readers: Spark SQL, whose stand-in shows what it was given, and slices."""
+    life.execute(f"CREATE QUERY counted AS SELECT DISTINCT a FROM pairs {window}")
+    summary = "COUNT(*) AS n, SUM(a) AS a, SUM(b) AS b, MIN(ts_min) AS first, MAX(ts) AS last"
+    life.execute(f"CREATE QUERY sliced AS SELECT {summary} FROM pairs {window}")
+
+
 def told(life: Life, name: str) -> list[tuple[int, int, int, int]]:
-    """(earliest, latest, n of a, n of b) of the rows that a reader was given."""
-    return sorted((micros(r["ts_min"]), micros(r["ts"]), r["a"], r["b"]) for r in life.given(name))
+    """(earliest, latest, n of a, n of b) of the rows that a reader was given; slices of the same rows say the same."""
+    rows = sorted((micros(r["ts_min"]), micros(r["ts"]), r["a"], r["b"]) for r in life.given(name))
+    found = life.db.invoke("sliced")
+    (summed,) = found.table.to_pylist()
+    assert found.cycle == life.db.standing.store.cycle and summed["n"] == len(rows)
+    if rows:
+        times = (min(r[0] for r in rows), max(r[1] for r in rows))
+        assert (micros(summed["first"]), micros(summed["last"])) == times
+        assert (summed["a"], summed["b"]) == (sum(r[2] for r in rows), sum(r[3] for r in rows))
+    return rows
 
 
 def expected(life: Life, low: int, high: int, start: int = 0) -> list[tuple[int, int, int, int]]:
@@ -42,7 +57,7 @@ def quiet_cycle(life: Life) -> None:
 def test_a_reader_gets_rows_by_their_own_time_whatever_the_window_of_the_join(life: Life) -> None:
     life.push()
     life.execute(f"{JOINED} BEGIN (NOW - 3 SECONDS) END (NOW)")
-    life.execute("CREATE QUERY counted AS SELECT COUNT(*) AS n FROM pairs BEGIN (NOW - 8 SECONDS) END (NOW)")
+    read_pairs(life, "BEGIN (NOW - 8 SECONDS) END (NOW)")
     start = life.db.definition("pairs").start_us
     assert start is not None
     for _ in range(4):
@@ -58,7 +73,7 @@ def test_a_reader_gets_rows_by_their_own_time_whatever_the_window_of_the_join(li
 def test_a_row_comes_one_cycle_later(life: Life) -> None:
     life.execute(JOINED)
     life.push()
-    life.execute("CREATE QUERY counted AS SELECT COUNT(*) AS n FROM pairs BEGIN ('2020-01-01') END (NOW)")
+    read_pairs(life, "BEGIN ('2020-01-01') END (NOW)")
     quiet_cycle(life)
     life.settled("counted")
     before = told(life, "counted")
@@ -77,7 +92,7 @@ def test_results_are_kept_as_far_as_a_reader_reaches(life: Life, monkeypatch: py
     monkeypatch.setattr(standing, "TRIM_EVERY", 1)
     monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 3)
     life.execute(f"{JOINED} BEGIN (NOW - 1 SECOND) END (NOW)")
-    life.execute("CREATE QUERY counted AS SELECT COUNT(*) AS n FROM pairs BEGIN (NOW - 9 SECONDS) END (NOW)")
+    read_pairs(life, "BEGIN (NOW - 9 SECONDS) END (NOW)")
     for _ in range(8):
         life.push(10)
     quiet_cycle(life)
@@ -100,11 +115,11 @@ def test_a_reader_that_comes_late_says_since_when_it_has_everything(
     for _ in range(8):
         life.push(10)
     came = life.now()
-    life.execute("CREATE QUERY counted AS SELECT COUNT(*) AS n FROM pairs BEGIN (NOW - 20 SECONDS) END (NOW)")
+    read_pairs(life, "BEGIN (NOW - 20 SECONDS) END (NOW)")
     life.push(10)
     quiet_cycle(life)
     result = life.settled("counted")
-    assert result.complete_from_us == came - SECOND
+    assert result.complete_from_us == life.db.invoke("sliced").complete_from_us == came - SECOND
     since = came - SECOND
     complete = expected(life, since + 2 * SECOND, life.now())
     assert [r for r in told(life, "counted") if r[1] >= since + 2 * SECOND] == complete
@@ -128,7 +143,7 @@ def test_rows_without_a_partner_are_read_too(life: Life) -> None:
 
 def test_a_reader_keeps_what_a_paused_join_has_told_and_waits_for_what_it_missed(life: Life) -> None:
     life.execute(JOINED)
-    life.execute("CREATE QUERY counted AS SELECT COUNT(*) AS n FROM pairs BEGIN ('2020-01-01') END (NOW)")
+    read_pairs(life, "BEGIN ('2020-01-01') END (NOW)")
     life.push()
     quiet_cycle(life)
     life.settled("counted")

@@ -8,10 +8,8 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.queries import standing
-from tests.pipeline_pure.test_join_readers import JOINED, expected, told
+from tests.pipeline_pure.test_join_readers import JOINED, expected, read_pairs, told
 from tests.pipeline_pure.test_joins_below import ORIGIN, Life
-
-COUNTED = "CREATE QUERY counted AS SELECT COUNT(*) AS n FROM pairs BEGIN (NOW - 9 SECONDS) END (NOW)"
 
 
 def push(life: Life) -> None:
@@ -36,7 +34,7 @@ def test_a_reader_loses_and_repeats_nothing_over_restarts(
     life = Life(tmp_path / "data", cycles_keep=keep)
     try:
         life.execute(f"{JOINED} BEGIN (NOW - 1 SECOND) END (NOW)")
-        life.execute(COUNTED)
+        read_pairs(life, "BEGIN (NOW - 9 SECONDS) END (NOW)")
         for step in range(7):
             before = life.pairs()
             push(life)

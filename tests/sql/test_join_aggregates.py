@@ -11,6 +11,7 @@ from penstock.sql.plan import (
     JoinAggregatePlan,
     Plan,
     SparkPlan,
+    evaluated_by_spark,
     join_of,
     kernel_of,
     plan_from_json,
@@ -19,6 +20,7 @@ from penstock.sql.plan import (
 )
 from penstock.sql.planner import functions_of, plan_query, reads_of
 from penstock.sql.statements import Select
+from tests.sql.test_cores import define
 from tests.sql.world import World
 
 PAIRS = "FROM sensors a, loops b WINDOW = '1m' WHERE a.sensor_id = b.loop_id"
@@ -121,3 +123,39 @@ def test_a_reader_of_such_a_query_writes_it_out(world: World) -> None:
     world.run(f"CREATE QUERY counted AS SELECT a.location, COUNT(*) AS n {PAIRS} GROUP BY a.location")
     plan = planned(world, "SELECT MAX(n) FROM counted")
     assert isinstance(plan, SparkPlan) and plan.core is not None and plan.inlined == ("counted",)
+
+
+def test_a_reader_of_a_join_is_slices_of_its_results_in_its_names(world: World) -> None:
+    define(world, "pairs", f"SELECT a.location AS place, b.speed * 2 AS v {PAIRS} AND a.ppm > 3")
+    plan = planned(
+        world,
+        "SELECT place, window_start, SUM(v), MAX(ts) - MIN(ts_min) FROM pairs WHERE v > 1 GROUP BY place, TUMBLE(1 MINUTE)"
+        " HAVING COUNT(*) > 2 BEGIN (NOW - 1 HOUR) END (NOW)",
+    )
+    assert isinstance(plan, SparkPlan) and plan.top is not None and not evaluated_by_spark(plan)
+    assert [show(key) for key in plan.top.keys] == ["a.location"] and plan.top.panes is not None
+    assert [show(a) for call in plan.top.aggregates[:2] for a in call.arguments] == [
+        "b.speed * 2.0",
+        "greatest(a.ts, b.ts)",
+    ]
+    assert plan.top.stream_predicate is not None and "(b.speed * 2.0) > 1.0" in show(plan.top.stream_predicate)
+    assert reads_of(plan, world) == ((), ("pairs",), ()) and kernel_of(plan) is None
+    lines = explain(plan, world).splitlines()
+    assert lines[0].startswith('slices of the results of query "pairs", a window join, exact')
+    assert "  window: BEGIN (NOW - 1h) END (NOW)" in lines and any("conditions: " in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT place, COUNT(*) FROM pairs GROUP BY place ORDER BY 2", "ORDER BY over aggregates runs as Spark SQL"),
+        ("SELECT LAST(v) FROM pairs", "LAST over a join runs as Spark SQL"),
+        ("SELECT SUM(s::INT) FROM pairs", "aggregates of what another query's functions computed run as Spark SQL"),
+        ("SELECT COUNT(*) FROM pairs p, my_segments m WHERE m.owner = p.place", "reading another query"),
+    ],
+)
+def test_what_slices_do_not_cover_of_a_reader_runs_as_spark_sql(world: World, sql: str, reason: str) -> None:
+    define(world, "pairs", f"SELECT a.location AS place, b.speed AS v, similar(a.ppm, b.speed) AS s {PAIRS}")
+    plan = planned(world, sql)
+    assert isinstance(plan, SparkPlan) and plan.top is None and evaluated_by_spark(plan)
+    assert reason in plan.reason

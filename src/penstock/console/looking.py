@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.catalog.model import QueryDefinition
 from penstock.queries.database import Database
-from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.plan import evaluated_by_spark, plan_from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ def look_at(database: Database, definition: QueryDefinition, newest: int) -> See
     """
     if definition.paused:
         return None
-    if isinstance(plan_from_json(definition.plan), SparkPlan):
+    if evaluated_by_spark(plan_from_json(definition.plan)):
         found = database.spark_queries.answer_within(definition.id, definition.name, 0.0)
         if found is None:
             return None
         count = found.table.num_rows
         return Seen(found.table.slice(max(0, count - newest)), count, found.cycle, found.now_us)
-    if definition.id not in database.standing.store.answers or not database.standing.is_ready(definition.name, 0.0):
+    if not database.standing.store.knows(definition.id) or not database.standing.is_ready(definition.name, 0.0):
         return None
     held = database.standing.held(definition.name, asked=False)
     ids = held.inside()

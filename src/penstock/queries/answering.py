@@ -11,7 +11,7 @@ from penstock.queries.results import Result
 from penstock.queries.spark_subscription import SparkSubscription
 from penstock.queries.subscription import SelectSubscription, Subscription
 from penstock.sql.parse import parse_as_of
-from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.plan import SparkPlan, evaluated_by_spark, plan_from_json
 from penstock.sql.statements import AsOf
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def invoke(database: Database, name: str, as_of: int | str | AsOf | None, limit:
     cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
     if isinstance(as_of, AsOf) and cycle is None:
         result = answer_as_of(database, definition, as_of, limit)
-    elif not isinstance(plan, SparkPlan):
+    elif not isinstance(plan, SparkPlan) or plan.top is not None:
         result = database.standing.invoke(name, cycle, limit)
     else:
         if cycle is not None:
@@ -48,6 +48,6 @@ def subscribe(database: Database, name: str, from_cycle: int | None, changes: bo
     """Push of a query's results, from the current answer on or from a kept cycle on."""
     definition = database.definition(name)
     database.wait_for_query(definition)
-    if not isinstance(plan_from_json(definition.plan), SparkPlan):
+    if not evaluated_by_spark(plan_from_json(definition.plan)):
         return SelectSubscription(database.standing, name, from_cycle, changes)
     return SparkSubscription(database.spark_queries, database.standing, definition.id, name, from_cycle, changes)

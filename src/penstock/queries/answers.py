@@ -60,6 +60,7 @@ class AnswerStore(Taking):
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.complete: set[int] = set()  # queries whose answer is to be kept current because somebody said so
         self.reads_queries = False  # whether any query reads another one's answer
+        self.reader_failures: dict[int, str] = {}  # of readers of joins, which have no answer of their own here
 
     def apply(self, record: CommitRecord) -> None:
         """Take in one more cycle (or a snapshot, as the first)."""
@@ -100,6 +101,8 @@ class AnswerStore(Taking):
             self._masks.clear()
         for query_id in self.spark_plans.keys() - queries.keys():
             del self.spark_plans[query_id]
+            self.slices.forget(query_id)
+            self.reader_failures.pop(query_id, None)
         self.reads_queries = any(d.reads_queries for d in queries.values())
         for query_id, (_, changed) in self.state.query_positions.items():
             if changed > before:
@@ -111,6 +114,7 @@ class AnswerStore(Taking):
     def _follow_definition(self, query_id: int, definition: QueryDefinition, record: CommitRecord) -> None:
         whole = plan_from_json(definition.plan)
         self.spark_plans.pop(query_id, None)
+        self.reader_failures.pop(query_id, None)
         if isinstance(whole, SparkPlan):
             self.spark_plans[query_id] = whole
         plan = kernel_of(whole)
@@ -187,6 +191,21 @@ class AnswerStore(Taking):
             if isinstance(answer.plan, SelectPlan):
                 answer.doubt(record.end.data.get(answer.plan.table_id, 0))
 
+    def knows(self, query_id: int) -> bool:
+        """Whether somebody answers for a query."""
+        return query_id in self.answers or query_id in self.spark_plans
+
+    def reader(self, name: str) -> tuple[QueryDefinition, SparkPlan] | None:
+        """The query of this name if it aggregates the results of a join that it reads."""
+        definition = self.state.queries.get(name)
+        plan = self.spark_plans.get(definition.id) if definition is not None else None
+        return (definition, plan) if definition is not None and plan is not None and plan.top is not None else None
+
+    def read_by(self, plan: SparkPlan) -> Answer | None:
+        """The join that such a query reads."""
+        read = self.state.queries.get(plan.relations[0].table)
+        return self.answers.get(read.id) if read is not None else None
+
     def trim_joins(self, keep_from: dict[int, int], oldest_cycle: int) -> None:
         """Forget results before a time, per query, those whose readings are gone, and what tells older cycles apart."""
         for query_id, answer in self.answers.items():
@@ -236,21 +255,23 @@ class AnswerStore(Taking):
 
     def limit_slices(self, most_mb: int, most_values: int) -> None:
         """Queries whose slices take too much fail, the largest first: an answer that is not kept up would be none."""
+        why = f"one of its aggregates keeps more than {most_values} values one by one (exact_values_max)"
         for query_id in self.slices.give_up_kept(most_values):
-            answer = self.answers[query_id]
-            answer.error = f"one of its aggregates keeps more than {most_values} values one by one (exact_values_max)"
-            answer.error_condition = "over_budget"
+            self._fail(query_id, why)
         for query_id in self.slices.give_up(most_mb << 20):
-            answer = self.answers[query_id]
-            answer.error = f"the slices of its groups take more than {most_mb} MB with those of others"
-            answer.error_condition = "over_budget"
+            self._fail(query_id, f"the slices of its groups take more than {most_mb} MB with those of others")
+
+    def _fail(self, query_id: int, why: str) -> None:
+        answer = self.answers.get(query_id)
+        if answer is None:
+            self.reader_failures[query_id] = why
+        else:
+            answer.error, answer.error_condition = why, "over_budget"
 
     def memory_of(self, query_id: int) -> int:
         """Bytes that a query's matches take, with its share of the sheets and lists that it is in."""
         answer = self.answers.get(query_id)
-        if answer is None:
-            return 0
-        if isinstance(answer.plan, AggregatePlan):
+        if answer is None or isinstance(answer.plan, AggregatePlan):
             return self.slices.memory_of(query_id)
         own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
         own += answer.lasting.nbytes if answer.lasting is not None else 0

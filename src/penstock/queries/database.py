@@ -98,9 +98,7 @@ class Database:
             self.ingest.restore(list(self.catalog.state.tables.values()))
             self.sources = Sources(self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id())
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
-            self.ways_in: Mapping[str, InputCounts] = {way: InputCounts() for way in WAYS_IN} | {
-                LINES: self.lines.counts
-            }
+            self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings, lambda: self.catalog.state)
             progress("reading the committed cycles")
             self.standing.load()

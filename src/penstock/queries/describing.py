@@ -92,8 +92,9 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         known = JoinAggregatePlan(answer.plan, answer.top)
     plan = whole or known or plan_from_json(definition.plan)
     kernel = kernel_of(plan)
+    reads = isinstance(plan, SparkPlan) and plan.top is not None
     failure = database.spark_queries.failure(definition.id)
-    message = answer.error if answer is not None else None
+    message = answer.error if answer is not None else _reader_failure(database, definition.id)
     message = failure.message if message is None and failure is not None else message
     state, progress = _state(database, definition, plan, answer, message)
     return {
@@ -104,8 +105,8 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "description": definition.description,
         "state": state,
         "progress": round(progress, 4),
-        "runs": _RUNS_ON_TOP if isinstance(plan, SparkPlan) and kernel is not None else _RUNS[type(plan)],
-        "reason": plan.reason if isinstance(plan, SparkPlan) else None,
+        "runs": "slices" if reads else _RUNS_ON_TOP if isinstance(plan, SparkPlan) and kernel else _RUNS[type(plan)],
+        "reason": plan.reason if isinstance(plan, SparkPlan) and not reads else None,
         "window": str(window_of(kernel)) if kernel is not None else None,
         "matched": database.standing.store.matched(definition.id) if answer is not None else None,
         "error": message,
@@ -131,6 +132,14 @@ def _state(
     if answer is not None and answer.filling is not None:
         return "FILLING", answer.progress
     return "FINISHED" if definition.id in database.standing.finished else "RUNNING", 1.0
+
+
+def _reader_failure(database: Database, query_id: int) -> str | None:
+    """What a reader of a join fails with: its own trouble, or that of the join."""
+    store = database.standing.store
+    plan = store.spark_plans.get(query_id)
+    read = store.read_by(plan) if plan is not None and plan.top is not None else None
+    return store.reader_failures.get(query_id) or (read.error if read is not None else None)
 
 
 def _memory(database: Database, query_id: int) -> int:

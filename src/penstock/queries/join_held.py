@@ -17,6 +17,7 @@ from penstock.catalog.rows import StaticRows
 from penstock.operators.evaluate import evaluate
 from penstock.operators.expr import Column, UserCall, columns_of, walk
 from penstock.operators.windows import Bound, JoinWindows, TimeWindow
+from penstock.pipeline.joins.results import EARLIEST
 from penstock.queries.answer import NEVER
 from penstock.queries.fetch import Fetcher
 from penstock.queries.held import Held, Ids, all_rows, rows_gone
@@ -95,14 +96,28 @@ class JoinHeld:
         """
         if self.now_us is None:
             return np.empty(0, np.int64)
-        start = self.start_us if self.start_us is not None else NEVER
-        begins = [w.resolve(start, start)[0] for w in self.windows.by_input]
+        begins = self.begins()
         inside = TimeWindow(Bound("constant", max(low, begins[0])), Bound("constant", high))
         alone = replace(self, windows=JoinWindows((inside,) * len(self.inputs)))._alone_inside()
         ids: Ids = np.concatenate(
             [alone, self._results_inside(0, self.count, [(begin, high) for begin in begins], after=low - 1)]
         )
         return ids
+
+    def begins(self) -> tuple[int, ...]:
+        """Per input, before which time a reader sees no tuple."""
+        start = self.start_us if self.start_us is not None else NEVER
+        return tuple(w.resolve(start, start)[0] for w in self.windows.by_input)
+
+    def ever_shown(self, picked: Picked) -> np.ndarray:
+        """Which results a reader sees, whatever their own time."""
+        begins = self.begins()
+        if len(set(begins)) == 1:
+            shown: np.ndarray = picked.column(EARLIEST) >= begins[0]
+            return shown
+        positions = picked.positions(len(self.inputs))
+        shown = np.logical_and.reduce([self._times(i, positions[i]) >= low for i, low in enumerate(begins)])
+        return shown
 
     def span(self) -> tuple[int, int] | None:
         """[low, high] of a join whose inputs have the same window; None where no NOW is known yet."""

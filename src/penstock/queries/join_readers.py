@@ -9,14 +9,18 @@ from collections.abc import Iterator
 
 from penstock.catalog.state import CatalogState
 from penstock.errors import error
-from penstock.queries.answer import window_low
+from penstock.queries.answer import NEVER, window_low
 from penstock.queries.answers import AnswerStore
+from penstock.queries.feed import CycleMark
 from penstock.queries.moments import now_of_plan
 from penstock.sql.plan import JoinPlan, Plan, SparkPlan, plan_from_json, window_of
 
 
-def reached_by_readers(store: AnswerStore, query_id: int) -> Iterator[int | None]:
-    """For each reader of a join since when it needs tuples; None where nothing bounds it yet."""
+def reached_by_readers(store: AnswerStore, query_id: int, oldest: CycleMark) -> Iterator[int | None]:
+    """For each reader of a join since when it needs tuples; None where nothing bounds it yet.
+
+    Spark SQL reads as of now; slices are asked about all kept cycles, the oldest of which is given.
+    """
     read, answer = store.state.queries_by_id[query_id], store.answers[query_id]
     if not isinstance(answer.plan, JoinPlan):
         return
@@ -24,8 +28,30 @@ def reached_by_readers(store: AnswerStore, query_id: int) -> Iterator[int | None
         for relation in plan.relations:
             if relation.kind == "query" and relation.table == read.name and relation.window is not None:
                 start_us = store.state.queries_by_id[reader_id].start_us
-                low = window_low(relation.window, now_of_plan(plan, store), start_us)
+                now_us = now_of_plan(plan, store) if plan.top is None else read_now(query_id, oldest)
+                low = window_low(relation.window, now_us, start_us)
                 yield None if low is None else low - _spread(answer.plan)
+
+
+def read_now(query_id: int, oldest: CycleMark) -> int | None:
+    """NOW of a join, and so of who reads nothing else, at a cycle."""
+    known = oldest.joins.get(query_id)
+    return known.now_us if known is not None else None
+
+
+def trim_readers(store: AnswerStore, oldest: CycleMark) -> None:
+    """Forget slices of results that no reader reaches."""
+    for reader_id, plan in store.spark_plans.items():
+        answer = store.read_by(plan) if plan.top is not None else None
+        if answer is None:
+            continue
+        (relation,) = plan.relations
+        assert relation.window is not None
+        now_us = read_now(store.state.queries[relation.table].id, oldest)
+        low = window_low(relation.window, now_us, store.state.queries_by_id[reader_id].start_us)
+        kept = (answer.results, answer.coming, *answer.earlier)
+        generations = {r.generation for r in kept if r is not None}
+        store.slices.trim_results(reader_id, generations, NEVER if low is None else low)
 
 
 def check_readers(name: str, plan: Plan, state: CatalogState) -> None:

@@ -34,18 +34,37 @@ class Readiness:
     def is_resting(self, name: str) -> bool:
         """Whether a query answers nothing for now: it is paused, or reads again what it missed."""
         with self._lock:
+            reader = self.store.reader(name)
+            if reader is not None:
+                read = self.store.read_by(reader[1])
+                return reader[0].paused or (read is not None and read.error is None and not read.ready)
             answer = self._answer_of(name)
             return answer is not None and answer.error is None and not answer.answers
 
     def check_failed(self, name: str) -> None:
         """Raise what a FAILED query failed with."""
         with self._lock:
+            reader = self.store.reader(name)
+            if reader is not None:
+                failure = self.store.reader_failures.get(reader[0].id)
+                if failure is not None:
+                    raise PenstockError("over_budget", failure, hint=_MENDING["over_budget"])
+                name = reader[1].relations[0].table
             answer = self._answer_of(name)
             if answer is not None and answer.error is not None:
                 raise PenstockError(answer.error_condition, answer.error, hint=_MENDING.get(answer.error_condition))
 
     def is_ready(self, name: str, timeout_s: float) -> bool:
         """Whether a query has read its history, waiting for that a while. Raises where it never will."""
+        reader = self.store.reader(name)
+        if reader is not None:
+            self.check_failed(name)
+            if reader[0].paused:
+                raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
+            # One that is paused goes on being read: what it has told it has told.
+            self.feed.wait(lambda: not self.is_resting(name), timeout_s)
+            self.check_failed(name)
+            return not self.is_resting(name)
 
         def ready() -> bool:
             with self._lock:
@@ -66,7 +85,8 @@ class Readiness:
         """Wait a little for a query that is still filling its window; then say how far it is."""
         if not self.is_ready(name, timeout_s):
             with self._lock:
-                answer = self._answer_of(name)
+                reader = self.store.reader(name)
+                answer = self._answer_of(reader[1].relations[0].table if reader is not None else name)
             if answer is None:
                 raise error("query_not_found", query=name, hint="it was dropped")
             raise error(

@@ -10,7 +10,7 @@ from penstock.queries.results import Event
 from penstock.queries.subscription import Subscription
 from penstock.sinks.follower import Limits
 from penstock.sinks.runner import SinkRunner
-from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.plan import evaluated_by_spark, plan_from_json
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -28,7 +28,7 @@ class SinkQueries:
     def answer(self, name: str) -> Event:
         database = self._database
         definition = database.definition(name)
-        if isinstance(plan_from_json(definition.plan), SparkPlan):
+        if evaluated_by_spark(plan_from_json(definition.plan)):
             found = database.spark_queries.invoke(definition.id, name, None)
         else:
             found = database.standing.invoke(name)

@@ -182,7 +182,7 @@ class SparkQueries:
             mark = self._standing.feed.last()
             for query_id, plan in store.spark_plans.items():
                 definition = store.state.queries_by_id[query_id]
-                if definition.paused:
+                if definition.paused or plan.top is not None:
                     continue
                 below = joins_below(plan, store.state, definition.name)
                 if not self._joins_answer(query_id, set(below.values()), store):

@@ -30,7 +30,7 @@ from penstock.queries.results import Result
 from penstock.queries.rollups.files import RolledFiles
 from penstock.queries.slices.held import AggregateHeld
 from penstock.queries.slices.holding import hold_aggregate
-from penstock.queries.slices.results.held import JoinAggregateHeld
+from penstock.queries.slices.results.holding import hold_over_own, hold_over_read
 from penstock.queries.strategy import READY_MAX_ROWS, READY_SECONDS, Chooser, Strategy
 from penstock.queries.trimming import now_at, still_read, trim
 from penstock.queries.window_history import WindowHistory, WindowsAt
@@ -236,6 +236,8 @@ class StandingQueries(Readiness):
     def held(self, name: str, as_of: int | None = None, asked: bool = True) -> Held:
         """A query's answer at the last committed cycle, or at an older one that is still kept. `asked`: by somebody."""
         with self._lock:
+            if self.store.reader(name) is not None:
+                return self._held_reader(name, as_of)
             definition = self.store.state.queries.get(name)
             answer = self.store.answers.get(definition.id) if definition is not None else None
             if definition is None or answer is None:
@@ -249,7 +251,7 @@ class StandingQueries(Readiness):
             if isinstance(answer.plan, JoinPlan):
                 assert isinstance(window, JoinWindows)
                 join = self._held_join(definition.id, answer, answer.plan, mark, window)
-                return join if answer.top is None else JoinAggregateHeld(join, name, answer.top, self.locked)
+                return join if answer.top is None else hold_over_own(join, name, answer.top, self.locked)
             assert not isinstance(window, JoinWindows)
             if isinstance(answer.plan, AggregatePlan):
                 log, name = self.folder.log, definition.name
@@ -269,12 +271,27 @@ class StandingQueries(Readiness):
         assert isinstance(held, JoinHeld)
         return held
 
-    def told(self, name: str) -> JoinHeld:
-        """A window join as its readers see it: one cycle later, whatever its own window shows."""
+    def _held_reader(self, name: str, as_of: int | None) -> Held:
+        """Aggregates over the results of a join that another query is."""
+        reader, last = self.store.reader(name), self.feed.last()
+        assert reader is not None and last is not None
+        definition, plan = reader
+        below = plan.relations[0].table
+        mark = last if as_of is None else self.feed.mark(as_of)
+        known = mark.joins.get(self.store.state.queries[below].id)
+        if known is None or (mark is not last and mark.cycle == self.feed.oldest()):
+            raise error("cycle_gone", cycle=mark.cycle, oldest="a later one, for this query")
+        told = self.told(below, mark)
+        return hold_over_read(
+            told, definition.id, name, plan, definition.start_us, mark.cycle, known.now_us, self.locked
+        )
+
+    def told(self, name: str, mark: CycleMark | None = None) -> JoinHeld:
+        """A window join as its readers see it at a cycle: one cycle later, whatever its own window shows."""
         with self._lock:
             query_id = self.store.state.queries[name].id
             answer = self.store.answers[query_id]
-            mark = self.feed.last()
+            mark = mark or self.feed.last()
             assert mark is not None and isinstance(answer.plan, JoinPlan) and isinstance(answer.window, JoinWindows)
             before = self.feed.mark(mark.cycle - 1) if mark.cycle > self.feed.oldest() else mark
             # What a join reads of its history it tells at once: no cycle need come after.
@@ -312,5 +329,9 @@ class StandingQueries(Readiness):
     def next_answer(self, query_id: int, after: int) -> int | None:
         """The first kept cycle after one that has an answer: those in which the query rested have none."""
         last = self.feed.last()
-        found = self.windows.first_answer(query_id, max(after, self.feed.oldest() - 1))
+        plan = self.store.spark_plans.get(query_id)
+        if plan is not None and plan.top is not None:
+            found: int | None = max(after, self.feed.oldest()) + 1  # what it reads is told one cycle later
+        else:
+            found = self.windows.first_answer(query_id, max(after, self.feed.oldest() - 1))
         return found if found is not None and last is not None and found <= last.cycle else None

@@ -150,7 +150,7 @@ class SelectSubscription(Waiting):
     def _after(self, before: Held) -> Held | None:
         """The answer one cycle on; None where the query rests after all."""
         with self._standing.locked() as store:
-            if before.query_id not in store.answers:
+            if not store.knows(before.query_id):
                 raise error("query_not_found", query=self._name)
             self._standing.check_failed(self._name)
             if self._standing.is_resting(self._name):

@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.queries.answer import Answer, window_low
 from penstock.queries.answers import AnswerStore
 from penstock.queries.feed import CycleMark
-from penstock.queries.join_readers import reached_by_readers
+from penstock.queries.join_readers import reached_by_readers, trim_readers
 from penstock.queries.listings import Reaches
 from penstock.queries.window_history import WindowHistory
 from penstock.sql.plan import JoinPlan, SelectPlan, is_latch, stream_uses
@@ -24,7 +24,7 @@ def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Pat
             continue
         now_us = now_at(store, oldest, query_id, answer)
         lows = [window_low(w, now_us, answer.start_us) for w in windows.since(query_id, oldest.cycle)]
-        low = _earliest([*lows, *reached_by_readers(store, query_id)])
+        low = _earliest([*lows, *reached_by_readers(store, query_id, oldest)])
         if low is not None and isinstance(answer.plan, SelectPlan) and answer.plan.lasting is not None:
             low -= answer.plan.lasting.us
         if isinstance(answer.plan, JoinPlan):
@@ -49,6 +49,7 @@ def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Pat
     )
     store.trim(keep_from)
     store.trim_joins(times, oldest.cycle)
+    trim_readers(store, oldest)
 
 
 def still_read(store: AnswerStore, table_id: int) -> int:

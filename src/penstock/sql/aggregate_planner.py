@@ -9,7 +9,7 @@ from sqlglot import exp
 from penstock.operators.expr import Call, Expr, Literal, calls_user
 from penstock.operators.slices.combining import Panes
 from penstock.operators.slices.registry import partial_for
-from penstock.operators.windows import EVERYTHING, RowsWindow, Window
+from penstock.operators.windows import EVERYTHING, RowsWindow
 from penstock.sql.approximate import approximate_call, is_approximate, settled
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
@@ -91,7 +91,8 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     plan = AggregatePlan(
         table_id=table_id,
         keys=taken.lowered_keys(),
-        aggregates=_settled(taken, window) or (AggregateCall("count", (), BIGINT),),
+        aggregates=tuple(settled(a, taken.panes, window) for a in taken.aggregates)
+        or (AggregateCall("count", (), BIGINT),),
         outputs=outputs,
         window=window,
         static_predicate=static,
@@ -122,14 +123,6 @@ def refuse_around_aggregates(query: exp.Select, but: tuple[str, ...] = ()) -> No
 def expressions_of(plan: AggregatePlan) -> list[Expr]:
     found = [*plan.keys, *(a for call in plan.aggregates for a in call.arguments), *(o.expr for o in plan.outputs)]
     return found + [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
-
-
-def _settled(taken: Taken, window: Window) -> tuple[AggregateCall, ...]:
-    if not isinstance(window, RowsWindow):
-        return tuple(settled(a, taken.panes, window) for a in taken.aggregates)
-    if any(isinstance(a.parameter, tuple) for a in taken.aggregates):
-        raise NotCovered("approximate aggregates over a window of rows run as Spark SQL")
-    return tuple(taken.aggregates)
 
 
 class Taken:

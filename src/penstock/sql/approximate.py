@@ -10,7 +10,7 @@ from sqlglot import exp
 from penstock.operators.expr import Expr
 from penstock.operators.slices.approximate.naming import approximate_for
 from penstock.operators.slices.combining import Panes
-from penstock.operators.windows import FOREVER, TimeWindow
+from penstock.operators.windows import FOREVER, TimeWindow, Window
 from penstock.sql.binding.approximate import APPROXIMATE, ERROR
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.plan import AggregateCall
@@ -33,12 +33,14 @@ def approximate_call(node: exp.Expr) -> AggregateCall:
     return AggregateCall(node.name, arguments, external(type_of(node)), (special.value, epsilon.value))
 
 
-def settled(call: AggregateCall, panes: Panes | None, window: TimeWindow) -> AggregateCall:
+def settled(call: AggregateCall, panes: Panes | None, window: Window) -> AggregateCall:
     """The call with the width of panes, which no cell may cross, and how long cells stay fine."""
     if not isinstance(call.parameter, tuple):
         return call
-    # Cells that END cuts have to be read, so none may be wide there.
-    recent = RECENT_US - window.end.offset_us if window.end.anchor == "now" else FOREVER
+    recent = RECENT_US  # over the newest rows nothing is kept that could grow
+    if isinstance(window, TimeWindow):
+        # Cells that END cuts have to be read, so none may be wide there.
+        recent = RECENT_US - window.end.offset_us if window.end.anchor == "now" else FOREVER
     slot = 0 if panes is None else _slot(panes)
     return replace(call, parameter=(*call.parameter, slot, max(RECENT_US, recent)))
 

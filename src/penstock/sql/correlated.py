@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from penstock.operators.expr import Expr, Literal, calls_user, is_static
+from penstock.operators.expr import Call, Expr, Literal, calls_user, is_static
 from penstock.operators.slices.approximate.within import WITHIN
 from penstock.operators.slices.bands import Edge, Edges
 from penstock.operators.slices.correlated import PREFIX
@@ -46,6 +46,8 @@ class Correlation:
     of: Expr
     x: Expr
     edges: Edges
+    sensors: frozenset[Expr] = frozenset()
+    """What the subquery asks of static columns; of its rows the others are NULL in `of`."""
 
     def call(self, outer: str, prefix: str = PREFIX) -> str:
         return f"{prefix} {outer} {self.inner} {' '.join(map(str, self.edges))}"
@@ -56,7 +58,7 @@ class Correlation:
 
     def beside(self, other: Correlation) -> Correlation:
         """Both conditions at once."""
-        if (self.inner, self.of, self.x) != (other.inner, other.of, other.x):
+        if replace(self, edges=()) != replace(other, edges=()):
             raise NotCovered("two different subqueries run as Spark SQL, exactly")
         return replace(self, edges=(*self.edges, *other.edges))
 
@@ -89,16 +91,21 @@ def correlated_plan(bound: Bound) -> AggregatePlan:
         raise NotCovered("a correlated aggregate over a window of rows runs as Spark SQL, exactly")
     if any(query.args.get(key) for key in _CLAUSES if key != "where"):
         raise NotCovered("a correlated aggregate with GROUP BY, HAVING or ORDER BY runs as Spark SQL, exactly")
-    found, conditions = None, []
+    for context in contexts[1:]:
+        if any(column.meta.get("source") is not context.sources[0] for column in context.select.find_all(exp.Column)):
+            raise NotCovered("a subquery that looks at the row outside runs as Spark SQL, exactly")
+    found: Correlation | None = None
+    conditions: list[Expr] = []
     for condition in conjuncts(query.args.get("where")):
         if condition.find(exp.Subquery, exp.Select) is None:
             conditions.append(lower(condition))
         else:
             found = _correlation(condition) if found is None else found.beside(_correlation(condition))
-    if found is None or any(is_static(c) for c in conditions):
+    sensors = [condition for condition in conditions if is_static(condition)]
+    if found is None or found.sensors != frozenset(sensors):
         # Sensors that one of the two leaves out have a NOW of their own.
-        raise NotCovered("a correlated aggregate of chosen sensors runs as Spark SQL, exactly")
-    seen = all_of(conditions) or Literal(True, BOOLEAN)
+        raise NotCovered("a correlated aggregate whose subquery is about other sensors runs as Spark SQL, exactly")
+    seen = all_of([condition for condition in conditions if not is_static(condition)]) or Literal(True, BOOLEAN)
     calls: list[AggregateCall] = []
     within = query.args.get("within")
 
@@ -121,7 +128,7 @@ def correlated_plan(bound: Bound) -> AggregatePlan:
     )
     if any(calls_user(e) for call in calls for e in call.arguments):
         raise NotCovered("aggregates with user functions run as Spark SQL")
-    return AggregatePlan(table_id=outer.table.id, keys=(), aggregates=tuple(calls), outputs=outputs, window=window)
+    return AggregatePlan(outer.table.id, (), tuple(calls), outputs, window, static_predicate=all_of(sensors))
 
 
 def _outer(node: exp.Expr, correlation: Correlation, seen: Expr) -> AggregateCall:
@@ -178,10 +185,20 @@ def _of(x: exp.Expr, subquery: exp.Subquery, edge: Edge) -> Correlation:
     plain = (
         aggregate is not None and isinstance(aggregate.this, exp.Expr) and not isinstance(aggregate.this, exp.Distinct)
     )
-    if inner not in ("min", "max", "avg") or not plain or any(select.args.get(key) for key in _CLAUSES):
-        raise NotCovered("a subquery other than MIN, MAX or AVG of all rows runs as Spark SQL, exactly")
+    if (
+        inner not in ("min", "max", "avg")
+        or not plain
+        or any(select.args.get(key) for key in _CLAUSES if key != "where")
+    ):
+        raise NotCovered("a subquery other than MIN, MAX or AVG of rows runs as Spark SQL, exactly")
     assert aggregate is not None
-    return Correlation(inner, lower(_uncast(aggregate.this)), lower(_uncast(x)), (edge,))
+    of = lower(_uncast(aggregate.this))
+    conditions = [lower(condition) for condition in conjuncts(select.args.get("where"))]
+    counted = all_of([condition for condition in conditions if not is_static(condition)])
+    if counted is not None:
+        of = Call("case", (counted, of, Literal(None, of.type)), of.type)
+    sensors = frozenset(condition for condition in conditions if is_static(condition))
+    return Correlation(inner, of, lower(_uncast(x)), (edge,), sensors)
 
 
 def _linear(node: exp.Expr) -> tuple[str, float, exp.Subquery]:

@@ -6,7 +6,7 @@ from penstock.sql.explain_approximate import promise_lines, show_parameter
 from penstock.sql.explain_correlated import show_correlated
 from penstock.sql.explain_join import join_lines
 from penstock.sql.notation import show, show_conditions, show_window
-from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, aggregate_name, is_approximate, key_name
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, Relation, aggregate_name, is_approximate, key_name
 from penstock.sql.scope import State
 from penstock.types import format_duration
 
@@ -17,16 +17,25 @@ def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
     return [
         f'slices of the stream of "{table}", {how}',
         f"  window: {show_window(plan.window)}",
-        *_lines(plan),
+        *_lines(plan, show_conditions(plan.static_predicate, plan.stream_predicate)),
     ]
 
 
 def join_aggregate_lines(plan: JoinAggregatePlan, state: State) -> list[str]:
     below = [f"  {line}" for line in join_lines(plan.join, state)]
-    return ["slices of the results of a window join, exact", *_lines(plan.top), *below]
+    return ["slices of the results of a window join, exact", *_lines(plan.top, []), *below]
 
 
-def _lines(plan: AggregatePlan) -> list[str]:
+def reader_lines(top: AggregatePlan, reads: Relation) -> list[str]:
+    """Of a query that reads another one's results."""
+    lines = [f'slices of the results of query "{reads.table}", a window join, exact: its rows, one cycle later']
+    if reads.window is not None:
+        lines.append(f"  window: {show_window(reads.window)}")
+    conditions = [] if top.stream_predicate is None else [f"conditions: {show(top.stream_predicate)}"]
+    return [*lines, *_lines(top, conditions)]
+
+
+def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     """What is asked, whatever the rows are."""
     lines = []
     names = {key_name(i): show(key) for i, key in enumerate(plan.keys)}
@@ -44,7 +53,7 @@ def _lines(plan: AggregatePlan) -> list[str]:
     for place, own in enumerate(plan.own_windows):
         if own is not None:
             lines.append(f"  window of {names[aggregate_name(place)]}: the last {format_duration(own)} of it")
-    lines += [f"  {line}" for line in show_conditions(plan.static_predicate, plan.stream_predicate)]
+    lines += [f"  {line}" for line in conditions]
     lines.append("  groups: " + (", ".join(show(key) for key in plan.keys) or "one"))
     lines.append("  aggregates: " + ", ".join(names[aggregate_name(i)] for i in range(len(plan.aggregates))))
     lines += promise_lines(plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.operators.expr import Literal
+from penstock.operators.expr import Call, Expr, Literal
 from penstock.operators.slices.approximate.within import WITHIN
 from penstock.operators.slices.bands import Edge, edges_of
 from penstock.operators.slices.correlated import PREFIX
@@ -21,10 +21,18 @@ def show_correlated(call: AggregateCall) -> str | None:
     says = words.pop() if prefix == WITHIN else "value"
     of, x, y, seen = call.arguments
     outer_of = "" if isinstance(y, Literal) else f"({show(y)})"
-    edges = [_show_edge(edge, show(x), f"{inner.upper()}({show(of)})") for edge in edges_of(words)]
+    edges = [_show_edge(edge, show(x), _show_inner(inner.upper(), of)) for edge in edges_of(words)]
     beside = [] if isinstance(seen, Literal) else [show(seen)]
     bound = f"{says} bound of " if says != "value" else ""
     return f"{bound}{outer.upper()}{outer_of} where {' and '.join([*edges, *beside])}"
+
+
+def _show_inner(inner: str, of: Expr) -> str:
+    """`MAX(duration)`, perhaps of some rows only: then the others are NULL."""
+    match of:
+        case Call("case", (condition, value, Literal(None))):
+            return f"{inner}({show(value)}) FILTER (WHERE {show(condition)})"
+    return f"{inner}({show(of)})"
 
 
 def _show_edge(edge: Edge, x: str, inner: str) -> str:

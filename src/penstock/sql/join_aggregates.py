@@ -1,6 +1,11 @@
-"""Aggregates over the rows of a window join -> JoinAggregatePlan, or NotCovered with the reason why they stay Spark SQL."""
+"""Aggregates over the rows of a window join -> slices of its results, or NotCovered with the reason why they stay Spark SQL.
+
+The join is the question's own, or another query that it reads.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -9,7 +14,12 @@ from penstock.operators.windows import EVERYTHING
 from penstock.sql.aggregate_planner import Taken, expressions_of, refuse_around_aggregates
 from penstock.sql.binding.context import Bound
 from penstock.sql.lower import NotCovered
-from penstock.sql.plan import AggregateCall, AggregatePlan, JoinAggregatePlan, JoinPlan, Output
+from penstock.sql.one_stream import one_stream, predicates
+from penstock.sql.over_queries import renamed
+from penstock.sql.plan import AggregateCall, AggregatePlan, JoinAggregatePlan, JoinPlan, Output, plan_from_json
+from penstock.sql.read_joins import read_outputs
+from penstock.sql.relations import all_of
+from penstock.sql.scope import State
 from penstock.types import BIGINT
 
 # What depends on an order of rows, which the results of a join do not have, or on time between them.
@@ -27,8 +37,30 @@ def aggregates_over_join(bound: Bound, join: JoinPlan) -> JoinAggregatePlan:
         raise NotCovered("aggregates over rows without a partner run as Spark SQL")
     if contexts[0].windows.by_alias:
         raise NotCovered("aggregates over streams with windows of their own run as Spark SQL")
+    return JoinAggregatePlan(join, _over_results(bound, query))
+
+
+def aggregates_over_read_join(bound: Bound, state: State) -> AggregatePlan | None:
+    """Aggregates over the rows of another query that is a window join, in the names of that join; None where none is read."""
+    sources = bound.collected.contexts[0].sources
+    reads = [plan_from_json(state.queries[s.name].plan) for s in sources if s.kind == "query"]
+    if len(sources) != 1 or not reads or not isinstance(reads[0], JoinPlan):
+        return None
+    query, _ = one_stream(bound, queries=True)
+    read = reads[0]
+    if read.missing != "inner":
+        raise NotCovered("aggregates over rows without a partner run as Spark SQL")
+    asked = [condition for condition in predicates(query) if condition is not None]
+    columns = {output.name: output.expr for output in read_outputs(read)}
+    top = renamed(replace(_over_results(bound, query), stream_predicate=all_of(asked)), columns)
+    if any(calls_user(e) for e in expressions_of(top)):
+        raise NotCovered("aggregates of what another query's functions computed run as Spark SQL")
+    return top
+
+
+def _over_results(bound: Bound, query: exp.Select) -> AggregatePlan:
     refuse_around_aggregates(query)
-    taken = Taken(query, contexts[0].scope.panes)
+    taken = Taken(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(
         Output(field.name, field.type, taken.lower(item.this))
         for field, item in zip(bound.fields, query.expressions, strict=True)
@@ -51,4 +83,4 @@ def aggregates_over_join(bound: Bound, join: JoinPlan) -> JoinAggregatePlan:
     )
     if any(calls_user(e) for e in expressions_of(top)):
         raise NotCovered("aggregates with user functions run as Spark SQL")
-    return JoinAggregatePlan(join, top)
+    return top

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.catalog.model import TIME_COLUMN
-from penstock.operators.expr import Column, substituted
+from penstock.operators.expr import Column, Expr, substituted
 from penstock.operators.slices.registry import partial_for
 from penstock.sql.lower import NotCovered
 from penstock.sql.plan import AggregatePlan, SelectPlan, plan_from_json
@@ -30,6 +31,14 @@ def read_through(plan: AggregatePlan, read: SelectPlan, name: str) -> AggregateP
     NOW is that of the selection's sensors, whatever the reader asks of its columns: those are conditions on readings.
     """
     columns = {o.name: o.expr for o in read.outputs} | {TIME_COLUMN: Column(TIME_COLUMN, TIMESTAMP)}
+    plan = renamed(plan, columns)
+    asked = (read.stream_predicate, plan.static_predicate, plan.stream_predicate)
+    conditions = all_of([condition for condition in asked if condition is not None])
+    return replace(plan, static_predicate=read.static_predicate, stream_predicate=conditions, reads=name)
+
+
+def renamed(plan: AggregatePlan, columns: Mapping[str, Expr]) -> AggregatePlan:
+    """The same plan with what stands for each column."""
     aggregates = tuple(
         replace(call, arguments=tuple(substituted(a, columns) for a in call.arguments)) for call in plan.aggregates
     )
@@ -37,15 +46,9 @@ def read_through(plan: AggregatePlan, read: SelectPlan, name: str) -> AggregateP
         types = tuple(a.type for a in call.arguments)
         if types != tuple(a.type for a in before.arguments) or partial_for(call.function, types) is None:
             raise NotCovered("aggregates of a column that another query converts run as Spark SQL")
-    conditions = [c for c in (plan.static_predicate, plan.stream_predicate) if c is not None]
-    conditions = [substituted(c, columns) for c in conditions]
-    if read.stream_predicate is not None:
-        conditions.insert(0, read.stream_predicate)
-    return replace(
-        plan,
-        keys=tuple(substituted(key, columns) for key in plan.keys),
-        aggregates=aggregates,
-        static_predicate=read.static_predicate,
-        stream_predicate=all_of(conditions),
-        reads=name,
+    static, stream = (
+        None if condition is None else substituted(condition, columns)
+        for condition in (plan.static_predicate, plan.stream_predicate)
     )
+    keys = tuple(substituted(key, columns) for key in plan.keys)
+    return replace(plan, keys=keys, aggregates=aggregates, static_predicate=static, stream_predicate=stream)

@@ -15,7 +15,7 @@ from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.binding.within import check_within
 from penstock.sql.cores import take_core
 from penstock.sql.correlated import correlated_plan, is_correlated
-from penstock.sql.join_aggregates import aggregates_over_join
+from penstock.sql.join_aggregates import aggregates_over_join, aggregates_over_read_join
 from penstock.sql.join_planner import is_window_join, join_plan
 from penstock.sql.latch import check_latch, refuse_uncovered
 from penstock.sql.lower import NotCovered, lower
@@ -75,7 +75,7 @@ def plan_query(
     bound = bind_query(select, state, standing, system_tables, spent)
     latched = check_latch(bound, standing)
     check_within(bound)
-    reason, core = "asked once, so it runs as Spark SQL", None
+    reason, core, top = "asked once, so it runs as Spark SQL", None, None
     if resamples(bound.collected):
         reason = "RESAMPLE runs as Spark SQL"
     elif shared:
@@ -105,6 +105,10 @@ def plan_query(
             reason = f"the join is incremental; on top of it, {reason}"
         if joined and core is None:
             _refuse_hint(bound, reason)
+            try:
+                top = aggregates_over_read_join(bound, state) if is_aggregation(bound) and not latched else None
+            except NotCovered as failure:
+                reason = str(failure)
     if latched and standing:
         refuse_uncovered(bound, reason)
     write_out_resamples(bound.collected)
@@ -122,6 +126,7 @@ def plan_query(
         ),
         core=core,
         on_demand=demand,
+        top=top,
     )
 
 

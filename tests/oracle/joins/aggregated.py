@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -40,7 +41,13 @@ class Aggregated(Question):
     floors: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
-        column = lambda place, name: f"{self.aliases[place]}.{name}"  # noqa: E731
+        head, _, rest = self.sql.partition(" FROM ")
+        rest, _, _ = rest.partition(" BEGIN (")
+        hint = head[len("SELECT ") : head.index("*/") + 2] if "*/" in head else ""
+        text = self.text_over(lambda place, name: f"{self.aliases[place]}.{name}", f"FROM {rest}", hint)
+        return text + self.window()
+
+    def text_over(self, column: Callable[[int, str], str], sources: str, hint: str = "") -> str:
         items = [column(*key) for key in self.keys]
         groups = list(items)
         for place, (function, alias, name) in enumerate(self.calls):
@@ -49,13 +56,9 @@ class Aggregated(Question):
             items = ["window_start", "window_end", *items]
             width, step = (f"{us // 1000} MS" for us in self.pane)
             groups.append(f"TUMBLE({width})" if width == step else f"SLIDE({width}, {step})")
-        head, _, rest = self.sql.partition(" FROM ")
-        hint = head[: head.index("*/") + 2] + " " if "*/" in head else "SELECT "
-        rest, _, _ = rest.partition(" BEGIN (")
-        text = f"{hint}{', '.join(items)} FROM {rest}"
+        text = f"SELECT {hint} {', '.join(items)} {sources}"
         text += f" GROUP BY {', '.join(groups)}" if groups else ""
-        text += f" HAVING COUNT(*) >= {self.having}" if self.having is not None else ""
-        return text + self.window()
+        return text + (f" HAVING COUNT(*) >= {self.having}" if self.having is not None else "")
 
     def window(self) -> str:
         if self.begin is None:
@@ -72,8 +75,11 @@ class Aggregated(Question):
         return list(plain.answer(heads, None if now is None else now - self.end).elements())
 
     def aggregated(self, heads: dict[str, int], now: int | None) -> Answer:
+        return self.answer_of(self.combinations(heads, now))
+
+    def answer_of(self, combinations: list[tuple[object, ...]]) -> Answer:
         groups: dict[tuple[Any, ...], list[dict[tuple[int, str], Any]]] = {}
-        for combination in self.combinations(heads, now):
+        for combination in combinations:
             row = {(i // 4, SHOWN[i % 4]): value for i, value in enumerate(combination[: 4 * len(self.aliases)])}
             key = tuple(_key(row[k]) for k in self.keys)
             for pane in self._panes(max(row[place, "ts"] for place in range(len(self.aliases)))):
@@ -273,7 +279,7 @@ class AggregatedStory(Story):
             # Paused and resumed, or altered to and fro, since: the results of then are gone.
             assert as_of is not None and failure.condition == "cycle_gone", failure
             return False
-        ours, theirs = _rows(table), question.aggregated(heads, question.now_of(heads, wall))
+        ours, theirs = rows_of(table), question.aggregated(heads, question.now_of(heads, wall))
         assert same(ours, theirs), (as_of, question.text(), question.now_of(heads, wall), ours, theirs)
         self.compared += 1
         self.rows_compared += len(theirs)
@@ -294,11 +300,11 @@ class AggregatedStory(Story):
             assert failure.condition == "cycle_gone", failure
             del self.watching[name]
             return
-        now = _rows(self.db.standing.invoke(name).table)
+        now = rows_of(self.db.standing.invoke(name).table)
         assert same(sorted(known, key=repr), now), (name, known, now)
 
 
-def _rows(table: Any) -> Answer:
+def rows_of(table: Any) -> Answer:
     return sorted(
         (tuple(_plain(v) for v in row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)), key=repr
     )
@@ -310,6 +316,3 @@ def _plain(value: Any) -> Any:
         if hasattr(value, "microsecond")
         else value
     )
-
-
-__all__ = ["Aggregated", "AggregatedStory"]

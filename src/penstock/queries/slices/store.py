@@ -19,6 +19,9 @@ from penstock.queries.slices.results.family import ResultsFamily
 from penstock.queries.slices.said import Said
 from penstock.sql.plan import AggregatePlan
 
+# Which list of results, and whatever else cells of them depend on.
+Generation = tuple[int, ...]
+
 
 class SliceStore:
     """Families by name. Called under the lock of the answers' owner."""
@@ -26,7 +29,9 @@ class SliceStore:
     def __init__(self) -> None:
         self.families: dict[str, FamilyStore] = {}
         self._plans: dict[int, AggregatePlan] = {}
-        self._of_results: dict[int, dict[int, ResultsFamily]] = {}  # by query and generation of its join's results
+        self._of_results: dict[
+            int, dict[Generation, ResultsFamily]
+        ] = {}  # by query and generation of its join's results
         self.said = Said()
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had met when the query came
 
@@ -76,7 +81,7 @@ class SliceStore:
     def of(self, plan: AggregatePlan) -> FamilyStore:
         return self.families[family_name(family_of(plan))]
 
-    def of_results(self, query_id: int, generation: int, top: AggregatePlan, inputs: int) -> ResultsFamily:
+    def of_results(self, query_id: int, generation: Generation, top: AggregatePlan, inputs: int) -> ResultsFamily:
         """The cells of a join's results, which whoever asks makes."""
         known = self._of_results.setdefault(query_id, {})
         if generation not in known:
@@ -91,7 +96,7 @@ class SliceStore:
     def trim_results(self, query_id: int, generations: Container[int], low: int) -> None:
         """Forget results of a join before a time, and those of generations that no kept cycle knows."""
         known = self._of_results.get(query_id, {})
-        for generation in [g for g in known if g not in generations]:
+        for generation in [g for g in known if g[0] not in generations]:
             del known[generation]
         for family in known.values():
             family.forget_before(low)

@@ -36,7 +36,7 @@ def result_slice_lines(store: SliceStore, query_id: int) -> list[str]:
     if family is None:
         return ["  slices: none yet, results are taken in when somebody asks"]
     return [
-        f"  slices: {format_duration(SLICE_US)} wide by the earliest time, {amount(len(family.cells), 'cell', 'cells')},"
+        f"  slices: {format_duration(SLICE_US)} wide, {amount(len(family.cells), 'cell', 'cells')},"
         f" {amount(len(family.groups), 'group', 'groups')}",
         f"    memory: {family.nbytes} bytes; {amount(family.waiting, 'result waits', 'results wait')} for NOW",
     ]

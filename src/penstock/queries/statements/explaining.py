@@ -94,6 +94,8 @@ def _kept(database: Database, name: str) -> list[str]:
     """How the answer of a query is kept between two questions, and why so."""
     with database.standing.locked() as store:
         definition = store.state.queries.get(name)
+        if store.reader(name) is not None and definition is not None:
+            return result_slice_lines(store.slices, definition.id)
         if definition is None or definition.id not in store.answers:
             return []
         standing = database.standing

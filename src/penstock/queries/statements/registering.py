@@ -24,7 +24,7 @@ from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.latch import registered
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import Plan, SparkPlan, join_of, plan_to_json, stream_uses
+from penstock.sql.plan import Plan, SparkPlan, evaluated_by_spark, join_of, plan_to_json, stream_uses
 from penstock.sql.planner import reads_of
 from penstock.sql.query_facts import query_facts
 from penstock.sql.scope import fold
@@ -212,7 +212,8 @@ def _new_query(
     database: Database, name: str, select: st.Select, plan: Plan, facts: Mapping[str, str | None], state: CatalogState
 ) -> NewQuery:
     tables, queries, functions = reads_of(plan, state)
-    if isinstance(plan, SparkPlan):
+    if evaluated_by_spark(plan):
+        assert isinstance(plan, SparkPlan)
         database.wait_for_own_writes()
         database.spark_queries.admit(plan)
     join = join_of(plan)

@@ -29,6 +29,7 @@ from penstock.sql.plan.nodes import (
 )
 from penstock.sql.plan.parts import (
     StreamUse,
+    evaluated_by_spark,
     is_approximate,
     is_latch,
     join_of,
@@ -61,6 +62,7 @@ __all__ = [
     "StreamUse",
     "TableUse",
     "aggregate_name",
+    "evaluated_by_spark",
     "has_join",
     "has_latch",
     "is_approximate",

@@ -220,7 +220,8 @@ class SparkPlan:
 
     `functions` are the user's functions it calls, `inlined` the queries whose text became part of it. `core` is the window
     join below it, if it has one that runs in the cycle: then only what stands on top is evaluated again. `on_demand` is
-    what a question that is asked once comes to where a tree over another query's answer can say it without Spark.
+    what a question that is asked once comes to where a tree over another query's answer can say it without Spark. `top` is
+    the same for a standing query: aggregates over the results of the window join that its one relation reads, in that join's names.
     """
 
     sql: str
@@ -232,6 +233,7 @@ class SparkPlan:
     inlined: tuple[str, ...] = ()
     core: JoinPlan | None = None
     on_demand: OnDemand | None = None
+    top: AggregatePlan | None = None
 
 
 KernelPlan = SelectPlan | JoinPlan | AggregatePlan

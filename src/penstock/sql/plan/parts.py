@@ -33,6 +33,11 @@ def kernel_of(plan: Plan) -> KernelPlan | None:
     return plan.core if isinstance(plan, SparkPlan) else plan
 
 
+def evaluated_by_spark(plan: Plan) -> bool:
+    """Whether Spark SQL gives the answer of a standing query."""
+    return isinstance(plan, SparkPlan) and plan.top is None
+
+
 def join_of(plan: Plan) -> JoinPlan | None:
     """The window join that a plan is or stands on."""
     kernel = kernel_of(plan)

@@ -104,6 +104,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "functions": list(plan.functions),
         "inlined": list(plan.inlined),
         "core": None if plan.core is None else plan_to_json(plan.core),
+        **({} if plan.top is None else {"top": _aggregate_json(plan.top)}),
     }
 
 
@@ -151,6 +152,7 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
         functions=tuple(data.get("functions", ())),
         inlined=tuple(data.get("inlined", ())),
         core=_core_of(data.get("core")),
+        top=_aggregate_of(data["top"]) if "top" in data else None,
     )
 
 

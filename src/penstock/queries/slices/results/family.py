@@ -25,7 +25,7 @@ FEW_GROUPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ResultsLook:
-    """Which results a question counts: all tuples in [low, high], a number below `count`, tuples that are kept."""
+    """Which results a question counts: inside [low, high], with a number below `count` and tuples that are kept."""
 
     low: int
     high: int
@@ -51,6 +51,7 @@ class ResultsFamily:
         self._upto = 0  # results below this were looked at
         self._waiting = np.empty(0, np.int64)  # those of them that were not reached yet
         self._ends = np.empty(0, np.int64)  # and their latest times
+        self._from = -FOREVER  # results of older times were forgotten
 
     @property
     def nbytes(self) -> int:
@@ -65,6 +66,8 @@ class ResultsFamily:
 
     def due(self, look: ResultsLook, most: int) -> Ints | None:
         """Some results that a look needs and nobody has looked at, or that have been reached by now; None for none."""
+        if look.low < self._from:
+            self.empty()  # a window was made wider
         reached = self._waiting[self._ends <= look.high][:most]
         if len(reached):
             return reached
@@ -105,7 +108,8 @@ class ResultsFamily:
     # -- forgetting
 
     def forget_before(self, low: int) -> None:
-        """No window reaches results with a tuple before a time again."""
+        """No window reaches results before a time again, unless it is made wider."""
+        self._from = max(self._from, low)
         self.cells.keep(self.cells.view().starts + SLICE_US > low)
         used = np.unique(self.cells.view().groups)
         if len(self.groups) >= 2 * len(used) + FEW_GROUPS:

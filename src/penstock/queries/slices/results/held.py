@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import error
+from penstock.operators.evaluate import evaluate_mask
 from penstock.operators.slices.combining import Rest, merge_combined
+from penstock.operators.windows import FOREVER
 from penstock.pipeline.joins.results import EARLIEST, LATEST
 from penstock.pipeline.slices.shape import measures_of
 from penstock.queries.answers import AnswerStore
@@ -26,25 +28,22 @@ from penstock.sql.plan import AggregatePlan
 
 @dataclass(slots=True, eq=False)
 class JoinAggregateHeld(AnsweredHeld):
-    """Computed when first asked for. Results are told by number, so cells are facts whenever one looks."""
+    """Computed when first asked for. Results are told by number, so cells are facts whenever one looks.
 
-    join: JoinHeld
+    Over the query's own join all tuples of a result have to lie in `span`. A reader of another query's results (`reads`) sees
+    their own time alone, the latest, and of the older ones those that the query can ever have shown.
+    """
+
+    cycle: int
+    query_id: int
     name: str
+    now_us: int | None
+    join: JoinHeld
     top: AggregatePlan
+    span: tuple[int, int] | None
     locked: Callable[[], AbstractContextManager[AnswerStore]]
+    reads: bool = False
     _answer: pa.Table | None = field(default=None)
-
-    @property
-    def cycle(self) -> int:
-        return self.join.cycle
-
-    @property
-    def query_id(self) -> int:
-        return self.join.query_id
-
-    @property
-    def now_us(self) -> int | None:
-        return self.join.now_us
 
     def answer(self) -> pa.Table:
         if self._answer is None:
@@ -52,9 +51,9 @@ class JoinAggregateHeld(AnsweredHeld):
         return self._answer
 
     def _compute(self) -> pa.Table:
-        span, floors = self.join.span(), tuple(s.floor for s in self.join.inputs)
-        low, high = span if span is not None else (0, -1)
-        look = ResultsLook(low, high, self.join.count if span is not None else 0, floors)
+        low, high = self.span if self.span is not None else (0, -1)
+        floors = tuple(source.floor for source in self.join.inputs)
+        look = ResultsLook(low, high, self.join.count if self.span is not None else 0, floors)
         family = self._family()
         while True:
             self._take_in(family, look)
@@ -74,9 +73,10 @@ class JoinAggregateHeld(AnsweredHeld):
 
     def _family(self) -> ResultsFamily:
         with self.locked() as store:
-            if self.query_id not in store.answers:
+            if not store.knows(self.query_id):
                 raise error("query_not_found", query=self.name, hint="it was dropped")
-            generation = self.join.results.generation
+            # What a reader sees of a generation depends on the window that the query had.
+            generation = (self.join.results.generation, *(self.join.begins() if self.reads else ()))
             return store.slices.of_results(self.query_id, generation, self.top, len(self.join.inputs))
 
     def _take_in(self, family: ResultsFamily, look: ResultsLook) -> None:
@@ -100,25 +100,40 @@ class JoinAggregateHeld(AnsweredHeld):
         keep = inside(rest.periods, look.low, look.high)
         for first, end in rest.positions:
             for low in range(first, end, READ_ROWS):
-                picked = self.join.results.inside(low, min(end, low + READ_ROWS), look.low, look.high)
-                sliced = self._slice(family, picked.keep(keep(picked.column(EARLIEST))))
+                high = min(end, low + READ_ROWS)
+                if self.reads:
+                    picked = self.join.results.inside(low, high, -FOREVER, look.high, look.low - 1)
+                else:
+                    picked = self.join.results.inside(low, high, look.low, look.high)
+                sliced = self._slice(family, picked.keep(keep(self._times(picked))))
                 if sliced is not None:
                     found.append(sliced)
         return found
 
+    def _times(self, picked: Picked) -> np.ndarray:
+        return picked.column(LATEST if self.reads else EARLIEST)
+
     def _slice(self, family: ResultsFamily, picked: Picked) -> SlicedResults | None:
-        """Cells of results, without those of which retention has taken a tuple."""
+        """Cells of results, without those of which retention has taken a tuple and those that are not asked for."""
         join = self.join
         positions = picked.positions(len(join.inputs))
-        kept = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, join.inputs, strict=True)])
-        picked = picked.keep(kept)
+        picked = picked.keep(np.logical_and.reduce([p >= s.floor for p, s in zip(positions, join.inputs, strict=True)]))
+        if self.reads and len(picked.numbers):
+            picked = picked.keep(join.ever_shown(picked))
         if not len(picked.numbers):
             return None
+        table = join.project(picked)
+        if self.top.stream_predicate is not None:
+            columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+            asked = evaluate_mask(self.top.stream_predicate, columns, len(picked.numbers))
+            picked, table = picked.keep(asked), table.filter(pa.array(asked))
+            if not len(picked.numbers):
+                return None
         rows = Rows(
             picked.numbers,
-            picked.column(EARLIEST),
+            self._times(picked),
             picked.column(LATEST),
             picked.positions(len(join.inputs)),
-            join.project(picked),
+            table,
         )
         return slice_results(self.top, family.partial, rows)

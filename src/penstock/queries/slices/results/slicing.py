@@ -1,4 +1,4 @@
-"""Results of a join into cells: cut by their earliest time, by the pane of their latest, and by group."""
+"""Results of a join into cells: cut by the time at which they leave a window, by the pane of their latest, and by group."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SLICE_US = SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some results, by number: their times, where their tuples stand in the logs, and the columns that are asked for."""
+    """Some results, by number: where their tuples stand in the logs, and the columns that are asked for."""
 
     numbers: Ints
-    earliest: Ints
-    latest: Ints
+    times: Ints  # by which they leave a window
+    latest: Ints  # by which they enter it
     positions: Sequence[Ints]
     table: pa.Table
 
@@ -39,7 +39,7 @@ class Rows:
 class SlicedResults:
     """Cells, and the keys of the groups that they number.
 
-    A cell's `start` is the slice of the earliest time. Its `width` is the pane of the latest, 0 without panes: slices are all
+    A cell's `start` is the slice of the time at which results leave a window. Its `width` is the pane of the latest, 0 without panes: slices are all
     equally wide, and one store finds its cells by (start, width, group).
     """
 
@@ -60,7 +60,7 @@ def slice_results(top: AggregatePlan, together: Together, rows: Rows) -> SlicedR
     distinct, place = np.unique(panes, return_inverse=True)
     # Group and pane as one number for as long as it takes: cells are cut by it.
     used, both = np.unique(groups * max(1, len(distinct)) + place, return_inverse=True)
-    sliced = slice_rows(rows.earliest, rows.numbers, both, SLICE_US)
+    sliced = slice_rows(rows.times, rows.numbers, both, SLICE_US)
     *partials, marks = together.parts
     found = [
         sliced.aggregate(partial, [evaluate(a, columns, count) for a in measure.arguments])
