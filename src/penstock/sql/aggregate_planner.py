@@ -31,7 +31,7 @@ from penstock.sql.plan import (
 from penstock.sql.scope import PaneEdges, State
 from penstock.sql.sorting import sorting_of
 from penstock.sql.values import DURATION, constant, external, type_of, typed
-from penstock.types import BIGINT, DOUBLE, TIMESTAMP, Type
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, Type
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count",
@@ -187,9 +187,11 @@ def _column(name: str, type_: Type) -> exp.Expr:
 def _filtered(aggregate: exp.Expr, node: exp.Filter) -> AggregateCall:
     """FILTER (WHERE c): rows that do not satisfy c are NULL to the aggregate."""
     inner = _aggregate(aggregate)
-    if inner.function in ("first", "last"):
-        raise NotCovered(f"FILTER of {inner.function.upper()} runs as Spark SQL")
     condition = lower(node.expression.this)
+    if inner.function in ("first", "last"):
+        # NULL is a value to them, so which rows count is said beside it.
+        counts = Call("coalesce", (condition, Literal(False, BOOLEAN)), BOOLEAN)
+        return replace(inner, arguments=(*inner.arguments, counts))
     values = inner.arguments or (Literal(1, BIGINT),)
     arguments = tuple(Call("case", (condition, value, Literal(None, value.type)), value.type) for value in values)
     return replace(inner, arguments=arguments)

@@ -139,6 +139,8 @@ def _call(function: str, column: str | None, own_us: int | None = None) -> str:
         return f"{head[:-1]}, {own_us // 1000} MS)" + (f" FILTER{condition}" if condition else "")
     if function == "filtered":
         return f"SUM({column}) FILTER (WHERE kind = 2)"
+    if function in ("first_known", "last_known"):
+        return f"{function.removesuffix('_known')}({column}) FILTER (WHERE {column} IS NOT NULL)"
     if function.endswith("_distinct"):
         return f"{function.removesuffix('_distinct')}(DISTINCT {column})"
     if function == "percentile":
@@ -154,6 +156,8 @@ def aggregate(function: str, column: str | None, rows: list[Row], until_us: int 
     if function in ("first", "last"):
         ordered = sorted(rows, key=lambda r: (r["ts"], r["position"]))
         return ordered[0 if function == "first" else -1][column] if ordered else None
+    if function in ("first_known", "last_known"):
+        return aggregate(function.removesuffix("_known"), column, [row for row in rows if row[column] is not None])
     if function == "filtered":
         return aggregate("sum", column, [row for row in rows if row["kind"] == 2])
     if function == "corr":

@@ -26,6 +26,7 @@ from tests.support.local_engine import LocalEngine
 BEGAN_US = 1_763_190_000_000_000
 FUNCTIONS = (
     *("count", "sum", "avg", "min", "max", "first", "last", "filtered", "corr"),
+    *("first_known", "last_known"),
     *("var_samp", "var_pop", "stddev_samp", "stddev_pop"),
     *("count_distinct", "sum_distinct", "avg_distinct", "percentile", "median", "percentile_cont", "twa"),
 )
@@ -36,6 +37,7 @@ OF_OTHERS = (
         ("count_distinct", "name"),
         ("count", "name"),
         ("first", "name"),
+        ("last_known", "name"),
         ("last", "name"),
     ),
     *(("min", "amount"), ("max", "amount"), ("count_distinct", "amount"), ("sum", "amount"), ("last", "amount")),

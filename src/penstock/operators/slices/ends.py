@@ -9,14 +9,17 @@ import pyarrow as pa
 
 from penstock.operators.kernel import kernel
 from penstock.operators.slices.base import Ints, Numbers, Partial, State, Values
-from penstock.types import Type
+from penstock.types import BOOLEAN, Type
 
 _KINDS = frozenset({"INT", "BIGINT", "DOUBLE", "TIMESTAMP", "BOOLEAN"})
 _PARTS = ("ts", "position", "value", "known")
 
 
 class Ends(Partial):
-    """Both ends of a cell. A row is known by its place in the log, so rows of the same time have an order, too."""
+    """Both ends of a cell. A row is known by its place in the log, so rows of the same time have an order, too.
+
+    A second argument says which rows count at all (FILTER); it is never NULL.
+    """
 
     name = "ends"
     functions = frozenset({"first", "last"})
@@ -24,7 +27,7 @@ class Ends(Partial):
 
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and len(types) == 1 and types[0].kind in _KINDS
+        return function in cls.functions and types[0].kind in _KINDS and types[1:] in ((), (BOOLEAN,))
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         value = np.int64 if self.whole else np.float64
@@ -33,6 +36,7 @@ class Ends(Partial):
         return {"count": (np.int64, 0), **ends}
 
     def add(self, state: State, values: Values) -> None:
+        values = counted(values)
         ones = np.ones(len(values.cells), np.int64)
         row = _Rows(values.times, values.positions, values.numbers[0], values.valid.astype(np.int64))
         self._take(state, values.cells, ones, row, row)
@@ -64,6 +68,15 @@ class Ends(Partial):
             values = values.astype(np.bool_)
         none = (state["count"] == 0) | (known == 0)
         return pa.array(values, mask=none, from_pandas=False).cast(type_.to_arrow())
+
+
+def counted(values: Values) -> Values:
+    """The rows that FILTER leaves, all where there is none."""
+    if len(values.numbers) == 1:
+        return values
+    chosen = np.flatnonzero(values.numbers[1].astype(np.bool_))
+    numbers = (values.numbers[0][chosen],)
+    return Values(values.cells[chosen], numbers, values.times[chosen], values.positions[chosen], values.valid[chosen])
 
 
 class _Rows(NamedTuple):

@@ -9,15 +9,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.slices.base import Ints, Numbers, Partial, State, Values
+from penstock.operators.slices.ends import counted
 from penstock.operators.slices.objects import KINDS, objects_of
-from penstock.types import Type
+from penstock.types import BOOLEAN, Type
 
 _KINDS = KINDS | {"ARRAY", "STRUCT"}
 _ENDS = ("first", "last")
 
 
 class ObjectEnds(Partial):
-    """Both ends of a cell by (ts, log position), None where that row has no value."""
+    """Both ends of a cell by (ts, log position), None where that row has no value; as `Ends` otherwise."""
 
     name = "object_ends"
     functions = frozenset(_ENDS)
@@ -25,7 +26,7 @@ class ObjectEnds(Partial):
 
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and len(types) == 1 and types[0].kind in _KINDS
+        return function in cls.functions and types[0].kind in _KINDS and types[1:] in ((), (BOOLEAN,))
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         parts: dict[str, tuple[Any, Any]] = {"ts": (np.int64, 0), "position": (np.int64, 0), "value": (object, None)}
@@ -35,6 +36,7 @@ class ObjectEnds(Partial):
         return objects_of(values)
 
     def add(self, state: State, values: Values) -> None:
+        values = counted(values)
         rows = {"ts": values.times, "position": values.positions, "value": values.numbers[0]}
         self._take(state, values.cells, np.ones(len(values.cells), np.int64), dict.fromkeys(_ENDS, rows))
 
