@@ -30,6 +30,8 @@ class Event:
     cycle: int
     now_us: int | None
     table: pa.Table
+    encoded: dict[object, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """By the form on the wire, for the next subscriber who is told the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from penstock.queries.ready import ReadyAnswers
 from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
 from penstock.queries.rollups.files import RolledFiles
+from penstock.queries.shared_events import SharedEvents
 from penstock.queries.slices.held import AggregateHeld
 from penstock.queries.slices.holding import hold_aggregate
 from penstock.queries.slices.results.holding import hold_over_own, hold_over_read
@@ -60,6 +61,7 @@ class StandingQueries(Readiness):
         self.settings = settings
         self._keep = max(2, settings.cycles_keep)  # who reads another query reads the cycle before the last
         self.feed = Feed(self._keep)
+        self.events = SharedEvents()
         self._lock = threading.RLock()
         self.listings = Listings(folder.log)
         self.rolled_files = RolledFiles(folder.root)

@@ -163,6 +163,13 @@ class SelectSubscription(Waiting):
             return self._standing.held(self._name, cycle)
 
     def _event(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:
+        if left is not None and left.num_rows:
+            return self._made(held, entered, left)
+        # What rows say depends on the cycle as well: a join counts its results anew when it reads its history again.
+        key = (held.query_id, held.cycle, self._changes, entered.tobytes())
+        return self._standing.events.get(key, lambda: self._made(held, entered, None))
+
+    def _made(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:
         rows = held.rows(entered)
         if self._changes:
             rows = with_operation(rows, "+")

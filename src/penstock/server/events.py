@@ -166,4 +166,9 @@ def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
 
 def _next_frame(subscription: Subscription, framing: Framing) -> bytes | None:
     event = subscription.next(0)
-    return framing.rows(event) if event is not None else None
+    if event is None:
+        return None
+    frame = event.encoded.get(framing)
+    if frame is None:
+        frame = event.encoded[framing] = framing.rows(event)
+    return frame
