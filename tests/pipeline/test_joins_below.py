@@ -62,7 +62,8 @@ def test_what_stands_on_a_join_equals_the_same_sql_as_a_batch(
     db.execute("CREATE TABLE regions (site TEXT PRIMARY KEY, label TEXT)")
     db.execute("INSERT INTO regions VALUES ('north', 'cold'), ('south', 'warm')")
     push_piece(db, rng, 0, 100)
-    db.wait_for_own_writes()
+    # A query of Spark SQL is tried as of a cycle that knows its functions.
+    eventually(lambda: "gap" in db.standing.store.state.functions, timeout_s=120)
     for name, sql in TOPPED.items():
         db.execute(f"CREATE QUERY {name} AS {sql}")
         how = "slices" if name in SLICED else "Spark SQL"

@@ -25,9 +25,9 @@ def life(tmp_path: Path) -> Iterator[Life]:
 
 def read_pairs(life: Life, window: str) -> None:
     """Two readers: Spark SQL, whose stand-in shows what it was given, and slices."""
-    life.execute(f"CREATE QUERY counted AS SELECT DISTINCT a FROM pairs {window}")
     summary = "COUNT(*) AS n, SUM(a) AS a, SUM(b) AS b, MIN(ts_min) AS first, MAX(ts) AS last"
     life.execute(f"CREATE QUERY sliced AS SELECT {summary} FROM pairs {window}")
+    life.execute(f"CREATE QUERY counted AS SELECT DISTINCT a FROM pairs {window}")
 
 
 def told(life: Life, name: str) -> list[tuple[int, int, int, int]]:
@@ -123,6 +123,24 @@ def test_a_reader_that_comes_late_says_since_when_it_has_everything(
     since = came - SECOND
     complete = expected(life, since + 2 * SECOND, life.now())
     assert [r for r in told(life, "counted") if r[1] >= since + 2 * SECOND] == complete
+
+
+def test_a_reader_whose_window_is_made_wider_again_sees_what_is_still_kept(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "TRIM_EVERY", 1)
+    life.execute(JOINED)
+    read_pairs(life, "BEGIN (NOW - 20 SECONDS) END (NOW)")
+    for seconds in (20, 1, 20, 3):
+        for name in ("sliced", "counted"):
+            life.execute(f"ALTER QUERY {name} SET BEGIN (NOW - {seconds} SECONDS) END (NOW)")
+        for _ in range(5):
+            life.push(10)
+        quiet_cycle(life)
+        life.settled("counted")
+        # The join itself keeps everything from its registration on.
+        assert told(life, "counted") == expected(life, life.now() - seconds * SECOND, life.now())
+    assert len(life.pairs()) > len(told(life, "counted")) > 20
 
 
 def test_rows_without_a_partner_are_read_too(life: Life) -> None:

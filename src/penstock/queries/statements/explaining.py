@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from penstock.queries.answer_columns import NotKept
+from penstock.queries.hearing import hearing_of
 from penstock.queries.results import Result
 from penstock.queries.rollups.telling import plan_lines
 from penstock.queries.slices.telling import result_slice_lines, slice_lines
@@ -17,7 +18,7 @@ from penstock.sql import statements as st
 from penstock.sql.asked_once import AskedOnce, asked_of_slices, asked_once
 from penstock.sql.explain import explain as explain_plan
 from penstock.sql.notation import amount
-from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
+from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, plan_from_json, stream_uses
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -50,7 +51,8 @@ def explain(database: Database, statement: st.Explain) -> Result:
     if isinstance(plan, AggregatePlan):
         lines = [*plan_lines(plan, state), *lines]
     if isinstance(statement.target, str):
-        lines = [*_kept(database, statement.target), *_ran(database, statement.target), *lines]
+        heard = _heard(database, plan)
+        lines = [*heard, *_kept(database, statement.target), *_ran(database, statement.target), *lines]
     return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))
 
 
@@ -108,6 +110,13 @@ def _kept(database: Database, name: str) -> list[str]:
         elif answer.top is not None:
             lines += result_slice_lines(store.slices, definition.id)
         return lines
+
+
+def _heard(database: Database, plan: Plan) -> list[str]:
+    """How many of its sensors there are, and how many of them are missing."""
+    with database.standing.locked() as store:
+        found = [hearing_of(store, use) for use in stream_uses(plan)]
+    return list(dict.fromkeys(f"  {hearing}" for hearing in found if hearing is not None))
 
 
 def _ran(database: Database, name: str) -> list[str]:
