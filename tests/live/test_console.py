@@ -109,7 +109,7 @@ def test_a_mistake_is_underlined_and_a_question_that_only_spark_answers_is_chart
     page.locator("h1").click()  # away from the editor, and its completions close
     expect(page.locator(".cm-tooltip-autocomplete")).to_have_count(0)
     visitor.screenshots("spark-ask")
-    visitor.picture("console-ask", height=840)
+    visitor.picture("console-ask", height=880)
 
 
 def test_a_question_is_kept_and_watched_live_given_another_window_and_dropped(visitor: Visitor) -> None:
