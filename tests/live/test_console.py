@@ -60,7 +60,7 @@ def test_the_overview_shows_alarms_and_a_map_that_leads_to_a_sensor(visitor: Vis
     expect(page.get_by_text("gas_alarm: ").first).to_be_visible()
     visitor.point("60", "live")
     visitor.screenshots("spark-overview")
-    visitor.picture("console-overview", height=700)
+    visitor.picture("console-overview", height=760)
     x, y = visitor.point("7", "live")
     page.mouse.move(x, y)
     expect(page.get_by_text(re.compile(r"7 · [\w ]+: ppm = [\d.]+, live"))).to_be_visible()
@@ -106,8 +106,10 @@ def test_a_mistake_is_underlined_and_a_question_that_only_spark_answers_is_chart
     visitor.screenshots("spark-ask-table")
     visitor.button("Chart")
     expect(page.locator(".chart.tall canvas")).to_be_visible()
+    page.locator("h1").click()  # away from the editor, and its completions close
+    expect(page.locator(".cm-tooltip-autocomplete")).to_have_count(0)
     visitor.screenshots("spark-ask")
-    visitor.picture("console-ask", height=700)
+    visitor.picture("console-ask", height=880)
 
 
 def test_a_question_is_kept_and_watched_live_given_another_window_and_dropped(visitor: Visitor) -> None:
@@ -129,7 +131,7 @@ def test_a_question_is_kept_and_watched_live_given_another_window_and_dropped(vi
     visitor.until(lambda: seconds_shown(visitor) <= 10)
     page.evaluate("scrollTo(0, 0)")
     visitor.screenshots("spark-query")
-    visitor.picture("console-query", height=1530)
+    visitor.picture("console-query", height=1560)
     page.locator(".plan").scroll_into_view_if_needed()
     visitor.screenshots("spark-query-plan")
     drop(visitor, "much_gas")
@@ -165,7 +167,7 @@ def test_the_system_page_shows_where_the_time_goes_and_sparks_processes(visitor:
     expect(page.get_by_role("cell", name="probes", exact=True)).to_be_visible()
     expect(page.locator(".chart canvas")).to_have_count(2)
     visitor.screenshots("spark-system")
-    visitor.picture("console-system", height=1100)
+    visitor.picture("console-system", height=1240)
 
 
 def places_asked_for(visitor: Visitor) -> list[str]:

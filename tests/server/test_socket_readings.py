@@ -111,6 +111,22 @@ def test_a_bad_frame_is_told_and_the_next_one_may_be_better(live: Live) -> None:
     assert sample in list(status_samples({"inputs": {"websocket": counts}}))
 
 
+def test_frames_count_as_requests_and_wait_for_their_turn(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = iter([0.0, 0.0, 0.01, 0.01, 0.0])  # to come in; the first frame at once, the second at the third attempt
+    clients: list[str] = []
+
+    def take(client: str) -> float:
+        clients.append(client)
+        return next(waits)
+
+    monkeypatch.setattr(live.app.state.context.rates, "take", take)
+    with sending(live) as socket:
+        for _ in range(2):
+            socket.send(json.dumps(ROWS))
+            assert told(socket)["accepted"] == len(ROWS)
+    assert next(waits, None) is None and len(set(clients)) == 1
+
+
 def test_a_table_that_is_not_there_is_told_frame_by_frame(live: Live) -> None:
     with sending(live, "/v1/tables/none/readings") as socket:
         socket.send(json.dumps(ROWS))

@@ -38,12 +38,12 @@ _BURST_S = 2.0
 class AccessGuard:
     """Finds out who calls, or refuses, before any handler sees the request."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: Rates) -> None:
         self._app = app
         self._settings = settings
         self._users = users
         self._sessions = sessions
-        self._rates = Rates(settings.requests_per_s, settings.requests_per_s * _BURST_S)
+        self._rates = rates
         self._origins = listed_origins(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,7 +55,7 @@ class AccessGuard:
         address = client[0] if client else None
         try:
             caller = self._identify(scope, headers, address)
-            self._check_rate(caller.credential or f"address {address}")
+            self._check_rate(client_name(caller))
         except PenstockError as problem:
             await self._refuse(problem, scope, headers, address)(scope, receive, send)
             return
@@ -128,6 +128,16 @@ class AccessGuard:
         wait_s = self._rates.take(client)
         if wait_s > 0:
             raise _too_often(wait_s)
+
+
+def rates_of(settings: Settings) -> Rates:
+    """How often each client may ask."""
+    return Rates(settings.requests_per_s, settings.requests_per_s * _BURST_S)
+
+
+def client_name(caller: Caller) -> str:
+    """Whose requests are counted together: those of one user or token, or of one address."""
+    return caller.credential or f"address {caller.address}"
 
 
 def listed_origins(settings: Settings) -> frozenset[str]:

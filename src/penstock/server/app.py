@@ -24,7 +24,7 @@ from penstock.server import (
     sql,
     tables,
 )
-from penstock.server.access import USER_HEADER, AccessGuard, listed_origins
+from penstock.server.access import USER_HEADER, AccessGuard, listed_origins, rates_of
 from penstock.server.backend import Backend
 from penstock.server.context import Context, Lifecycle
 from penstock.server.counters import Counters, CountRequests
@@ -76,6 +76,7 @@ def create_app(database: Backend, settings: Settings, lifecycle: Lifecycle | Non
     database.users.trust(settings.token)
     sessions = Sessions(database.users, settings)
     counters = Counters()
+    rates = rates_of(settings)
     app.state.context = Context(
         database=database,
         settings=settings,
@@ -84,12 +85,13 @@ def create_app(database: Backend, settings: Settings, lifecycle: Lifecycle | Non
         lifecycle=lifecycle or Lifecycle(),
         counters=counters,
         sessions=sessions,
+        rates=rates,
     )
     for resource in RESOURCES:
         app.include_router(resource.router)
     add_handlers(app)
     # The last one added is the outermost.
-    app.add_middleware(AccessGuard, settings=settings, users=database.users, sessions=sessions)
+    app.add_middleware(AccessGuard, settings=settings, users=database.users, sessions=sessions, rates=rates)
     app.add_middleware(ErrorBoundary)
     _open_to_origins(app, settings)
     app.add_middleware(SecurityHeaders)

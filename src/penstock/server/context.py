@@ -12,6 +12,7 @@ from penstock.security.users import Users
 from penstock.server.access import USER_HEADER
 from penstock.server.backend import Backend
 from penstock.server.counters import Counters
+from penstock.server.rates import Rates
 from penstock.server.roles import caller_of
 from penstock.server.sessions import Sessions
 from penstock.server.workers import ByteBudget, Workers
@@ -44,6 +45,7 @@ class Context:
     lifecycle: Lifecycle
     counters: Counters
     sessions: Sessions
+    rates: Rates
 
     @property
     def users(self) -> Users:

@@ -2,11 +2,12 @@
 
 A text frame is JSON: a reading, an array of them, or `{"id": ..., "readings": [...]}`, where the id makes a repeat harmless as an Idempotency-Key does. A
 binary frame is an Arrow stream or, if it begins as one, a Parquet file. Frames are taken one after another, so their order is the
-log's; a sender that is faster than the disk waits.
+log's; a sender that is faster than the disk, or than `requests_per_s`, waits.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -16,10 +17,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from penstock.errors import PenstockError, error
 from penstock.queries.permissions import the_caller
 from penstock.security.caller import require
+from penstock.server.access import client_name
 from penstock.server.context import Context
 from penstock.server.decode import ARROW, PARQUET, Readings, decode_readings, rows_of_json
 from penstock.server.readings import KEY_MAX_CHARS, check_rows, count_receipt, counting_refusals, receipt_facts
-from penstock.server.roles import needs
+from penstock.server.roles import caller_of, needs
 from penstock.streams.receipt import Receipt
 
 router = APIRouter(prefix="/v1/tables")
@@ -36,12 +38,15 @@ async def take_readings(websocket: WebSocket, table: str) -> None:
     context: Context = websocket.app.state.context
     await websocket.accept()
     context.counters.senders += 1
+    client = client_name(caller_of(websocket))
     number = 0
     try:
         while not context.lifecycle.closing.is_set():
             message = await websocket.receive()
             if message["type"] == "websocket.disconnect":
                 return
+            while (wait_s := context.rates.take(client)) > 0:
+                await asyncio.sleep(wait_s)
             refusal = _refusal(context)
             answer = refusal or await _push(context, table, message.get("bytes") or message.get("text") or "")
             await websocket.send_text(orjson.dumps({"frame": number, **answer}).decode())
