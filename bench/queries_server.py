@@ -52,7 +52,7 @@ def register(server: Server, queries: Sequence[tuple[str, str]], timeout_s: floa
         some = [{"name": name, "sql": sql} for name, sql in queries[first : first + REGISTER_AT_ONCE]]
         reply = httpx.post(f"{server.url}/v1/queries", json={"queries": some}, timeout=timeout_s)
         if reply.status_code >= 400:
-            raise RuntimeError(reply.text[:2000])
+            raise RuntimeError(f"{reply.text[:2000]}\n{server.log_text()[-4000:]}")
 
 
 def wait_past(server: Server, cycle: int, timeout_s: float = 120) -> None:
