@@ -59,8 +59,10 @@ async def mounted(app: FastAPI) -> AsyncIterator[None]:
     # The page that waits for us is registered already and would win.
     app.router.routes.pop()
     app.router.routes.insert(0, Mount(CONSOLE, app=_UnlessGone(pages)))
-    # Uvicorn runs without lifespan events here: the database has its own beginning and end.
-    async with app.router.lifespan_context(app):
+    # Uvicorn runs without lifespan events here: the database has its own beginning and end. NiceGUI begins with its own
+    # lifespan, not with the one that run_with wraps around ours: that looks for Uvicorn among all objects there are
+    # (gc.get_objects), and a tuple that another thread is making at that moment cannot be finished: SystemError.
+    async with pages.router.lifespan_context(pages):
         console = Console(context)
         set_console(console)
         try:
