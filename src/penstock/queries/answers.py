@@ -32,6 +32,7 @@ from penstock.sql.plan import (
     KernelPlan,
     SelectPlan,
     SparkPlan,
+    evaluated_by_spark,
     kernel_of,
     plan_from_json,
     reach_of,
@@ -134,7 +135,7 @@ class AnswerStore(Taking):
             known.reach = min(known.reach, self._reach(plan, definition.start_us))
         if isinstance(plan, AggregatePlan):
             self.slices.take(query_id, plan)
-        elif not isinstance(plan, JoinPlan):
+        elif not isinstance(whole, JoinAggregatePlan):
             self.slices.forget(query_id)
         if isinstance(plan, JoinPlan):
             known.coming = JoinResults(self.state.query_positions[query_id][1])
@@ -194,6 +195,11 @@ class AnswerStore(Taking):
     def knows(self, query_id: int) -> bool:
         """Whether somebody answers for a query."""
         return query_id in self.answers or query_id in self.spark_plans
+
+    def is_sparks(self, query_id: int) -> bool:
+        """Whether Spark SQL gives a query's answer."""
+        plan = self.spark_plans.get(query_id)
+        return plan is not None and evaluated_by_spark(plan)
 
     def reader(self, name: str) -> tuple[QueryDefinition, SparkPlan] | None:
         """The query of this name if it aggregates the results of a join that it reads."""

@@ -45,6 +45,10 @@ class JoinAggregateHeld(AnsweredHeld):
     reads: bool = False
     _answer: pa.Table | None = field(default=None)
 
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return tuple(source.floor for source in self.join.inputs)
+
     def answer(self) -> pa.Table:
         if self._answer is None:
             self._answer = self._compute()
@@ -52,8 +56,7 @@ class JoinAggregateHeld(AnsweredHeld):
 
     def _compute(self) -> pa.Table:
         low, high = self.span if self.span is not None else (0, -1)
-        floors = tuple(source.floor for source in self.join.inputs)
-        look = ResultsLook(low, high, self.join.count if self.span is not None else 0, floors)
+        look = ResultsLook(low, high, self.join.count if self.span is not None else 0, self.floors)
         family = self._family()
         while True:
             self._take_in(family, look)
