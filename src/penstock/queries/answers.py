@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
+from penstock.errors import PenstockError
 from penstock.operators.windows import FOREVER
 from penstock.pipeline.commits import CommitRecord
 from penstock.pipeline.folder import DataFolder
@@ -273,6 +274,16 @@ class AnswerStore(Taking):
             self.reader_failures[query_id] = why
         else:
             answer.error, answer.error_condition = why, "over_budget"
+
+    def check_room(self, query_id: int) -> None:
+        """Raise where a query has been given up: it is not to fill its slices again and again."""
+        answer = self.answers.get(query_id)
+        why = self.reader_failures.get(query_id) if answer is None else answer.error
+        if why is not None:
+            condition = "over_budget" if answer is None else answer.error_condition
+            raise PenstockError(
+                condition, why, hint="SHOW QUERIES says more; once it is mended, pause and resume the query"
+            )
 
     def memory_of(self, query_id: int) -> int:
         """Bytes that a query's matches take, with its share of the sheets and lists that it is in."""
