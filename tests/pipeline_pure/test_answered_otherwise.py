@@ -59,3 +59,21 @@ def test_what_an_older_version_left_to_spark_and_cycles_answer_now(life: Life) -
         subscription.next(0.0)
     subscription.close()
     assert life.db.invoke("counted").table.num_rows > 0
+
+
+def test_aggregates_that_become_sparks(life: Life) -> None:
+    high = "n > (SELECT AVG(n) FROM left_side BEGIN (NOW - 1 HOUR) END (NOW))"
+    life.execute(
+        f"CREATE QUERY counted AS SELECT COUNT(n) AS c FROM left_side WHERE {high} BEGIN (NOW - 1 HOUR) END (NOW)"
+    )
+    life.push()
+    subscription = life.db.subscribe("counted")
+    assert subscription.next(0.0) is not None and life.db.query("counted")["runs"] == "slices"
+    life.execute("ALTER QUERY counted SET BEGIN (NOW - 1 MINUTE)")
+    life.push()
+    assert life.db.query("counted")["runs"] == "Spark SQL"
+    with pytest.raises(PenstockError, match="evaluated in another way"):
+        subscription.next(0.0)
+    subscription.close()
+    slices = life.db.standing.store.slices
+    assert not slices.families and slices.nbytes == 0

@@ -121,6 +121,8 @@ class AnswerStore(Taking):
             self.spark_plans[query_id] = whole
         plan = kernel_of(whole)
         if plan is None:
+            if self.is_sparks(query_id):
+                self.slices.forget(query_id)
             if self.answers.pop(query_id, None) is not None:
                 self.touched.add(query_id)
             return
