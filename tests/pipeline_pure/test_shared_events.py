@@ -11,6 +11,7 @@ import pytest
 from penstock.queries import shared_events
 from penstock.queries.results import Event
 from penstock.queries.shared_events import SharedEvents
+from tests.pipeline_pure.world import Pipe
 
 
 def event_of(values: list[int]) -> Event:
@@ -64,3 +65,26 @@ def test_many_at_once_make_one() -> None:
     for thread in threads:
         thread.join()
     assert made == [1]
+
+
+def test_one_that_comes_after_retention_is_told_what_is_left(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY counted AS SELECT id, COUNT(value) AS n FROM probes GROUP BY id")
+    pipe.push(1.0, 2.0, 3.0)
+    pipe.engine.drain()
+    fast, slow = pipe.db.subscribe("counted"), pipe.db.subscribe("counted")
+    for subscription in (fast, slow):
+        event = subscription.next(0.0)
+        assert event is not None and event.table["n"].to_pylist() == [3]
+    pipe.push(4.0)
+    pipe.engine.drain()
+    event = fast.next(0.0)
+    assert event is not None and event.table["n"].to_pylist() == [4]
+    pipe.db.catalog.retain(pipe.db.catalog.state.tables["probes"].id, 2)
+    pipe.engine.drain()
+    for subscription in (fast, slow):
+        told = []
+        while (event := subscription.next(0.0)) is not None:
+            told += event.table["n"].to_pylist()
+        assert told[-1:] == pipe.answer("counted", "n") == [2]
+        subscription.close()

@@ -6,11 +6,12 @@ import random
 
 import pytest
 from paho.mqtt import _packet
-from paho.mqtt.client import MQTTv5, MQTTv311
+from paho.mqtt.client import Client, MQTTv5, MQTTv311
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from penstock.sensors.mqtt_lean import parts_of
+from penstock.sensors.mqtt_lean import LeanClient, parts_of
 
 
 def properties(chance: random.Random) -> bytes:
@@ -60,3 +61,14 @@ def test_what_is_not_as_it_should_be_is_left_to_paho() -> None:
     assert parts_of(0x32, b"\x00\x01t\x00\x07\xff\xff\xff\xff\x7f" + b"x" * 100, True) is None, (
         "a length without an end"
     )
+
+
+@pytest.mark.parametrize("spoiled", [None, {}, {"command": 0x30}])
+def test_where_paho_keeps_packets_otherwise_they_go_its_own_way(
+    spoiled: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[object] = []
+    monkeypatch.setattr(Client, "_handle_publish", lambda client: handled.append(client) or MQTTErrorCode(0))
+    client = LeanClient(CallbackAPIVersion.VERSION2, take=lambda *_: pytest.fail("it cannot know"), protocol=MQTTv5)
+    client._in_packet = spoiled  # type: ignore[assignment]
+    assert client._handle_publish() == MQTTErrorCode.MQTT_ERR_SUCCESS and handled == [client]

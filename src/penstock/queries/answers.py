@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
+from penstock.errors import PenstockError
 from penstock.operators.windows import FOREVER
 from penstock.pipeline.commits import CommitRecord
 from penstock.pipeline.folder import DataFolder
@@ -32,6 +33,7 @@ from penstock.sql.plan import (
     KernelPlan,
     SelectPlan,
     SparkPlan,
+    evaluated_by_spark,
     kernel_of,
     plan_from_json,
     reach_of,
@@ -119,6 +121,8 @@ class AnswerStore(Taking):
             self.spark_plans[query_id] = whole
         plan = kernel_of(whole)
         if plan is None:
+            if self.is_sparks(query_id):
+                self.slices.forget(query_id)
             if self.answers.pop(query_id, None) is not None:
                 self.touched.add(query_id)
             return
@@ -134,7 +138,7 @@ class AnswerStore(Taking):
             known.reach = min(known.reach, self._reach(plan, definition.start_us))
         if isinstance(plan, AggregatePlan):
             self.slices.take(query_id, plan)
-        elif not isinstance(plan, JoinPlan):
+        elif not isinstance(whole, JoinAggregatePlan):
             self.slices.forget(query_id)
         if isinstance(plan, JoinPlan):
             known.coming = JoinResults(self.state.query_positions[query_id][1])
@@ -194,6 +198,11 @@ class AnswerStore(Taking):
     def knows(self, query_id: int) -> bool:
         """Whether somebody answers for a query."""
         return query_id in self.answers or query_id in self.spark_plans
+
+    def is_sparks(self, query_id: int) -> bool:
+        """Whether Spark SQL gives a query's answer."""
+        plan = self.spark_plans.get(query_id)
+        return plan is not None and evaluated_by_spark(plan)
 
     def reader(self, name: str) -> tuple[QueryDefinition, SparkPlan] | None:
         """The query of this name if it aggregates the results of a join that it reads."""
@@ -267,6 +276,16 @@ class AnswerStore(Taking):
             self.reader_failures[query_id] = why
         else:
             answer.error, answer.error_condition = why, "over_budget"
+
+    def check_room(self, query_id: int) -> None:
+        """Raise where a query has been given up: it is not to fill its slices again and again."""
+        answer = self.answers.get(query_id)
+        why = self.reader_failures.get(query_id) if answer is None else answer.error
+        if why is not None:
+            condition = "over_budget" if answer is None else answer.error_condition
+            raise PenstockError(
+                condition, why, hint="SHOW QUERIES says more; once it is mended, pause and resume the query"
+            )
 
     def memory_of(self, query_id: int) -> int:
         """Bytes that a query's matches take, with its share of the sheets and lists that it is in."""

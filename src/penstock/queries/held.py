@@ -38,6 +38,11 @@ class Held(Protocol):
     @property
     def now_us(self) -> int | None: ...
 
+    @property
+    def floors(self) -> tuple[int, ...]:
+        """Where retention had come, if the rows of ids depend on it beside the cycle."""
+        ...
+
     def inside(self) -> Ids:
         """The answer: ids ascending."""
         ...
@@ -74,6 +79,10 @@ class SelectHeld:
     @property
     def now_us(self) -> int | None:
         return self.instant.now_us
+
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return ()
 
     def inside(self) -> Ids:
         if self.ready is not None:
@@ -129,5 +138,15 @@ def rows_gone(held: Held) -> PenstockError:
         "cycle_gone",
         cycle=held.cycle,
         oldest="a later one, because retention has taken rows that left in it",
+        hint="subscribe again: that begins with the current answer",
+    )
+
+
+def answered_otherwise(cycle: int) -> PenstockError:
+    """For a subscriber whose query was given a window with which cycles answer it, or Spark SQL, and it was not so before."""
+    return error(
+        "cycle_gone",
+        cycle=cycle,
+        oldest="a later one, because with its new window the query is evaluated in another way",
         hint="subscribe again: that begins with the current answer",
     )

@@ -53,6 +53,10 @@ class JoinHeld:
     log: Path
     tables: tuple[StaticRows, ...] = ()  # of the ordinary tables, as the plan lists them
 
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return ()
+
     # -- ids
 
     def inside(self) -> Ids:

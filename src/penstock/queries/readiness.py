@@ -56,7 +56,8 @@ class Readiness:
 
     def is_ready(self, name: str, timeout_s: float) -> bool:
         """Whether a query has read its history, waiting for that a while. Raises where it never will."""
-        reader = self.store.reader(name)
+        with self._lock:
+            reader = self.store.reader(name)
         if reader is not None:
             self.check_failed(name)
             if reader[0].paused:

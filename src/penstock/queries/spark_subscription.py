@@ -8,6 +8,7 @@ from collections import Counter
 import pyarrow as pa
 
 from penstock.errors import error
+from penstock.queries.held import answered_otherwise
 from penstock.queries.results import Event
 from penstock.queries.spark_queries import Evaluated, SparkQueries
 from penstock.queries.standing import StandingQueries
@@ -32,6 +33,7 @@ class SparkSubscription(Waiting):
     ) -> None:
         super().__init__(standing.feed)
         self._queries = queries
+        self._standing = standing
         self._id = query_id
         self._name = name
         self._changes = changes
@@ -67,6 +69,7 @@ class SparkSubscription(Waiting):
         deadline = time.monotonic() + timeout_s
         if self._is_closed():
             return None
+        self._check_way()
         if self._seen is None:
             if self._from_cycle is None:
                 return self._first(timeout_s)
@@ -77,6 +80,12 @@ class SparkSubscription(Waiting):
             if event is not None or self._is_closed():
                 return event
         return None
+
+    def _check_way(self) -> None:
+        """A query that cycles answer since it was changed is not evaluated here again."""
+        with self._standing.locked() as store:
+            if self._id in store.state.queries_by_id and not store.is_sparks(self._id):
+                raise answered_otherwise(store.cycle)
 
     def _first(self, timeout_s: float) -> Event | None:
         """The current answer."""

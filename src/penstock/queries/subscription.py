@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import error
 from penstock.queries.feed import Feed
-from penstock.queries.held import Held, Ids, SelectHeld
+from penstock.queries.held import Held, Ids, SelectHeld, answered_otherwise
 from penstock.queries.results import Event
 from penstock.queries.standing import StandingQueries
 from penstock.queries.told import Told
@@ -77,7 +77,7 @@ class SelectSubscription(Waiting):
 
     def _begin_at(self, cycle: int) -> None:
         """The cycle before must be known, so that what came in can be told from what was there."""
-        held = self._standing.held(self._name, cycle - 1)
+        held = self._held(cycle - 1)
         if self._changes:
             self._inside = held.inside()
         self._begin_with(held)
@@ -115,7 +115,7 @@ class SelectSubscription(Waiting):
         """The current answer; complete, so a query that fills its window is waited for, cycle by cycle."""
         if not self._standing.is_ready(self._name, timeout_s):
             return None
-        held = self._standing.held(self._name)
+        held = self._held(None)
         inside = held.inside()
         self._inside = inside if self._changes else self._inside
         self._begin_with(held)
@@ -160,13 +160,20 @@ class SelectSubscription(Waiting):
             # While it rested there were no answers; all that came meanwhile comes with the first one.
             cycle = self._standing.next_answer(before.query_id, before.cycle)
             self._rested = False
+            return self._held(cycle)
+
+    def _held(self, cycle: int | None) -> Held:
+        with self._standing.locked() as store:
+            definition = store.state.queries.get(self._name)
+            if definition is not None and store.is_sparks(definition.id):
+                raise answered_otherwise(store.cycle)
             return self._standing.held(self._name, cycle)
 
     def _event(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:
         if left is not None and left.num_rows:
             return self._made(held, entered, left)
         # What rows say depends on the cycle as well: a join counts its results anew when it reads its history again.
-        key = (held.query_id, held.cycle, self._changes, entered.tobytes())
+        key = (held.query_id, held.cycle, held.floors, self._changes, entered.tobytes())
         return self._standing.events.get(key, lambda: self._made(held, entered, None))
 
     def _made(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:

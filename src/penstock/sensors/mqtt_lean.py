@@ -24,8 +24,11 @@ class LeanClient(paho.Client):
         self._v5 = options["protocol"] == paho.MQTTv5
 
     def _handle_publish(self) -> MQTTErrorCode:
-        header = self._in_packet["command"]
-        found = parts_of(header, self._in_packet["packet"], self._v5)
+        try:
+            header, packet = self._in_packet["command"], self._in_packet["packet"]
+        except (AttributeError, KeyError, TypeError):
+            return super()._handle_publish()
+        found = parts_of(header, packet, self._v5)
         if found is None:
             return super()._handle_publish()
         self._take(header, *found)

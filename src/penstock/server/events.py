@@ -27,6 +27,8 @@ from penstock.server.openapi import ERRORS
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
 
 PING_S = 15.0
+# A frame that is larger is made anew for every subscriber, so that events which are kept for others take little.
+MOST_SHARED_BYTES = 1 << 20
 
 
 @router.get(
@@ -170,5 +172,7 @@ def _next_frame(subscription: Subscription, framing: Framing) -> bytes | None:
         return None
     frame = event.encoded.get(framing)
     if frame is None:
-        frame = event.encoded[framing] = framing.rows(event)
+        frame = framing.rows(event)
+        if len(frame) <= MOST_SHARED_BYTES:
+            event.encoded[framing] = frame
     return frame

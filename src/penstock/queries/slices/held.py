@@ -51,6 +51,10 @@ class AggregateHeld(AnsweredHeld):
     def now_us(self) -> int | None:
         return self.instant.now_us
 
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return (self.instant.floor,)
+
     def answer(self) -> pa.Table:
         if self._answer is None and is_approximate(self.plan):
             # Cells grow wider meanwhile and sketches draw lots, so an approximate answer is given once.

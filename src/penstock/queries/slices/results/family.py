@@ -33,6 +33,14 @@ class ResultsLook:
     floors: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Results by number that have to be taken in, and how often the family had been emptied when they were."""
+
+    numbers: Ints
+    emptied: int
+
+
 class ResultsFamily:
     """Called under the store's lock. Who takes results in holds `slicing`, so that nobody takes in what another does."""
 
@@ -42,10 +50,12 @@ class ResultsFamily:
         self.top = top
         self.partial = partial_of(top, inputs)
         self._inputs = inputs
+        self._emptied = 0
         self.empty()
 
     def empty(self) -> None:
         """Forget everything; whoever asks takes all results in again."""
+        self._emptied += 1
         self.groups = Groups()
         self.cells = CellStore(self.partial)
         self._upto = 0  # results below this were looked at
@@ -64,23 +74,25 @@ class ResultsFamily:
 
     # -- taking results in
 
-    def due(self, look: ResultsLook, most: int) -> Ints | None:
+    def due(self, look: ResultsLook, most: int) -> Due | None:
         """Some results that a look needs and nobody has looked at, or that have been reached by now; None for none."""
         if look.low < self._from:
             self.empty()  # a window was made wider
         reached = self._waiting[self._ends <= look.high][:most]
         if len(reached):
-            return reached
+            return Due(reached, self._emptied)
         if self._upto < look.count:
-            return np.arange(self._upto, min(look.count, self._upto + most))
+            return Due(np.arange(self._upto, min(look.count, self._upto + most)), self._emptied)
         return None
 
-    def take(self, asked: Ints, sliced: SlicedResults | None, waiting: Ints, ends: Ints) -> None:
-        """What came of results that were due: cells, and those that have to wait."""
-        stays = ~np.isin(self._waiting, asked, assume_unique=True)
+    def take(self, due: Due, sliced: SlicedResults | None, waiting: Ints, ends: Ints) -> None:
+        """What came of results that were due: cells, and those that have to wait. Nothing where all begins anew."""
+        if due.emptied != self._emptied:
+            return
+        stays = ~np.isin(self._waiting, due.numbers, assume_unique=True)
         self._waiting = np.concatenate([self._waiting[stays], waiting])
         self._ends = np.concatenate([self._ends[stays], ends])
-        self._upto = max(self._upto, int(asked[-1]) + 1)
+        self._upto = max(self._upto, int(due.numbers[-1]) + 1)
         if sliced is not None:
             numbers = self.groups.number(sliced.keys)
             self.cells.put(replace(sliced.cells, groups=numbers[sliced.cells.groups]))
@@ -96,13 +108,13 @@ class ResultsFamily:
             doubtful |= marks[oldest(place)] < look.floors[place]
         cut_by_time = replace(cells, widths=np.full(len(cells), SLICE_US))
         chosen, rest = choose_cells(cut_by_time, Look(look.low, FOREVER, 0, look.count), doubtful)
-        return self.combined(SlicedResults([], cells.take(chosen))), rest
+        return self.combined(SlicedResults([], cells.take(chosen)), self.groups), rest
 
-    def combined(self, sliced: SlicedResults) -> Combined:
+    def combined(self, sliced: SlicedResults, groups: Groups) -> Combined:
         """Cells added up; with keys they have numbers of their own."""
         cells = sliced.cells
         if sliced.keys:
-            cells = replace(cells, groups=self.groups.number(sliced.keys)[cells.groups])
+            cells = replace(cells, groups=groups.number(sliced.keys)[cells.groups])
         return combine(replace(cells, starts=cells.widths), self.partial, self.top.panes)
 
     # -- forgetting

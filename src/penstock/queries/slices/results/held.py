@@ -45,6 +45,10 @@ class JoinAggregateHeld(AnsweredHeld):
     reads: bool = False
     _answer: pa.Table | None = field(default=None)
 
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return tuple(source.floor for source in self.join.inputs)
+
     def answer(self) -> pa.Table:
         if self._answer is None:
             self._answer = self._compute()
@@ -52,8 +56,7 @@ class JoinAggregateHeld(AnsweredHeld):
 
     def _compute(self) -> pa.Table:
         low, high = self.span if self.span is not None else (0, -1)
-        floors = tuple(source.floor for source in self.join.inputs)
-        look = ResultsLook(low, high, self.join.count if self.span is not None else 0, floors)
+        look = ResultsLook(low, high, self.join.count if self.span is not None else 0, self.floors)
         family = self._family()
         while True:
             self._take_in(family, look)
@@ -61,15 +64,16 @@ class JoinAggregateHeld(AnsweredHeld):
                 if family.due(look, 1) is not None:
                     continue  # it was emptied meanwhile
                 lines, rest = family.look(look)
+                groups = family.groups  # whoever forgets or empties puts others in their place
             break
         read = self._read(family, look, rest)
         with self.locked():
-            whole = merge_combined([lines, *map(family.combined, read)], family.partial)
+            whole = merge_combined([lines, *(family.combined(sliced, groups) for sliced in read)], family.partial)
             by_measure = {
                 measure: replace(whole, state=family.partial.part(whole.state, place))
                 for place, measure in enumerate(measures_of(self.top))
             }
-            return answer_table(self.top, by_measure, family.groups)
+            return answer_table(self.top, by_measure, groups)
 
     def _family(self) -> ResultsFamily:
         with self.locked() as store:
@@ -83,11 +87,13 @@ class JoinAggregateHeld(AnsweredHeld):
         """Make cells of what nobody has made cells of, some results at a time."""
         with family.slicing:
             while True:
-                with self.locked():
+                with self.locked() as store:
                     due = family.due(look, READ_ROWS)
+                    if due is not None:
+                        store.check_room(self.query_id)
                 if due is None:
                     return
-                picked = self.join.results.pick(due)
+                picked = self.join.results.pick(due.numbers)
                 ends = picked.column(LATEST)
                 reached = ends <= look.high
                 sliced = self._slice(family, picked.keep(reached))
