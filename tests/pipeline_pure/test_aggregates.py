@@ -9,7 +9,9 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.queries.rollups import once as once_module
-from penstock.sql.plan import AggregatePlan, plan_from_json
+from penstock.sql.parse import parse_select
+from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
+from penstock.sql.planner import plan_query
 from tests.pipeline_pure.world import Pipe
 
 
@@ -254,6 +256,18 @@ def test_texts_and_truths_have_aggregates_in_the_cycle_too(pipes: Callable[..., 
         ("b", "shut", "shut", [], 0, None, None),
     ]
     assert rows(pipe, "ever") == [{"door": "a", "state": None}, {"door": "b", "state": "shut"}]
+
+
+@pytest.mark.parametrize("window", ["BEGIN (NOW - 1 HOUR) END (NOW)", "BEGIN (LAST 5 ROWS)"])
+@pytest.mark.parametrize("keys", ["tags", "place", "door, place"])
+def test_groups_of_arrays_and_structs_are_left_to_spark(pipe: Pipe, keys: str, window: str) -> None:
+    pipe.db.execute(
+        "CREATE TABLE doors (door TEXT PRIMARY KEY, r STREAM (n INT, tags ARRAY<TEXT>, place STRUCT<x: INT, y: INT>))"
+    )
+    pipe.engine.drain()
+    text = f"SELECT {keys}, SUM(n) AS n FROM doors GROUP BY {keys} {window}"
+    plan = plan_query(parse_select(text), pipe.db.catalog.state, standing=True, joins=True)
+    assert isinstance(plan, SparkPlan) and plan.reason == "GROUP BY an array or a struct runs as Spark SQL"
 
 
 def test_the_newest_rows_of_each_sensor_are_aggregated_when_asked_for(pipes: Callable[..., Pipe]) -> None:
