@@ -145,7 +145,10 @@ class Taken:
             raise NotCovered("two windows in GROUP BY run as Spark SQL")
 
     def lowered_keys(self) -> tuple[Expr, ...]:
-        return tuple(lower(key) for key in self.keys)
+        keys = tuple(lower(key) for key in self.keys)
+        if any(key.type.kind in ("ARRAY", "STRUCT") for key in keys):
+            raise NotCovered("GROUP BY an array or a struct runs as Spark SQL")
+        return keys
 
     def lower(self, node: exp.Expr) -> Expr:
         """The expression over keys and aggregates."""
