@@ -26,7 +26,9 @@ class ObjectEnds(Partial):
 
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and types[0].kind in _KINDS and types[1:] in ((), (BOOLEAN,))
+        if function not in cls.functions or not types:
+            return False
+        return types[0].kind in _KINDS and types[1:] in ((), (BOOLEAN,))
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         parts: dict[str, tuple[Any, Any]] = {"ts": (np.int64, 0), "position": (np.int64, 0), "value": (object, None)}
