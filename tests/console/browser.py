@@ -118,8 +118,9 @@ class Visitor:
         self.connected()
 
     def connected(self) -> None:
-        """A click before the page has its socket is nobody's."""
+        """A click before the page has its socket is nobody's, and until then nothing on it can be focused."""
         self.page.wait_for_function("window.socket?.connected")
+        self.page.wait_for_function("!document.querySelector('.frame[inert]')")
 
     def button(self, name: str) -> None:
         self.page.get_by_role("button", name=name, exact=True).click()
