@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+# Stories of several tests on one server: each goes on where the one before it stopped.
+STORIES = ("tests/console/",)
 WITH_SPARK = ("tests/bad_input/", "tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")
 
 
@@ -18,6 +20,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class OneForSpark(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(STORIES):
+                return nodeid.partition("::")[0]
             return "spark" if nodeid.startswith(WITH_SPARK) else nodeid
 
     return OneForSpark(config, log)
