@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, WebSocketRoute, expect
+from playwright.sync_api import WebSocketRoute, expect
 
-from tests.console.browser import Visitor, browsing, chromium, serving, visiting
+from tests.console.browser import Visitor, chromium, serving
 
 expect.set_options(timeout=60_000)
 COUNT = re.compile(r"[1-9][\d,]*")
@@ -40,18 +40,6 @@ kind => {
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     chromium()
     with serving(tmp_path_factory.mktemp("console") / "data") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as found:
-        yield found
-
-
-@pytest.fixture
-def visitor(browser: Browser, url: str) -> Iterator[Visitor]:
-    with visiting(browser, url) as found:
         yield found
 
 
@@ -250,8 +238,7 @@ def test_a_list_is_ordered_by_what_its_cells_mean_and_stays_so(visitor: Visitor)
     before = moved.get_attribute("points") or ""
     expect(moved).not_to_have_attribute("points", before)  # new rows have come
     expect(names.first).to_have_text("60")
-    visitor.page.get_by_role("columnheader", name="latest").focus()
-    visitor.page.keyboard.press("Enter")
+    visitor.page.get_by_role("columnheader", name="latest").press("Enter")
     visitor.page.wait_for_function(
         """() => {
           const shown = [...document.querySelectorAll(".list tbody tr td:nth-child(4)")].map(td => Number(td.innerText));
@@ -262,15 +249,13 @@ def test_a_list_is_ordered_by_what_its_cells_mean_and_stays_so(visitor: Visitor)
 
 def test_every_row_can_be_reached_and_opened_by_keyboard(visitor: Visitor) -> None:
     visitor.go("sensors/probes")
-    visitor.page.get_by_role("link", name="7", exact=True).focus()
-    visitor.page.keyboard.press("Enter")
+    visitor.page.get_by_role("link", name="7", exact=True).press("Enter")
     expect(visitor.page.get_by_role("heading", name="probes 7")).to_be_visible()
     visitor.screenshots("sensor")
     visitor.page.keyboard.press("Escape")
     expect(visitor.page.get_by_role("heading", name="probes 7")).to_have_count(0)
     visitor.go("queries")
-    visitor.page.get_by_role("link", name="gas_alarm").focus()
-    visitor.page.keyboard.press("Enter")
+    visitor.page.get_by_role("link", name="gas_alarm").press("Enter")
     expect(visitor.page.get_by_role("heading", name="gas_alarm", level=1)).to_be_visible()
 
 

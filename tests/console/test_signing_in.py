@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import penstock
-from tests.console.browser import Visitor, browsing, chromium, serving, visiting
+from tests.console.browser import Visitor, chromium, serving
 
 expect.set_options(timeout=60_000)
 PASSWORDS = {"root": "the root of it all", "rita": "rita only reads"}
@@ -36,18 +36,6 @@ def url(folder: Path) -> Iterator[str]:
         with penstock.connect(found) as db:
             db.sql("CREATE TABLE ovens (id INT PRIMARY KEY, reading STREAM (c DOUBLE))")
             db.sql(MAKE, *PASSWORDS.values())
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as found:
-        yield found
-
-
-@pytest.fixture
-def visitor(browser: Browser, url: str) -> Iterator[Visitor]:
-    with visiting(browser, url) as found:
         yield found
 
 

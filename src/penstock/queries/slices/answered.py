@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from typing import Any
 
@@ -12,13 +13,13 @@ import pyarrow as pa
 from penstock.queries.held import Held, Ids
 
 
-class AnsweredHeld:
+class AnsweredHeld(ABC):
     """Ids are places in the answer."""
 
     __slots__ = ()
 
-    def answer(self) -> pa.Table:
-        raise NotImplementedError
+    @abstractmethod
+    def answer(self) -> pa.Table: ...
 
     def inside(self) -> Ids:
         return np.arange(self.answer().num_rows)
