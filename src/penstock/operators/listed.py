@@ -18,7 +18,8 @@ def list_rows(words: Words, chosen: npt.NDArray[np.int64], counts: npt.NDArray[n
 
 def set_bits(words: Words) -> npt.NDArray[np.int64]:
     """The numbers of the set bits of one packed vector, ascending."""
-    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
+    # As booleans: NumPy looks for those three times as fast as for numbers that are not zero.
+    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_))
 
 
 @kernel
