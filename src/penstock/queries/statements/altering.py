@@ -8,7 +8,7 @@ from penstock.errors import error
 from penstock.queries.join_readers import check_readers
 from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
-from penstock.queries.statements.reaching import beyond_retention
+from penstock.queries.statements.noting import notices_of, strategy_unheeded
 from penstock.queries.statements.registering import check_window, stored
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def alter_query(database: Database, statement: st.AlterQuery) -> Result:
     while (plan := _alter(database, statement)) is None:
         pass  # another session was faster: the change is made to what it left
-    notice = beyond_retention(database, statement.name, plan, database.catalog.state)
-    return done("ALTER QUERY", (notice,) if notice is not None else ())
+    strategy = database.definition(statement.name).strategy
+    return done("ALTER QUERY", notices_of(database, statement.name, plan, strategy, database.catalog.state))
 
 
 def _alter(database: Database, statement: st.AlterQuery) -> Plan | None:
@@ -43,7 +43,11 @@ def _alter(database: Database, statement: st.AlterQuery) -> Plan | None:
 
 def describe_query(database: Database, statement: st.DescribeQuery) -> Result:
     database.catalog.describe_query(statement.name, **{statement.fact: statement.value})
-    return done("COMMENT" if statement.fact == "description" else "ALTER QUERY")
+    if statement.fact != "strategy":
+        return done("COMMENT" if statement.fact == "description" else "ALTER QUERY")
+    plan = plan_from_json(database.definition(statement.name).plan)
+    notice = strategy_unheeded(statement.name, plan, statement.value)
+    return done("ALTER QUERY", (notice,) if notice is not None else ())
 
 
 def pause(database: Database, statement: st.PauseQuery) -> Result:
