@@ -27,6 +27,19 @@ Object.defineProperty(window, "penstockOffer", {
 });
 """
 
+ASK_FOR_COMPLETIONS = """
+async () => {
+  const CM = await import("nicegui-codemirror");
+  const view = await getElement(document.querySelector(".editor")).editorPromise;
+  const seen = new MutationObserver(() => {
+    if (view.dom.querySelector(".cm-tooltip-autocomplete")) window.completionsShown = true;
+  });
+  seen.observe(view.dom, { childList: true, subtree: true });
+  const pressed = new KeyboardEvent("keydown", { key: " ", code: "Space", keyCode: 32, ctrlKey: true });
+  CM.runScopeHandlers(view, pressed, "editor");
+}
+"""
+
 
 DRAWN_AS = """
 kind => {
@@ -121,6 +134,40 @@ def test_names_of_the_catalog_complete(visitor: Visitor) -> None:
     visitor.write("SELECT pro")
     visitor.page.keyboard.type("b")
     expect(options).to_have_text(["probe_id", "probes"])
+
+
+def test_completions_begin_with_what_was_typed_and_fit_where_it_stands(visitor: Visitor) -> None:
+    visitor.go("ask")
+    options = visitor.page.locator(".cm-tooltip-autocomplete .cm-completionLabel")
+    visitor.write("SELECT * FROM ")
+    visitor.page.keyboard.press("Control+Space")
+    expect(options.filter(has_text="probes")).to_have_count(1)
+    expect(options.filter(has_text="gas_alarm")).to_have_count(1)
+    expect(options.filter(has_text="ppm")).to_have_count(0)  # a column cannot be read
+    expect(visitor.page.locator(".cm-completionIcon").first).to_be_hidden()
+    visitor.page.keyboard.press("Escape")
+    visitor.write("SELECT * FROM ")
+    visitor.page.keyboard.type("alar")  # the beginning of a part of a name
+    expect(options.filter(has_text="gas_alarm")).to_have_count(1)
+    visitor.page.keyboard.press("Escape")
+    visitor.write("SELECT * FROM lt")
+    visitor.page.keyboard.type("s")
+    expect(options.filter(has_text="localtimestamp")).to_have_count(1)  # the editor's own words take such letters
+    expect(options.filter(has_text="latest")).to_have_count(0)
+
+
+def test_completions_that_come_after_the_editor_was_left_close_again(visitor: Visitor) -> None:
+    visitor.go("ask")
+    options = visitor.page.locator(".cm-tooltip-autocomplete .cm-completionLabel")
+    visitor.write("SELECT * FROM pro")
+    visitor.page.keyboard.type("b")
+    expect(options).to_have_text(["probes", "probe_id"])
+    visitor.page.locator("h1").click()
+    expect(options).to_have_count(0)
+    # As if the list had taken its time: it is asked for when nobody is in the editor any more.
+    visitor.page.evaluate(ASK_FOR_COMPLETIONS)
+    visitor.page.wait_for_function("window.completionsShown")
+    expect(options).to_have_count(0)
 
 
 def test_names_that_come_late_complete_what_was_typed_before(visitor: Visitor) -> None:

@@ -106,7 +106,6 @@ def test_a_mistake_is_underlined_and_a_question_that_only_spark_answers_is_chart
     visitor.screenshots("spark-ask-table")
     visitor.button("Chart")
     expect(page.locator(".chart.tall canvas")).to_be_visible()
-    page.locator(".cm-content").press("Escape")  # completions that came after the editor was left stay open
     expect(page.locator(".cm-tooltip-autocomplete")).to_have_count(0)
     visitor.screenshots("spark-ask")
     visitor.picture("console-ask", height=880)

@@ -81,6 +81,22 @@ def test_an_aggregation_whose_groups_take_too_much_fails_by_name_and_others_go_o
     assert rows(pipe, "all_of_them") == [{"n": 5000}]
 
 
+def test_long_texts_count_in_the_memory_of_a_query_and_of_slices(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(slices_memory_mb=1)
+    pipe.db.execute("CREATE TABLE logs (id INT PRIMARY KEY, line STREAM (said TEXT))")
+    pipe.db.execute("INSERT INTO logs VALUES (1, NULL)")
+    pipe.db.execute("CREATE QUERY newest AS SELECT LAST(said) AS said FROM logs BEGIN (NOW - 1 HOUR) END (NOW)")
+    pipe.db.push("logs", [{"id": 1, "said": "x" * 400_000}])
+    pipe.engine.drain()
+    assert 400_000 < pipe.db.query("newest")["memory"] < 1_000_000
+    pipe.clock.advance(2_000_000)
+    pipe.db.push("logs", [{"id": 1, "said": "y" * 700_000}])
+    pipe.engine.drain()
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.standing.invoke("newest")
+    assert refused.value.condition == "over_budget"
+
+
 def test_explain_tells_slices_sharing_and_memory(pipes: Callable[..., Pipe]) -> None:
     pipe = pipes()
     pipe.probes()

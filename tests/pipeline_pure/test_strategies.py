@@ -102,3 +102,41 @@ def test_windows_of_rows_are_cut_when_asked_whatever_somebody_chose(pipe: Pipe) 
     pipe.engine.drain()
     assert pipe.answer("last") == [0.0, 2.0]
     assert pipe.db.standing.strategy_of(pipe.db.catalog.state.queries["last"].id) == "partial"
+
+
+ALWAYS_PARTIAL = {
+    "SELECT AVG(value) FROM probes BEGIN (NOW - 1 HOUR) END (NOW)": "slices are kept",
+    "SELECT a.value FROM probes a, probes b WINDOW(a,b) = 1 SECOND": "a join's results are kept",
+    "SELECT COUNT(*) FROM probes a, probes b WINDOW(a,b) = 1 SECOND BEGIN (NOW - 1 HOUR) END (NOW)": "slices of a join",
+    "SELECT value FROM probes BEGIN (LAST 2 ROWS)": "a window of rows is cut when asked",
+}
+
+
+@pytest.mark.parametrize("chosen", ["complete", "none"])
+@pytest.mark.parametrize("asks", ALWAYS_PARTIAL)
+def test_a_strategy_that_a_query_cannot_have_is_noted_and_explained(pipe: Pipe, asks: str, chosen: str) -> None:
+    done = pipe.db.execute(f"CREATE QUERY seen WITH (strategy = '{chosen}') AS {asks}")
+    assert len(done.notices) == 1
+    assert done.notices[0].startswith(f'strategy "{chosen}" changes nothing for query "seen": {ALWAYS_PARTIAL[asks]}')
+    pipe.engine.drain()
+    assert f"strategy {chosen}, which somebody asked for, changes nothing: {ALWAYS_PARTIAL[asks]}" in explained(pipe)
+    assert (
+        pipe.db.execute("ALTER QUERY seen SET STRATEGY complete").notices[0].startswith('strategy "complete" changes')
+    )
+    for fitting in ("partial", "auto"):
+        assert pipe.db.execute(f"ALTER QUERY seen SET STRATEGY {fitting}").notices == ()
+        pipe.engine.drain()
+        assert "changes nothing" not in explained(pipe)
+
+
+def test_a_window_that_leaves_no_choice_is_noted_when_it_is_set(pipe: Pipe) -> None:
+    create(pipe, "complete")
+    (notice,) = pipe.db.execute("ALTER QUERY seen SET BEGIN (LAST 2 ROWS)").notices
+    assert notice == 'strategy "complete" changes nothing for query "seen": a window of rows is cut when asked'
+    assert pipe.db.execute("ALTER QUERY seen SET BEGIN (NOW - 1 HOUR) END (NOW)").notices == ()
+
+
+def test_records_that_register_queries_are_told_as_well(pipe: Pipe) -> None:
+    asked = {"name": "mean", "sql": "SELECT AVG(value) FROM probes", "strategy": "none"}
+    (became,) = pipe.db.executor.register([asked], "none", None)
+    assert became["error"] is None and became["notice"].startswith('strategy "none" changes nothing for query "mean"')

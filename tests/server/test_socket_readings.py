@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -125,6 +126,29 @@ def test_frames_count_as_requests_and_wait_for_their_turn(live: Live, monkeypatc
             socket.send(json.dumps(ROWS))
             assert told(socket)["accepted"] == len(ROWS)
     assert next(waits, None) is None and len(set(clients)) == 1
+
+
+def test_a_frame_that_waits_for_its_turn_is_given_up_when_the_server_closes(database: FakeDatabase) -> None:
+    waits = iter([0.0])  # to come in; nobody's turn comes after that
+    asked = Event()
+
+    def take(client: str) -> float:
+        found = next(waits, 3600.0)
+        if found:
+            asked.set()
+        return found
+
+    with serving(database) as live:
+        context = live.app.state.context
+        context.rates.take = take
+        with sending(live) as socket:
+            socket.send(json.dumps(ROWS))
+            assert asked.wait(20)
+            live._loop.call_soon_threadsafe(context.lifecycle.closing.set)
+            with pytest.raises(ConnectionClosed) as caught:
+                told(socket)
+        assert caught.value.rcvd is not None and caught.value.rcvd.code == 1001
+    assert database.readings == []
 
 
 def test_a_table_that_is_not_there_is_told_frame_by_frame(live: Live) -> None:

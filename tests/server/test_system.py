@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, error
 from penstock.queries.results import Health
 from penstock.server.metrics import render, status_samples
 from penstock.server.models import QueryChange
@@ -135,6 +135,22 @@ def test_a_backup_needs_a_new_absolute_path(http: Http, database: FakeDatabase, 
         answer = http.post("/v1/backup", json={"target": f"{tmp_path}/{impossible}"})
         assert (answer.status_code, answer.json()["error"]["condition"]) == (400, "invalid_parameter"), answer.text
     assert database.backups == [tmp_path / "copy"]
+
+
+def test_a_backup_that_fails_leaves_no_folder(
+    http: Http, database: FakeDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(target: Path) -> None:
+        (target / "commits").mkdir()
+        (target / "commits" / "1.arrow").touch()
+        raise error("engine_failed", detail="the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(database, "backup", half)
+        answer = http.post("/v1/backup", json={"target": f"{tmp_path}/copy"})
+    assert answer.json()["error"]["condition"] == "engine_failed"
+    assert list(tmp_path.iterdir()) == []
+    assert http.post("/v1/backup", json={"target": f"{tmp_path}/copy"}).status_code == 200
 
 
 def test_the_api_describes_itself_with_examples(http: Http) -> None:

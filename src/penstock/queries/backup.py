@@ -24,8 +24,23 @@ def back_up(database: Database, target: Path) -> None:
     """Write a folder to `target` that `penstock serve --data target` can open."""
     if target.exists() and any(target.iterdir()):
         raise error("already_exists", kind="folder", name=str(target), hint="name a folder that is not there yet")
+    was_there = target.exists()
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        _copy_folder(database, target)
+    except BaseException as cause:
+        # Half a copy would look like a backup to whoever needs one some day.
+        shutil.rmtree(target, ignore_errors=True)
+        if was_there:
+            target.mkdir(exist_ok=True)
+        if isinstance(cause, OSError):
+            detail = f"the backup could not be finished, and nothing of it is left: {cause}"
+            raise error("engine_failed", detail=detail, hint="see whether its disk is full, or name another") from cause
+        raise
+
+
+def _copy_folder(database: Database, target: Path) -> None:
     root = database.folder.root
-    target.mkdir(parents=True, exist_ok=True)
     # Records before the log: what they name is there by then, and the log is only ever ahead of them. Results before and
     # after: those that records name may be removed while we copy, and new ones come.
     _copy_tree(root / "results", target / "results")

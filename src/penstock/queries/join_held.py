@@ -207,6 +207,18 @@ class JoinHeld:
             parts.append(self.project(picked.keep(kept)))
         return pa.concat_tables(parts)
 
+    def rows_by_time(self, ids: Ids, limit: int | None = None) -> pa.Table:
+        """The rows of ids by their earliest time, then by their latest, then as they were found; the first of them."""
+        alone, numbers = np.sort(-1 - ids[ids < 0]), ids[ids >= 0]
+        begins, ends = self.results.times(numbers)
+        if len(alone):
+            times = self._times(0, alone)
+            begins, ends = np.concatenate([times, begins]), np.concatenate([times, ends])
+        order = np.lexsort((ends, begins))[:limit]
+        chosen = np.sort(order)
+        table = self.rows(np.concatenate([-1 - alone, numbers])[chosen])
+        return table.take(pa.array(np.searchsorted(chosen, order)))
+
     def project(self, picked: Picked) -> pa.Table:
         """The rows of results none of whose tuples is gone."""
         by_input = dict(enumerate(picked.positions(len(self.inputs))))

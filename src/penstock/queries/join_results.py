@@ -121,6 +121,17 @@ class JoinResults:
                 parts.append(chunk.table.take(pa.array(numbers[low:high] - chunk.first)))
         return Picked(np.concatenate(found) if found else np.empty(0, np.int64), parts)
 
+    def times(self, numbers: Ints) -> tuple[Ints, Ints]:
+        """The earliest and the latest time of results by their numbers, ascending."""
+        begins, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for chunk in self.chunks:
+            low, high = np.searchsorted(numbers, [chunk.first, chunk.end])
+            if low < high:
+                places = numbers[low:high] - chunk.first
+                begins.append(chunk.column(EARLIEST)[places])
+                ends.append(chunk.column(LATEST)[places])
+        return np.concatenate(begins), np.concatenate(ends)
+
 
 @dataclass(frozen=True, slots=True)
 class Picked:

@@ -325,7 +325,7 @@ class StandingQueries(Readiness):
             )
         rolled_up = held.note if isinstance(held, AggregateHeld) else None
         notices = rolled_up.notices if rolled_up is not None else ()
-        rows = held.rows(ids[:limit])
+        rows = held.rows_by_time(ids, limit) if isinstance(held, JoinHeld) else held.rows(ids[:limit])
         return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=rolled_up)
 
     def next_answer(self, query_id: int, after: int) -> int | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.operators.windows import TimeWindow
+from penstock.operators.windows import AnyWindow, TimeWindow
 from penstock.pipeline.keeping import calls_user_code, is_pure
 from penstock.queries.answer import Answer
-from penstock.sql.plan import AggregatePlan, SelectPlan
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, Plan, SelectPlan, SparkPlan, evaluated_by_spark
 
 Strategy = Literal["complete", "partial", "none"]
 
@@ -24,6 +24,35 @@ LOOK_CYCLES = 16
 MOST_READY = 64
 READY_SECONDS = 0.05
 READY_MAX_ROWS = 1 << 16
+
+
+_SLICED_RESULTS = "slices of a join's results are kept, a window adds up those inside it when asked"
+
+
+def unheeded(plan: Plan, asked: str | None) -> str | None:
+    """Why a strategy that somebody asks for changes nothing; None where it is followed."""
+    if asked is None or (asked == "partial" and not evaluated_by_spark(plan)):
+        return None
+    return _only_way(plan, plan.window if isinstance(plan, SelectPlan) else None, asked)
+
+
+def _only_way(plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
+    """The reason why an answer is kept in one way only, whatever somebody asks for; None where there is a choice."""
+    if isinstance(plan, AggregatePlan):
+        return "slices are kept, a window adds up those inside it when asked"
+    if isinstance(plan, JoinAggregatePlan) or (isinstance(plan, SparkPlan) and not evaluated_by_spark(plan)):
+        return _SLICED_RESULTS
+    if isinstance(plan, SparkPlan):
+        return "Spark SQL evaluates it as a whole and its last answer is kept"
+    if not isinstance(plan, SelectPlan):
+        return "a join's results are kept, its window is cut when asked"
+    if calls_user_code(plan):
+        return "it calls user functions, which only workers run"
+    if not isinstance(window, TimeWindow):
+        return "a window of rows is cut when asked"
+    if plan.lasting is not None and asked != "none":
+        return "what has to last is looked for when asked"  # late rows take others back, so no answer only grows
+    return None
 
 
 @dataclass(slots=True)
@@ -40,14 +69,13 @@ class Chooser:
         self._asked: dict[int, _Asked] = {}
 
     def of(self, query_id: int, answer: Answer) -> Strategy:
-        if not isinstance(answer.plan, SelectPlan) or calls_user_code(answer.plan):
-            return "partial"  # only workers find the matches
-        if not isinstance(answer.window, TimeWindow):
+        if (
+            not isinstance(answer.plan, SelectPlan)
+            or _only_way(answer.plan, answer.window, answer.strategy) is not None
+        ):
             return "partial"
         if answer.strategy == "none" and is_pure(answer.plan):
             return "none"
-        if answer.plan.lasting is not None:
-            return "partial"  # late rows take others back, so no answer only grows
         if answer.strategy is not None:
             return "complete" if answer.strategy == "complete" else "partial"
         asked = self._asked.get(query_id)
@@ -55,18 +83,11 @@ class Chooser:
 
     def why(self, query_id: int, answer: Answer) -> str:
         """The reason, for EXPLAIN."""
-        if isinstance(answer.plan, AggregatePlan):
-            return "slices are kept, a window adds up those inside it when asked"
         if answer.top is not None:
-            return "slices of a join's results are kept, a window adds up those inside it when asked"
-        if not isinstance(answer.plan, SelectPlan):
-            return "a join's results are kept, its window is cut when asked"
-        if calls_user_code(answer.plan):
-            return "it calls user functions, which only workers run"
-        if not isinstance(answer.window, TimeWindow):
-            return "a window of rows is cut when asked"
-        if answer.plan.lasting is not None and answer.strategy != "none":
-            return "what has to last is looked for when asked"
+            return _SLICED_RESULTS
+        only = _only_way(answer.plan, answer.window, answer.strategy)
+        if only is not None:
+            return only
         if answer.strategy is not None:
             return "somebody chose so"
         asked = self._asked.get(query_id)

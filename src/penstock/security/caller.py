@@ -25,6 +25,8 @@ class Caller:
     address: str | None = None
     # Which credential let it in, as `Users.still` knows it. Hashes only.
     credential: str | None = field(default=None, repr=False)
+    # The session of the page that it came by, as `Sessions` knows it. A hash, too.
+    session: str | None = field(default=None, repr=False)
 
 
 # This process itself: whoever opens a database in Python has the folder anyway.

@@ -85,7 +85,9 @@ class Users:
             # The hash of the password stands for it: whoever changed it has signed everybody out.
             same = user is not None and user.password is not None and token_digest(user.password) == key
             found = as_caller(user) if user is not None and same else None
-        return None if found is None else replace(found, via=caller.via, address=caller.address)
+        if found is None:
+            return None
+        return replace(found, via=caller.via, address=caller.address, session=caller.session)
 
     def _tokens(self) -> dict[str, Token]:
         accounts = self.accounts()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import orjson
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.errors import error
+from penstock.server.backend import Backend
 from penstock.server.body import read_model
 from penstock.server.context import context_of
 from penstock.server.listening import is_loopback
@@ -37,10 +39,18 @@ async def back_up(request: Request) -> Response:
     target = Path(asked.target)
     if not target.is_absolute():
         raise error("invalid_parameter", detail=f'"{asked.target}" is not an absolute path')
-    await context.workers.statement.run(_make_folder, target)
-    await context.workers.statement.run(context.database.backup, target)
+    await context.workers.statement.run(_back_up, context.database, target)
     context.database.audit.note("BACKUP", [str(target)])
     return Response(orjson.dumps({"target": str(target)}), media_type="application/json")
+
+
+def _back_up(database: Backend, target: Path) -> None:
+    _make_folder(target)
+    try:
+        database.backup(target)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
 
 
 def _make_folder(target: Path) -> None:

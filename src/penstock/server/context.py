@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from penstock.errors import error
+from penstock.queries.permissions import the_caller
+from penstock.security.caller import Caller
 from penstock.security.users import Users
 from penstock.server.access import USER_HEADER
 from penstock.server.backend import Backend
@@ -50,6 +52,12 @@ class Context:
     @property
     def users(self) -> Users:
         return self.database.users
+
+    def caller(self) -> Caller:
+        """Who asks, with the role it has by now; unauthorized once its token, its user or its session is gone."""
+        caller = the_caller(self.users)
+        self.sessions.check(caller)
+        return caller
 
 
 def user_of(request: Request) -> str | None:

@@ -17,7 +17,6 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
-from penstock.queries.permissions import the_caller
 from penstock.queries.results import Event
 from penstock.server.backend import Subscription
 from penstock.server.context import Context, context_of
@@ -137,7 +136,7 @@ async def stream_events(
         last = loop.time()
         while not closing.is_set():
             # Whoever may not come in any more hears nothing more, either.
-            the_caller(context.users)
+            context.caller()
             wake.clear()
             frame = await context.workers.stream.run(_next_frame, subscription, framing)
             if frame is not None:

@@ -58,7 +58,8 @@ class Sessions:
     def begin(self, caller: Caller) -> str:
         """The secret name of a new session."""
         name = secrets.token_urlsafe(32)
-        self._found[token_digest(name)] = (caller, self._clock.now_us() + self.lifetime_s * SECOND)
+        key = token_digest(name)
+        self._found[key] = (replace(caller, session=key), self._clock.now_us() + self.lifetime_s * SECOND)
         while len(self._found) > SESSIONS_MAX:
             self._found.popitem(last=False)
         return name
@@ -79,6 +80,14 @@ class Sessions:
         if now is None:
             del self._found[key]
         return now
+
+    def check(self, caller: Caller) -> None:
+        """Refuse whoever came by a session that has ended since: a stream may be open for days."""
+        if caller.session is None:
+            return
+        found = self._found.get(caller.session)
+        if found is None or found[1] <= self._clock.now_us():
+            raise error("unauthorized", detail="the session has ended", hint="sign in again")
 
     def end(self, name: str) -> None:
         self._found.pop(token_digest(name), None)

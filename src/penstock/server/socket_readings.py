@@ -8,6 +8,7 @@ log's; a sender that is faster than the disk, or than `requests_per_s`, waits.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -15,7 +16,6 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.errors import PenstockError, error
-from penstock.queries.permissions import the_caller
 from penstock.security.caller import require
 from penstock.server.access import client_name
 from penstock.server.context import Context
@@ -45,8 +45,8 @@ async def take_readings(websocket: WebSocket, table: str) -> None:
             message = await websocket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            while (wait_s := context.rates.take(client)) > 0:
-                await asyncio.sleep(wait_s)
+            if not await _turn(context, client):
+                break
             refusal = _refusal(context)
             answer = refusal or await _push(context, table, message.get("bytes") or message.get("text") or "")
             await websocket.send_text(orjson.dumps({"frame": number, **answer}).decode())
@@ -61,10 +61,22 @@ async def take_readings(websocket: WebSocket, table: str) -> None:
         context.counters.senders -= 1
 
 
+async def _turn(context: Context, client: str) -> bool:
+    """Whether it became a client's turn, before the server closed."""
+    closing = context.lifecycle.closing
+    while (wait_s := context.rates.take(client)) > 0:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await closing.wait()
+        if closing.is_set():
+            return False
+    return True
+
+
 def _refusal(context: Context) -> dict[str, Any] | None:
     """Why whoever opened the connection may not send any more: it may have been open for days."""
     try:
-        require(the_caller(context.users), "write", "sending readings")
+        require(context.caller(), "write", "sending readings")
     except PenstockError as problem:
         return problem.body()
     return None

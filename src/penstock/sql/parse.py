@@ -17,7 +17,7 @@ from penstock.sql.dialect import Penstock, PenstockParser
 from penstock.sql.durations import LONG_UNITS
 from penstock.sql.grammar import changes, definitions, queries, questions, rollups, sinks, users
 from penstock.sql.parameters import Parameters, refuse_unused
-from penstock.sql.positions import Span, point, span_of_token
+from penstock.sql.positions import Span, offset_of, point, span_of_token
 from penstock.sql.statements import AsOf, BadQuery, OnError, Select, SetOnError, Source, Statement, Transaction
 
 # Suggested for words that nearly are one; short words and those that make good names are left out.
@@ -238,8 +238,7 @@ def _with_hint(text: str, tokens: list[Token], failure: PenstockError) -> Pensto
     """A complaint of our own grammar, with a suggestion if the word it points at nearly is a keyword."""
     if failure.condition != "syntax_error" or failure.hint or failure.line is None or failure.column is None:
         return failure
-    lines = text.split("\n")[: failure.line - 1]
-    offset = sum(len(line) + 1 for line in lines) + failure.column - 1
+    offset = offset_of(text, failure.line, failure.column)
     for token in tokens:
         if token.start == offset and _is_word(token):
             failure.hint = _near(token.text, KEYWORDS)

@@ -49,3 +49,8 @@ def point(failure: PenstockError, text: str, span: Span | None) -> PenstockError
     column = span.start - (before.rfind("\n") + 1) + 1
     shown = text[span.start : span.end].split("\n", 1)[0]
     return failure.at(text, line, column, len(shown))
+
+
+def offset_of(text: str, line: int, column: int) -> int:
+    """How many characters stand before a 1-based line and column."""
+    return sum(len(each) + 1 for each in text.split("\n")[: line - 1]) + column - 1

@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from penstock.errors import PenstockError
 from penstock.sql.dialect import Penstock
 from penstock.sql.nodes import BeginEnd, BeginEnds
 from penstock.sql.parse import parse_select
-from penstock.sql.positions import Span, span_of
+from penstock.sql.positions import Span, offset_of, span_of
 from penstock.sql.statements import AlterQuery
 
 _AFTER_WINDOW = {TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH}
 
 
+@dataclass(frozen=True, slots=True)
+class Retargeted:
+    """A query's text with another window, and which statement asked for it."""
+
+    text: str
+    window_at: int  # where the new clause begins
+    parts: tuple[tuple[str, Span | None], ...]  # what it is made of, and where somebody typed that
+    statement: AlterQuery
+
+    def point(self, failure: PenstockError) -> PenstockError:
+        """An error of the new text, with its caret where the statement says what was refused."""
+        typed = [at for _, at in self.parts if at is not None]
+        whole = Span(min(at.start for at in typed), max(at.end for at in typed))
+        at = self._typed_at(failure)
+        failure.line = None
+        return self.statement.source.point(failure, at or whole)
+
+    def _typed_at(self, failure: PenstockError) -> Span | None:
+        if failure.line is None or failure.column is None or failure.sql != self.text:
+            return None
+        place = offset_of(self.text, failure.line, failure.column)
+        start = self.window_at
+        for written, at in self.parts:
+            if start <= place < start + len(written):
+                return at
+            start += len(written)
+        return None
+
+
 def retarget_window(text: str, statement: AlterQuery) -> str:
     """The text with the statement's window instead of its own; what the statement leaves out stays as it was."""
+    return retargeted(text, statement).text
+
+
+def retargeted(text: str, statement: AlterQuery) -> Retargeted:
+    """The same, for whoever has to say what is wrong with it."""
     query = parse_select(text).query
     clause = _clause(query, statement.stream)
     # A stream without a window of its own has everybody's.
@@ -28,12 +65,16 @@ def retarget_window(text: str, statement: AlterQuery) -> str:
         where = found
     rows = (statement.begin or begin).upper().startswith("LAST")
     begin = statement.begin or ("START" if begin.upper().startswith("LAST") and statement.end else begin)
-    end = statement.end or end
-    written = f"BEGIN ({begin})" if rows and statement.end is None else f"BEGIN ({begin}) END ({end})"
+    parts = [(f"BEGIN ({begin})", statement.begin_at)]
+    if not rows or statement.end is not None:
+        parts.append((f" END ({statement.end or end})", statement.end_at))
     if statement.stream is not None:
-        written += f" FOR {exp.to_identifier(statement.stream, quoted=True).sql(dialect=Penstock)}"
+        name = exp.to_identifier(statement.stream, quoted=True).sql(dialect=Penstock)
+        parts.append((f" FOR {name}", statement.stream_at))
     before, after = text[: where.start].rstrip(), text[where.end :].strip()
-    return "\n".join(part for part in (before, written, after) if part)
+    written = "".join(part for part, _ in parts)
+    changed = "\n".join(part for part in (before, written, after) if part)
+    return Retargeted(changed, len(before) + 1 if before else 0, tuple(parts), statement)
 
 
 def _clause(query: exp.Expr, stream: str | None) -> BeginEnd | None:

@@ -222,6 +222,9 @@ class AlterQuery(Statement):
     begin: str | None = None
     end: str | None = None
     stream: str | None = None
+    begin_at: Span | None = field(repr=False, compare=False, default=None)
+    end_at: Span | None = field(repr=False, compare=False, default=None)
+    stream_at: Span | None = field(repr=False, compare=False, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,9 +144,10 @@ SELECT ppm FROM sensors BEGIN (LAST 0 ROWS);
 --|     |                         ^^^^^^^^^^^^^^^^^^^
 
 SELECT ppm FROM sensors BEGIN (NOW - 1 HOUR) FOR x;
---| ERROR 42P01 table_not_found: there is no table "x"
+--| ERROR 42P01 table_not_found: there is no "x" in FROM that could have a window of its own
 --|   1 | SELECT ppm FROM sensors BEGIN (NOW - 1 HOUR) FOR x;
---|     |                         ^^^^^^^^^^^^^^^^^^^^^^^^^^
+--|     |                                                  ^
+--| hint: FROM has "sensors"
 
 SELECT ppm FROM sensors BEGIN (NOW - 1 HOUR) BEGIN (NOW - 2 HOURS);
 --| ERROR 42P20 invalid_window: there are two windows for the same streams

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.slices.base import Numbers, State
-from penstock.operators.slices.objects import KINDS, objects_of
+from penstock.operators.slices.objects import KINDS, item_bytes, objects_of
 from penstock.operators.slices.ragged import Ragged
 from penstock.types import Type
 
@@ -53,7 +53,7 @@ class Distinct(Ragged):
         return objects_of(flat) if self._objects else super().items_of(flat)
 
     def nbytes(self, state: State) -> int:
-        return super().nbytes(state) + (60 * self.kept(state) if self._objects else 0)
+        return super().nbytes(state) + (item_bytes(state["values"]) if self._objects else 0)
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         if function == "count_distinct":

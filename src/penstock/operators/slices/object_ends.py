@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.operators.slices.base import Ints, Numbers, Partial, State, Values
 from penstock.operators.slices.ends import counted
-from penstock.operators.slices.objects import KINDS, objects_of
+from penstock.operators.slices.objects import KINDS, object_bytes, objects_of
 from penstock.types import BOOLEAN, Type
 
 _KINDS = KINDS | {"ARRAY", "STRUCT"}
@@ -73,7 +73,7 @@ class ObjectEnds(Partial):
         return objects_of(column) if name.endswith("_value") else super().from_arrow(name, column)
 
     def nbytes(self, state: State) -> int:
-        return super().nbytes(state) + 120 * len(state["count"])
+        return super().nbytes(state) + object_bytes(state["first_value"], state["last_value"])
 
 
 def _beyond(state: State, rows: State, chosen: Ints, cells: Ints, end: str) -> npt.NDArray[np.bool_]:

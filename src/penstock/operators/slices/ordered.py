@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.slices.base import Ints, Numbers, Partial, State, Values
-from penstock.operators.slices.objects import KINDS, objects_of
+from penstock.operators.slices.objects import KINDS, object_bytes, objects_of
 from penstock.types import Type
 
 
@@ -47,7 +47,7 @@ class OrderedExtremes(Partial):
         return objects_of(column)
 
     def nbytes(self, state: State) -> int:
-        return super().nbytes(state) + 120 * len(state["least"])
+        return super().nbytes(state) + object_bytes(state["least"], state["greatest"])
 
 
 def _take(state: State, at: Ints, lows: Numbers, highs: Numbers) -> None:

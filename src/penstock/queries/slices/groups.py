@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.slices.base import Ints
+from penstock.operators.slices.objects import size_of
 from penstock.types import Type
 
 Key = tuple[Any, ...]
+_BESIDE = 140  # about what a tuple and its place in the dictionary take, beside its values
 _NAN = math.nan  # one object, so that NaNs are equal in a tuple
 
 
@@ -22,6 +24,7 @@ class Groups:
     def __init__(self) -> None:
         self._numbers: dict[Key, int] = {}
         self._keys: list[Key] = []
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -38,6 +41,7 @@ class Groups:
         if found is None:
             found = self._numbers[plain] = len(self._keys)
             self._keys.append(plain)
+            self._bytes += _BESIDE + sum(map(size_of, plain))
         return found
 
     def keys(self, groups: Ints) -> list[Key]:
@@ -45,7 +49,7 @@ class Groups:
 
     @property
     def nbytes(self) -> int:
-        return 200 * len(self._keys)  # about what a tuple, its values and its place in the dictionary take
+        return self._bytes
 
     def columns(self, groups: Ints, types: Sequence[Type]) -> list[pa.Array]:
         """The keys of some groups, one array per key."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.queries.join_readers import check_readers
 from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
-from penstock.queries.statements.reaching import beyond_retention
+from penstock.queries.statements.noting import notices_of, strategy_unheeded
 from penstock.queries.statements.registering import check_window, stored
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import JoinPlan, Plan, is_latch, plan_from_json
-from penstock.sql.retarget import retarget_window
+from penstock.sql.retarget import retargeted
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def alter_query(database: Database, statement: st.AlterQuery) -> Result:
     while (plan := _alter(database, statement)) is None:
         pass  # another session was faster: the change is made to what it left
-    notice = beyond_retention(database, statement.name, plan, database.catalog.state)
-    return done("ALTER QUERY", (notice,) if notice is not None else ())
+    strategy = database.definition(statement.name).strategy
+    return done("ALTER QUERY", notices_of(database, statement.name, plan, strategy, database.catalog.state))
 
 
 def _alter(database: Database, statement: st.AlterQuery) -> Plan | None:
@@ -33,17 +33,24 @@ def _alter(database: Database, statement: st.AlterQuery) -> Plan | None:
     if is_latch(plan_from_json(definition.plan)):
         hint = "its state has begun and has no end; create another query with another BEGIN"
         raise error("not_supported", feature="another window for a query with LATCH", hint=hint)
-    text = retarget_window(definition.sql, statement)
-    plan = plan_of(database, parse_select(text), standing=True)
-    check_window(database, plan)
-    if isinstance(plan_from_json(definition.plan), JoinPlan):
-        check_readers(statement.name, plan, database.catalog.state)
-    return plan if database.catalog.retarget_query(definition, text, stored(plan)) else None
+    changed = retargeted(definition.sql, statement)
+    try:
+        plan = plan_of(database, parse_select(changed.text), standing=True)
+        check_window(database, plan)
+        if isinstance(plan_from_json(definition.plan), JoinPlan):
+            check_readers(statement.name, plan, database.catalog.state)
+    except PenstockError as failure:
+        raise changed.point(failure) from None
+    return plan if database.catalog.retarget_query(definition, changed.text, stored(plan)) else None
 
 
 def describe_query(database: Database, statement: st.DescribeQuery) -> Result:
     database.catalog.describe_query(statement.name, **{statement.fact: statement.value})
-    return done("COMMENT" if statement.fact == "description" else "ALTER QUERY")
+    if statement.fact != "strategy":
+        return done("COMMENT" if statement.fact == "description" else "ALTER QUERY")
+    plan = plan_from_json(database.definition(statement.name).plan)
+    notice = strategy_unheeded(statement.name, plan, statement.value)
+    return done("ALTER QUERY", (notice,) if notice is not None else ())
 
 
 def pause(database: Database, statement: st.PauseQuery) -> Result:

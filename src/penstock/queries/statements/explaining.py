@@ -14,6 +14,7 @@ from penstock.queries.spark_queries import Evaluated
 from penstock.queries.statements.asking import answered_from_log, asked_of_rollup, plan_of, rolled_up
 from penstock.queries.statements.replies import rows_of
 from penstock.queries.statements.rolling_up import explain_rollup
+from penstock.queries.strategy import unheeded
 from penstock.sql import statements as st
 from penstock.sql.asked_once import AskedOnce, asked_of_slices, asked_once
 from penstock.sql.explain import explain as explain_plan
@@ -94,12 +95,15 @@ def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluated, list[str]
 
 def _kept(database: Database, name: str) -> list[str]:
     """How the answer of a query is kept between two questions, and why so."""
+    asked = database.definition(name)
+    reason = unheeded(plan_from_json(asked.plan), asked.strategy)
+    told = [f"  strategy {asked.strategy}, which somebody asked for, changes nothing: {reason}"] if reason else []
     with database.standing.locked() as store:
         definition = store.state.queries.get(name)
         if store.reader(name) is not None and definition is not None:
-            return result_slice_lines(store.slices, definition.id)
+            return [*result_slice_lines(store.slices, definition.id), *told]
         if definition is None or definition.id not in store.answers:
-            return []
+            return told
         standing = database.standing
         lines = [
             f"  answer kept: {standing.strategy_of(definition.id)}, because {standing.strategy_reason(definition.id)}"
@@ -109,7 +113,7 @@ def _kept(database: Database, name: str) -> list[str]:
             lines += slice_lines(store.slices, definition.id, answer.plan)
         elif answer.top is not None:
             lines += result_slice_lines(store.slices, definition.id)
-        return lines
+        return [lines[0], *told, *lines[1:]]
 
 
 def _heard(database: Database, plan: Plan) -> list[str]:

@@ -19,7 +19,7 @@ from penstock.queries.join_budget import check_join_fits
 from penstock.queries.moments import all_streams, now_of_plan
 from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
-from penstock.queries.statements.reaching import beyond_retention
+from penstock.queries.statements.noting import notices_of
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.latch import registered
@@ -53,7 +53,7 @@ class Outcome:
     """What became of it: why it was refused, or what is to be said of it."""
 
     failure: PenstockError | None = None
-    notice: str | None = None
+    notices: tuple[str, ...] = ()
 
 
 def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Registering]]:
@@ -100,7 +100,7 @@ def create_queries(
     notices = [failure.render() for failure in bad[:_SHOWN_NOTICES]]
     if len(bad) > len(notices):
         notices.append(f"{len(bad) - len(notices)} more queries were refused")
-    notices += [outcome.notice for outcome in became if outcome.notice is not None][:_SHOWN_NOTICES]
+    notices += [notice for outcome in became for notice in outcome.notices][:_SHOWN_NOTICES]
     count = f" {len(wanted) - len(bad)}" if len(statements) > 1 else ""
     return done(f"CREATE QUERY{count}", tuple(notices))
 
@@ -122,7 +122,7 @@ def register(
             "index": index,
             "name": query["name"],
             "error": None if outcome.failure is None else outcome.failure.body()["error"],
-            "notice": outcome.notice,
+            "notice": "; ".join(outcome.notices) or None,
         }
         for index, (query, outcome) in enumerate(zip(queries, became, strict=True))
     ]
@@ -167,7 +167,8 @@ def _plan_all(
             _check_room(database, len(made))
             plan = _plan(database, query.name, query.asks, state)
             made[query.name] = _new_query(database, query.name, query.asks, plan, query.facts, state)
-            became.append(Outcome(notice=beyond_retention(database, query.name, plan, state)))
+            notices = notices_of(database, query.name, plan, query.facts.get("strategy"), state)
+            became.append(Outcome(notices=notices))
         except PenstockError as failure:
             if query.statement is not None and failure.sql is None:
                 query.statement.point(failure)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import exp
 
@@ -40,10 +40,15 @@ class SourceBinder:
         for alias in context.windows.by_alias:
             source = next((s for s in context.sources if s.alias == alias), None)
             if source is None:
-                known = [s.alias for s in context.sources]
-                failure = error("table_not_found", table=alias, hint=suggest(alias, known))
-                self._binder.fail(select.args["begin_end"], failure)
+                self._refuse_window_for(alias, select, context)
             source.needs_stream = True
+
+    def _refuse_window_for(self, alias: str, select: exp.Select, context: SelectContext) -> NoReturn:
+        names = [f'"{s.alias}"' for s in context.sources]
+        failure = error("table_not_found", table=alias, hint=f"FROM has {' and '.join(names)}")
+        failure.message = f'there is no "{alias}" in FROM that could have a window of its own'
+        windows = (clause.args.get("alias") for clause in select.args["begin_end"].expressions)
+        self._binder.fail(next(name for name in windows if name is not None and name.name == alias), failure)
 
     def _joins(self, select: exp.Select, first: exp.Expr) -> list[exp.Expr]:
         # `FROM a JOIN b` hangs the join on the table, `FROM a, b` on the SELECT; both mean the same here.

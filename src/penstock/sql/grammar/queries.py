@@ -45,19 +45,21 @@ def alter_query(parser: PenstockParser) -> AlterQuery | PauseQuery | ResumeQuery
         raise parser.expected("SET BEGIN (..), SET STRATEGY, OWNER TO, PAUSE or RESUME")
     if parser.take("STRATEGY"):
         return DescribeQuery(name, "strategy", _strategy(parser), name_at=at)
-    begin = end = None
+    begin = end = stream = None
+    begin_at = end_at = stream_at = None
     if parser.peek("BEGIN"):
         first = parser.here
         parser.skip()
-        begin = _bound_text(parser, rows=True)
+        begin, begin_at = _bound_text(parser, rows=True)
         if first.text.upper() == "BEGIN" and parser.take("END"):
-            end = _bound_text(parser, rows=False)
+            end, end_at = _bound_text(parser, rows=False)
     elif parser.take("END"):
-        end = _bound_text(parser, rows=False)
+        end, end_at = _bound_text(parser, rows=False)
     else:
         raise parser.expected("BEGIN (..), END (..) or STRATEGY")
-    stream = parser.name("the name of a stream")[0] if parser.take("FOR") else None
-    return AlterQuery(name, begin, end, stream, name_at=at)
+    if parser.take("FOR"):
+        stream, stream_at = parser.name("the name of a stream")
+    return AlterQuery(name, begin, end, stream, begin_at, end_at, stream_at, name_at=at)
 
 
 def comment_on(parser: PenstockParser) -> DescribeQuery:
@@ -102,8 +104,8 @@ def _name_or_text(parser: PenstockParser, what: str) -> str:
     return parser.name(what)[0]
 
 
-def _bound_text(parser: PenstockParser, rows: bool) -> str:
-    """The text of one end, without its parentheses, after checking that it is one."""
+def _bound_text(parser: PenstockParser, rows: bool) -> tuple[str, Span]:
+    """The text of one end, without its parentheses, after checking that it is one; and where it stands."""
     first = parser.here
     if rows and (parser.peek("LAST") or parser.peek("(", "LAST")):
         opened = parser.take("(")
@@ -116,5 +118,6 @@ def _bound_text(parser: PenstockParser, rows: bool) -> str:
             parser.need(")")
     else:
         parser.edge()
-    text = parser.parameters.substituted(parser.sql, Span(first.start, parser.last.end + 1))
-    return text[1:-1].strip() if text.startswith("(") and text.endswith(")") else text
+    at = Span(first.start, parser.last.end + 1)
+    text = parser.parameters.substituted(parser.sql, at)
+    return (text[1:-1].strip() if text.startswith("(") and text.endswith(")") else text), at
