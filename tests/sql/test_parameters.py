@@ -5,11 +5,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from sqlglot import exp
 
 from penstock.errors import PenstockError
 from penstock.operators.expr import Call, Literal
 from penstock.sql.dialect import sql_of
-from penstock.sql.parse import parse_script
+from penstock.sql.parse import parse_script, parse_select
 from penstock.sql.plan import SelectPlan
 from penstock.sql.planner import plan_query
 from penstock.sql.statements import CreateQuery, Insert, Select
@@ -54,6 +55,24 @@ def test_a_stored_query_has_the_values_of_its_parameters_written_out() -> None:
     )
     assert isinstance(statement, CreateQuery)
     assert statement.sql == ("SELECT ppm FROM sensors WHERE ppm > -2 AND location = 'it''s' BEGIN (NOW - '1h30m')")
+
+
+@pytest.mark.parametrize("value", [-3, -0.5, -0.0, Decimal("-2.5"), Decimal("-0")])
+@pytest.mark.parametrize("sum_of", ["1-$1", "1 -$1", "1 - $1", "-$1", "$1-$1", "$1::BIGINT", "$1 ::BIGINT"])
+def test_a_stored_query_with_a_value_below_zero_says_the_same_when_it_is_read_again(sum_of: str, value: object) -> None:
+    """Of 1-$1 with -3 no comment may become: ALTER QUERY and readers of the query parse the text once more."""
+    text = f"SELECT ppm FROM sensors WHERE ppm > {sum_of} AND location = 'north' BEGIN (NOW - 1 HOUR)"
+    (statement,) = parse_script(f"CREATE QUERY q AS {text}", [value])
+    assert isinstance(statement, CreateQuery)
+    again = parse_select(statement.sql).query
+    for paren in list(again.find_all(exp.Paren)):
+        paren.replace(paren.this)
+    assert sql_of(again) == sql_of(statement.select.query)
+
+
+def test_a_number_that_is_none_is_no_crash() -> None:
+    (statement,) = parse_script("CREATE QUERY q AS SELECT ppm FROM sensors WHERE ppm > $1", [Decimal("NaN")])
+    assert isinstance(statement, CreateQuery) and "nan" in statement.sql
 
 
 @pytest.mark.parametrize("list_of", ["$1,$2,$3", "$1, $2, $3", "$1 ,$2 ,$3", "$3,$2,$1", "$1,$1||$2,$3"])
