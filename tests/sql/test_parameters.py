@@ -83,6 +83,33 @@ def test_parameters_need_no_space_between_them(list_of: str) -> None:
     assert statement.sql == f"SELECT ppm FROM sensors WHERE ppm IN ({written})"
 
 
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        ("BEGIN (LAST $1 ROWS)", "BEGIN (LAST 7 ROWS)"),
+        ("BEGIN (LAST :n ROWS PER SENSOR)", "BEGIN (LAST 7 ROWS PER SENSOR)"),
+        ("BEGIN (NOW - $1 SECONDS) END (NOW)", "BEGIN (NOW - 7 SECONDS) END (NOW)"),
+        ("WHERE ppm > 1 FOR $1 SECONDS", "WHERE ppm > 1 FOR 7 SECONDS"),
+        ("WHERE ppm > 1 FOR :d", "WHERE ppm > 1 FOR '7 SECONDS'"),
+    ],
+)
+def test_numbers_of_rows_and_durations_may_be_parameters(asked: str, written: str) -> None:
+    params = {"1": 7, "n": 7, "d": "7 SECONDS"}
+    (statement,) = parse_script(f"CREATE QUERY q AS SELECT ppm FROM sensors {asked}", params)
+    assert isinstance(statement, CreateQuery)
+    assert statement.sql == f"SELECT ppm FROM sensors {written}"
+    plain = parse_select(f"SELECT ppm FROM sensors {written}").query
+    assert sql_of(statement.select.query) == sql_of(plain)
+
+
+def test_a_cycle_may_be_a_parameter_and_a_number_of_rows_is_whole() -> None:
+    (select,) = parse_script("SELECT * FROM q AS OF CYCLE $1", [4711])
+    assert isinstance(select, Select) and select.as_of is not None and select.as_of.cycle == 4711
+    with pytest.raises(PenstockError, match="expected a number of rows, got 'x'") as refused:
+        parse_script("CREATE QUERY q AS SELECT ppm FROM sensors BEGIN (LAST $1 ROWS)", ["x"])
+    assert refused.value.condition == "invalid_parameter"
+
+
 def test_parameters_stand_beside_texts_with_dollars_in_them() -> None:
     text = "SELECT $$1,$2$$, $tag$3,$4$tag$, 'for $5,$6', \"a $7,$8\", $1,$2"
     (statement,) = parse_script(f"CREATE QUERY q AS {text} FROM sensors", ["x", 9])
