@@ -1,9 +1,11 @@
-"""A query whose window changes while somebody holds an answer of it: that answer is what it was."""
+"""A query that changes, or goes, while somebody asks it: an answer that is held is what it was, and who comes late hears so."""
 
 from __future__ import annotations
 
 import pytest
 
+from penstock.errors import PenstockError
+from penstock.sql.plan import plan_from_json
 from tests.pipeline_pure.world import Pipe
 
 ASKED = {
@@ -42,3 +44,27 @@ def test_a_subscriber_from_a_cycle_hears_what_came_after_it_whatever_happened_to
     pipe.engine.drain()
     event = subscription.next(0)
     assert event is not None and event.table.to_pylist() == [{"place": "north", "n": 3.0}]
+
+
+def test_a_query_that_is_dropped_between_two_steps_of_a_question_is_gone(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY q AS SELECT value FROM probes")
+    pipe.engine.drain()
+    definition = pipe.db.definition("q")
+    pipe.db.execute("DROP QUERY q")
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.wait_for_query(definition)
+    assert (refused.value.condition, refused.value.hint) == ("query_not_found", "it was dropped")
+
+
+def test_the_answer_of_a_state_that_was_dropped_meanwhile_is_sent_all_the_same(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM probes GROUP BY LATCH BEGIN (START - 1 HOUR)")
+    pipe.push(1.0)
+    pipe.engine.drain()
+    definition, found = pipe.db.definition("q"), pipe.db.standing.invoke("q")
+    pipe.db.execute("DROP QUERY q")
+    pipe.engine.drain()
+    plan, state = plan_from_json(definition.plan), pipe.db.catalog.state
+    said = pipe.db.completeness.say(found, plan, definition.start_us, state)
+    assert said.table.to_pylist() == [{"n": 1}]

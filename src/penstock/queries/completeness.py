@@ -55,7 +55,7 @@ class Completeness:
         kept: list[int] = []
         with self._standing.locked() as store:
             if isinstance(plan, AggregatePlan) and plan.latch is not None:
-                return store.slices.latch_of(plan).kept_from_us
+                return store.slices.latch_of(plan).kept_from_us if store.slices.keeps(plan) else None  # or was dropped
             for table, _ in _streams(plan, store.state):
                 if table.options.retention_us is None or not store.state.retention(table.id):
                     continue
