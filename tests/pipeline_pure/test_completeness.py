@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.clock import SECOND
+from penstock.clock import SECOND, format_timestamp
 from penstock.queries import first_readings
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
@@ -44,6 +44,36 @@ def test_a_window_that_reaches_back_before_retention_says_what_is_kept(pipe: Pip
     assert found.now_us is not None
     assert found.complete_from_us == found.now_us - 600 * SECOND
     assert found.table.column("value").to_pylist() == [2.0]
+
+
+@pytest.mark.parametrize("latch", [False, True])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_query_from_its_registration_on_says_what_retention_took_since(before: bool, latch: bool, pipe: Pipe) -> None:
+    """Whether or not there were readings when it came; what LATCH has it keeps."""
+    pipe.probes("WITH (time = 'valid', retention = '10 MINUTES')")
+    asked = "COUNT(*) AS n FROM probes GROUP BY LATCH" if latch else "value FROM probes"
+    if not before:
+        _sent(pipe, 0.5)
+    pipe.db.execute(f"CREATE QUERY since AS SELECT {asked}")
+    pipe.engine.drain()
+    _sent(pipe, 1.0)
+    assert pipe.db.invoke("since").complete_from_us is None
+    pipe.clock.advance(2 * HOUR)
+    _sent(pipe, 2.0)
+    pipe.db.housekeeper.tend(pipe.db.catalog.state.tables["probes"].id)
+    pipe.engine.drain()
+    found = pipe.db.invoke("since")
+    if latch:
+        assert (found.table.to_pylist(), found.complete_from_us) == ([{"n": 2 if before else 3}], None)
+    else:
+        assert found.table.to_pylist() == [{"value": 2.0}] and found.now_us is not None
+        assert found.complete_from_us == found.now_us - 600 * SECOND
+
+
+def _sent(pipe: Pipe, value: float) -> None:
+    pipe.clock.advance(1000)
+    pipe.db.push("probes", [{"id": 1, "ts": format_timestamp(pipe.clock.now_us()), "value": value}])
+    pipe.engine.drain()
 
 
 def noticed(pipe: Pipe, statement: str) -> bool:

@@ -5,11 +5,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from sqlglot import exp
 
 from penstock.errors import PenstockError
 from penstock.operators.expr import Call, Literal
 from penstock.sql.dialect import sql_of
-from penstock.sql.parse import parse_script
+from penstock.sql.parse import parse_script, parse_select
 from penstock.sql.plan import SelectPlan
 from penstock.sql.planner import plan_query
 from penstock.sql.statements import CreateQuery, Insert, Select
@@ -56,12 +57,57 @@ def test_a_stored_query_has_the_values_of_its_parameters_written_out() -> None:
     assert statement.sql == ("SELECT ppm FROM sensors WHERE ppm > -2 AND location = 'it''s' BEGIN (NOW - '1h30m')")
 
 
+@pytest.mark.parametrize("value", [-3, -0.5, -0.0, Decimal("-2.5"), Decimal("-0")])
+@pytest.mark.parametrize("sum_of", ["1-$1", "1 -$1", "1 - $1", "-$1", "$1-$1", "$1::BIGINT", "$1 ::BIGINT"])
+def test_a_stored_query_with_a_value_below_zero_says_the_same_when_it_is_read_again(sum_of: str, value: object) -> None:
+    """Of 1-$1 with -3 no comment may become: ALTER QUERY and readers of the query parse the text once more."""
+    text = f"SELECT ppm FROM sensors WHERE ppm > {sum_of} AND location = 'north' BEGIN (NOW - 1 HOUR)"
+    (statement,) = parse_script(f"CREATE QUERY q AS {text}", [value])
+    assert isinstance(statement, CreateQuery)
+    again = parse_select(statement.sql).query
+    for paren in list(again.find_all(exp.Paren)):
+        paren.replace(paren.this)
+    assert sql_of(again) == sql_of(statement.select.query)
+
+
+def test_a_number_that_is_none_is_no_crash() -> None:
+    (statement,) = parse_script("CREATE QUERY q AS SELECT ppm FROM sensors WHERE ppm > $1", [Decimal("NaN")])
+    assert isinstance(statement, CreateQuery) and "nan" in statement.sql
+
+
 @pytest.mark.parametrize("list_of", ["$1,$2,$3", "$1, $2, $3", "$1 ,$2 ,$3", "$3,$2,$1", "$1,$1||$2,$3"])
 def test_parameters_need_no_space_between_them(list_of: str) -> None:
     (statement,) = parse_script(f"CREATE QUERY q AS SELECT ppm FROM sensors WHERE ppm IN ({list_of})", ["a", "b", "c"])
     assert isinstance(statement, CreateQuery)
     written = list_of.replace("$1", "'a'").replace("$2", "'b'").replace("$3", "'c'")
     assert statement.sql == f"SELECT ppm FROM sensors WHERE ppm IN ({written})"
+
+
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        ("BEGIN (LAST $1 ROWS)", "BEGIN (LAST 7 ROWS)"),
+        ("BEGIN (LAST :n ROWS PER SENSOR)", "BEGIN (LAST 7 ROWS PER SENSOR)"),
+        ("BEGIN (NOW - $1 SECONDS) END (NOW)", "BEGIN (NOW - 7 SECONDS) END (NOW)"),
+        ("WHERE ppm > 1 FOR $1 SECONDS", "WHERE ppm > 1 FOR 7 SECONDS"),
+        ("WHERE ppm > 1 FOR :d", "WHERE ppm > 1 FOR '7 SECONDS'"),
+    ],
+)
+def test_numbers_of_rows_and_durations_may_be_parameters(asked: str, written: str) -> None:
+    params = {"1": 7, "n": 7, "d": "7 SECONDS"}
+    (statement,) = parse_script(f"CREATE QUERY q AS SELECT ppm FROM sensors {asked}", params)
+    assert isinstance(statement, CreateQuery)
+    assert statement.sql == f"SELECT ppm FROM sensors {written}"
+    plain = parse_select(f"SELECT ppm FROM sensors {written}").query
+    assert sql_of(statement.select.query) == sql_of(plain)
+
+
+def test_a_cycle_may_be_a_parameter_and_a_number_of_rows_is_whole() -> None:
+    (select,) = parse_script("SELECT * FROM q AS OF CYCLE $1", [4711])
+    assert isinstance(select, Select) and select.as_of is not None and select.as_of.cycle == 4711
+    with pytest.raises(PenstockError, match="expected a number of rows, got 'x'") as refused:
+        parse_script("CREATE QUERY q AS SELECT ppm FROM sensors BEGIN (LAST $1 ROWS)", ["x"])
+    assert refused.value.condition == "invalid_parameter"
 
 
 def test_parameters_stand_beside_texts_with_dollars_in_them() -> None:

@@ -35,6 +35,10 @@ class Completeness:
         spans = [w for w in _windows(plan) if isinstance(w, TimeWindow)]
         if not spans or result.now_us is None:
             return result
+        if start_us is None and any(w.begin.anchor == "start" for w in spans):
+            # It came before the first reading, so all there ever was is asked for: only retention can have cut that.
+            kept_us = self._kept_from(plan) if result.rolled_up is None else result.rolled_up.kept_from_us
+            return replace(result, complete_from_us=kept_us) if (kept_us or -FOREVER) > -FOREVER else result
         start = start_us if start_us is not None else result.now_us
         begin = min(w.resolve(result.now_us, start)[0] for w in spans)
         if begin <= -FOREVER:
@@ -55,7 +59,7 @@ class Completeness:
         kept: list[int] = []
         with self._standing.locked() as store:
             if isinstance(plan, AggregatePlan) and plan.latch is not None:
-                return store.slices.latch_of(plan).kept_from_us
+                return store.slices.latch_of(plan).kept_from_us if store.slices.keeps(plan) else None  # or was dropped
             for table, _ in _streams(plan, store.state):
                 if table.options.retention_us is None or not store.state.retention(table.id):
                     continue

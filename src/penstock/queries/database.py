@@ -265,8 +265,10 @@ class Database:
 
     def wait_for_query(self, definition: QueryDefinition) -> None:
         """A query exists for readers from the cycle on that took it in."""
-        changed = self.catalog.state.query_positions[definition.id][1]
-        self.standing.feed.wait(lambda: self.standing.store.state.position >= changed, READ_YOUR_WRITES_S)
+        known = self.catalog.state.query_positions.get(definition.id)
+        if known is None:
+            raise error("query_not_found", query=definition.name, hint="it was dropped")
+        self.standing.feed.wait(lambda: self.standing.store.state.position >= known[1], READ_YOUR_WRITES_S)
         if definition.id not in self.standing.store.state.queries_by_id:
             raise error(
                 "not_ready",

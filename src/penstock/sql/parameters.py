@@ -51,9 +51,15 @@ class Parameters:
         out, at = [], span.start
         for where, value in sorted(set(self.used), key=lambda used: used[0].start):
             if span.start <= where.start and where.end <= span.end:
-                out.append(text[at : where.start] + value)
+                out.append(text[at : where.start] + _between(text[: where.start], value, text[where.end :]))
                 at = where.end
         return "".join(out) + text[at : span.end]
+
+
+def _between(before: str, value: str, after: str) -> str:
+    """A value as it can stand there: a second minus would begin a comment, and some marks would take only the digits."""
+    alone = not before.endswith("-") and not after.lstrip().startswith(("::", "[", "^"))
+    return f"({value})" if value.startswith("-") and not alone else value
 
 
 def refuse_unused(values: Sequence[Any] | Mapping[str, Any] | None, keys: set[str]) -> None:
@@ -71,6 +77,8 @@ def literal(value: Any) -> exp.Expr:
         return exp.Null()
     if isinstance(value, bool):
         return exp.Boolean(this=value)
+    if isinstance(value, Decimal) and not value.is_finite():
+        value = float(value)
     if isinstance(value, int | Decimal):
         return exp.Literal.number(str(value)) if value >= 0 else exp.Neg(this=exp.Literal.number(str(-value)))
     if isinstance(value, float):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from penstock.errors import PenstockError, error
-from penstock.operators.slices.approximate.looking import Looked
+from penstock.operators.slices.approximate.looking import Looked, unsliced
 from penstock.operators.slices.combining import Look, Rest, combine, merge_combined
 from penstock.pipeline.slices.shape import SECOND_US, Measure, family_of, measures_of, slice_width
 from penstock.queries.answers import AnswerStore
@@ -158,10 +158,16 @@ class AggregateHeld(AnsweredHeld):
         first = max(self.reach, look.floor)
         while True:
             with self.locked() as store:
-                family = self._family(store)
-                gaps = family.missing(measures, first, look.head) if look.head > first else []
+                family, panes = self._family(store), self.plan.panes
+                # A new window may ask for other measures; then nobody keeps those of the one that is answered here.
+                known = tuple(m for m in measures if m in family.measures)
+                gaps = family.missing(known, first, look.head) if look.head > first else []
                 if not gaps:
-                    return {m: family.look(m, look, self.plan.panes) for m in measures}, family.groups
+                    whole = replace(look, floor=first)
+                    return {
+                        m: family.look(m, look, panes) if m in known else [unsliced(m.make(), whole, panes)]
+                        for m in measures
+                    }, family.groups
             for (low, high), needed in gaps:
                 self._slice(fetcher, needed, low, high)
 

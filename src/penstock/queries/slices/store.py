@@ -78,6 +78,10 @@ class SliceStore:
         if not family.measures:
             del self.families[name]
 
+    def keeps(self, plan: AggregatePlan) -> bool:
+        """Whether anybody asks for such cells."""
+        return family_name(family_of(plan)) in self.families
+
     def of(self, plan: AggregatePlan) -> FamilyStore:
         return self.families[family_name(family_of(plan))]
 

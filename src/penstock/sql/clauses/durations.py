@@ -86,9 +86,15 @@ class DurationParser(Cursor):
                 )
             raise self.fail(error("invalid_duration", text=text, hint=hint), self._curr if named else first)
         literal = self._parse_string()
-        if isinstance(literal, exp.Literal) and literal.is_string:
+        # A parameter may be a whole duration, or its number alone: $1 SECONDS.
+        counted = isinstance(literal, exp.Literal) and not literal.is_string and self._curr.text.upper() in UNITS
+        if isinstance(literal, exp.Literal) and (literal.is_string or counted):
+            unit = ""
+            if counted:
+                unit = f" {self._curr.text}"
+                self._advance()
             try:
-                return sign * duration_us(literal.name)
+                return sign * duration_us(literal.name + unit)
             except PenstockError as failure:
                 raise self.fail(failure, first) from None
         raise self.expected("a duration such as 10 SECONDS")

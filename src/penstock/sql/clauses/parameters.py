@@ -16,6 +16,17 @@ from penstock.sql.positions import Span, mark, point
 class ParameterParser(Cursor):
     parameters: Parameters
 
+    def integer(self, what: str) -> int:
+        """Also where no expression stands: `LAST $1 ROWS`, `AS OF CYCLE :cycle`."""
+        if self._curr.token_type not in (TokenType.PARAMETER, TokenType.COLON):
+            return super().integer(what)
+        first = self._curr
+        given = self._parse_parameter() if self._match(TokenType.PARAMETER) else self._parse_placeholder()
+        if isinstance(given, exp.Literal) and not given.is_string and given.name.isdigit():
+            return int(given.name)
+        shown = given.sql(dialect="postgres") if given is not None else ":"
+        raise self.fail(error("invalid_parameter", detail=f"expected {what}, got {shown}"), first)
+
     def _parse_parameter(self) -> Any:
         token = self._prev
         if self._curr.token_type not in (TokenType.NUMBER, TokenType.VAR) or self._curr.start != token.end + 1:

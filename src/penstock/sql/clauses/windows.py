@@ -38,7 +38,8 @@ class WindowParser(DurationParser):
         if self._next.token_type == TokenType.NUMBER:
             # A word that is no unit is one that somebody mistyped, and without one it is missing.
             return unit is None or unit.token_type in _AFTER_NUMBER or unit.text.upper() in UNITS
-        return self._next.token_type in (TokenType.INTERVAL, TokenType.STRING)
+        given = (TokenType.PARAMETER, TokenType.COLON)
+        return self._next.token_type in (TokenType.INTERVAL, TokenType.STRING, *given)
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
         if not self.peek("AS", "OF") or self._index + 2 >= self._tokens_size:

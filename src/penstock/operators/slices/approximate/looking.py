@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from penstock.operators.slices.approximate.base import Approximate
-from penstock.operators.slices.base import Ints
-from penstock.operators.slices.cells import Cells
+from penstock.operators.slices.base import Ints, Partial
+from penstock.operators.slices.cells import Cells, no_cells
 from penstock.operators.slices.combining import Combined, Look, Panes, Rest, choose_cells, combine
 
 NONE = np.empty(0, np.int64)
@@ -26,6 +26,12 @@ class Looked:
     def of_these(self, groups: Ints) -> np.ndarray:
         """Whether rows of these groups, read from the rest, belong here."""
         return np.isin(groups, self.groups, invert=not self.only)
+
+
+def unsliced(partial: Partial, look: Look, panes: Panes | None) -> Looked:
+    """A look at a measure that has no cells: all of it has to be read."""
+    rest = Rest(((look.low, look.high + 1),), ((look.floor, look.head),)) if look.floor < look.head else Rest((), ())
+    return Looked(combine(no_cells(partial), partial, panes), rest, NONE)
 
 
 def look_approximately(cells: Cells, partial: Approximate, look: Look, panes: Panes | None) -> list[Looked]:
