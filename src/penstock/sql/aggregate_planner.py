@@ -154,6 +154,10 @@ class Taken:
         """The expression over keys and aggregates."""
         return lower(node.copy().transform(self._replaced, copy=False))
 
+    def call(self, aggregate: exp.Expr, filtered: exp.Filter | None) -> AggregateCall:
+        """What slices keep for an aggregate, with the FILTER around it."""
+        return _aggregate(aggregate) if filtered is None else _filtered(aggregate, filtered)
+
     def _replaced(self, node: exp.Expr) -> exp.Expr:
         if self._edges is not None and node == self._edges.start:
             return _column(WINDOW_START, TIMESTAMP)
@@ -166,7 +170,7 @@ class Taken:
         own = node.this if isinstance(node, exp.Filter) else node
         if isinstance(node, exp.Filter) or isinstance(own, OwnWindow) or is_aggregate(node):
             plain = own.this if isinstance(own, OwnWindow) else own
-            aggregate = _filtered(plain, node) if isinstance(node, exp.Filter) else _aggregate(plain)
+            aggregate = self.call(plain, node if isinstance(node, exp.Filter) else None)
             call = (aggregate, own.us if isinstance(own, OwnWindow) else None)
             known = list(zip(self.aggregates, self.own_windows, strict=True))
             if call not in known:
