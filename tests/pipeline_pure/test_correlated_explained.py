@@ -86,8 +86,8 @@ def test_explain_says_what_the_subquery_is_about(question: str, lines: list[str]
             "keys",
         ),
         (
-            "SELECT COUNT(*) AS n FROM calls WHERE duration > (SELECT AVG(duration) FROM calls) GROUP BY SLIDE(9 SECONDS, 3 SECONDS)",
-            "windows that overlap",
+            "SELECT COUNT(*) AS n FROM calls WHERE duration > (SELECT AVG(duration) FROM calls) GROUP BY SLIDE(9 SECONDS, 4 SECONDS)",
+            "no whole part of its width",
         ),
         (
             "SELECT COUNT(*) AS n FROM calls WHERE id = 1 AND duration > (SELECT AVG(duration) FROM calls)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ class Asked:
     group: tuple[str, ...] = ()
     beside: Callable[[Row, Row], bool] = lambda inner, outer: True
     pane_us: int | None = None
+    step_us: int | None = None
     having: int = 0
     outside: Callable[[Row], Any] = lambda row: True
     inside: Callable[[Row], Any] = lambda row: True
@@ -41,7 +42,8 @@ class Asked:
         groups = [*self.group]
         if self.pane_us is not None:
             items.insert(0, "window_start")
-            groups.append(f"TUMBLE({self.pane_us // 1000} MS)")
+            step = f", {self.step_us // 1000} MS" if self.step_us is not None else ""
+            groups.append(f"{'SLIDE' if step else 'TUMBLE'}({self.pane_us // 1000} MS{step})")
         text = f"SELECT {', '.join(items)} FROM calls o WHERE {self.where}"
         text += f" GROUP BY {', '.join(groups)}" if groups else ""
         return f"{text} HAVING COUNT(*) >= {self.having} {more}" if self.having else f"{text} {more}"
@@ -54,9 +56,19 @@ class Asked:
             values = [r[self.x] for r in rows if self.inside(r) and self.beside(r, row)]
             known = [value for value in values if value is not None]
             if known and row[self.x] is not None and self.outside(row) and self.passes(row, self.inner(known)):
-                pane = () if self.pane_us is None else (row["ts"] // self.pane_us * self.pane_us,)
-                found.setdefault((*pane, *(row[key] for key in self.group)), []).append(row)
+                for pane in self._panes(row["ts"]):
+                    found.setdefault((*pane, *(row[key] for key in self.group)), []).append(row)
         return [(*key, *_said(chosen)) for key, chosen in found.items() if len(chosen) >= self.having]
+
+    def _panes(self, ts: int) -> Iterator[tuple[int, ...]]:
+        if self.pane_us is None:
+            yield ()
+            return
+        step = self.step_us or self.pane_us
+        start = ts // step * step
+        while start + self.pane_us > ts:
+            yield (start,)
+            start -= step
 
 
 def _said(rows: list[Row]) -> tuple[Any, ...]:
@@ -129,6 +141,9 @@ ASKED = {
         lambda r, i: abs(r["duration"] - i) <= 2,
         ("zone",),
         same("id"),
+    ),
+    "per_slide": Asked(
+        f"duration > {ALL}", "duration", mean, lambda r, i: r["duration"] > i, pane_us=6_000_000, step_us=2_000_000
     ),
     "per_pane": Asked(
         f"duration < {ALL}", "duration", mean, lambda r, i: r["duration"] < i, ("zone",), pane_us=5_000_000
@@ -234,8 +249,12 @@ def test_every_answer_is_what_all_rows_say(seed: int, pipes: Callable[..., Pipe]
 @pytest.mark.parametrize(("each", "seed"), [(False, 1), (True, 2)])
 def test_over_the_newest_rows_it_is_the_same(each: bool, seed: int, pipes: Callable[..., Pipe]) -> None:
     story = Story(pipes(), seed)
-    story.ask(ASKED, f"BEGIN (LAST 6 ROWS{' PER SENSOR' if each else ''})")
-    for _ in range(10):
+    window = f"BEGIN (LAST 6 ROWS{' PER SENSOR' if each else ''})"
+    story.ask(ASKED, "BEGIN (NOW - 20 SECONDS) END (NOW)" if each else window)
+    story.go_on(6)
+    for name in ASKED:
+        story.pipe.db.execute(f"ALTER QUERY {name} SET {window}")
+    for _ in range(8):
         story.go_on(6)
         # Of two at the same time the one that came later is newer.
         order = sorted(range(len(story.rows)), key=lambda i: (story.rows[i]["ts"], i), reverse=True)

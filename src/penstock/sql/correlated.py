@@ -135,8 +135,11 @@ class _Picked(Taken):
         window: Window,
     ) -> None:
         super().__init__(query, edges)
-        if self.panes is not None and self.panes.width != self.panes.step:
-            raise NotCovered("a correlated aggregate in windows that overlap runs as Spark SQL, exactly")
+        if self.panes is not None and self.panes.width % self.panes.step:
+            # No choice of its panes has every row once, which the inner aggregate needs.
+            raise NotCovered(
+                "a correlated aggregate with SLIDE by no whole part of its width runs as Spark SQL, exactly"
+            )
         self.say = "value"
         """What the column that is lowered says of its aggregate."""
         self._correlation, self._compared, self._window = correlation, compared, window

@@ -25,8 +25,8 @@ def with_inner(plan: AggregatePlan, whole: dict[Measure, Combined], groups: Grou
     """Every line with the inner aggregate that its rows are compared with. Called under the store's lock."""
     if plan.picking is None:
         return whole
-    places = plan.picking.inner
-    return {m: _shared(m, combined, _numbers(groups, combined.groups, places)) for m, combined in whole.items()}
+    places, width = plan.picking.inner, 1 if plan.panes is None else plan.panes.width
+    return {m: _shared(m, combined, _numbers(groups, combined.groups, places), width) for m, combined in whole.items()}
 
 
 def _numbers(groups: Groups, lines: Ints, places: tuple[int, ...]) -> Ints:
@@ -35,11 +35,13 @@ def _numbers(groups: Groups, lines: Ints, places: tuple[int, ...]) -> Ints:
     return np.array([known.setdefault(tuple(key[p] for p in places), len(known)) for key in groups.keys(lines)], int)
 
 
-def _shared(measure: Measure, combined: Combined, numbers: Ints) -> Combined:
+def _shared(measure: Measure, combined: Combined, numbers: Ints, width: int) -> Combined:
     partial = measure.make()
     assert isinstance(partial, Correlated)
     total: State = partial.empty(int(numbers.max(initial=-1)) + 1)
-    partial.merge_inner(total, numbers, combined.state)
+    # Panes may overlap, but those that begin at multiples of their width have every row once.
+    once = combined.windows % width == 0
+    partial.merge_inner(total, numbers[once], {name: combined.state[name][once] for name in INNER})
     return replace(combined, state={**combined.state, **{name: total[name][numbers] for name in INNER}})
 
 
