@@ -28,14 +28,15 @@ class Percentile(Ragged):
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
-        name, backwards = function.removesuffix("_desc"), function.endswith("_desc")
-        say = {
-            "percentile": lambda part: percentile(part, parameter),
-            "percentile_disc": lambda part: percentile_disc(part, parameter, backwards),
-            "mode": lambda part: mode(part, backwards),
-        }[name]
-        found = [None if part is None else say(part) for part in state["values"]]
+        found = [None if part is None else _say(function, part, parameter) for part in state["values"]]
         return pa.array(found, type_.to_arrow(), from_pandas=False)
+
+
+def _say(function: str, values: Numbers, fraction: Any) -> Any:
+    if function == "percentile":
+        return percentile(values, fraction)
+    backwards = function.endswith("_desc")
+    return mode(values, backwards) if function.startswith("mode") else percentile_disc(values, fraction, backwards)
 
 
 def percentile(values: Numbers, fraction: float) -> float:
