@@ -16,7 +16,9 @@ CALLS = (
     "COUNT(*), COUNT(ppm), SUM(ppm), AVG(ppm), MIN(ppm), MAX(ppm), SUM(n), AVG(n), MIN(n), MAX(n), VAR_SAMP(ppm), VAR_POP(ppm),"
     " STDDEV(n), STDDEV_POP(ppm), CORR(ppm, n), COVAR_SAMP(ppm, n), COVAR_POP(ppm, n), MIN(ts), MAX(ts),"
     " SUM(ppm) FILTER (WHERE n > 3), COUNT(DISTINCT n), SUM(DISTINCT ppm), AVG(DISTINCT n), MEDIAN(ppm), PERCENTILE(n, 0.9),"
-    " PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY ppm), MIN(site), MAX(site), COUNT(DISTINCT site), SUM(amount), MAX(amount)"
+    " PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY ppm), MIN(site), MAX(site), COUNT(DISTINCT site), SUM(amount), MAX(amount),"
+    " PERCENTILE_DISC(0.4) WITHIN GROUP (ORDER BY ppm), PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY n DESC) FILTER (WHERE n > 1),"
+    " MODE() WITHIN GROUP (ORDER BY n), MODE() WITHIN GROUP (ORDER BY ppm DESC), EVERY(n > 0)"
 )
 WINDOW = "BEGIN ('2026-01-05 10:00:03.5') END ('2026-01-05 10:00:41')"
 QUESTIONS = (

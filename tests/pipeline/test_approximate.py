@@ -16,6 +16,10 @@ ASKED = (
     " APPROX_TOP_K(kind, 1) AS t, APPROX_NORM(kind) AS q"
 )
 NEAR = "SELECT COUNT(*) AS n FROM meters WHERE ppm >= 0.9 * (SELECT MAX(ppm) FROM meters)"
+PER_KIND = (
+    "SELECT kind, COUNT(*) AS n, MAX(ppm) AS high FROM meters o"
+    " WHERE ppm >= (SELECT AVG(i.ppm) FROM meters i WHERE i.kind = o.kind) GROUP BY kind"
+)
 WINDOW = "BEGIN (NOW - 1 HOUR) END (NOW)"
 SAMPLED = "SELECT ppm FROM many TABLESAMPLE BERNOULLI (20) REPEATABLE (3)"
 ABOVE = "SELECT COUNT(*) AS n, SUM(ppm) AS s FROM many WHERE ppm > (SELECT AVG(ppm) FROM many)"
@@ -31,6 +35,7 @@ def meters(database: Database) -> Iterator[Database]:
     )
     database.execute(f"CREATE QUERY standing AS SELECT {ASKED} FROM meters {WINDOW}")
     database.execute(f"CREATE QUERY near AS {NEAR} {WINDOW}")
+    database.execute(f"CREATE QUERY per_kind AS {PER_KIND} {WINDOW}")
     kinds = ["a", "a", "a", "b", None]
     rows = [{"id": 1, "ppm": float(i), "kind": k, "ts": at(i)} for i, k in enumerate(kinds)]
     database.push("meters", rows)
@@ -64,6 +69,7 @@ def test_standing_they_come_from_workers(meters: Database) -> None:
 
 def test_a_correlated_aggregate_is_the_same_both_ways(meters: Database) -> None:
     assert answer(meters, "near") == ask(meters, NEAR) == [(1,)]
+    assert answer(meters, "per_kind") == sorted(ask(meters, PER_KIND)) == [("a", 2, 2.0), ("b", 1, 3.0)]
 
 
 def test_within_a_percentage_real_workers_keep_the_promise_and_the_bounds(meters: Database) -> None:

@@ -154,6 +154,10 @@ class Taken:
         """The expression over keys and aggregates."""
         return lower(node.copy().transform(self._replaced, copy=False))
 
+    def call(self, aggregate: exp.Expr, filtered: exp.Filter | None) -> AggregateCall:
+        """What slices keep for an aggregate, with the FILTER around it."""
+        return _aggregate(aggregate) if filtered is None else _filtered(aggregate, filtered)
+
     def _replaced(self, node: exp.Expr) -> exp.Expr:
         if self._edges is not None and node == self._edges.start:
             return _column(WINDOW_START, TIMESTAMP)
@@ -161,12 +165,12 @@ class Taken:
             return _column(WINDOW_END, TIMESTAMP)
         if node in self.keys:
             return _column(key_name(self.keys.index(node)), external(type_of(node)))
-        if isinstance(node, exp.Window | exp.WithinGroup):
-            raise NotCovered(f"{_WORDS[type(node)]} runs as Spark SQL")
+        if isinstance(node, exp.Window):
+            raise NotCovered("a window function runs as Spark SQL")
         own = node.this if isinstance(node, exp.Filter) else node
-        if isinstance(node, exp.Filter) or isinstance(own, OwnWindow) or is_aggregate(node):
+        if isinstance(node, exp.Filter | OwnWindow | exp.WithinGroup) or is_aggregate(node):
             plain = own.this if isinstance(own, OwnWindow) else own
-            aggregate = _filtered(plain, node) if isinstance(node, exp.Filter) else _aggregate(plain)
+            aggregate = self.call(plain, node if isinstance(node, exp.Filter) else None)
             call = (aggregate, own.us if isinstance(own, OwnWindow) else None)
             known = list(zip(self.aggregates, self.own_windows, strict=True))
             if call not in known:
@@ -175,12 +179,6 @@ class Taken:
                 known.append(call)
             return _column(aggregate_name(known.index(call)), aggregate.type)
         return node
-
-
-_WORDS: dict[type[exp.Expr], str] = {
-    exp.Window: "a window function",
-    exp.WithinGroup: "WITHIN GROUP",
-}
 
 
 def _column(name: str, type_: Type) -> exp.Expr:
@@ -203,6 +201,8 @@ def _filtered(aggregate: exp.Expr, node: exp.Filter) -> AggregateCall:
 def _aggregate(node: exp.Expr) -> AggregateCall:
     if is_approximate(node):
         return approximate_call(node)
+    if isinstance(node, exp.WithinGroup):
+        return _in_order(node)
     words = node.name if isinstance(node, exp.Anonymous) or not isinstance(node, exp.Func) else node.sql_name()
     words = words.upper()
     if words in ("PERCENTILE", "MEDIAN"):
@@ -232,6 +232,24 @@ def _aggregate(node: exp.Expr) -> AggregateCall:
     if partial_for(function, tuple(a.type for a in arguments)) is None:
         raise NotCovered(f"{words} of {arguments[0].type} runs as Spark SQL")
     return AggregateCall(function, arguments, external(type_of(node)))
+
+
+def _in_order(node: exp.WithinGroup) -> AggregateCall:
+    """PERCENTILE_DISC(p) and MODE() WITHIN GROUP (ORDER BY x)."""
+    inner, keys = node.this, node.expression.expressions
+    fraction = inner.this if isinstance(inner, exp.PercentileDisc) else None
+    if len(keys) != 1 or not (isinstance(fraction, Const) or isinstance(inner, exp.Mode)):
+        raise NotCovered("WITHIN GROUP runs as Spark SQL")
+    x, backwards = lower(keys[0].this), "_desc" if keys[0].args.get("desc") else ""
+    if fraction is None:
+        if partial_for("mode", (x.type,)) is None:
+            raise NotCovered(f"MODE of {x.type} runs as Spark SQL")
+        return AggregateCall(f"mode{backwards}", (x,), external(type_of(node)))
+    if x.type.kind not in ("INT", "BIGINT", "DOUBLE"):
+        raise NotCovered(f"PERCENTILE_DISC of {x.type} runs as Spark SQL")
+    # The same values as those of other percentiles.
+    x = x if x.type == DOUBLE else Call("cast", (x,), DOUBLE)
+    return AggregateCall(f"percentile_disc{backwards}", (x,), external(type_of(node)), float(fraction.value))
 
 
 def _percentile(node: exp.Expr, words: str) -> AggregateCall:

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
 from penstock.operators.expr import Call, Expr, Literal, calls_user, is_static
 from penstock.operators.slices.approximate.within import WITHIN
-from penstock.operators.slices.bands import Edge, Edges
-from penstock.operators.slices.correlated import PREFIX
-from penstock.operators.windows import EVERYTHING, TimeWindow
-from penstock.sql.binding.calls import is_aggregate
+from penstock.operators.windows import EVERYTHING, RowsWindow, TimeWindow, Window
+from penstock.sql.aggregate_planner import Taken, expressions_of, refuse_around_aggregates
 from penstock.sql.binding.context import Bound
 from penstock.sql.binding.within import says
+from penstock.sql.correlations import Correlation, correlation_of
 from penstock.sql.lower import NotCovered, lower
-from penstock.sql.nodes import Const, Within
-from penstock.sql.plan import AggregateCall, AggregatePlan, Output, aggregate_name
+from penstock.sql.nodes import Within
+from penstock.sql.plan import AggregateCall, AggregatePlan, Output, Picking
 from penstock.sql.relations import all_of, conjuncts
-from penstock.sql.values import external, type_of, typed
+from penstock.sql.scope import PaneEdges, Source
+from penstock.sql.sorting import sorting_of
+from penstock.sql.values import external, type_of
 from penstock.sql.within import APPROXIMATED, parameters
-from penstock.types import BOOLEAN, DOUBLE, INT
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT
 
-_COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
-    exp.GT: ("gt", "lt"),
-    exp.GTE: ("ge", "le"),
-    exp.LT: ("lt", "gt"),
-    exp.LTE: ("le", "ge"),
-}
 _AGGREGATES: dict[type[exp.Expr], str] = {
     exp.Count: "count",
     exp.Sum: "sum",
@@ -35,32 +30,6 @@ _AGGREGATES: dict[type[exp.Expr], str] = {
     exp.Min: "min",
     exp.Max: "max",
 }
-_CLAUSES = ("where", "group", "having", "distinct", "order", "limit", "offset", "windows")
-
-
-@dataclass(frozen=True, slots=True)
-class Correlation:
-    """x compared with the inner aggregate times or plus a constant, or how far it is from it."""
-
-    inner: str
-    of: Expr
-    x: Expr
-    edges: Edges
-    sensors: frozenset[Expr] = frozenset()
-    """What the subquery asks of static columns; of its rows the others are NULL in `of`."""
-
-    def call(self, outer: str, prefix: str = PREFIX) -> str:
-        return f"{prefix} {outer} {self.inner} {' '.join(map(str, self.edges))}"
-
-    @property
-    def is_band(self) -> bool:
-        return len(self.edges) > 1 or self.edges[0].how == "off"
-
-    def beside(self, other: Correlation) -> Correlation:
-        """Both conditions at once."""
-        if replace(self, edges=()) != replace(other, edges=()):
-            raise NotCovered("two different subqueries run as Spark SQL, exactly")
-        return replace(self, edges=(*self.edges, *other.edges))
 
 
 def is_correlated(bound: Bound) -> bool:
@@ -78,154 +47,149 @@ def is_correlated(bound: Bound) -> bool:
 
 def correlated_plan(bound: Bound) -> AggregatePlan:
     """The question as one measure of slices, or NotCovered with the reason."""
-    query, contexts = bound.query, bound.collected.contexts
-    sources = [source for context in contexts for source in context.sources]
-    if len(sources) != len(contexts) or any(s.kind != "sensors" or s.table is None for s in sources):
-        raise NotCovered("a correlated aggregate over more than one stream runs as Spark SQL, exactly")
-    outer, *inners = sources
+    query, context = bound.query, bound.collected.contexts[0]
+    assert isinstance(query, exp.Select)
+    outer, window = _one_stream(bound)
     assert outer.table is not None
-    window = outer.window or EVERYTHING
-    if any(s.table != outer.table or (s.window or EVERYTHING) != window for s in inners):
-        raise NotCovered("a subquery over another stream or window runs as Spark SQL, exactly")
-    if not isinstance(window, TimeWindow) or not all(s.needs_stream for s in inners):
-        raise NotCovered("a correlated aggregate over a window of rows runs as Spark SQL, exactly")
-    if any(query.args.get(key) for key in _CLAUSES if key != "where"):
-        raise NotCovered("a correlated aggregate with GROUP BY, HAVING or ORDER BY runs as Spark SQL, exactly")
-    for context in contexts[1:]:
-        if any(column.meta.get("source") is not context.sources[0] for column in context.select.find_all(exp.Column)):
-            raise NotCovered("a subquery that looks at the row outside runs as Spark SQL, exactly")
+    refuse_around_aggregates(query, but=("order", "limit", "offset"))
     found: Correlation | None = None
     conditions: list[Expr] = []
     for condition in conjuncts(query.args.get("where")):
         if condition.find(exp.Subquery, exp.Select) is None:
             conditions.append(lower(condition))
         else:
-            found = _correlation(condition) if found is None else found.beside(_correlation(condition))
+            also = correlation_of(condition, outer)
+            found = also if found is None else found.beside(also)
+    assert found is not None
     sensors = [condition for condition in conditions if is_static(condition)]
-    if found is None or found.sensors != frozenset(sensors):
-        # Sensors that one of the two leaves out have a NOW of their own.
+    common = [condition for condition in sensors if condition in found.sensors]
+    own, others = [s for s in sensors if s not in common], sorted(found.sensors - set(common), key=str)
+    if (own or others) and not _has_one_now(outer, window):
         raise NotCovered("a correlated aggregate whose subquery is about other sensors runs as Spark SQL, exactly")
-    seen = all_of([condition for condition in conditions if not is_static(condition)]) or Literal(True, BOOLEAN)
-    calls: list[AggregateCall] = []
-    within = query.args.get("within")
-
-    def replaced(node: exp.Expr, say: str) -> exp.Expr:
-        if not is_aggregate(node):
-            return node
-        call = _outer(node, found, seen)
-        outer = call.function.split(" ")[1]
-        if isinstance(within, Within) and outer in APPROXIMATED:
-            function = f"{found.call(outer, WITHIN)} {say}"
-            call = replace(call, function=function, parameter=parameters(within, outer, window, found.is_band))
-        if call not in calls:
-            calls.append(call)
-        column = exp.Column(this=exp.Identifier(this=aggregate_name(calls.index(call)), quoted=True))
-        return typed(column, call.type)
-
-    outputs = tuple(
-        Output(field.name, field.type, lower(item.this.copy().transform(replaced, says(query, place), copy=False)))
-        for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True))
+    of = found.of_counted(others)
+    seen = [*own, *(condition for condition in conditions if not is_static(condition))]
+    seen += [condition for key in found.keys for condition in key.known]
+    taken = _Picked(query, context.scope.panes, found, (of, found.x), all_of(seen), window)
+    outputs = []
+    for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True)):
+        taken.say = says(query, place)
+        outputs.append(Output(field.name, field.type, taken.lower(item.this)))
+    taken.say = "value"
+    having = query.args.get("having")
+    kept = taken.lower(having.this) if having is not None else None
+    if any(taken.own_windows):
+        raise NotCovered("an aggregate with a window of its own beside a subquery runs as Spark SQL")
+    keys, picking = taken.picking()
+    plan = AggregatePlan(
+        table_id=outer.table.id,
+        keys=keys,
+        aggregates=tuple(taken.aggregates),
+        outputs=tuple(outputs),
+        window=window,
+        static_predicate=all_of(common),
+        having=kept,
+        panes=taken.panes,
+        sorted=sorting_of(bound),
+        picking=picking,
     )
-    if any(calls_user(e) for call in calls for e in call.arguments):
+    if any(calls_user(e) for e in expressions_of(plan)):
         raise NotCovered("aggregates with user functions run as Spark SQL")
-    return AggregatePlan(outer.table.id, (), tuple(calls), outputs, window, static_predicate=all_of(sensors))
+    return plan
 
 
-def _outer(node: exp.Expr, correlation: Correlation, seen: Expr) -> AggregateCall:
-    outer = _AGGREGATES.get(type(node))
-    if outer is None or node.expressions or node.args.get("expression") is not None:
-        raise NotCovered("this aggregate of rows that an inner one picks runs as Spark SQL, exactly")
-    if isinstance(node.this, exp.Distinct):
-        raise NotCovered("DISTINCT of rows that an inner aggregate picks runs as Spark SQL, exactly")
-    everything = outer == "count" and (node.this is None or isinstance(node.this, exp.Star))
-    y = Literal(1, INT) if everything else lower(node.this)
-    for value in (correlation.of, correlation.x, y):
-        if value.type not in (INT, DOUBLE):
-            raise NotCovered(f"a correlated aggregate of {value.type} runs as Spark SQL, exactly")
-    return AggregateCall(correlation.call(outer), (correlation.of, correlation.x, y, seen), external(type_of(node)))
+def _one_stream(bound: Bound) -> tuple[Source, Window]:
+    """The stream that all is about, and the window over it."""
+    contexts = bound.collected.contexts
+    sources = [source for context in contexts for source in context.sources]
+    if len(sources) != len(contexts) or any(s.kind != "sensors" or s.table is None for s in sources):
+        raise NotCovered("a correlated aggregate over more than one stream runs as Spark SQL, exactly")
+    if not all(source.needs_stream for source in sources):
+        raise NotCovered("a correlated aggregate of static columns alone runs as Spark SQL, exactly")
+    outer, *inners = sources
+    window = outer.window or EVERYTHING
+    if any(s.table != outer.table or (s.window or EVERYTHING) != window for s in inners):
+        raise NotCovered("a subquery over another stream or window runs as Spark SQL, exactly")
+    return outer, window
 
 
-def _correlation(condition: exp.Expr) -> Correlation:
-    while isinstance(condition, exp.Paren):
-        condition = condition.this
-    if type(condition) not in _COMPARISONS:
-        raise NotCovered("this condition on a subquery runs as Spark SQL, exactly")
-    left, right = condition.this, condition.expression
-    straight, turned = _COMPARISONS[type(condition)]
-    for distance, limit, comparison in ((left, right, straight), (right, left, turned)):
-        around = _around(_uncast(distance), _uncast(limit), comparison)
-        if around is not None:
-            return around
-    if left.find(exp.Subquery) is None:
-        return _compared(left, right, straight)
-    return _compared(right, left, turned)
+def _has_one_now(outer: Source, window: Window) -> bool:
+    """Whether a window is the same whatever sensors a SELECT is about. NOW of valid time is their newest reading."""
+    assert outer.table is not None
+    if isinstance(window, RowsWindow):
+        return False  # other sensors have other newest rows
+    if outer.table.options.time == "transaction":
+        return True
+    return window.begin.anchor != "now" and (window.end.anchor != "now" or window.end.offset_us >= 0)
 
 
-def _compared(x: exp.Expr, threshold: exp.Expr, comparison: str) -> Correlation:
-    how, constant, subquery = _linear(threshold)
-    return _of(x, subquery, Edge(comparison, how, constant))
+class _Picked(Taken):
+    """The aggregates of the rows that an inner aggregate picks."""
 
+    def __init__(
+        self,
+        query: exp.Select,
+        edges: PaneEdges | None,
+        correlation: Correlation,
+        compared: tuple[Expr, Expr],
+        seen: Expr | None,
+        window: Window,
+    ) -> None:
+        super().__init__(query, edges)
+        if self.panes is not None and self.panes.width % self.panes.step:
+            # No choice of its panes has every row once, which the inner aggregate needs.
+            raise NotCovered(
+                "a correlated aggregate with SLIDE by no whole part of its width runs as Spark SQL, exactly"
+            )
+        self.say = "value"
+        """What the column that is lowered says of its aggregate."""
+        self._correlation, self._compared, self._window = correlation, compared, window
+        self._seen = seen if seen is not None else Literal(True, BOOLEAN)
+        within = query.args.get("within")
+        asked = {key.of for key in correlation.keys} <= set(self.lowered_keys())
+        # Buckets do not tell inner aggregates apart inside of a group, nor panes, and newest rows are not kept at all.
+        rough = isinstance(within, Within) and isinstance(window, TimeWindow) and self.panes is None and asked
+        self._within = within if rough else None
 
-def _around(distance: exp.Expr, limit: exp.Expr, comparison: str) -> Correlation | None:
-    """ABS(x - (SELECT AVG(x) ..)) <= constant; None for any other condition."""
-    inside = _uncast(distance.this) if isinstance(distance, exp.Abs) else None
-    if not isinstance(inside, exp.Sub) or not isinstance(limit, Const) or comparison not in ("lt", "le"):
-        return None
-    one, two = _uncast(inside.this), _uncast(inside.expression)
-    x, subquery = (one, two) if isinstance(two, exp.Subquery) else (two, one)
-    if not isinstance(subquery, exp.Subquery) or type_of(inside) != DOUBLE or not isinstance(limit.value, int | float):
-        return None
-    return _of(x, subquery, Edge(comparison, "off", float(limit.value)))
+    def call(self, aggregate: exp.Expr, filtered: exp.Filter | None) -> AggregateCall:
+        outer = _AGGREGATES.get(type(aggregate))
+        if outer is None or aggregate.expressions or aggregate.args.get("expression") is not None:
+            raise NotCovered("this aggregate of rows that an inner one picks runs as Spark SQL, exactly")
+        if isinstance(aggregate.this, exp.Distinct):
+            raise NotCovered("DISTINCT of rows that an inner aggregate picks runs as Spark SQL, exactly")
+        everything = outer == "count" and (aggregate.this is None or isinstance(aggregate.this, exp.Star))
+        y = Literal(1, INT) if everything else lower(aggregate.this)
+        if outer == "count" and y.type not in (INT, DOUBLE, BIGINT):
+            y = Call("case", (Call("is_null", (y,), BOOLEAN), Literal(None, INT), Literal(1, INT)), INT)
+        if filtered is not None:
+            y = Call("case", (lower(filtered.expression.this), y, Literal(None, y.type)), y.type)
+        for value in (*self._compared, y):
+            if value.type not in (INT, DOUBLE, BIGINT):
+                raise NotCovered(f"a correlated aggregate of {value.type} runs as Spark SQL, exactly")
+        return self._of(outer, y, AggregateCall("", (*self._compared, y, self._seen), external(type_of(aggregate))))
 
+    def _of(self, outer: str, y: Expr, call: AggregateCall) -> AggregateCall:
+        # Sums of buckets are doubles, and BIGINT is exact.
+        if self._within is None or outer not in APPROXIMATED or (outer != "count" and y.type == BIGINT):
+            return replace(call, function=self._correlation.call(outer))
+        assert isinstance(self._window, TimeWindow)
+        function = f"{self._correlation.call(outer, WITHIN)} {self.say}"
+        fine = parameters(self._within, outer, self._window, self._correlation.is_band)
+        return replace(call, function=function, parameter=fine)
 
-def _of(x: exp.Expr, subquery: exp.Subquery, edge: Edge) -> Correlation:
-    select = subquery.this
-    aggregate = select.expressions[0].unalias() if isinstance(select, exp.Select) else None
-    inner = _AGGREGATES.get(type(aggregate)) if aggregate is not None else None
-    plain = (
-        aggregate is not None and isinstance(aggregate.this, exp.Expr) and not isinstance(aggregate.this, exp.Distinct)
-    )
-    if (
-        inner not in ("min", "max", "avg")
-        or not plain
-        or any(select.args.get(key) for key in _CLAUSES if key != "where")
-    ):
-        raise NotCovered("a subquery other than MIN, MAX or AVG of rows runs as Spark SQL, exactly")
-    assert aggregate is not None
-    of = lower(_uncast(aggregate.this))
-    conditions = [lower(condition) for condition in conjuncts(select.args.get("where"))]
-    counted = all_of([condition for condition in conditions if not is_static(condition)])
-    if counted is not None:
-        of = Call("case", (counted, of, Literal(None, of.type)), of.type)
-    sensors = frozenset(condition for condition in conditions if is_static(condition))
-    return Correlation(inner, of, lower(_uncast(x)), (edge,), sensors)
-
-
-def _linear(node: exp.Expr) -> tuple[str, float, exp.Subquery]:
-    """How the threshold comes from the subquery: times or plus a constant."""
-    node = _uncast(node)
-    if isinstance(node, exp.Subquery):
-        return "mul", 1.0, node
-    for one, two in ((node.this, node.expression), (node.expression, node.this)):
-        value = _uncast(one) if isinstance(one, exp.Expr) else None
-        if not isinstance(value, Const) or not isinstance(value.value, int | float) or isinstance(value.value, bool):
-            continue
-        inner = _uncast(two)
-        if not isinstance(inner, exp.Subquery):
-            break
-        if isinstance(node, exp.Mul):
-            return "mul", float(value.value), inner
-        if isinstance(node, exp.Add):
-            return "add", float(value.value), inner
-        if isinstance(node, exp.Sub) and one is node.expression:
-            return "add", -float(value.value), inner
-    raise NotCovered("a threshold other than the subquery times or plus a constant runs as Spark SQL, exactly")
-
-
-def _uncast(node: exp.Expr) -> exp.Expr:
-    """Without parentheses, and without the casts from INT to DOUBLE that binding adds: both are doubles inside."""
-    while isinstance(node, exp.Paren) or (
-        isinstance(node, exp.Cast) and type_of(node) == DOUBLE and type_of(node.this) == INT
-    ):
-        node = node.this
-    return node
+    def picking(self) -> tuple[tuple[Expr, ...], Picking | None]:
+        """All keys, and what they are for; counts picked rows where a group has to have some."""
+        keys = [*self.lowered_keys()]
+        outer = len(keys)
+        if len(set(keys)) != outer:
+            raise NotCovered("a key twice in GROUP BY runs as Spark SQL")
+        keys += [key.of for key in self._correlation.keys if key.of not in keys]
+        if any(key.type.kind in ("ARRAY", "STRUCT") for key in keys):
+            raise NotCovered("a subquery about an array or a struct of the row outside runs as Spark SQL, exactly")
+        if not keys and self.panes is None:
+            return (), None
+        one = Literal(1, INT)
+        rows = self._of("count", one, AggregateCall("", (*self._compared, one, self._seen), BIGINT))
+        if rows not in self.aggregates:
+            self.aggregates.append(rows)
+        inner = tuple(keys.index(key.of) for key in self._correlation.keys)
+        return tuple(keys), Picking(inner, outer, self.aggregates.index(rows))

@@ -40,7 +40,10 @@ class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParse
     COMMENT_TABLE_ALIAS_TOKENS = PostgresParser.COMMENT_TABLE_ALIAS_TOKENS - _NOT_NAMES
 
     # Ours are calls like any other.
-    FUNCTIONS = {n: f for n, f in PostgresParser.FUNCTIONS.items() if n not in ("APPROX_DISTINCT", "APPROX_TOP_K")}
+    FUNCTIONS = {
+        **{n: f for n, f in PostgresParser.FUNCTIONS.items() if n not in ("APPROX_DISTINCT", "APPROX_TOP_K")},
+        "EVERY": exp.LogicalAnd.from_arg_list,
+    }
     QUERY_MODIFIER_PARSERS = {
         **PostgresParser.QUERY_MODIFIER_PARSERS,
         TokenType.BEGIN: lambda self: ("begin_end", self._parse_begin_ends()),

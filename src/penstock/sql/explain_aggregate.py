@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.sql.explain_approximate import promise_lines, show_parameter
-from penstock.sql.explain_correlated import show_correlated
+from penstock.sql.explain_correlated import show_correlated, show_picking
 from penstock.sql.explain_join import join_lines
 from penstock.sql.notation import show, show_conditions, show_window
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, Relation, aggregate_name, is_approximate, key_name
@@ -54,7 +54,9 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
         if own is not None:
             lines.append(f"  window of {names[aggregate_name(place)]}: the last {format_duration(own)} of it")
     lines += [f"  {line}" for line in conditions]
-    lines.append("  groups: " + (", ".join(show(key) for key in plan.keys) or "one"))
+    keys = plan.keys if plan.picking is None else plan.keys[: plan.picking.outer]
+    lines.append("  groups: " + (", ".join(show(key) for key in keys) or "one"))
+    lines += show_picking(plan)
     lines.append("  aggregates: " + ", ".join(names[aggregate_name(i)] for i in range(len(plan.aggregates))))
     lines += promise_lines(plan)
     if plan.having is not None:

@@ -7,7 +7,7 @@ from penstock.operators.slices.approximate.within import WITHIN
 from penstock.operators.slices.bands import Edge, edges_of
 from penstock.operators.slices.correlated import PREFIX
 from penstock.sql.notation import show
-from penstock.sql.plan import AggregateCall
+from penstock.sql.plan import AggregateCall, AggregatePlan
 
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
@@ -27,6 +27,14 @@ def show_correlated(call: AggregateCall) -> str | None:
     return f"{bound}{outer.upper()}{outer_of} where {' and '.join([*edges, *beside])}"
 
 
+def show_picking(plan: AggregatePlan) -> list[str]:
+    """What the inner aggregate of a plan with groups is about."""
+    if plan.picking is None:
+        return []
+    keys = ", ".join(show(plan.keys[place]) for place in plan.picking.inner)
+    return ["  subquery: " + (f"of the rows with the same {keys}" if keys else "of the rows of all groups")]
+
+
 def _show_inner(inner: str, of: Expr) -> str:
     """`MAX(duration)`, perhaps of some rows only: then the others are NULL."""
     match of:
@@ -37,12 +45,14 @@ def _show_inner(inner: str, of: Expr) -> str:
 
 def _show_edge(edge: Edge, x: str, inner: str) -> str:
     number = edge.constant
+    size = str(abs(number)) if isinstance(number, int) else f"{abs(number):g}"
+    signed = f"-{size}" if number < 0 else size
     if edge.how == "off":
-        return f"ABS({x} - {inner}) {_SIGNS[edge.comparison]} {number:g}"
-    if edge.how == "add":
-        inner += f" {'-' if number < 0 else '+'} {abs(number):g}"
+        return f"ABS({x} - {inner}) {_SIGNS[edge.comparison]} {signed}"
+    if edge.how.startswith("add"):
+        inner += f" {'-' if number < 0 else '+'} {size}"
     elif number != 1:
-        inner = f"{number:g} * {inner}"
+        inner = f"{signed} * {inner}"
     return f"{x} {_SIGNS[edge.comparison]} {inner}"
 
 

@@ -99,7 +99,9 @@ def _check_plan(statement: CreateRollup, bound: Bound, plan: AggregatePlan) -> N
             at = next((span_of(i) for o, i in items if aggregate_name(place) in columns_of(o.expr)), None)
             exact = call.function.endswith("_distinct")
             words = f"{call.function.removesuffix('_distinct')}(DISTINCT ..)" if exact else call.function
-            instead = f"{_INSTEAD[partial]} can be kept instead" if partial in _INSTEAD else _KEPT
+            words = words.removesuffix("_desc")
+            near = "APPROX_TOP_K" if words == "mode" else _INSTEAD.get(partial)
+            instead = f"{near} can be kept instead" if near is not None else _KEPT
             hint = f"it needs all values one by one, and there is no end of them; {instead}"
             failure = error("not_supported", feature=f"{words.upper()} in a rollup", hint=hint)
             _fail(statement, at, failure)

@@ -140,6 +140,27 @@ def test_edges_by_distance_are_the_same_ones_on_the_line_of_keys(seed: int) -> N
     assert (picked(x, inner, edges) == sure).all(), (inner, limit, edges)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_edges_among_whole_numbers_are_exact_and_wrap_around(seed: int) -> None:
+    chance = random.Random(seed)
+    bits = chance.choice([32, 64])
+    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    inner = chance.choice([least, most, 0, -1, 2**30, min(most, 2**53 + 1), chance.randint(least, most)])
+    constant = chance.choice([1, 2, -1, 0, 3, most])
+    how, comparison = chance.choice(["mul", "add"]), chance.choice(["gt", "ge", "lt", "le"])
+    (edge,) = edges = edges_of([comparison, f"{how}{bits}", str(constant)])
+    threshold = inner * constant if how == "mul" else inner + constant
+    threshold = (threshold - least) % 2**bits + least
+    assert edge.threshold(inner) == threshold and edges_of(str(edge).split(" ")) == edges
+    places = [threshold, max(least, threshold - 1), min(most, threshold + 1), least, most, 0]
+    compare = {"gt": int.__gt__, "ge": int.__ge__, "lt": int.__lt__, "le": int.__le__}[comparison]
+    expected = [compare(place, threshold) for place in places]
+    x = np.array(places, np.int64)
+    assert picked(x, inner, edges).tolist() == expected
+    ((key, side),) = cuts_of(inner, edges, whole=True)
+    assert beyond(row_by_row(x, np.ones(len(x))), key, side)[0].tolist() == expected
+
+
 def test_keys_have_the_order_of_sql() -> None:
     values = np.array([-math.inf, -2.5, -1e-300, -0.0, 0.0, 1e-300, 7.0, math.inf, math.nan])
     keys = order_keys(values)

@@ -147,6 +147,9 @@ def _call(function: str, column: str | None, own_us: int | None = None) -> str:
         return f"PERCENTILE({column}, 0.9)"
     if function == "percentile_cont":
         return f"PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY {column})"
+    if function.startswith(("percentile_disc", "mode")):
+        call = "MODE()" if function.startswith("mode") else "PERCENTILE_DISC(0.4)"
+        return f"{call} WITHIN GROUP (ORDER BY {column}{' DESC' if function.endswith('_desc') else ''})"
     return f"{function}({column}, whole)" if function == "corr" else f"{function}({column or '*'})"
 
 
@@ -175,6 +178,8 @@ def aggregate(function: str, column: str | None, rows: list[Row], until_us: int 
         return None
     if function in FRACTIONS:
         return _percentile(sorted(values), FRACTIONS[function])
+    if function.startswith(("percentile_disc", "mode")):
+        return _in_order(function, sorted(values, reverse=function.endswith("_desc")))
     if function in ("min", "max"):
         ranked = sorted(values, key=lambda v: (isinstance(v, float) and math.isnan(v), v))
         return ranked[0] if function == "min" else ranked[-1]
@@ -209,6 +214,12 @@ def _percentile(values: list[Any], fraction: float) -> float:
     low, high = math.floor(place), math.ceil(place)
     below, above = float(values[low]), float(values[high])
     return below if below == above else (high - place) * below + (place - low) * above
+
+
+def _in_order(function: str, values: list[Any]) -> Any:
+    if function.startswith("mode"):
+        return max(values, key=values.count)  # the first of several
+    return float(next(v for i, v in enumerate(values) if i + 1 >= 0.4 * len(values)))
 
 
 def _corr(pairs: list[tuple[Any, Any]]) -> float | None:

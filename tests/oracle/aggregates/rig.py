@@ -29,6 +29,7 @@ FUNCTIONS = (
     *("first_known", "last_known"),
     *("var_samp", "var_pop", "stddev_samp", "stddev_pop"),
     *("count_distinct", "sum_distinct", "avg_distinct", "percentile", "median", "percentile_cont", "twa"),
+    *("percentile_disc", "percentile_disc_desc", "mode", "mode_desc"),
 )
 OF_OTHERS = (
     *(
@@ -174,7 +175,7 @@ class Rig:
         own: tuple[int | None, ...] = ()
         if pane == (None, None) and self.random.random() < 0.4:
             own = tuple(
-                None if "percentile" in f or f == "twa" else pick([None, 500_000, 2_000_000, 4_321_000])
+                None if "percentile" in f or "mode" in f or f == "twa" else pick([None, 500_000, 2_000_000, 4_321_000])
                 for f, _ in calls
             )
         return Question(

@@ -73,7 +73,7 @@ def _instead(call: AggregateCall) -> str:
     """Of what needs all values one by one no rollup has enough."""
     if call.function.endswith("_distinct"):
         return ", and no rollup does, because that needs the values themselves; APPROX_DISTINCT can be kept"
-    if call.function == "percentile":
+    if call.function.startswith("percentile"):
         return ", and no rollup does, because that needs the values themselves; APPROX_PERCENTILE can be kept"
     return ""
 

@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, error
 from penstock.operators.slices.approximate.looking import Looked, unsliced
+from penstock.operators.slices.base import Ints
 from penstock.operators.slices.combining import Look, Rest, combine, merge_combined
 from penstock.pipeline.slices.shape import SECOND_US, Measure, family_of, measures_of, slice_width
+from penstock.pipeline.slices.slicer import SlicedFamily
 from penstock.queries.answers import AnswerStore
 from penstock.queries.fetch import Fetcher
 from penstock.queries.rollups.looking import RolledLook, RollupSource
@@ -20,6 +22,7 @@ from penstock.queries.rollups.telling import RolledUpNote, note_of
 from penstock.queries.slices.answered import AnsweredHeld
 from penstock.queries.slices.family import FamilyStore, number_groups
 from penstock.queries.slices.groups import Groups
+from penstock.queries.slices.picking import with_inner
 from penstock.queries.slices.reading import READ_ROWS, inside, slice_log
 from penstock.queries.slices.rows import answer_table
 from penstock.queries.slices.sorting import sorted_rows
@@ -122,10 +125,16 @@ class AggregateHeld(AnsweredHeld):
                 for measure, cells in zip(measures, sliced.cells, strict=True):
                     own = replace(cells, groups=numbers[cells.groups])
                     parts[measure].append(combine(own, measure.make(), panes))
-            whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
+            whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
         loose = loose_measures(self.plan, whole) if is_approximate(self.plan) else []
         if loose:
-            whole |= read_exactly(fetcher, self.plan, loose, whole, look, max(self.reach, look.floor))
+            first = max(self.reach, look.floor)
+
+            def known(sliced: SlicedFamily) -> Ints:
+                with self.locked():
+                    return number_groups(groups, sliced)
+
+            whole |= read_exactly(fetcher, self.plan, loose, whole, look, first, known)
         with self.locked() as store:
             if is_approximate(self.plan):
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))

@@ -17,6 +17,7 @@ from penstock.queries.fetch import Fetcher
 from penstock.queries.slices.family import number_groups
 from penstock.queries.slices.groups import Groups
 from penstock.queries.slices.held import AggregateHeld
+from penstock.queries.slices.picking import with_inner
 from penstock.queries.slices.reading import slice_log
 from penstock.queries.slices.rows import answer_table
 from penstock.queries.windowed import Matches, newest_counted
@@ -45,7 +46,7 @@ class RowsHeld(AggregateHeld):
                 for measure, cells in zip(measures, sliced.cells, strict=True):
                     own = replace(cells, groups=numbers[cells.groups])
                     parts[measure].append(combine(own, measure.make(), panes))
-        whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
+        whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
         return answer_table(self.plan, whole, groups, self.now_us or 0)
 
 

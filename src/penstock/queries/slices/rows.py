@@ -13,6 +13,7 @@ from penstock.operators.evaluate import evaluate, evaluate_mask
 from penstock.operators.slices.combining import Combined
 from penstock.pipeline.slices.shape import Measure, measure_of
 from penstock.queries.slices.groups import Groups
+from penstock.queries.slices.picking import by_answers
 from penstock.sql.plan import WINDOW_END, WINDOW_START, AggregatePlan, aggregate_name, key_name
 from penstock.types import TIMESTAMP
 
@@ -22,6 +23,7 @@ def answer_table(plan: AggregatePlan, whole: Mapping[Measure, Combined], groups:
 
     `until_us`: where the window ends, for values that stand until then.
     """
+    plan, whole, groups = by_answers(plan, whole, groups)
     one = next(iter(whole.values()))
     count, columns = len(one.groups), {}
     if not plan.keys and plan.panes is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +10,11 @@ import numpy as np
 from penstock.operators.slices.approximate.intervals import INTERVAL, as_one, row_by_row
 from penstock.operators.slices.approximate.within import Within
 from penstock.operators.slices.bands import picked
+from penstock.operators.slices.base import Ints
 from penstock.operators.slices.combining import Combined, Look
-from penstock.operators.slices.correlated import PAIR, PREFIX
+from penstock.operators.slices.correlated import PREFIX, inner_of
 from penstock.pipeline.slices.shape import Measure, family_of, measure_of
+from penstock.pipeline.slices.slicer import SlicedFamily
 from penstock.queries.fetch import Fetcher
 from penstock.queries.slices.reading import inside, slice_log
 from penstock.queries.slices.said import MOST, Kept
@@ -21,6 +23,8 @@ from penstock.sql.plan import AggregatePlan
 _WIDTH_US = 86_400_000_000
 _MANY = 1 << 16
 Whole = Mapping[Measure, Combined]
+Known = Callable[[SlicedFamily], Ints]
+"""The numbers of the groups that were sliced."""
 
 
 def loose_measures(plan: AggregatePlan, whole: Whole) -> list[Measure]:
@@ -37,7 +41,7 @@ def loose_measures(plan: AggregatePlan, whole: Whole) -> list[Measure]:
 
 
 def read_exactly(
-    fetcher: Fetcher, plan: AggregatePlan, measures: list[Measure], whole: Whole, look: Look, first: int
+    fetcher: Fetcher, plan: AggregatePlan, measures: list[Measure], whole: Whole, look: Look, first: int, known: Known
 ) -> dict[Measure, Combined]:
     """The same measures with the rows that the outer aggregate sees, and no others: the inner one is known exactly."""
     kept = inside(((look.low, look.high + 1),), look.low, look.high)
@@ -45,20 +49,22 @@ def read_exactly(
     for measure in measures:
         partial, combined = measure.make(), whole[measure]
         assert isinstance(partial, Within)
-        inner = partial.inner(combined.state, 0)
+        line_of = {group: line for line, group in enumerate(combined.groups.tolist())}
+        bags = [np.empty(0, INTERVAL)] * len(line_of)
         rows = Measure(PREFIX, measure.arguments)
-        bag = np.empty(0, INTERVAL)
         for sliced in slice_log(fetcher, family_of(plan), [rows], first, look.head, _WIDTH_US, kept):
-            for data in sliced.cells[0].state["pairs"]:
-                pairs = np.frombuffer(data or b"", PAIR)
+            (cells,) = sliced.cells
+            for group, data in zip(known(sliced)[cells.groups].tolist(), cells.state["pairs"], strict=True):
+                line = line_of[group]
+                if data is None or not combined.state["count"][line]:
+                    continue
+                pairs = np.frombuffer(data, partial.pair)
+                inner = inner_of(partial.asked.inner, combined.state, line)
                 pairs = pairs[picked(pairs["x"], inner, partial.asked.edges)]
-                bag = np.concatenate([bag, row_by_row(pairs["x"], pairs["y"])])
-                bag = as_one(bag) if len(bag) > _MANY else bag
-        state = {
-            **combined.state,
-            "pairs": np.array([None], object),
-            "bag": np.array([as_one(bag).tobytes()], object),
-        }
+                bag = np.concatenate([bags[line], row_by_row(pairs["x"], pairs["y"])])
+                bags[line] = as_one(bag) if len(bag) > _MANY else bag
+        state = {**combined.state, "pairs": np.full(len(bags), None, object), "bag": np.empty(len(bags), object)}
+        state["bag"][:] = [as_one(bag).tobytes() for bag in bags]
         found[measure] = replace(combined, state=state)
     return found
 

@@ -101,6 +101,9 @@ class Calls(Coercion):
         return typed(exp.Filter(this=inner, expression=exp.Where(this=condition)), type_of(inner))
 
     def _within_group(self, node: exp.WithinGroup, scope: Scope) -> Bound:
+        if isinstance(node.this, exp.Mode) and node.this.this is None and len(node.expression.expressions) == 1:
+            key = self.ordered(node.expression.expressions[0], scope)
+            return typed(exp.WithinGroup(this=exp.Mode(), expression=exp.Order(expressions=[key])), type_of(key.this))
         inner = self.bind(node.this, scope)
         if isinstance(inner, OwnWindow):
             # The window is that of the whole call, however it is written.
@@ -109,6 +112,8 @@ class Calls(Coercion):
         keys = [self.ordered(e, scope) for e in node.expression.expressions]
         if isinstance(inner, exp.PercentileCont) and isinstance(inner.this, Const) and len(keys) == 1:
             return self._percentile_cont(inner.this, keys[0], node)
+        if isinstance(inner, exp.PercentileDisc) and isinstance(inner.this, Const) and len(keys) == 1:
+            self._check_fraction([keys[0].this, inner.this], node)
         return typed(exp.WithinGroup(this=inner, expression=exp.Order(expressions=keys)), type_of(inner))
 
     def _percentile_cont(self, fraction: Const, key: exp.Expr, at: exp.Expr) -> Bound:

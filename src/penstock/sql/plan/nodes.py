@@ -133,6 +133,19 @@ class AggregateCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Picking:
+    """Which rows an inner aggregate picks for the answers of an aggregation with groups.
+
+    The inner aggregate is taken per the keys at the places `inner`, over all panes; the answer has the first `outer` keys, the others
+    only tell inner aggregates apart. `rows` is the place of the aggregate that counts picked rows: who has none has no answer.
+    """
+
+    inner: tuple[int, ...]
+    outer: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class AggregatePlan:
     """Aggregates over the rows of one stream that satisfy both predicates inside the window, per group.
 
@@ -157,6 +170,7 @@ class AggregatePlan:
     latch: str | None = None
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later
     sorted: Sorted | None = None  # None: by window and key, all of them
+    picking: Picking | None = None  # of a correlated aggregate with keys or panes
 
 
 @dataclass(frozen=True, slots=True)

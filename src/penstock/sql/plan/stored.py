@@ -20,6 +20,7 @@ from penstock.sql.plan.nodes import (
     JoinTable,
     Lasting,
     Output,
+    Picking,
     Plan,
     Relation,
     SelectPlan,
@@ -183,6 +184,7 @@ def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
         **({"latch": plan.latch} if plan.latch is not None else {}),
         **({"reads": plan.reads} if plan.reads is not None else {}),
         **({"sorted": _sorted_json(plan.sorted)} if plan.sorted is not None else {}),
+        **({"picking": _picking_json(plan.picking)} if plan.picking is not None else {}),
     }
 
 
@@ -209,7 +211,17 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         latch=data.get("latch"),
         reads=data.get("reads"),
         sorted=_sorted_of(data["sorted"]) if "sorted" in data else None,
+        picking=_picking_of(data["picking"]) if "picking" in data else None,
     )
+
+
+def _picking_json(picking: Picking) -> list[Any]:
+    return [list(picking.inner), picking.outer, picking.rows]
+
+
+def _picking_of(data: list[Any]) -> Picking:
+    inner, outer, rows = data
+    return Picking(tuple(inner), outer, rows)
 
 
 def _sorted_json(asked: Sorted) -> dict[str, Any]:

@@ -22,8 +22,10 @@ INTERVAL = np.dtype(
 _GREATEST = np.iinfo(np.int64).max
 
 
-def order_keys(x: Floats) -> Ints:
-    """Whole numbers in the order of x: NaN is the greatest, and both zeros are one."""
+def order_keys(x: Numbers) -> Ints:
+    """Whole numbers in the order of x, which they may be already: NaN is the greatest, and both zeros are one."""
+    if x.dtype == np.int64:
+        return x.copy()
     bits = (x + 0.0).view(np.int64)
     keys: Ints = np.where(bits < 0, bits ^ np.int64(_GREATEST), bits)
     keys[np.isnan(x)] = _GREATEST
@@ -36,14 +38,14 @@ def key_values(keys: Ints) -> Floats:
     return values
 
 
-def points_of(x: Floats, y: Floats) -> Bag:
+def points_of(x: Numbers, y: Floats) -> Bag:
     """One interval per distinct x, as short as can be, with the rows and the y of either sign that it has."""
     rows = row_by_row(x, y)
     rows = rows[np.argsort(rows["low"], kind="stable")]
     return _summed(rows["low"], rows["high"], rows["count"], rows["plus"], rows["minus"], rows["low"])
 
 
-def row_by_row(x: Floats, y: Floats) -> Bag:
+def row_by_row(x: Numbers, y: Floats) -> Bag:
     """One for each row."""
     found = np.empty(len(x), INTERVAL)
     found["low"] = found["high"] = order_keys(x)

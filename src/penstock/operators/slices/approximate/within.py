@@ -20,8 +20,8 @@ from penstock.operators.slices.approximate.intervals import (
 )
 from penstock.operators.slices.bands import Edges, cuts_of, edges_of
 from penstock.operators.slices.base import Ints, Numbers, State, Values
-from penstock.operators.slices.correlated import PAIR, Correlated, inner_of
-from penstock.types import Type
+from penstock.operators.slices.correlated import Correlated, inner_of
+from penstock.types import BIGINT, Type
 
 WITHIN = "correlated_within"
 _EVENLY = 40
@@ -76,7 +76,7 @@ class Within(Correlated):
         for cell, data in enumerate(state["pairs"]):
             if not data and not state["bag"][cell]:
                 continue
-            pairs = _pairs(state, cell)
+            pairs = self._pairs(state, cell)
             bag = self._fitted(np.concatenate([points_of(pairs["x"], pairs["y"]), _bag(state, cell)]), state, cell)
             if not state["bag"][cell] and bag.nbytes >= len(data):
                 continue
@@ -87,7 +87,7 @@ class Within(Correlated):
         if asked.inner == "avg" or others or edge.how == "off":
             # Nobody knows where a window's mean will be, but not where hardly any rows are.
             return thinned(bag, edge.comparison, asked.epsilon, _EVENLY / asked.epsilon)
-        if not state["count"][cell] or not (edge.how == "add" or edge.constant > 0):
+        if not state["count"][cell] or not edge.rises:
             return thinned(bag, edge.comparison, asked.epsilon)
         ((key, _),) = self._cuts(state, cell)
         decided, _ = beyond(bag, key, "lt" if asked.inner == "max" else "gt")
@@ -96,11 +96,12 @@ class Within(Correlated):
             np.concatenate([bag[:0] if never else as_one(bag[decided]), bag[~decided]]), edge.comparison, asked.epsilon
         )
 
-    def inner(self, state: State, cell: int) -> float:
-        return inner_of(self.asked.inner, state, cell)
+    def _pairs(self, state: State, cell: int) -> Numbers:
+        pairs: Numbers = np.frombuffer(state["pairs"][cell] or b"", self.pair)
+        return pairs
 
     def _cuts(self, state: State, cell: int) -> list[tuple[int, str]]:
-        return cuts_of(self.inner(state, cell), self.asked.edges)
+        return cuts_of(inner_of(self.asked.inner, state, cell), self.asked.edges, self.types[1] == BIGINT)
 
     def _seen(self, bag: Bag, state: State, cell: int) -> tuple[Bag, Bag]:
         """The intervals of which all rows are seen, and those of which some may be."""
@@ -120,7 +121,7 @@ class Within(Correlated):
             for cell in range(count):
                 if not state["count"][cell]:
                     continue
-                pairs = _pairs(state, cell)
+                pairs = self._pairs(state, cell)
                 bag = np.concatenate([row_by_row(pairs["x"], pairs["y"]), _bag(state, cell)])
                 sure, maybe = self._seen(bag, state, cell)
                 rows = float(sure["count"].sum()), float(maybe["count"].sum())
@@ -150,11 +151,6 @@ class Within(Correlated):
 
     def kept(self, state: State) -> int:
         return 0
-
-
-def _pairs(state: State, cell: int) -> Numbers:
-    pairs: Numbers = np.frombuffer(state["pairs"][cell] or b"", PAIR)
-    return pairs
 
 
 def _bag(state: State, cell: int) -> Bag:
