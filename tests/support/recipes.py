@@ -96,6 +96,7 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
     "heavy_pairs": [{"source": "d", "target": "e", "bytes": 5000}],
     # All segments: (30 + 50 + 100 + 90) / 4 = 67.5, of which 0.8 are 54.
     "slow_at_incidents": [{"segment": 10, "what": "roadworks", "speed": 40.0}],
+    "my_speed": [{"speed": 60.0}],  # segments 10 and 11
     "unreliable": [{"fridge": "vaccines", "times": 4, "coldest": 1.0, "warmest": 11.0}],
     "went_out": [{"fridge": "vaccines", "times": 3}],
     "rolling": [{"fridge": "lunch", "mean": 9.5}, {"fridge": "vaccines", "mean": (4.0 + 1.0 + 5.0 + 11.0) / 4}],
@@ -138,6 +139,7 @@ IN_THE_CYCLE = {
     "load_per_minute",
     "overload",
     "seen_on_both",
+    "my_speed",
     "unreliable",
     "rolling",
     "rolling_hourly",

@@ -38,6 +38,7 @@ class Aggregated(Question):
     pane: tuple[int, int] | None = None
     having: int | None = None
     end: int = 0  # the window ends so long before NOW
+    own: bool = False  # the window stands in every aggregate instead, as in AVG(x, 5 MINUTES)
     floors: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -51,17 +52,21 @@ class Aggregated(Question):
         items = [column(*key) for key in self.keys]
         groups = list(items)
         for place, (function, alias, name) in enumerate(self.calls):
-            items.append(f"{_call(function, None if name is None else column(alias, name))} AS a{place}")
+            items.append(f"{self._call(function, None if name is None else column(alias, name))} AS a{place}")
         if self.pane is not None:
             items = ["window_start", "window_end", *items]
             width, step = (f"{us // 1000} MS" for us in self.pane)
             groups.append(f"TUMBLE({width})" if width == step else f"SLIDE({width}, {step})")
         text = f"SELECT {hint} {', '.join(items)} {sources}"
         text += f" GROUP BY {', '.join(groups)}" if groups else ""
-        return text + (f" HAVING COUNT(*) >= {self.having}" if self.having is not None else "")
+        return text + (f" HAVING {self._call('count', None)} >= {self.having}" if self.having is not None else "")
+
+    def _call(self, function: str, column: str | None) -> str:
+        call = _call(function, column)
+        return f"{call[:-1]}, {self.begin // 1000} MS)" if self.own and self.begin is not None else call
 
     def window(self) -> str:
-        if self.begin is None:
+        if self.begin is None or self.own:
             return ""
         end = f"NOW - {self.end // 1000} MS" if self.end else "NOW"
         return f" BEGIN (NOW - {self.begin // 1000} MS) END ({end})"
@@ -202,6 +207,7 @@ class AggregatedStory(Story):
         seconds = [None] * 4 + [(1, 1), (10, 10), (0.5, 0.5), (1.3, 1.3), (3, 1), (2, 1.5)]
         pane = pick(seconds)
         end = pick([0, 0, 0, 1_500_000]) if plain.begin is not None else 0
+        own = len(places) == 1 and plain.begin is not None and pane is None and end == 0 and pick([True, False])
         return Aggregated(
             **{f.name: getattr(plain, f.name) for f in fields(Question)},
             keys=tuple(self.random.sample(keys, pick([0, 1, 1, 2]))),
@@ -209,12 +215,15 @@ class AggregatedStory(Story):
             pane=None if pane is None else (int(pane[0] * SECOND), int(pane[1] * SECOND)),
             having=pick([None, None, None, 2]),
             end=end,
+            own=own,
         )
 
     def alter(self) -> None:
         if self.questions:
             question = self.random.choice(list(self.questions.values()))
             assert isinstance(question, Aggregated)
+            if question.own:
+                return  # beside another window it would be Spark SQL
             question.begin, question.end = self.random.choice([1, 5, 30, 300]) * SECOND, 0
             self.db.execute(f"ALTER QUERY {question.name} SET{question.window()}")
 
