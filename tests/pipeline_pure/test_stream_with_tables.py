@@ -156,3 +156,33 @@ def test_a_table_that_it_reads_is_not_dropped_without_it(pipe: Pipe) -> None:
     with pytest.raises(PenstockError) as refused:
         pipe.db.execute("DROP TABLE my_segments")
     assert refused.value.condition == "dependents_exist" and 'query "mine"' in refused.value.message
+
+
+def test_aggregates_look_back_as_far_as_each_says(pipe: Pipe) -> None:
+    pipe.db.execute("INSERT INTO my_segments VALUES (1, 7, 'me')")
+    pipe.db.execute(
+        "CREATE QUERY trend AS SELECT s.loop, AVG(s.speed, 10 SECONDS) AS now, AVG(s.speed, 1 MINUTE) AS lately,"
+        f" COUNT(*, 10 SECONDS) AS n FROM loops s WHERE {MINE} GROUP BY s.loop"
+    )
+    push(pipe, (1, 10.0), (2, 99.0))
+    push(pipe, (1, 20.0), at=20)
+    assert answer(pipe, "trend") == [(1, 20.0, 15.0, 1)]
+    push(pipe, (2, 0.0), at=40)  # not mine, but time passes
+    assert answer(pipe, "trend") == [(1, None, 15.0, 0)]
+    pipe.restart()
+    assert answer(pipe, "trend") == [(1, None, 15.0, 0)]
+
+
+def test_time_alone_moves_an_aggregates_own_window(pipe: Pipe) -> None:
+    pipe.db.execute("CREATE TABLE calls (line INT PRIMARY KEY, r STREAM (s DOUBLE))")
+    pipe.db.execute("INSERT INTO calls VALUES (1, NULL)")
+    pipe.db.execute("INSERT INTO my_segments VALUES (1, 1, 'me')")
+    pipe.db.execute(
+        "CREATE QUERY counts AS SELECT COUNT(c.s, 5 SECONDS) AS n, COUNT(c.s) AS whole"
+        " FROM calls c JOIN my_segments m ON m.segment = c.line"
+    )
+    pipe.db.push("calls", [{"line": 1, "s": 1.0}])
+    assert answer(pipe, "counts") == [(1, 1)]
+    pipe.clock.advance(6 * SECOND)
+    assert pipe.engine.cycle() is not None  # without any reading
+    assert answer(pipe, "counts") == [(0, 1)]

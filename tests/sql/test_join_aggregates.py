@@ -92,11 +92,34 @@ def test_one_window_of_all_aggregates_is_that_of_the_streams(world: World) -> No
     assert own == sliced(
         world, f"SELECT a.location, AVG(a.ppm) AS x, COUNT(*) AS n {PAIRS} GROUP BY a.location BEGIN (NOW - 5 MINUTES)"
     )
-    for beside in ("COUNT(*)", "COUNT(*, 1 HOUR)"):
+
+
+def test_aggregates_have_windows_of_their_own(world: World) -> None:
+    plan = sliced(world, f"SELECT AVG(a.ppm, 5 MINUTES) AS x, COUNT(*, 1 HOUR) AS n {PAIRS}")
+    assert plan.top.own_windows == (300_000_000, 3_600_000_000)
+    assert str(window_of(plan.join)) == "BEGIN (NOW - 1h) END (NOW)"
+    lines = explain(plan, world).splitlines()
+    assert "  window of avg(a.ppm): the last 5m of it" in lines
+    beside = sliced(world, f"SELECT AVG(a.ppm, 5 MINUTES) AS x, COUNT(*) AS n {PAIRS} BEGIN (NOW - 1 DAY) END (NOW)")
+    assert beside.top.own_windows == (300_000_000, None)
+    assert str(window_of(beside.join)) == "BEGIN (NOW - 1d) END (NOW)"
+    for refused in (
+        f"SELECT AVG(a.ppm, 5 MINUTES), FIRST(b.speed) {PAIRS}",
+        f"SELECT AVG(a.ppm, 5 MINUTES), COUNT(*) {PAIRS} GROUP BY TUMBLE(1 MINUTE)",
+    ):
         with pytest.raises(PenstockError) as caught:
-            planned(world, f"SELECT AVG(a.ppm, 5 MINUTES), {beside} {PAIRS}")
-        assert caught.value.condition == "not_supported" and caught.value.hint is not None
-        assert "an aggregate with a window of its own over a join runs as Spark SQL" in caught.value.hint
+            planned(world, refused)
+        assert caught.value.condition == "not_supported"
+
+
+def test_a_reader_has_one_window(world: World) -> None:
+    define(world, "pairs", f"SELECT a.location AS place, b.speed AS v {PAIRS}")
+    plan = planned(world, "SELECT AVG(v, 5 MINUTES) AS v FROM pairs")
+    assert isinstance(plan, SparkPlan) and plan.top is not None
+    assert str(plan.relations[0].window) == "BEGIN (NOW - 5m) END (NOW)"
+    with pytest.raises(PenstockError) as caught:
+        planned(world, "SELECT AVG(v, 5 MINUTES), COUNT(*, 1 HOUR) FROM pairs")
+    assert caught.value.hint is not None and "with several windows run as Spark SQL" in caught.value.hint
 
 
 @pytest.mark.parametrize(

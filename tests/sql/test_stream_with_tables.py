@@ -151,11 +151,14 @@ def test_what_stays_with_spark_sql_reads_the_log_and_says_why(world: World, sql:
     assert reason in plan.reason
 
 
-def test_windows_that_differ_are_refused_as_ever(world: World) -> None:
+def test_windows_may_differ(world: World) -> None:
+    plan = planned(world, f"SELECT AVG(s.speed, 5 MINUTES), AVG(s.speed, 1 HOUR) {MINE}")
+    assert isinstance(plan, JoinAggregatePlan) and plan.top.own_windows == (300_000_000, 3_600_000_000)
+    assert str(window_of(plan.join)) == "BEGIN (NOW - 1h) END (NOW)"
     with pytest.raises(PenstockError) as caught:
-        planned(world, f"SELECT AVG(s.speed, 5 MINUTES), AVG(s.speed, 1 HOUR) {MINE}")
+        planned(world, f"SELECT AVG(s.speed, 5 MINUTES), FIRST(s.speed, 1 HOUR) {MINE}")
     assert caught.value.condition == "not_supported"
-    assert caught.value.hint is not None and "a window of its own over a join" in caught.value.hint
+    assert caught.value.hint is not None and "FIRST over a join runs as Spark SQL" in caught.value.hint
 
 
 def test_a_hint_has_nothing_to_choose(world: World) -> None:

@@ -39,13 +39,17 @@ def take_own_windows(bound: Bound, reason: str | None = None) -> None:
 
 
 def share_own_window(context: SelectContext) -> None:
-    """If all aggregates of a SELECT have the same window of their own, and there is no other, it becomes that of its streams."""
+    """If each aggregate of a SELECT has a window of its own, and there is no other, the longest becomes that of its streams.
+
+    If they are all the same, nothing else is left to say.
+    """
     found = list(context.select.find_all(OwnWindow))
     calls = [node for node in context.select.find_all(exp.Expr) if is_aggregate(node)]
-    if len({node.us for node in found}) != 1 or len(calls) > len(found) or context.windows.explicit:
+    if not found or len(calls) > len(found) or context.windows.explicit:
         return
+    windows = {node.us for node in found}
     for source in context.sources:
         if source.is_stream:
-            source.window = last(found[0].us)
-    for node in found:
+            source.window = last(max(windows))
+    for node in found if len(windows) == 1 else ():
         node.replace(node.this)

@@ -109,6 +109,7 @@ def plan_query(
             reason = f"the join is incremental; on top of it, {reason}"
         if joined and core is None:
             _refuse_hint(bound, reason)
+            share_own_window(bound.collected.contexts[0])
             try:
                 top = aggregates_over_read_join(bound, state) if is_aggregation(bound) and not latched else None
             except NotCovered as failure:
