@@ -39,6 +39,10 @@ QUESTIONS = {
     " WINDOW(a,b) = 300 MS WHERE a.k = b.k",
     "nameless": "SELECT a.n AS a, b.n AS b FROM j0 a, j1 b WINDOW(a,b) = 1 SECOND WHERE a.k = b.k"
     " AND NOT EXISTS (SELECT 1 FROM zones z WHERE z.k = b.k AND z.level > a.x)",
+    # One stream beside the tables.
+    "placed": "SELECT a.n AS a, z.name AS z, gap(a.x, z.level) AS gap FROM j0 a JOIN zones z ON z.k = a.k WHERE a.x > 10",
+    "watched": "SELECT a.n AS a, a.k FROM j2 a WHERE a.k IN (SELECT k FROM zones WHERE level > 20)"
+    " AND NOT EXISTS (SELECT 1 FROM zones z WHERE z.name = a.tag AND z.level > a.x + 20)",
 }
 CHANGES = [
     "INSERT INTO zones VALUES {values}",

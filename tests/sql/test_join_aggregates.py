@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.errors import PenstockError
 from penstock.sql.explain import explain
 from penstock.sql.notation import show
 from penstock.sql.parse import parse_script
@@ -84,6 +85,43 @@ def test_explain_shows_the_aggregates_and_the_join_below(world: World) -> None:
     assert "    algorithm: hash, as the hint asks" in lines
 
 
+def test_one_window_of_all_aggregates_is_that_of_the_streams(world: World) -> None:
+    own = sliced(
+        world, f"SELECT a.location, AVG(a.ppm, 5 MINUTES) AS x, COUNT(*, 5 MINUTES) AS n {PAIRS} GROUP BY a.location"
+    )
+    assert own == sliced(
+        world, f"SELECT a.location, AVG(a.ppm) AS x, COUNT(*) AS n {PAIRS} GROUP BY a.location BEGIN (NOW - 5 MINUTES)"
+    )
+
+
+def test_aggregates_have_windows_of_their_own(world: World) -> None:
+    plan = sliced(world, f"SELECT AVG(a.ppm, 5 MINUTES) AS x, COUNT(*, 1 HOUR) AS n {PAIRS}")
+    assert plan.top.own_windows == (300_000_000, 3_600_000_000)
+    assert str(window_of(plan.join)) == "BEGIN (NOW - 1h) END (NOW)"
+    lines = explain(plan, world).splitlines()
+    assert "  window of avg(a.ppm): the last 5m of it" in lines
+    beside = sliced(world, f"SELECT AVG(a.ppm, 5 MINUTES) AS x, COUNT(*) AS n {PAIRS} BEGIN (NOW - 1 DAY) END (NOW)")
+    assert beside.top.own_windows == (300_000_000, None)
+    assert str(window_of(beside.join)) == "BEGIN (NOW - 1d) END (NOW)"
+    for refused in (
+        f"SELECT AVG(a.ppm, 5 MINUTES), FIRST(b.speed) {PAIRS}",
+        f"SELECT AVG(a.ppm, 5 MINUTES), COUNT(*) {PAIRS} GROUP BY TUMBLE(1 MINUTE)",
+    ):
+        with pytest.raises(PenstockError) as caught:
+            planned(world, refused)
+        assert caught.value.condition == "not_supported"
+
+
+def test_a_reader_has_one_window(world: World) -> None:
+    define(world, "pairs", f"SELECT a.location AS place, b.speed AS v {PAIRS}")
+    plan = planned(world, "SELECT AVG(v, 5 MINUTES) AS v FROM pairs")
+    assert isinstance(plan, SparkPlan) and plan.top is not None
+    assert str(plan.relations[0].window) == "BEGIN (NOW - 5m) END (NOW)"
+    with pytest.raises(PenstockError) as caught:
+        planned(world, "SELECT AVG(v, 5 MINUTES), COUNT(*, 1 HOUR) FROM pairs")
+    assert caught.value.hint is not None and "with several windows run as Spark SQL" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
@@ -106,10 +144,6 @@ def test_explain_shows_the_aggregates_and_the_join_below(world: World) -> None:
         (
             f"SELECT t.x, COUNT(*) FROM (SELECT a.location AS x {PAIRS}) t GROUP BY t.x",
             "aggregates of more than the join's own rows run as Spark SQL",
-        ),
-        (
-            f"SELECT AVG(a.ppm, 5 MINUTES) {PAIRS}",
-            "an aggregate with a window of its own over a join runs as Spark SQL",
         ),
     ],
 )
@@ -141,7 +175,7 @@ def test_a_reader_of_a_join_is_slices_of_its_results_in_its_names(world: World) 
     assert plan.top.stream_predicate is not None and "(b.speed * 2.0) > 1.0" in show(plan.top.stream_predicate)
     assert reads_of(plan, world) == ((), ("pairs",), ()) and kernel_of(plan) is None
     lines = explain(plan, world).splitlines()
-    assert lines[0].startswith('slices of the results of query "pairs", a window join, exact')
+    assert lines[0].startswith('slices of the results of query "pairs", a join, exact')
     assert "  window: BEGIN (NOW - 1h) END (NOW)" in lines and any("conditions: " in line for line in lines)
 
 

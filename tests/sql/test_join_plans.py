@@ -484,7 +484,7 @@ def test_a_hint_names_the_algorithm(world: World, algorithm: str) -> None:
             "JOIN(gca)",
             "COUNT(*) FROM sensors a, loops b WINDOW = '1m' BEGIN (LAST 5 ROWS)",
             "gca",
-            "an aggregate runs as Spark SQL, and a window join of the newest rows runs as Spark SQL",
+            "an aggregate runs as Spark SQL, and a join of the newest rows runs as Spark SQL",
         ),
     ],
 )

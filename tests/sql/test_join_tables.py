@@ -159,7 +159,7 @@ def test_explain_says_how_a_table_is_joined(world: World) -> None:
         ),
         (
             "SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' WHERE b.segment NOT IN (SELECT segment FROM my_segments)",
-            "NOT IN (SELECT ...) beside a window join runs as Spark SQL",
+            "NOT IN (SELECT ...) beside a stream runs as Spark SQL",
         ),
         (
             "SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' WHERE b.segment IN (SELECT segment FROM loops)",

@@ -102,6 +102,7 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
     ],
     # Each loop has seen one car, which is its fastest.
     "near_the_loops_peak": [{"segment": 10, "cars": 2}],
+    "my_speed": [{"speed": 60.0}],  # segments 10 and 11
     "unreliable": [{"fridge": "vaccines", "times": 4, "coldest": 1.0, "warmest": 11.0}],
     "went_out": [{"fridge": "vaccines", "times": 3}],
     "rolling": [{"fridge": "lunch", "mean": 9.5}, {"fridge": "vaccines", "mean": (4.0 + 1.0 + 5.0 + 11.0) / 4}],
@@ -146,6 +147,7 @@ IN_THE_CYCLE = {
     "seen_on_both",
     "faster_than_average",
     "near_the_loops_peak",
+    "my_speed",
     "unreliable",
     "rolling",
     "rolling_hourly",

@@ -45,11 +45,13 @@ class Census:
             (use.table_id, window, answer.start_us if depends_on_start(window) else None)
             for use, window in zip(uses, windows, strict=True)
         ]
-        if isinstance(answer.plan, AggregatePlan):
-            # Rows leave an aggregate's own window while the question's may stand still.
-            own = sorted({us for us in answer.plan.own_windows if us is not None})
-            looks += [(answer.plan.table_id, TimeWindow(Bound("now", -us), Bound("now")), None) for us in own]
         spans = list(_spans(looks, answer.plan))
+        asked = answer.plan if isinstance(answer.plan, AggregatePlan) else answer.top
+        if asked is not None:
+            # Rows leave an aggregate's own window while the question's may stand still.
+            own = sorted({us for us in asked.own_windows if us is not None})
+            lasts = [TimeWindow(Bound("now", -us), Bound("now")) for us in own]
+            looks += [(table_id, last, None) for table_id in sorted({u.table_id for u in uses}) for last in lasts]
         for key in keys:
             self.nows.add(key)  # before it leaves: a stream that is read on keeps the NOWs of older cycles
         self._leave(query_id)

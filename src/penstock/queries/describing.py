@@ -14,6 +14,8 @@ from penstock.sql.plan import (
     Plan,
     SelectPlan,
     SparkPlan,
+    evaluated_by_spark,
+    join_of,
     kernel_of,
     plan_from_json,
     window_of,
@@ -33,6 +35,7 @@ _RUNS = {
 # Cycles wait for whoever describes: of ten thousand queries not all at once.
 _AT_ONCE = 250
 _RUNS_ON_TOP = "window join, then Spark SQL"
+_ONE_STREAM = "join with tables"
 
 
 def describe_table(table: Table) -> dict[str, Any]:
@@ -92,7 +95,6 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         known = JoinAggregatePlan(answer.plan, answer.top)
     plan = whole or known or plan_from_json(definition.plan)
     kernel = kernel_of(plan)
-    reads = isinstance(plan, SparkPlan) and plan.top is not None
     failure = database.spark_queries.failure(definition.id)
     message = answer.error if answer is not None else _reader_failure(database, definition.id)
     message = failure.message if message is None and failure is not None else message
@@ -105,8 +107,8 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "description": definition.description,
         "state": state,
         "progress": round(progress, 4),
-        "runs": "slices" if reads else _RUNS_ON_TOP if isinstance(plan, SparkPlan) and kernel else _RUNS[type(plan)],
-        "reason": plan.reason if isinstance(plan, SparkPlan) and not reads else None,
+        "runs": _runs(plan),
+        "reason": plan.reason if evaluated_by_spark(plan) and isinstance(plan, SparkPlan) else None,
         "window": str(window_of(kernel)) if kernel is not None else None,
         "matched": database.standing.store.matched(definition.id) if answer is not None else None,
         "error": message,
@@ -118,6 +120,15 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "seconds": database.spark_queries.seconds(definition.id),
         **database.costs.of(definition.id),
     }
+
+
+def _runs(plan: Plan) -> str:
+    """Where its answer is made."""
+    if isinstance(plan, SparkPlan):
+        return "slices" if plan.top is not None else _RUNS_ON_TOP if plan.core is not None else _RUNS[SparkPlan]
+    join = join_of(plan)
+    words = _RUNS[type(plan)]
+    return words.replace("window join", _ONE_STREAM) if join is not None and len(join.inputs) == 1 else words
 
 
 def _state(

@@ -127,10 +127,16 @@ def _join(drawing: _Drawing, plan: JoinPlan, state: CatalogState) -> int:
         known = state.tables_by_id.get(table.table_id)
         name = known.name if known is not None else "dropped"
         inputs.append(drawing.add(Box(name, ("table",), "source", rows=_rows(known, state))))
+    place = drawing.add(_joined(plan), *inputs)
+    return drawing.add(Box("window", (show_window(plan.inputs[0].window),)), place)
+
+
+def _joined(plan: JoinPlan) -> Box:
+    if len(plan.inputs) == 1:
+        return Box("join with tables", ("as they are when a reading is logged",))
     words = {"inner": "window join", "left": "window join, or NULL", "anti": "without a partner"}
     conditions = tuple(show(c) for c in plan.conditions)
-    place = drawing.add(Box(words[plan.missing], conditions or ("within each other's windows",)), *inputs)
-    return drawing.add(Box("window", (show_window(plan.inputs[0].window),)), place)
+    return Box(words[plan.missing], conditions or ("within each other's windows",))
 
 
 def _spark(drawing: _Drawing, plan: SparkPlan, state: CatalogState) -> int:

@@ -25,8 +25,11 @@ from penstock.types import BOOLEAN
 CORE = "_core"
 
 
-def take_core(bound: Bound) -> JoinPlan:
-    """Plan the question's window join and put its rows in its place. Raises NotCovered before it changes anything."""
+def take_core(bound: Bound, whole: bool = False) -> JoinPlan:
+    """Plan the question's window join and put its rows in its place. Raises NotCovered before it changes anything.
+
+    `whole`: no condition is left on top.
+    """
     around = _around(bound)
     conditions = conjuncts(around.select.args.get("where"))
     try:
@@ -34,7 +37,7 @@ def take_core(bound: Bound) -> JoinPlan:
     except NotCovered:
         covered = [_is_covered(c, bound) for c in conditions]
         rest = [c for c, inside in zip(conditions, covered, strict=True) if not inside]
-        if not rest:
+        if not rest or whole:
             raise
         plan = _plan(bound, around, [c for c, inside in zip(conditions, covered, strict=True) if inside], rest)
         if not all(i.keys for i in plan.inputs) or not all(t.keys for t in plan.tables):

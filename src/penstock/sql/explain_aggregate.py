@@ -23,12 +23,13 @@ def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
 
 def join_aggregate_lines(plan: JoinAggregatePlan, state: State) -> list[str]:
     below = [f"  {line}" for line in join_lines(plan.join, state)]
-    return ["slices of the results of a window join, exact", *_lines(plan.top, []), *below]
+    joined = "a stream joined with tables" if len(plan.join.inputs) == 1 else "a window join"
+    return [f"slices of the results of {joined}, exact", *_lines(plan.top, []), *below]
 
 
 def reader_lines(top: AggregatePlan, reads: Relation) -> list[str]:
     """Of a query that reads another one's results."""
-    lines = [f'slices of the results of query "{reads.table}", a window join, exact: its rows, one cycle later']
+    lines = [f'slices of the results of query "{reads.table}", a join, exact: its rows, one cycle later']
     if reads.window is not None:
         lines.append(f"  window: {show_window(reads.window)}")
     conditions = [] if top.stream_predicate is None else [f"conditions: {show(top.stream_predicate)}"]

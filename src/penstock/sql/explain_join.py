@@ -1,4 +1,4 @@
-"""A window join as people read it: its streams, how far apart they may be, and what is tested."""
+"""A join as people read it: its streams, how far apart they may be, and what is tested."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from penstock.types import format_duration
 
 def join_lines(plan: JoinPlan, state: State) -> list[str]:
     """How a join runs, one fact a line."""
+    if len(plan.inputs) == 1:
+        return _stream_lines(plan, state)
     shape = form(stated(plan.bounds))
     lines = [f"window join of {len(plan.inputs)} streams, {shape}, in the cycle beside the shared pass"]
     for each in plan.inputs:
-        lines += _input_lines(each, state)
+        lines += [*_input_lines(each, state), f"    key: {', '.join(map(show, each.keys)) or 'none'}"]
     pairs = combinations(range(len(plan.inputs)), 2)
     lines.append("  times: " + "; ".join(_distance(plan, i, j) for i, j in pairs))
     linked = [c for key in partial_keys(plan) for c in key.conditions]
@@ -34,24 +36,30 @@ def join_lines(plan: JoinPlan, state: State) -> list[str]:
     return [*lines, f"  algorithm: {chosen}", f"  output: {show_outputs(plan.outputs)}"]
 
 
+def _stream_lines(plan: JoinPlan, state: State) -> list[str]:
+    """Of one stream beside ordinary tables."""
+    lines = ["one stream joined with tables, in the cycle beside the shared pass", *_input_lines(plan.inputs[0], state)]
+    for table in plan.tables:
+        lines += _table_lines(table, state, "when the reading is logged")
+    return [*lines, f"  output: {show_outputs(plan.outputs)}"]
+
+
 def _input_lines(each: JoinInput, state: State) -> list[str]:
-    keys = ", ".join(show(key) for key in each.keys)
     return [
         f"  {each.alias}: stream of {show_table(each.table_id, state)}",
         f"    window: {show_window(each.window)}",
         *(f"    {line}" for line in show_conditions(each.static_predicate, each.stream_predicate)),
-        f"    key: {keys or 'none'}",
     ]
 
 
-def _table_lines(table: JoinTable, state: State) -> list[str]:
+def _table_lines(table: JoinTable, state: State, when: str = "at the last reading") -> list[str]:
     keys = ", ".join(f"{show(own)} = {show(value)}" for value, own in table.keys)
     conditions = all_of(list(table.conditions))
     use = {"inner": "", "left": "or NULL, ", "exists": "one row is enough, ", "missing": "no row must match, "}[
         table.use
     ]
     return [
-        f"  {table.alias}: table {show_table(table.table_id, state)}, {use}as it is at the last reading",
+        f"  {table.alias}: table {show_table(table.table_id, state)}, {use}as it is {when}",
         *([] if table.predicate is None else [f"    rows: {show(table.predicate)}"]),
         f"    looked up by: {keys or 'nothing'}",
         *([] if conditions is None else [f"    conditions: {show(conditions)}"]),

@@ -35,9 +35,14 @@ def aggregates_over_join(bound: Bound, join: JoinPlan) -> JoinAggregatePlan:
         raise NotCovered("a condition that the join cannot decide runs as Spark SQL")
     if join.missing != "inner":
         raise NotCovered("aggregates over rows without a partner run as Spark SQL")
-    if contexts[0].windows.by_alias:
+    if contexts[0].windows.by_alias and len(join.inputs) > 1:
         raise NotCovered("aggregates over streams with windows of their own run as Spark SQL")
     return JoinAggregatePlan(join, _over_results(bound, query))
+
+
+def check_aggregates(bound: Bound, query: exp.Select) -> None:
+    """NotCovered where slices do not cover what stands on a join, before anything is changed."""
+    _over_results(bound, query)
 
 
 def aggregates_over_read_join(bound: Bound, state: State) -> AggregatePlan | None:
@@ -52,7 +57,10 @@ def aggregates_over_read_join(bound: Bound, state: State) -> AggregatePlan | Non
         raise NotCovered("aggregates over rows without a partner run as Spark SQL")
     asked = [condition for condition in predicates(query) if condition is not None]
     columns = {output.name: output.expr for output in read_outputs(read)}
-    top = renamed(replace(_over_results(bound, query), stream_predicate=all_of(asked)), columns)
+    over = _over_results(bound, query)
+    if over.own_windows:
+        raise NotCovered("aggregates of another query's rows with several windows run as Spark SQL")
+    top = renamed(replace(over, stream_predicate=all_of(asked)), columns)
     if any(calls_user(e) for e in expressions_of(top)):
         raise NotCovered("aggregates of what another query's functions computed run as Spark SQL")
     return top
@@ -67,8 +75,9 @@ def _over_results(bound: Bound, query: exp.Select) -> AggregatePlan:
     )
     having = query.args.get("having")
     condition = taken.lower(having.this) if having is not None else None
-    if any(taken.own_windows):
-        raise NotCovered("an aggregate with a window of its own over a join runs as Spark SQL")
+    own = tuple(taken.own_windows) if any(taken.own_windows) else ()
+    if own and taken.panes is not None:
+        raise NotCovered("an aggregate with a window of its own beside TUMBLE or SLIDE runs as Spark SQL")
     for call in taken.aggregates:
         if call.function in _OF_READINGS or isinstance(call.parameter, tuple):
             raise NotCovered(f"{call.function.upper()} over a join runs as Spark SQL")
@@ -80,6 +89,7 @@ def _over_results(bound: Bound, query: exp.Select) -> AggregatePlan:
         window=EVERYTHING,
         having=condition,
         panes=taken.panes,
+        own_windows=own,
     )
     if any(calls_user(e) for e in expressions_of(top)):
         raise NotCovered("aggregates with user functions run as Spark SQL")

@@ -155,9 +155,9 @@ def _refuse_source(source: Source) -> None:
     if source.kind in ("system", "state"):
         raise NotCovered(f'a window join with "{source.name}", which has no stream, runs as Spark SQL')
     if source.kind == "sensors" and not isinstance(source.window, TimeWindow):
-        raise NotCovered("a window join of the newest rows runs as Spark SQL")
+        raise NotCovered("a join of the newest rows runs as Spark SQL")
     if "." in source.alias:
-        raise NotCovered("a window join of a stream with a dot in its name runs as Spark SQL")
+        raise NotCovered("a join of a stream with a dot in its name runs as Spark SQL")
 
 
 def _conditions(clause: exp.Expr | None) -> list[exp.Expr]:
@@ -182,7 +182,9 @@ def _split(question: _Question) -> tuple[list[JoinInput], list[Expr], list[JoinT
     for condition in (*among_streams, *implied_equalities(streams, with_tables)):
         places = [streams.index(source) for source in sources_in(condition)]
         # A row of the first stream that fails here has no partner; where that is an answer it has to stay.
-        if len(places) == 1 and (question.missing == "inner" or places[0] > 0):
+        if len(streams) == 1:
+            alone[0].append(lower(condition))
+        elif len(places) == 1 and (question.missing == "inner" or places[0] > 0):
             alone[places[0]].append(lower(condition))
         else:
             together.append(condition)

@@ -99,7 +99,7 @@ def asked_tables(
             plain.append(condition)
             continue
         if negated and isinstance(_bare(condition.this), exp.In):
-            raise NotCovered("NOT IN (SELECT ...) beside a window join runs as Spark SQL")
+            raise NotCovered("NOT IN (SELECT ...) beside a stream runs as Spark SQL")
         source = _only_table(context, names)
         names = names | {source.alias}
         wanted = [*_equal_to_column(condition, context), *conjuncts(context.select.args.get("where"))]
@@ -109,7 +109,7 @@ def asked_tables(
     return plain, asked
 
 
-_BESIDE = "a subquery beside a window join runs as Spark SQL"
+_BESIDE = "a subquery beside a stream runs as Spark SQL"
 
 
 def _bare(condition: exp.Expr) -> exp.Expr:

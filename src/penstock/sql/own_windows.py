@@ -1,4 +1,4 @@
-"""Aggregates over windows of their own, as AVG(x, 5 MINUTES), where the question runs as Spark SQL."""
+"""Aggregates over windows of their own, as AVG(x, 5 MINUTES), where no slices of one stream answer the question."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.errors import error
 from penstock.operators.windows import Bound as Edge
 from penstock.operators.windows import TimeWindow
 from penstock.sql.binding.calls import is_aggregate
-from penstock.sql.binding.context import Bound
+from penstock.sql.binding.context import Bound, SelectContext
 from penstock.sql.nodes import OwnWindow
 from penstock.sql.positions import point, span_of
 
@@ -31,16 +31,25 @@ def take_own_windows(bound: Bound, reason: str | None = None) -> None:
             if call.name.lower() == "twa":
                 failure = error("not_supported", feature="TWA in Spark SQL", hint=hint)
                 raise point(failure, context.text, span_of(call))
-        found = list(context.select.find_all(OwnWindow))
-        if not found:
-            continue
-        calls = [node for node in context.select.find_all(exp.Expr) if is_aggregate(node)]
-        windows = {node.us for node in found}
-        if len(windows) > 1 or len(calls) > len(found) or context.windows.explicit:
+        share_own_window(context)
+        left = context.select.find(OwnWindow)
+        if left is not None:
             feature = "a window inside an aggregate, beside another window, in Spark SQL"
-            raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(found[0]))
-        for source in context.sources:
-            if source.is_stream:
-                source.window = last(found[0].us)
-        for node in found:
-            node.replace(node.this)
+            raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(left))
+
+
+def share_own_window(context: SelectContext) -> None:
+    """If each aggregate of a SELECT has a window of its own, and there is no other, the longest becomes that of its streams.
+
+    If they are all the same, nothing else is left to say.
+    """
+    found = list(context.select.find_all(OwnWindow))
+    calls = [node for node in context.select.find_all(exp.Expr) if is_aggregate(node)]
+    if not found or len(calls) > len(found) or context.windows.explicit:
+        return
+    windows = {node.us for node in found}
+    for source in context.sources:
+        if source.is_stream:
+            source.window = last(max(windows))
+    for node in found if len(windows) == 1 else ():
+        node.replace(node.this)

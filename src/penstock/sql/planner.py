@@ -22,7 +22,7 @@ from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import Held
 from penstock.sql.on_demand import on_demand
 from penstock.sql.one_stream import one_stream
-from penstock.sql.own_windows import take_own_windows
+from penstock.sql.own_windows import share_own_window, take_own_windows
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Lasting, Output, Plan, SelectPlan, SparkPlan
 from penstock.sql.positions import point, span_of
 from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
@@ -31,6 +31,7 @@ from penstock.sql.retarget import retarget_window
 from penstock.sql.scope import State, fold
 from penstock.sql.spark_text import spark_sql
 from penstock.sql.statements import Select
+from penstock.sql.stream_with_tables import is_stream_with_tables, stream_with_tables_plan
 
 __all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of", "retarget_window"]
 
@@ -85,6 +86,8 @@ def plan_query(
                 return join_plan(bound)
             if joined and is_correlated(bound) and not latched:
                 return correlated_plan(bound)
+            if joined and is_stream_with_tables(bound) and not latched:
+                return stream_with_tables_plan(bound)
             plan = aggregate_plan(bound, state) if joined and is_aggregation(bound) else _select_plan(bound)
             if joined:
                 _refuse_hint(bound, "one stream is read as it comes; there is no join")
@@ -92,6 +95,7 @@ def plan_query(
         except NotCovered as failure:
             reason = str(failure)
         if joined and is_window_join(bound):
+            share_own_window(bound.collected.contexts[0])
             try:
                 core = take_core(bound)
             except NotCovered as failure:
@@ -105,6 +109,7 @@ def plan_query(
             reason = f"the join is incremental; on top of it, {reason}"
         if joined and core is None:
             _refuse_hint(bound, reason)
+            share_own_window(bound.collected.contexts[0])
             try:
                 top = aggregates_over_read_join(bound, state) if is_aggregation(bound) and not latched else None
             except NotCovered as failure:

@@ -14,7 +14,8 @@ def read_outputs(plan: JoinPlan) -> tuple[Output, ...]:
     latest, earliest = (Output(n, TIMESTAMP, _time(plan, how)) for n, how in _TIMES.items())
     own = tuple(o for o in plan.outputs if o.name != TIME_COLUMN)
     named = {o.name for o in own}
-    return (*own, latest) if EARLIEST_COLUMN in named else (*own, latest, earliest)
+    # One stream's rows have one time.
+    return (*own, latest) if EARLIEST_COLUMN in named or len(plan.inputs) == 1 else (*own, latest, earliest)
 
 
 def tells_its_time(plan: JoinPlan) -> bool:

@@ -38,6 +38,8 @@ class Aggregated(Question):
     pane: tuple[int, int] | None = None
     having: int | None = None
     end: int = 0  # the window ends so long before NOW
+    own: tuple[int | None, ...] = ()  # per call, over how much of the window's end alone, as in AVG(x, 5 MINUTES)
+    implied: bool = False  # the window is the longest of those, and not written
     floors: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -51,7 +53,9 @@ class Aggregated(Question):
         items = [column(*key) for key in self.keys]
         groups = list(items)
         for place, (function, alias, name) in enumerate(self.calls):
-            items.append(f"{_call(function, None if name is None else column(alias, name))} AS a{place}")
+            items.append(
+                f"{_call(function, None if name is None else column(alias, name), self._own(place))} AS a{place}"
+            )
         if self.pane is not None:
             items = ["window_start", "window_end", *items]
             width, step = (f"{us // 1000} MS" for us in self.pane)
@@ -60,8 +64,11 @@ class Aggregated(Question):
         text += f" GROUP BY {', '.join(groups)}" if groups else ""
         return text + (f" HAVING COUNT(*) >= {self.having}" if self.having is not None else "")
 
+    def _own(self, place: int) -> int | None:
+        return self.own[place] if self.own else None
+
     def window(self) -> str:
-        if self.begin is None:
+        if self.begin is None or self.implied:
             return ""
         end = f"NOW - {self.end // 1000} MS" if self.end else "NOW"
         return f" BEGIN (NOW - {self.begin // 1000} MS) END ({end})"
@@ -75,9 +82,9 @@ class Aggregated(Question):
         return list(plain.answer(heads, None if now is None else now - self.end).elements())
 
     def aggregated(self, heads: dict[str, int], now: int | None) -> Answer:
-        return self.answer_of(self.combinations(heads, now))
+        return self.answer_of(self.combinations(heads, now), None if now is None else now - self.end)
 
-    def answer_of(self, combinations: list[tuple[object, ...]]) -> Answer:
+    def answer_of(self, combinations: list[tuple[object, ...]], end: int | None = None) -> Answer:
         groups: dict[tuple[Any, ...], list[dict[tuple[int, str], Any]]] = {}
         for combination in combinations:
             row = {(i // 4, SHOWN[i % 4]): value for i, value in enumerate(combination[: 4 * len(self.aliases)])}
@@ -87,11 +94,24 @@ class Aggregated(Question):
         if not self.keys and self.pane is None:
             groups.setdefault((), [])
         found = [
-            (*key, *(_value(function, (alias, name), mine) for function, alias, name in self.calls))
+            (
+                *key,
+                *(
+                    _value(function, (alias, name), self._recent(place, mine, end))
+                    for place, (function, alias, name) in enumerate(self.calls)
+                ),
+            )
             for key, mine in groups.items()
             if self.having is None or len(mine) >= self.having
         ]
         return sorted(found, key=repr)
+
+    def _recent(self, place: int, rows: list[dict[tuple[int, str], Any]], end: int | None) -> list[Any]:
+        """The combinations of a call's own window: it holds for every tuple, too."""
+        own = self._own(place)
+        if own is None or end is None:
+            return rows
+        return [r for r in rows if min(r[i, "ts"] for i in range(len(self.aliases))) >= end - own]
 
     def _panes(self, ts: int) -> list[tuple[int, ...]]:
         if self.pane is None:
@@ -109,7 +129,9 @@ class _Kept(Stream):
         super().__init__(name, valid, [{**r, "ts": -(2**62) - 1} if i < floor else r for i, r in enumerate(rows)])
 
 
-def _call(function: str, column: str | None) -> str:
+def _call(function: str, column: str | None, own: int | None = None) -> str:
+    if own is not None:
+        return f"{_call(function, column)[:-1]}, {own // 1000} MS)"
     if function.endswith("_distinct"):
         return f"{function.removesuffix('_distinct')}(DISTINCT {column})"
     return f"PERCENTILE({column}, 0.9)" if function == "percentile" else f"{function}({column or '*'})"
@@ -127,6 +149,8 @@ def _key(value: Any) -> Any:
 
 class AggregatedStory(Story):
     """Everything is asked with aggregates. Answers are held against the model at the newest and at older kept cycles."""
+
+    own_windows = True
 
     def __init__(self, folder: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         # Snapshots, forgetting and reading in pieces belong to the story, which is too short for the usual numbers.
@@ -202,7 +226,7 @@ class AggregatedStory(Story):
         seconds = [None] * 4 + [(1, 1), (10, 10), (0.5, 0.5), (1.3, 1.3), (3, 1), (2, 1.5)]
         pane = pick(seconds)
         end = pick([0, 0, 0, 1_500_000]) if plain.begin is not None else 0
-        return Aggregated(
+        question = Aggregated(
             **{f.name: getattr(plain, f.name) for f in fields(Question)},
             keys=tuple(self.random.sample(keys, pick([0, 1, 1, 2]))),
             calls=(("count", 0, None), *calls),
@@ -210,11 +234,27 @@ class AggregatedStory(Story):
             having=pick([None, None, None, 2]),
             end=end,
         )
+        if self.own_windows and pane is None:
+            self._give_own_windows(question)
+        return question
+
+    def _give_own_windows(self, question: Aggregated) -> None:
+        """To some calls or all of them, different ones or one; without BEGIN and END the longest is the question's."""
+        pick, lengths = self.random.choice, [own * SECOND for own in (1, 3, 10, 100)]
+        some = pick([[None], [None, *lengths], lengths, [pick(lengths)]])
+        question.calls += tuple(self.random.sample(question.calls, pick([0, len(question.calls)])))
+        own = tuple(pick(some) for _ in question.calls)
+        if any(own):
+            question.own = own
+        longest = [us for us in own if us is not None]
+        if len(longest) == len(own) and question.begin is None and question.having is None:
+            question.begin, question.implied = max(longest), True
 
     def alter(self) -> None:
         if self.questions:
             question = self.random.choice(list(self.questions.values()))
             assert isinstance(question, Aggregated)
+            question.implied = False
             question.begin, question.end = self.random.choice([1, 5, 30, 300]) * SECOND, 0
             self.db.execute(f"ALTER QUERY {question.name} SET{question.window()}")
 

@@ -65,6 +65,8 @@ class Reader(Aggregated):
 class ReaderStory(AggregatedStory):
     """Questions are readers, by the reader's name."""
 
+    own_windows = False  # several windows of another query's rows are refused
+
     def ask(self, most_streams: int = 4) -> None:
         if len(self.questions) >= 4:
             return

@@ -262,8 +262,8 @@ def plain(table: pa.Table) -> list[pa.ChunkedArray]:
 def make_question(
     random: random.Random, name: str, streams: list[Stream], tables: list[OrdinaryTable], most: int, share: float
 ) -> Question:
-    """A join of any form over some of the streams."""
-    count = random.randint(2, most)
+    """A join of any form over some of the streams; of one alone it is with ordinary tables."""
+    count = random.randint(2, most) if most > 1 else 1
     chosen = [random.choice(streams) for _ in range(count)]
     aliases = tuple(ALIASES[:count])
     sensors = tuple(tuple(sorted(random.sample(range(1, 5), 2))) if random.random() < 0.4 else None for _ in aliases)
@@ -279,7 +279,8 @@ def make_question(
     own = [c for c in conditions if c.startswith("a.sensor IN")]
     joint = [c for c in conditions if c not in own]
     hint = _hint(random, streams_count=count, conditions=conditions, windows=windows)
-    uses = make_uses(random, tables, aliases) if missing == "inner" and random.random() < share else []
+    joined = count == 1 or (missing == "inner" and random.random() < share)
+    uses = make_uses(random, tables, aliases) if joined else []
     if missing != "inner":
         clause = clause.replace("WINDOW =", "WINDOW(a,b) =")  # of one pair, by name
     if missing == "left":
@@ -322,6 +323,8 @@ def _extended(uses: list[TableUse]) -> Any:
 
 def _hint(random: random.Random, streams_count: int, conditions: list[str], windows: Any) -> str:
     """Half of the time some algorithm is asked for: it must never change an answer."""
+    if streams_count == 1:
+        return ""
     names = ["scan", "nested_loop", "backward", "gca", "lca", "extended"]
     if sum(".k = " in c or ".tag = " in c for c in conditions) == streams_count - 1:
         names += ["hash", "sorted_runs"]
@@ -329,7 +332,9 @@ def _hint(random: random.Random, streams_count: int, conditions: list[str], wind
 
 
 def _windows(random: random.Random, aliases: tuple[str, ...]) -> tuple[str, tuple[tuple[int, int, int, int], ...]]:
-    """A uniform clique, or a connected graph of single windows."""
+    """A uniform clique, or a connected graph of single windows; nothing for one stream."""
+    if len(aliases) == 1:
+        return "", ()
     span = lambda: random.choice([0, 1, SECOND, 2 * SECOND, 7 * SECOND])  # noqa: E731
     count = len(aliases)
     if random.random() < 0.35:
@@ -365,6 +370,8 @@ def _conditions(random: random.Random, aliases: tuple[str, ...]) -> tuple[list[s
     """An equality over all, over some, a comparison of values, or nothing."""
     texts: list[str] = []
     tests: list[Any] = []
+    if len(aliases) == 1:
+        return _alone(random)
     kind = random.choice(["key", "key", "text", "some", "values", "none"])
     if kind in ("key", "text"):
         column = "k" if kind == "key" else "tag"
@@ -391,6 +398,13 @@ def _conditions(random: random.Random, aliases: tuple[str, ...]) -> tuple[list[s
         return all(test(combination) for test in tests)
 
     return texts, holds
+
+
+def _alone(random: random.Random) -> tuple[list[str], Any]:
+    """What one stream's readings have to satisfy: a comparison with a constant, a plain truth, or nothing."""
+    bound = random.choice([None, None, 0.0, 1.5])
+    texts = random.choice([[], ["TRUE"]]) + ([] if bound is None else [f"a.v >= {bound}"])
+    return texts, lambda c: bound is None or (c[0]["v"] is not None and c[0]["v"] >= bound)
 
 
 __all__ = ["Story", "make_question", "shown"]

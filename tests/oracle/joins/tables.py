@@ -125,7 +125,7 @@ def _use(random: Random, table: OrdinaryTable, alias: str, aliases: tuple[str, .
     """Looked up by one stream, by two, by its name, by another table's row; or compared, or not tied at all."""
     texts: list[str] = []
     tests: list[Callable[[Combination, dict[str, Row]], bool]] = []
-    i, j = random.sample(range(len(aliases)), 2)
+    i, j = random.sample(range(len(aliases)), 2) if len(aliases) > 1 else (0, 0)
     a, b = aliases[i], aliases[j]
     kind = random.choice(["one", "one", "both", "text", "compared", "chain" if before else "one", "free"])
     asked = random.choice(["inner", "inner", "left", "in", "exists", "not exists"])

@@ -32,6 +32,8 @@ def choose(join: Join, rows: Sequence[Rows], keyed: bool, hint: str | None, unif
 
     `hot`: whether rows of hot keys are shared out; only our own step knows about that.
     """
+    if len(rows) == 1:
+        return Choice("scan", 0.0, "each new row of the one stream is a combination")
     costs = _costs(join, rows, keyed, uniform)
     if hint is not None:
         return Choice(hint, costs.get(hint, 0.0), "the hint asks for it")

@@ -198,6 +198,8 @@ class JoinTask:
 
     def _publish(self, join: PreparedJoin, rows: list[StreamRows]) -> None:
         """Leave buffers for the next step. All of it is soft: a full memory costs time, not results."""
+        if len(rows) == 1:
+            return  # nobody looks for partners among them
         reach = join.reach()
         furthest = reaches(self._definitions)
         newest = [newest_time([*r.kept, r.fresh]) for r in rows]

@@ -90,7 +90,7 @@ class JoinTable:
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
-    """Combinations of rows, one per input, inside each other's windows.
+    """Combinations of rows, one per input, inside each other's windows. One input alone has tables beside it, and no key or condition.
 
     `bounds[i][j]` is how much later (microseconds) input j's row may be than input i's, tightened over all paths; None:
     any. `conditions` and `outputs` name columns as alias.column. `algorithm` is what a hint asks for.

@@ -23,6 +23,7 @@ from penstock.queries.slices.reading import READ_ROWS, inside
 from penstock.queries.slices.results.family import ResultsFamily, ResultsLook
 from penstock.queries.slices.results.slicing import Rows, SlicedResults, slice_results
 from penstock.queries.slices.rows import answer_table
+from penstock.queries.slices.windows_together import answer_by_window
 from penstock.sql.plan import AggregatePlan
 
 
@@ -55,7 +56,13 @@ class JoinAggregateHeld(AnsweredHeld):
         return self._answer
 
     def _compute(self) -> pa.Table:
+        return answer_by_window(self.top, self._over) if self.top.own_windows else self._over(None, self.top)
+
+    def _over(self, us: int | None, part: AggregatePlan) -> pa.Table:
+        """All of the aggregates or some, over the window or the last so many microseconds of it."""
         low, high = self.span if self.span is not None else (0, -1)
+        if us is not None and self.now_us is not None:
+            low = max(low, min(high, self.now_us) - us)
         look = ResultsLook(low, high, self.join.count if self.span is not None else 0, self.floors)
         family = self._family()
         while True:
@@ -73,7 +80,7 @@ class JoinAggregateHeld(AnsweredHeld):
                 measure: replace(whole, state=family.partial.part(whole.state, place))
                 for place, measure in enumerate(measures_of(self.top))
             }
-            return answer_table(self.top, by_measure, groups)
+            return answer_table(part, by_measure, groups)
 
     def _family(self) -> ResultsFamily:
         with self.locked() as store:

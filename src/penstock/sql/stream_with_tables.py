@@ -1,0 +1,49 @@
+"""One stream beside ordinary tables -> a join of one stream, or slices of its results.
+
+A join of one stream has no windows between streams: each reading is complete at once, and meets the tables as they are when it
+is logged. What stands on top is all or nothing: what slices do not cover runs as Spark SQL over the log, as if there were no join.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.operators.joins.bounds import close
+from penstock.sql.aggregate_planner import is_aggregation
+from penstock.sql.binding.context import Bound, WindowGraph
+from penstock.sql.cores import take_core
+from penstock.sql.join_aggregates import aggregates_over_join, check_aggregates
+from penstock.sql.join_planner import join_plan
+from penstock.sql.own_windows import share_own_window
+from penstock.sql.plan import JoinAggregatePlan, JoinPlan
+
+
+def is_stream_with_tables(bound: Bound) -> bool:
+    """Whether FROM has one stream, and all that stands beside it, there and in subqueries, is ordinary tables."""
+    top, *inner = bound.collected.contexts
+    if top.select is not bound.query or top.algorithm is not None or any(c.graph for c in (top, *inner)):
+        return False
+    streams = [source for source in top.sources if source.kind == "sensors"]
+    tables = [source for context in (top, *inner) for source in context.sources if source not in streams]
+    return (
+        [(stream.needs_stream, stream.nullable) for stream in streams] == [(True, False)]
+        and bool(tables)
+        and all(table.kind == "ordinary" for table in tables)
+    )
+
+
+def stream_with_tables_plan(bound: Bound) -> JoinPlan | JoinAggregatePlan:
+    """The question as a join of its one stream, or NotCovered with the reason."""
+    top = bound.collected.contexts[0]
+    stream = next(source for source in top.sources if source.kind == "sensors")
+    top.graph = WindowGraph((stream,), close(1, ()))
+    try:
+        if not is_aggregation(bound):
+            return join_plan(bound)
+        assert isinstance(bound.query, exp.Select)
+        share_own_window(top)
+        # Once FROM reads the join's rows there is no way back to the log.
+        check_aggregates(bound, bound.query)
+        return aggregates_over_join(bound, take_core(bound, whole=True))
+    finally:
+        top.graph = None
