@@ -14,6 +14,7 @@ from penstock.sql.plan import (
     Plan,
     SelectPlan,
     SparkPlan,
+    evaluated_by_spark,
     kernel_of,
     plan_from_json,
     window_of,
@@ -92,7 +93,7 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         known = JoinAggregatePlan(answer.plan, answer.top)
     plan = whole or known or plan_from_json(definition.plan)
     kernel = kernel_of(plan)
-    reads = isinstance(plan, SparkPlan) and plan.top is not None
+    spark = evaluated_by_spark(plan)
     failure = database.spark_queries.failure(definition.id)
     message = answer.error if answer is not None else _reader_failure(database, definition.id)
     message = failure.message if message is None and failure is not None else message
@@ -105,8 +106,8 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "description": definition.description,
         "state": state,
         "progress": round(progress, 4),
-        "runs": "slices" if reads else _RUNS_ON_TOP if isinstance(plan, SparkPlan) and kernel else _RUNS[type(plan)],
-        "reason": plan.reason if isinstance(plan, SparkPlan) and not reads else None,
+        "runs": _runs(plan),
+        "reason": plan.reason if isinstance(plan, SparkPlan) and spark else None,
         "window": str(window_of(kernel)) if kernel is not None else None,
         "matched": database.standing.store.matched(definition.id) if answer is not None else None,
         "error": message,
@@ -118,6 +119,17 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "seconds": database.spark_queries.seconds(definition.id),
         **database.costs.of(definition.id),
     }
+
+
+def _runs(plan: Plan) -> str:
+    if isinstance(plan, SparkPlan):
+        if plan.resampled is not None:
+            return "log, when asked"
+        if plan.top is not None:
+            return "slices"
+        if plan.core is not None:
+            return _RUNS_ON_TOP
+    return _RUNS[type(plan)]
 
 
 def _state(

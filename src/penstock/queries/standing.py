@@ -25,6 +25,7 @@ from penstock.queries.join_held import JoinHeld
 from penstock.queries.listings import Listings
 from penstock.queries.readiness import Readiness
 from penstock.queries.ready import ReadyAnswers
+from penstock.queries.resampled.holding import hold_resampled, resample_marks
 from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
 from penstock.queries.rollups.files import RolledFiles
@@ -155,6 +156,7 @@ class StandingQueries(Readiness):
                 store.census.nows.at(record.cycle, store.state, store.newest),
                 WindowsAt(self.windows, record.cycle),
                 {query_id: self._join_mark(store.answers[query_id]) for query_id in store.census.joins},
+                resample_marks(store),
             )
             self.feed.append(mark)
             self.finished = frozenset(q for q in store.census.ending if self._is_finished(q, mark))
@@ -240,6 +242,9 @@ class StandingQueries(Readiness):
         with self._lock:
             if self.store.reader(name) is not None:
                 return self._held_reader(name, as_of)
+            resampling = self.store.resampling(name)
+            if resampling is not None:
+                return self._held_resampled(resampling.id, as_of)
             definition = self.store.state.queries.get(name)
             answer = self.store.answers.get(definition.id) if definition is not None else None
             if definition is None or answer is None:
@@ -288,6 +293,16 @@ class StandingQueries(Readiness):
             told, definition.id, name, plan, definition.start_us, mark.cycle, known.now_us, self.locked
         )
 
+    def _held_resampled(self, query_id: int, as_of: int | None) -> Held:
+        """Values of one stream at the readings of another."""
+        last = self.feed.last()
+        assert last is not None
+        mark = last if as_of is None else self.feed.mark(as_of)
+        known = mark.resampled.get(query_id)
+        if known is None:
+            raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
+        return hold_resampled(self.store, query_id, mark, known, self.folder.log, self.listings)
+
     def told(self, name: str, mark: CycleMark | None = None) -> JoinHeld:
         """A window join as its readers see it at a cycle: one cycle later, whatever its own window shows."""
         with self._lock:
@@ -334,6 +349,8 @@ class StandingQueries(Readiness):
         plan = self.store.spark_plans.get(query_id)
         if plan is not None and plan.top is not None:
             found: int | None = max(after, self.feed.oldest()) + 1  # what it reads is told one cycle later
+        elif plan is not None and plan.resampled is not None:
+            found = self.feed.first_resampled(query_id, after)
         else:
             found = self.windows.first_answer(query_id, max(after, self.feed.oldest() - 1))
         return found if found is not None and last is not None and found <= last.cycle else None
