@@ -84,4 +84,6 @@ def test_sums_of_many_overlapping_windows_are_those_of_each(seed: int) -> None:
     values = chance.integers(-1000, 1000, 300).astype(np.float64)
     first = chance.integers(0, 301, 200)
     end = np.minimum(300, first + chance.integers(0, 301, 200))
-    np.testing.assert_array_equal(window_sums(values, first, end), [values[a:b].sum() for a, b in zip(first, end)])
+    np.testing.assert_array_equal(
+        window_sums(values, first, end), [values[a:b].sum() for a, b in zip(first, end, strict=True)]
+    )

@@ -26,6 +26,7 @@ from penstock.queries.listings import Listings
 from penstock.queries.readiness import Readiness
 from penstock.queries.ready import ReadyAnswers
 from penstock.queries.resampled.holding import hold_resampled, resample_marks
+from penstock.queries.resampled.kept import KeptSamples
 from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
 from penstock.queries.rollups.files import RolledFiles
@@ -73,6 +74,7 @@ class StandingQueries(Readiness):
         self.finished: frozenset[int] = frozenset()
         self.chooser = Chooser()
         self.ready = ReadyAnswers()
+        self.samples = KeptSamples()
         self._torn = False  # whether the store has part of a cycle
 
     def load(self) -> None:
@@ -105,6 +107,7 @@ class StandingQueries(Readiness):
                 self.feed.clear()
                 self.windows.clear()
                 self.ready.clear()
+                self.samples.clear()
                 self.load()
             else:
                 self._fold(record)
@@ -118,6 +121,7 @@ class StandingQueries(Readiness):
         with self._lock:
             gone = self.store.give_up_passed(self.settings.answers_memory_mb << 20)
             self.store.limit_slices(self.settings.slices_memory_mb, self.settings.exact_values_max)
+            self.samples.tidy(self.store.spark_plans)
         for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
             path.unlink(missing_ok=True)
         self._move_on()
@@ -192,7 +196,8 @@ class StandingQueries(Readiness):
     def memory_of(self, query_id: int) -> int:
         """Bytes that a query's answer takes in memory; its share of what it shares with others."""
         with self._lock:
-            return self.store.memory_of(query_id) + self.ready.size(query_id)[1]
+            beside = self.ready.size(query_id)[1] + self.samples.memory_of(query_id)
+            return self.store.memory_of(query_id) + beside
 
     def rows_kept(self, query_id: int) -> int:
         """How many of a query's matches are kept somewhere: enough for its window, and whatever was not trimmed yet."""
@@ -301,7 +306,7 @@ class StandingQueries(Readiness):
         known = mark.resampled.get(query_id)
         if known is None:
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
-        return hold_resampled(self.store, query_id, mark, known, self.folder.log, self.listings)
+        return hold_resampled(self.store, query_id, mark, known, self.folder.log, self.listings, self.samples)
 
     def told(self, name: str, mark: CycleMark | None = None) -> JoinHeld:
         """A window join as its readers see it at a cycle: one cycle later, whatever its own window shows."""

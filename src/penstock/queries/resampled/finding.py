@@ -1,4 +1,4 @@
-"""The rows of an answer with RESAMPLE: readings of one stream, and what the other's value was at their times."""
+"""What an answer with RESAMPLE is made of: readings of one stream, and what the other's value was at their times."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import error
 from penstock.operators.evaluate import evaluate, evaluate_mask
+from penstock.operators.expr import Expr
 from penstock.operators.resample import Resampler, key_codes
 from penstock.operators.windows import FOREVER
 from penstock.queries.fetch import Fetcher
@@ -19,6 +20,23 @@ from penstock.sql.plan import ResamplePlan, resample_name
 # What of both logs one answer may have read; more than that is work for Spark, or for a shorter window.
 READ_MAX_ROWS = 20_000_000
 _PLACE = "_place"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Readings of the stream that gives the times, in log order, with the values of all calls by name, as of both streams' cycle."""
+
+    rows: Rows
+    values: dict[str, pa.Array]
+    times: Stream
+    resampled: Stream
+
+    @property
+    def nbytes(self) -> int:
+        arrays = [*self.rows.columns.values(), *self.values.values()]
+        found = self.rows.found
+        own = found.positions.nbytes + found.times.nbytes + found.vids.nbytes
+        return int(own + sum(array.nbytes for array in arrays))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,44 +60,46 @@ def check_size(times: Stream, values: Stream) -> None:
         raise error("over_budget", detail=detail, hint="make the window shorter: BEGIN (NOW - 1 HOUR) END (NOW)")
 
 
-def find(plan: ResamplePlan, times: Stream, values: Stream, of_times: Fetcher, of_values: Fetcher) -> Found:
-    """The answer as of the streams' cycle, in log order unless it is sorted."""
-    names = {resample_name(place) for place in range(len(plan.calls))}
+def sample(plan: ResamplePlan, times: Stream, values: Stream, of_times: Fetcher, of_values: Fetcher) -> Sampled:
+    """Everything inside the window."""
+    rows = read_rows(times, of_times, -FOREVER, FOREVER, plan.times_predicate, asked_of_times(plan))
+    return Sampled(rows, values_at(plan, rows, values, of_values), times, values)
+
+
+def asked_of_times(plan: ResamplePlan) -> list[Expr]:
     shown = [o.expr for o in plan.outputs] + ([] if plan.having is None else [plan.having])
-    asked = read_rows(times, of_times, -FOREVER, FOREVER, plan.times_predicate, [*shown, *(k for k, _ in plan.keys)])
-    low, high = _reached(asked.found.times, plan.farthest_us)
-    given = [call.value for call in plan.calls] + [k for _, k in plan.keys]
-    near = read_rows(values, of_values, low, high, plan.values_predicate, given)
-    columns = {n: c for n, c in asked.columns.items() if n not in names} | _resampled(plan, asked, near)
-    kept = np.arange(asked.count)
+    return [*shown, *(ours for ours, _ in plan.keys)]
+
+
+def values_at(plan: ResamplePlan, rows: Rows, values: Stream, of_values: Fetcher) -> dict[str, pa.Array]:
+    """The values of all calls at the times of some readings, by name, from as much of the other stream as they reach."""
+    low, high = (int(rows.found.times.min()), int(rows.found.times.max())) if rows.count else (FOREVER, -FOREVER)
+    given = [call.value for call in plan.calls] + [theirs for _, theirs in plan.keys]
+    near = read_rows(values, of_values, low - plan.back_us, high + plan.ahead_us, plan.values_predicate, given)
+    codes: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
+    if plan.keys:
+        codes = key_codes(
+            [evaluate(ours, rows.columns, rows.count) for ours, _ in plan.keys],
+            [evaluate(theirs, near.columns, near.count) for _, theirs in plan.keys],
+        )
+    resampler = Resampler(near.found.times, rows.found.times, codes[1], codes[0])
+    columns = {call.value: evaluate(call.value, near.columns, near.count) for call in plan.calls}
+    return {
+        resample_name(place): resampler.values(columns[call.value], call.us, call.method).cast(call.type.to_arrow())
+        for place, call in enumerate(plan.calls)
+    }
+
+
+def answer_of(plan: ResamplePlan, sampled: Sampled) -> Found:
+    """The rows of the answer, in log order unless they are sorted."""
+    columns, kept = sampled.rows.columns | sampled.values, np.arange(sampled.rows.count)
     if plan.having is not None:
-        kept = np.flatnonzero(evaluate_mask(plan.having, columns, asked.count))
+        kept = np.flatnonzero(evaluate_mask(plan.having, columns, len(kept)))
         columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
     schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
-    arrays = [evaluate(o.expr, columns, len(kept)) for o in plan.outputs]
-    table = pa.Table.from_arrays(arrays, schema=schema)
-    positions = asked.found.positions[kept]
+    table = pa.Table.from_arrays([evaluate(o.expr, columns, len(kept)) for o in plan.outputs], schema=schema)
+    positions = sampled.rows.found.positions[kept]
     if plan.sorted is None:
         return Found(table, positions)
     placed = sorted_rows(table.append_column(_PLACE, pa.array(positions)), plan.sorted)
     return Found(placed.select(range(len(plan.outputs))), placed.column(len(plan.outputs)).to_numpy())
-
-
-def _reached(times: np.ndarray, far_us: int) -> tuple[int, int]:
-    return (int(times.min()) - far_us, int(times.max()) + far_us) if len(times) else (0, -1)
-
-
-def _resampled(plan: ResamplePlan, asked: Rows, near: Rows) -> dict[str, pa.Array]:
-    """The values of all calls, by name."""
-    codes: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
-    if plan.keys:
-        codes = key_codes(
-            [evaluate(ours, asked.columns, asked.count) for ours, _ in plan.keys],
-            [evaluate(theirs, near.columns, near.count) for _, theirs in plan.keys],
-        )
-    resampler = Resampler(near.found.times, asked.found.times, codes[1], codes[0])
-    values = {call.value: evaluate(call.value, near.columns, near.count) for call in plan.calls}
-    return {
-        resample_name(place): resampler.values(values[call.value], call.us, call.method).cast(call.type.to_arrow())
-        for place, call in enumerate(plan.calls)
-    }

@@ -9,11 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
+from penstock.queries.fetch import Fetcher
 from penstock.queries.held import Held, Ids
-from penstock.queries.resampled.finding import Found, check_size, find
+from penstock.queries.resampled.finding import Found, Sampled, answer_of, check_size, sample
+from penstock.queries.resampled.kept import Kept, KeptSamples
+from penstock.queries.resampled.moving import goes_on, move_on
 from penstock.queries.resampled.stream import Stream
 from penstock.queries.slices.answered import AnsweredHeld, without
-from penstock.sql.plan import ResamplePlan
+from penstock.sql.plan import SparkPlan
 
 
 @dataclass(slots=True, eq=False)
@@ -23,9 +26,10 @@ class ResampleHeld(AnsweredHeld):
     cycle: int
     query_id: int
     now_us: int | None
-    plan: ResamplePlan
+    plan: SparkPlan
     times: Stream
     values: Stream
+    kept: KeptSamples | None  # None: nobody will ask the same again
     _found: Found | None = field(default=None)
 
     @property
@@ -37,18 +41,35 @@ class ResampleHeld(AnsweredHeld):
 
     def found(self) -> Found:
         if self._found is None:
-            check_size(self.times, self.values)
             self._found = self._find()
         return self._found
 
     def _find(self) -> Found:
-        """Read the logs by the last listing; where that is too old, by a new one."""
+        asked = self.plan.resampled
+        assert asked is not None
+        before = self.kept.before(self.query_id, self.plan, self.cycle) if self.kept is not None else None
+        if before is not None and not goes_on(asked, before.sampled, self.times, self.values):
+            before = None
+        if before is not None and before.cycle == self.cycle:
+            return before.found
+
+        def work(of_times: Fetcher, of_values: Fetcher) -> Sampled:
+            if before is None:
+                return sample(asked, self.times, self.values, of_times, of_values)
+            return move_on(asked, before.sampled, self.times, self.values, of_times, of_values)
+
+        if before is None:
+            check_size(self.times, self.values)
         try:
-            return find(self.plan, self.times, self.values, self.times.reader(), self.values.reader())
-        except PenstockError as failure:
+            sampled = work(self.times.reader(), self.values.reader())
+        except PenstockError as failure:  # by the last listing; where that is too old, by a new one
             if failure.condition != "corrupt_segment":
                 raise
-        return find(self.plan, self.times, self.values, self.times.fresh(), self.values.fresh())
+            sampled = work(self.times.fresh(), self.values.fresh())
+        found = answer_of(asked, sampled)
+        if self.kept is not None:
+            self.kept.keep(self.query_id, Kept(self.plan, self.cycle, sampled, found))
+        return found
 
     def entered(self, before: Held) -> Ids:
         """Rows with a new value."""

@@ -13,6 +13,7 @@ from penstock.queries.fetch import Fetcher
 from penstock.queries.listings import Listings
 from penstock.queries.moments import now_of_plan, ranges_of
 from penstock.queries.resampled.held import ResampleHeld
+from penstock.queries.resampled.kept import KeptSamples
 from penstock.queries.resampled.stream import Stream
 from penstock.sql.plan import Relation, SparkPlan
 
@@ -28,11 +29,17 @@ def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
 
 
 def hold_resampled(
-    store: AnswerStore, query_id: int, mark: CycleMark, at: ResampleMark, log: Path, listings: Listings
+    store: AnswerStore,
+    query_id: int,
+    mark: CycleMark,
+    at: ResampleMark,
+    log: Path,
+    listings: Listings,
+    kept: KeptSamples,
 ) -> ResampleHeld:
     """Called under the lock."""
     spans = ranges_of(at.plan, at.now_us, at.start_us)
-    return hold_with(store, query_id, mark.cycle, mark.end, at.plan, at.now_us, spans, log, listings)
+    return hold_with(store, query_id, mark.cycle, mark.end, at.plan, at.now_us, spans, log, listings, kept)
 
 
 def hold_with(
@@ -45,6 +52,7 @@ def hold_with(
     spans: Mapping[str, tuple[int, int]],
     log: Path,
     listings: Listings,
+    kept: KeptSamples | None = None,
 ) -> ResampleHeld:
     """The same with ranges of time of one's own, by relation."""
     asked = plan.resampled
@@ -52,7 +60,7 @@ def hold_with(
     times, values = (
         _stream(store, plan.relations[place], end, spans, log, listings) for place in (asked.times, asked.values)
     )
-    return ResampleHeld(cycle, query_id, now_us, asked, times, values)
+    return ResampleHeld(cycle, query_id, now_us, plan, times, values, kept)
 
 
 def _stream(

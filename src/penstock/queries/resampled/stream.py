@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.catalog.model import POSITION_COLUMN
 from penstock.operators.evaluate import evaluate_mask
 from penstock.operators.expr import Expr, columns_of
-from penstock.queries.fetch import Fetcher, TimedPositions
+from penstock.queries.fetch import Fetcher, TimedPositions, no_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a stream in log order, with columns by flat name."""
+    """Rows of a stream with columns by flat name."""
 
     found: TimedPositions
     columns: dict[str, pa.Array]
@@ -41,20 +41,27 @@ class Rows:
     def count(self) -> int:
         return len(self.found.positions)
 
+    def take(self, chosen: np.ndarray) -> Rows:
+        index = pa.array(chosen)
+        return Rows(self.found.take(chosen), {name: column.take(index) for name, column in self.columns.items()})
 
-def read_rows(stream: Stream, fetcher: Fetcher, low: int, high: int, predicate: Expr | None, asked: list[Expr]) -> Rows:
-    """Its rows inside the window and [low, high] that satisfy the predicate, with the columns that are asked for."""
+    @staticmethod
+    def together(parts: Sequence[Rows]) -> Rows:
+        found = TimedPositions.together([part.found for part in parts])
+        names = parts[0].columns
+        return Rows(found, {name: pa.concat_arrays([part.columns[name] for part in parts]) for name in names})
+
+
+def read_rows(
+    stream: Stream, fetcher: Fetcher, low: int, high: int, predicate: Expr | None, asked: Sequence[Expr]
+) -> Rows:
+    """Its rows inside the window and [low, high] that satisfy the predicate, in log order, with the columns that are asked for."""
     low, high = max(low, stream.span[0]), min(high, stream.span[1])
-    found = TimedPositions(*(np.empty(0, kind) for kind in (np.int64, np.int64, np.int32)))
-    if low <= high:
-        found = fetcher.times(None, stream.head, low, high, stream.floor)
+    found = fetcher.times(None, stream.head, low, high, stream.floor) if low <= high else no_rows()
     if stream.passing is not None:
         found = found.take(np.flatnonzero(stream.passing[found.vids]))
     wanted = set().union(*(columns_of(e) for e in (*asked, *([] if predicate is None else [predicate]))))
     columns = fetcher.columns(wanted - {POSITION_COLUMN.name}, found.positions)
     columns[POSITION_COLUMN.name] = pa.array(found.positions)
-    if predicate is None:
-        return Rows(found, columns)
-    chosen = np.flatnonzero(evaluate_mask(predicate, columns, len(found.positions)))
-    index = pa.array(chosen)
-    return Rows(found.take(chosen), {name: column.take(index) for name, column in columns.items()})
+    rows = Rows(found, columns)
+    return rows if predicate is None else rows.take(np.flatnonzero(evaluate_mask(predicate, columns, rows.count)))

@@ -48,8 +48,14 @@ class ResamplePlan:
     sorted: Sorted | None = None  # None: as they stand in the log
 
     @property
-    def farthest_us(self) -> int:
+    def back_us(self) -> int:
+        """How much earlier than a time a reading may be that counts there."""
         return max(call.us for call in self.calls)
+
+    @property
+    def ahead_us(self) -> int:
+        """How much later."""
+        return max((call.us for call in self.calls if call.method != "previous"), default=0)
 
 
 def resample_json(plan: ResamplePlan) -> dict[str, Any]:
