@@ -232,7 +232,7 @@ def test_explain_says_how_it_is_answered_and_why_not(pipes: Callable[..., Pipe])
     world.execute(f"CREATE QUERY q AS {ASKED} {WINDOW}")
     world.push(0, 30)
     lines = [row[0] for row in ask(world.pipe.db, "EXPLAIN ANALYZE q")]
-    assert lines[0] == 'values of "v" at the readings of "times": found in the log when asked, nothing is kept'
+    assert lines[0] == 'values of "v" at the readings of "times", found in the log when asked'
     assert '  same: id = id of "v"' in lines and "    conditions: ppm <> 2.5" in lines
     assert any(line.startswith(f"rows inside the window: {len(world.answer())}, found in") for line in lines)
     facts = world.pipe.db.query("q")

@@ -58,17 +58,16 @@ class _Ordered:
 
     def __init__(self, times: Ints, codes: Ints | None, rows: Ints) -> None:
         rows = rows if codes is None else rows[codes[rows] >= 0]
-        times = times[rows]
-        if codes is None:
-            order = np.argsort(times, kind="stable")
-            self._marks = times[order]
-        else:
+        # Logs are nearly in order of time, and keys are few: both sorts have little to do.
+        self.rows = rows[np.argsort(times[rows], kind="stable")]
+        self._marks = self.times = times[self.rows]
+        if codes is not None:
             # Ranks instead of times: key and rank together always fit into 64 bits.
-            self._ranked = np.unique(times)
-            marks = self._mark(codes[rows], np.searchsorted(self._ranked, times))
-            order = np.argsort(marks, kind="stable")
-            self._marks = marks[order]
-        self.rows, self.times = rows[order], times[order]
+            steps = np.append(True, np.diff(self.times) > 0)[: len(self.times)]
+            self._ranked, ranks = self.times[steps], np.cumsum(steps) - 1
+            by_key = np.argsort(_narrow(codes[self.rows]), kind="stable")
+            self.rows, self.times = self.rows[by_key], self.times[by_key]
+            self._marks = self._mark(codes[self.rows], ranks[by_key])
 
     def _mark(self, codes: Ints, ranks: Ints) -> Ints:
         return codes * (len(self._ranked) + 1) + ranks
@@ -93,6 +92,11 @@ class _Ordered:
         found = np.full(len(first), -1)
         found[there] = np.searchsorted(self._marks, self._marks[first[there]], "right") - 1
         return found
+
+
+def _narrow(codes: Ints) -> np.ndarray[Any, Any]:
+    """The same numbers in 16 bits where they fit: those are sorted without comparisons."""
+    return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
 
 
 def _linear(readings: _Ordered, values: Floats, at: _At, us: int) -> pa.Array:
@@ -145,7 +149,9 @@ def key_codes(ours: Sequence[pa.Array], theirs: Sequence[pa.Array]) -> tuple[Int
         encoded = pa.concat_arrays([_comparable(column) for column in pair]).dictionary_encode()
         known &= np.asarray(encoded.is_valid())
         own = encoded.indices.fill_null(0).to_numpy().astype(np.int64)
-        codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
+        if codes.any():  # a second column: numbers of pairs, dense again
+            own = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
+        codes = own
     codes = np.where(known, codes, -1)
     return codes[:split], codes[split:]
 

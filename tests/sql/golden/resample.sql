@@ -1,5 +1,5 @@
 SELECT l.ts, l.speed, RESAMPLE(s.ppm, 30 SECONDS) AS ppm FROM loops l, sensors s WHERE s.sensor_id = l.loop_id AND l.speed > 3;
---| values of "sensors" at the readings of "loops": found in the log when asked, nothing is kept
+--| values of "sensors" at the readings of "loops", found in the log when asked
 --|   times: readings of "loops"
 --|     window: everything that is kept
 --|     conditions: speed > 3.0
@@ -14,7 +14,7 @@ CREATE QUERY side_by_side AS
   FROM sensors s JOIN loops l ON s.location = 'north'
   WHERE RESAMPLE(s.ppm, 10 SECONDS, MEAN) > 3 OR l.speed IS NULL
   BEGIN (NOW - 10 MINUTES) END (NOW - 1 MINUTE);
---| values of "sensors" at the readings of "loops": found in the log when asked, nothing is kept
+--| values of "sensors" at the readings of "loops", found in the log when asked
 --|   times: readings of "loops"
 --|     window: BEGIN (NOW - 10m) END (NOW - 1m)
 --|   values: readings of "sensors"
@@ -26,7 +26,7 @@ CREATE QUERY side_by_side AS
 
 CREATE QUERY from_now_on AS
   SELECT l.ts, RESAMPLE(s.ppm, 30 SECONDS, MEAN) AS ppm FROM loops l LEFT JOIN sensors s ON s.location = 'north' ORDER BY l.ts LIMIT 3;
---| values of "sensors" at the readings of "loops": found in the log when asked, nothing is kept
+--| values of "sensors" at the readings of "loops", found in the log when asked
 --|   times: readings of "loops"
 --|     window: BEGIN (START) END (NOW)
 --|   values: readings of "sensors"
