@@ -11,9 +11,7 @@ from penstock.types import format_duration
 
 def resample_lines(plan: SparkPlan, asked: ResamplePlan) -> list[str]:
     times, values = plan.relations[asked.times], plan.relations[asked.values]
-    lines = [
-        f'values of "{values.table}" at the readings of "{times.table}", found in the log when asked'
-    ]
+    lines = [f'values of "{values.table}" at the readings of "{times.table}", found in the log when asked']
     lines += _stream_lines("times", times, [] if asked.times_predicate is None else [show(asked.times_predicate)])
     lines += _stream_lines("values", values, [] if asked.values_predicate is None else [show(asked.values_predicate)])
     if asked.keys:

@@ -23,7 +23,8 @@ def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
     found = {}
     for query_id, plan in store.spark_plans.items():
         definition = store.state.queries_by_id[query_id]
-        if plan.resampled is not None and not definition.paused:
+        there = all(relation.table in store.state.tables for relation in plan.relations)
+        if plan.resampled is not None and there and not definition.paused:
             found[query_id] = ResampleMark(plan, definition.start_us, now_of_plan(plan, store))
     return found
 

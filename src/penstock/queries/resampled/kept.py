@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.queries.resampled.finding import Found, Sampled
 from penstock.sql.plan import SparkPlan
@@ -22,10 +22,10 @@ class Kept:
     cycle: int
     sampled: Sampled
     found: Found
+    nbytes: int = field(init=False)
 
-    @property
-    def nbytes(self) -> int:
-        return self.sampled.nbytes + int(self.found.table.nbytes)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nbytes", self.sampled.nbytes + int(self.found.table.nbytes))
 
 
 class KeptSamples:
@@ -33,36 +33,40 @@ class KeptSamples:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, int], Kept] = OrderedDict()  # those used last at the end
+        self._kept: OrderedDict[int, tuple[Kept, ...]] = OrderedDict()  # by query; whoever was asked last at the end
+        self._bytes = 0
 
     def before(self, query_id: int, plan: SparkPlan, cycle: int) -> Kept | None:
         """The newest answer up to a cycle."""
         with self._lock:
-            known = [key for key, k in self._kept.items() if key[0] == query_id and key[1] <= cycle and k.plan == plan]
-            if not known:
-                return None
-            self._kept.move_to_end(max(known))
-            return self._kept[max(known)]
+            known = [kept for kept in self._kept.get(query_id, ()) if kept.cycle <= cycle and kept.plan == plan]
+        return max(known, key=lambda kept: kept.cycle, default=None)
 
     def keep(self, query_id: int, kept: Kept) -> None:
         with self._lock:
-            self._kept[(query_id, kept.cycle)] = kept
-            own = sorted(key for key in self._kept if key[0] == query_id)
-            for key in own[:-PER_QUERY]:
-                del self._kept[key]
-            while self._kept and sum(k.nbytes for k in self._kept.values()) > MOST_BYTES:
-                self._kept.popitem(last=False)
+            others = [known for known in self._forget(query_id) if known.cycle != kept.cycle]
+            newest = sorted((*others, kept), key=lambda known: known.cycle)[-PER_QUERY:]
+            self._kept[query_id] = tuple(newest)
+            self._bytes += sum(known.nbytes for known in newest)
+            while self._bytes > MOST_BYTES:
+                self._forget(next(iter(self._kept)))
 
     def tidy(self, queries: Container[int]) -> None:
         """Forget queries that are gone."""
         with self._lock:
-            for key in [key for key in self._kept if key[0] not in queries]:
-                del self._kept[key]
+            for query_id in [query_id for query_id in self._kept if query_id not in queries]:
+                self._forget(query_id)
 
     def clear(self) -> None:
         with self._lock:
             self._kept.clear()
+            self._bytes = 0
 
     def memory_of(self, query_id: int) -> int:
         with self._lock:
-            return sum(kept.nbytes for key, kept in self._kept.items() if key[0] == query_id)
+            return sum(kept.nbytes for kept in self._kept.get(query_id, ()))
+
+    def _forget(self, query_id: int) -> tuple[Kept, ...]:
+        known = self._kept.pop(query_id, ())
+        self._bytes -= sum(kept.nbytes for kept in known)
+        return known
