@@ -11,6 +11,7 @@ import pytest
 
 from penstock.clock import SECOND, format_timestamp
 from penstock.errors import PenstockError
+from penstock.queries.plan_graph import plan_graph
 from tests.pipeline.asking import ask, rows_of
 from tests.pipeline_pure.world import Pipe
 from tests.sql.test_resample import WAYS, Reading, rounded
@@ -241,6 +242,9 @@ def test_explain_says_how_it_is_answered_and_why_not(pipes: Callable[..., Pipe])
     assert any(line.startswith(f"rows inside the window: {len(world.answer())}, found in") for line in lines)
     facts = world.pipe.db.query("q")
     assert facts["runs"] == "log, when asked" and facts["reason"] is None and facts["state"] == "RUNNING"
+    assert facts["window"] == "BEGIN (NOW - 40s) END (NOW)"
+    boxes = plan_graph(world.pipe.db.definition("q"), world.pipe.db.catalog.state).boxes
+    assert [box.title for box in boxes] == ["times", "v", "resample", "q"]
     sampled = "SELECT t.n, RESAMPLE(v.ppm, 3 SECONDS) AS p FROM times t, v"
     uncovered = {
         f"{sampled} WHERE v.id = t.id AND v.ppm > t.n": "RESAMPLE with a condition between both streams that is no equality",

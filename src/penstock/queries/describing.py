@@ -92,7 +92,6 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
     if answer is not None and answer.top is not None and isinstance(answer.plan, JoinPlan):
         known = JoinAggregatePlan(answer.plan, answer.top)
     plan = whole or known or plan_from_json(definition.plan)
-    kernel = kernel_of(plan)
     spark = evaluated_by_spark(plan)
     failure = database.spark_queries.failure(definition.id)
     message = answer.error if answer is not None else _reader_failure(database, definition.id)
@@ -108,7 +107,7 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "progress": round(progress, 4),
         "runs": _runs(plan),
         "reason": plan.reason if isinstance(plan, SparkPlan) and spark else None,
-        "window": str(window_of(kernel)) if kernel is not None else None,
+        "window": _window(plan),
         "matched": database.standing.store.matched(definition.id) if answer is not None else None,
         "error": message,
         "strategy": database.standing.strategy_of(definition.id) if answer is not None else None,
@@ -119,6 +118,13 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "seconds": database.spark_queries.seconds(definition.id),
         **database.costs.of(definition.id),
     }
+
+
+def _window(plan: Plan) -> str | None:
+    if isinstance(plan, SparkPlan) and plan.resampled is not None:
+        return str(plan.relations[plan.resampled.times].window)
+    kernel = kernel_of(plan)
+    return str(window_of(kernel)) if kernel is not None else None
 
 
 def _runs(plan: Plan) -> str:
