@@ -136,6 +136,8 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
         {"window_start": NOON, "level": (3 * 10.0 + 3 * 12.0 + 40.0) / 7},
         {"window_start": NOON + MINUTE, "level": 20.0},
     ],
+    # The line from 12 at 1 s to 20 at 60 s, at 2 s.
+    "apart": [{"ts": NOON + timedelta(seconds=2), "init": 40.0, "acme": 12.0, "difference": 28.0 - 8 / 59}],
     "highest": [
         {"stock": "ACME", "highest": 20.0, "lowest": 10.0},
         {"stock": "INIT", "highest": 40.0, "lowest": 40.0},
@@ -152,6 +154,7 @@ IN_THE_CYCLE = {
     "rolling",
     "rolling_hourly",
     "index_per_minute",
+    "apart",
     "highest",
     "power_per_day",
 }

@@ -29,7 +29,7 @@ def invoke(database: Database, name: str, as_of: int | str | AsOf | None, limit:
     cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
     if isinstance(as_of, AsOf) and cycle is None:
         result = answer_as_of(database, definition, as_of, limit)
-    elif not isinstance(plan, SparkPlan) or plan.top is not None:
+    elif not isinstance(plan, SparkPlan) or not evaluated_by_spark(plan):
         result = database.standing.invoke(name, cycle, limit)
     else:
         if cycle is not None:

@@ -210,6 +210,12 @@ class AnswerStore(Taking):
         plan = self.spark_plans.get(definition.id) if definition is not None else None
         return (definition, plan) if definition is not None and plan is not None and plan.top is not None else None
 
+    def resampling(self, name: str) -> QueryDefinition | None:
+        """The query of this name if it is one with RESAMPLE that the log answers."""
+        definition = self.state.queries.get(name)
+        plan = self.spark_plans.get(definition.id) if definition is not None else None
+        return definition if plan is not None and plan.resampled is not None else None
+
     def read_by(self, plan: SparkPlan) -> Answer | None:
         """The join that such a query reads."""
         read = self.state.queries.get(plan.relations[0].table)

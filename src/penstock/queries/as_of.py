@@ -1,7 +1,7 @@
 """A standing query's answer as of a past time: its window with that time for NOW, over the log as it is known today.
 
 So a reading that came late is in the answer of its own time, and a query answers for times before its registration.
-Nothing is kept for this: a selection is evaluated here from the rows that its window reaches, anything else as Spark SQL.
+Nothing is kept for this: a selection and RESAMPLE are evaluated here from the rows that their windows reach, anything else as Spark SQL.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from penstock.queries.answers import AnswerStore
 from penstock.queries.fetch import Fetcher, TimedPositions
 from penstock.queries.moments import now_of_plan
 from penstock.queries.observing import streams_of
+from penstock.queries.resampled.once import resampled_at
 from penstock.queries.results import Result
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.queries.windowed import newest
@@ -52,7 +53,8 @@ def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, l
         else:
             past = _PastRows(database, plan, store, start_us, at_us)
     if isinstance(plan, SparkPlan) and moment is not None:
-        table = database.spark_queries.run_at(plan, moment, cycle, {}).table
+        found = resampled_at(database.standing, plan, at_us, moment.ranges)
+        table = (found or database.spark_queries.run_at(plan, moment, cycle, {})).table
     else:
         table = past.rows(limit, database.settings.result_max_rows)
     return Result(table if limit is None else table.slice(0, limit), cycle=cycle, now_us=at_us)

@@ -94,7 +94,6 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
     if answer is not None and answer.top is not None and isinstance(answer.plan, JoinPlan):
         known = JoinAggregatePlan(answer.plan, answer.top)
     plan = whole or known or plan_from_json(definition.plan)
-    kernel = kernel_of(plan)
     failure = database.spark_queries.failure(definition.id)
     message = answer.error if answer is not None else _reader_failure(database, definition.id)
     message = failure.message if message is None and failure is not None else message
@@ -109,7 +108,7 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "progress": round(progress, 4),
         "runs": _runs(plan),
         "reason": plan.reason if evaluated_by_spark(plan) and isinstance(plan, SparkPlan) else None,
-        "window": str(window_of(kernel)) if kernel is not None else None,
+        "window": _window(plan),
         "matched": database.standing.store.matched(definition.id) if answer is not None else None,
         "error": message,
         "strategy": database.standing.strategy_of(definition.id) if answer is not None else None,
@@ -122,10 +121,21 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
     }
 
 
+def _window(plan: Plan) -> str | None:
+    if isinstance(plan, SparkPlan) and plan.resampled is not None:
+        return str(plan.relations[plan.resampled.times].window)
+    kernel = kernel_of(plan)
+    return str(window_of(kernel)) if kernel is not None else None
+
+
 def _runs(plan: Plan) -> str:
     """Where its answer is made."""
     if isinstance(plan, SparkPlan):
-        return "slices" if plan.top is not None else _RUNS_ON_TOP if plan.core is not None else _RUNS[SparkPlan]
+        if plan.resampled is not None:
+            return "log, when asked"
+        if plan.top is not None:
+            return "slices"
+        return _RUNS_ON_TOP if plan.core is not None else _RUNS[SparkPlan]
     join = join_of(plan)
     words = _RUNS[type(plan)]
     return words.replace("window join", _ONE_STREAM) if join is not None and len(join.inputs) == 1 else words

@@ -13,6 +13,7 @@ from penstock.errors import error
 from penstock.pipeline.offset import Offset
 from penstock.queries.stream_nows import NowsAt
 from penstock.queries.window_history import WindowsAt
+from penstock.sql.plan import SparkPlan
 
 _log = logging.getLogger("penstock.queries")
 
@@ -27,6 +28,15 @@ class JoinMark:
 
 
 @dataclass(frozen=True, slots=True)
+class ResampleMark:
+    """A query with RESAMPLE at one cycle: what it asks, its START and its NOW."""
+
+    plan: SparkPlan
+    start_us: int | None
+    now_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class CycleMark:
     """One committed cycle: its end, NOW of each valid-time stream that a query reads, windows of queries that answer."""
 
@@ -35,6 +45,7 @@ class CycleMark:
     nows: NowsAt
     windows: WindowsAt
     joins: dict[int, JoinMark] = field(default_factory=dict)
+    resampled: dict[int, ResampleMark] = field(default_factory=dict)
 
 
 class Feed:
@@ -103,6 +114,11 @@ class Feed:
     def oldest(self) -> int:
         with self._changed:
             return self._marks[0].cycle if self._marks else 0
+
+    def first_resampled(self, query_id: int, after: int) -> int | None:
+        """The first kept cycle after one at which a query with RESAMPLE answers."""
+        with self._changed:
+            return next((m.cycle for m in self._marks if m.cycle > after and query_id in m.resampled), None)
 
     def wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until a condition holds that commits can make true."""

@@ -25,6 +25,13 @@ def moment_of(plan: SparkPlan, store: AnswerStore, start_us: int | None) -> Mome
     if any(u.table_id not in store.state.tables_by_id for u in stream_uses(plan)):
         raise _not_taken_in("a stream of the join")
     now_us = now_of_plan(plan, store)
+    fallback = now_us if now_us is not None else store.offset.now_us
+    ranges = ranges_of(plan, now_us, start_us)
+    return Moment(store.offset, store.state.frozen(), fallback, ranges, store.start)
+
+
+def ranges_of(plan: SparkPlan, now_us: int | None, start_us: int | None) -> dict[str, tuple[int, int]]:
+    """Each relation's range of time, by its name."""
     ranges: dict[str, tuple[int, int]] = {}
     for relation in plan.relations:
         if isinstance(relation.window, TimeWindow):
@@ -34,8 +41,7 @@ def moment_of(plan: SparkPlan, store: AnswerStore, start_us: int | None) -> Mome
                 start = start_us if start_us is not None else NEVER
                 end = now_us if now_us is not None else FOREVER
                 ranges[relation.name] = relation.window.resolve(end, start)
-    fallback = now_us if now_us is not None else store.offset.now_us
-    return Moment(store.offset, store.state.frozen(), fallback, ranges, store.start)
+    return ranges
 
 
 def _not_taken_in(what: str) -> PenstockError:

@@ -8,6 +8,7 @@ from typing import Literal
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.state import CatalogState
 from penstock.operators.expr import Expr
+from penstock.sql.explain_resample import show_call
 from penstock.sql.notation import show, show_window
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json
 
@@ -152,6 +153,9 @@ def _spark(drawing: _Drawing, plan: SparkPlan, state: CatalogState) -> int:
         rows = _rows(state.tables.get(relation.table), state) if relation.kind in ("ordinary", "static") else None
         box = Box(relation.table, (relation.kind, *window), "source", table=table, query=query, rows=rows)
         sources.append(drawing.add(box))
+    if plan.resampled is not None:
+        calls = tuple(show_call(call) for call in plan.resampled.calls)
+        return drawing.add(Box("resample", (*calls, plan.reason)), *sources)
     return drawing.add(Box("Spark SQL", (plan.reason,)), *sources)
 
 

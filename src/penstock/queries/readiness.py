@@ -38,6 +38,9 @@ class Readiness:
             if reader is not None:
                 read = self.store.read_by(reader[1])
                 return reader[0].paused or (read is not None and read.error is None and not read.ready)
+            resampling = self.store.resampling(name)
+            if resampling is not None:
+                return resampling.paused
             answer = self._answer_of(name)
             return answer is not None and answer.error is None and not answer.answers
 
@@ -57,11 +60,13 @@ class Readiness:
     def is_ready(self, name: str, timeout_s: float) -> bool:
         """Whether a query has read its history, waiting for that a while. Raises where it never will."""
         with self._lock:
-            reader = self.store.reader(name)
+            reader, resampling = self.store.reader(name), self.store.resampling(name)
+        if resampling is not None:
+            self._refuse_paused(name, resampling.paused)
+            return True
         if reader is not None:
             self.check_failed(name)
-            if reader[0].paused:
-                raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
+            self._refuse_paused(name, reader[0].paused)
             # One that is paused goes on being read: what it has told it has told.
             self.feed.wait(lambda: not self.is_resting(name), timeout_s)
             self.check_failed(name)
@@ -78,9 +83,12 @@ class Readiness:
             if answer is None:
                 return True
             self.check_failed(name)
-            if answer.paused:
-                raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
+            self._refuse_paused(name, answer.paused)
             return answer.ready
+
+    def _refuse_paused(self, name: str, paused: bool) -> None:
+        if paused:
+            raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
 
     def wait_ready(self, name: str, timeout_s: float = WAIT_S) -> None:
         """Wait a little for a query that is still filling its window; then say how far it is."""

@@ -32,7 +32,7 @@ from penstock.queries.moments import moment_of
 from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
 from penstock.settings import Settings
-from penstock.sql.plan import SparkPlan
+from penstock.sql.plan import SparkPlan, evaluated_by_spark
 
 _log = logging.getLogger("penstock.queries")
 FIRST_ANSWER_S = 60.0
@@ -182,7 +182,7 @@ class SparkQueries:
             mark = self._standing.feed.last()
             for query_id, plan in store.spark_plans.items():
                 definition = store.state.queries_by_id[query_id]
-                if definition.paused or plan.top is not None:
+                if definition.paused or not evaluated_by_spark(plan):
                     continue
                 below = joins_below(plan, store.state, definition.name)
                 if not self._joins_answer(query_id, set(below.values()), store):

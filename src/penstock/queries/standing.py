@@ -25,6 +25,8 @@ from penstock.queries.join_held import JoinHeld
 from penstock.queries.listings import Listings
 from penstock.queries.readiness import Readiness
 from penstock.queries.ready import ReadyAnswers
+from penstock.queries.resampled.holding import hold_resampled, resample_marks
+from penstock.queries.resampled.kept import KeptSamples
 from penstock.queries.result_files import ResultFiles
 from penstock.queries.results import Result
 from penstock.queries.rollups.files import RolledFiles
@@ -72,6 +74,7 @@ class StandingQueries(Readiness):
         self.finished: frozenset[int] = frozenset()
         self.chooser = Chooser()
         self.ready = ReadyAnswers()
+        self.samples = KeptSamples()
         self._torn = False  # whether the store has part of a cycle
 
     def load(self) -> None:
@@ -104,6 +107,7 @@ class StandingQueries(Readiness):
                 self.feed.clear()
                 self.windows.clear()
                 self.ready.clear()
+                self.samples.clear()
                 self.load()
             else:
                 self._fold(record)
@@ -117,6 +121,7 @@ class StandingQueries(Readiness):
         with self._lock:
             gone = self.store.give_up_passed(self.settings.answers_memory_mb << 20)
             self.store.limit_slices(self.settings.slices_memory_mb, self.settings.exact_values_max)
+            self.samples.tidy(self.store.spark_plans)
         for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
             path.unlink(missing_ok=True)
         self._move_on()
@@ -155,6 +160,7 @@ class StandingQueries(Readiness):
                 store.census.nows.at(record.cycle, store.state, store.newest),
                 WindowsAt(self.windows, record.cycle),
                 {query_id: self._join_mark(store.answers[query_id]) for query_id in store.census.joins},
+                resample_marks(store),
             )
             self.feed.append(mark)
             self.finished = frozenset(q for q in store.census.ending if self._is_finished(q, mark))
@@ -190,7 +196,8 @@ class StandingQueries(Readiness):
     def memory_of(self, query_id: int) -> int:
         """Bytes that a query's answer takes in memory; its share of what it shares with others."""
         with self._lock:
-            return self.store.memory_of(query_id) + self.ready.size(query_id)[1]
+            beside = self.ready.size(query_id)[1] + self.samples.memory_of(query_id)
+            return self.store.memory_of(query_id) + beside
 
     def rows_kept(self, query_id: int) -> int:
         """How many of a query's matches are kept somewhere: enough for its window, and whatever was not trimmed yet."""
@@ -240,6 +247,9 @@ class StandingQueries(Readiness):
         with self._lock:
             if self.store.reader(name) is not None:
                 return self._held_reader(name, as_of)
+            resampling = self.store.resampling(name)
+            if resampling is not None:
+                return self._held_resampled(resampling.id, as_of)
             definition = self.store.state.queries.get(name)
             answer = self.store.answers.get(definition.id) if definition is not None else None
             if definition is None or answer is None:
@@ -288,6 +298,16 @@ class StandingQueries(Readiness):
             told, definition.id, name, plan, definition.start_us, mark.cycle, known.now_us, self.locked
         )
 
+    def _held_resampled(self, query_id: int, as_of: int | None) -> Held:
+        """Values of one stream at the readings of another."""
+        last = self.feed.last()
+        assert last is not None
+        mark = last if as_of is None else self.feed.mark(as_of)
+        known = mark.resampled.get(query_id)
+        if known is None:
+            raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
+        return hold_resampled(self.store, query_id, mark, known, self.folder.log, self.listings, self.samples)
+
     def told(self, name: str, mark: CycleMark | None = None) -> JoinHeld:
         """A window join as its readers see it at a cycle: one cycle later, whatever its own window shows."""
         with self._lock:
@@ -334,6 +354,8 @@ class StandingQueries(Readiness):
         plan = self.store.spark_plans.get(query_id)
         if plan is not None and plan.top is not None:
             found: int | None = max(after, self.feed.oldest()) + 1  # what it reads is told one cycle later
+        elif plan is not None and plan.resampled is not None:
+            found = self.feed.first_resampled(query_id, after)
         else:
             found = self.windows.first_answer(query_id, max(after, self.feed.oldest() - 1))
         return found if found is not None and last is not None and found <= last.cycle else None

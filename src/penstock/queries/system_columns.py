@@ -51,7 +51,7 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn(
             "runs",
             TEXT,
-            "shared pass; slices; window join; join with tables (of one stream); either, then slices; window join, then Spark SQL; or Spark SQL",
+            "shared pass; slices; window join; join with tables (of one stream); either, then slices; window join, then Spark SQL; log, when asked; or Spark SQL",
         ),
         SystemColumn("window", TEXT, "its BEGIN and END, in the shared pass and of a join"),
         SystemColumn(

@@ -6,6 +6,7 @@ from penstock.operators.expr import Column, substituted
 from penstock.sql.dialect import sql_of
 from penstock.sql.explain_aggregate import aggregate_lines, join_aggregate_lines, reader_lines
 from penstock.sql.explain_join import join_lines
+from penstock.sql.explain_resample import resample_lines
 from penstock.sql.notation import show, show_conditions, show_outputs, show_table, show_window
 from penstock.sql.on_demand import EVERY_ROW
 from penstock.sql.plan import (
@@ -50,6 +51,8 @@ def explain(plan: Plan, state: State) -> str:
         return "\n".join([*join_aggregate_lines(plan, state), *_function_lines(plan)])
     if plan.top is not None:
         return "\n".join(reader_lines(plan.top, plan.relations[0]))
+    if plan.resampled is not None:
+        return "\n".join(resample_lines(plan, plan.resampled))
     if plan.on_demand is not None:
         return "\n".join(_on_demand_lines(plan.on_demand))
     lines = [f"Spark SQL: {plan.reason}"]

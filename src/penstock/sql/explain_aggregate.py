@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.sql.explain_approximate import promise_lines, show_parameter
 from penstock.sql.explain_correlated import show_correlated, show_picking
 from penstock.sql.explain_join import join_lines
 from penstock.sql.notation import show, show_conditions, show_window
-from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, Relation, aggregate_name, is_approximate, key_name
+from penstock.sql.plan import (
+    AggregatePlan,
+    JoinAggregatePlan,
+    Output,
+    Relation,
+    aggregate_name,
+    is_approximate,
+    key_name,
+)
+from penstock.sql.plan.sorting import Sorted
 from penstock.sql.scope import State
 from penstock.types import format_duration
 
@@ -63,16 +74,14 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     if plan.having is not None:
         lines.append("  having: " + _named(show(plan.having), names))
     if plan.sorted is not None:
-        lines.append("  sorted: " + _show_sorted(plan))
+        lines.append("  sorted: " + show_sorted(plan.sorted, plan.outputs))
     shown = ((o.name, str(o.type), _named(show(o.expr), names)) for o in plan.outputs)
     lines.append("  output: " + ", ".join(f"{n} {t}" if n == e else f"{n} {t} = {e}" for n, t, e in shown))
     return lines
 
 
-def _show_sorted(plan: AggregatePlan) -> str:
-    asked = plan.sorted
-    assert asked is not None
-    order = ", ".join(plan.outputs[item.output].name + " DESC" * item.descending for item in asked.order)
+def show_sorted(asked: Sorted, outputs: Sequence[Output]) -> str:
+    order = ", ".join(outputs[item.output].name + " DESC" * item.descending for item in asked.order)
     limit = "" if asked.limit is None else f", {asked.limit} rows"
     return (order or "as they come") + limit + (f" after the first {asked.offset}" if asked.offset else "")
 

@@ -27,6 +27,7 @@ from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Lastin
 from penstock.sql.positions import point, span_of
 from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
 from penstock.sql.resample import resamples, write_out_resamples
+from penstock.sql.resample_planner import after_scans, resample_plan
 from penstock.sql.retarget import retarget_window
 from penstock.sql.scope import State, fold
 from penstock.sql.spark_text import spark_sql
@@ -76,9 +77,12 @@ def plan_query(
     bound = bind_query(select, state, standing, system_tables, spent)
     latched = check_latch(bound, standing)
     check_within(bound)
-    reason, core, top = "asked once, so it runs as Spark SQL", None, None
+    reason, core, top, resampled = "asked once, so it runs as Spark SQL", None, None, None
     if resamples(bound.collected):
-        reason = "RESAMPLE runs as Spark SQL"
+        try:
+            resampled, reason = resample_plan(bound), "values are found in the log when asked"
+        except NotCovered as failure:
+            reason = str(failure)
     elif shared:
         joined = joins and standing
         try:
@@ -132,6 +136,7 @@ def plan_query(
         core=core,
         on_demand=demand,
         top=top,
+        resampled=after_scans(resampled, relations) if resampled is not None else None,
     )
 
 

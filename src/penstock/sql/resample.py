@@ -1,4 +1,4 @@
-"""RESAMPLE: a value of one stream at each time of another, written out as SQL that Spark runs.
+"""RESAMPLE: a value of one stream at each time of another, written out as SQL that Spark runs where `resample_planner` does not cover it.
 
 The stream whose value is resampled is LEFT JOINed within the duration to the one that gives the times, and grouped by the latter's
 readings. A condition of WHERE that names the resampled stream says which of its readings count; one that has a RESAMPLE is about the rows
@@ -7,6 +7,7 @@ of the answer.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NoReturn
 
 from sqlglot import exp
@@ -16,7 +17,7 @@ from penstock.operators.windows import FOREVER, Bound, RowsWindow, TimeWindow
 from penstock.sql.binding.context import Collected, SelectContext
 from penstock.sql.binding.window_joins import time_of
 from penstock.sql.hidden import hidden_column
-from penstock.sql.nodes import Resample
+from penstock.sql.nodes import Held, Resample
 from penstock.sql.positions import point, span_of
 from penstock.sql.relations import conjuncts
 from penstock.sql.scope import Source
@@ -47,22 +48,48 @@ def _calls(context: SelectContext) -> list[Resample]:
     return [call for call in found if call.find_ancestor(exp.Select) is context.select]
 
 
-def _write_out(context: SelectContext, calls: list[Resample]) -> None:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The stream that gives the times, the one whose values are resampled, and the conditions by whom they are about.
+
+    `counted` say which readings of the second count, `having` which rows are in the answer, `rest` is about the first.
+    """
+
+    times: Source
+    values: Source
+    counted: list[exp.Expr]
+    having: list[exp.Expr]
+    rest: list[exp.Expr]
+
+
+def asked_of(context: SelectContext) -> Asked:
+    """What a SELECT with RESAMPLE asks of which stream."""
     select = context.select
-    times, values = _streams(context, calls)
-    _check(context, calls)
+    times, values = _streams(context, _calls(context))
     asked = [c for join in select.args.get("joins") or [] for c in conjuncts(join.args.get("on"))]
     asked += conjuncts(select.args.get("where"))
     having = [c for c in asked if c.find(Resample)]
     counted = [c for c in asked if not c.find(Resample) and _names(c, values)]
+    # By what they are: conditions of equal text may be about different things.
+    taken = {id(c) for c in (*having, *counted)}
+    return Asked(times, values, counted, having, [c for c in asked if id(c) not in taken])
+
+
+def _write_out(context: SelectContext, calls: list[Resample]) -> None:
+    select = context.select
+    asked = asked_of(context)
+    times, values, counted, having = asked.times, asked.values, asked.counted, asked.having
+    _check(context, calls)
     for condition in counted:
         if condition.find(exp.Query):
             _refuse(context, condition, "a subquery about the stream that is resampled", "join it first, in a query")
+        if condition.find(Held):
+            hint = "say it of the stream that gives the times, or leave FOR out"
+            _refuse(context, condition, "a condition FOR some time on the stream that is resampled", hint)
     farthest = max(call.us for call in calls)
     near = [_within(times, values, -farthest, farthest)]
-    rest = [c for c in asked if c not in having and c not in counted]
     _set_from(select, times, values, [*counted, *near])
-    select.set("where", exp.Where(this=_all_of(rest)) if rest else None)
+    select.set("where", exp.Where(this=_all_of(asked.rest)) if asked.rest else None)
     outputs = [item.this for item in select.expressions]
     order = select.args.get("order")
     outputs += [item.this for item in order.expressions] if order is not None else []

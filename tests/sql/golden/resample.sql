@@ -1,39 +1,92 @@
 SELECT l.ts, l.speed, RESAMPLE(s.ppm, 30 SECONDS) AS ppm FROM loops l, sensors s WHERE s.sensor_id = l.loop_id AND l.speed > 3;
---| Spark SQL: RESAMPLE runs as Spark SQL
---|   r0: readings of "loops"
+--| values of "sensors" at the readings of "loops", found in the log when asked
+--|   times: readings of "loops"
 --|     window: everything that is kept
---|   r1: readings of "sensors"
+--|     conditions: speed > 3.0
+--|   values: readings of "sensors"
 --|     window: everything that is kept
---|   output: ts TIMESTAMP, speed DOUBLE, ppm DOUBLE
---|   text: SELECT any_value(`l`.`ts`) AS `ts`, any_value(`l`.`speed`) AS `speed`, max_by(`s`.`ppm`, struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) AS `ppm` FROM {r0} AS `l` LEFT JOIN {r1} AS `s` ON (`s`.`sensor_id` = `l`.`loop_id`) AND ((unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 30000000) WHERE (`l`.`speed` > CAST('3.0' AS DOUBLE)) GROUP BY `l`.`_pos`
+--|   same: loop_id = sensor_id of "sensors"
+--|   resampled: RESAMPLE(ppm, 30s, PREVIOUS)
+--|   output: ts TIMESTAMP, speed DOUBLE, ppm DOUBLE = RESAMPLE(ppm, 30s, PREVIOUS)
 
 CREATE QUERY side_by_side AS
   SELECT l.ts, RESAMPLE(s.reading.ppm, 30 SECONDS, LINEAR) + 1 AS ppm, RESAMPLE(s.gas_name, 1 MINUTE, 'previous') AS name
   FROM sensors s JOIN loops l ON s.location = 'north'
   WHERE RESAMPLE(s.ppm, 10 SECONDS, MEAN) > 3 OR l.speed IS NULL
   BEGIN (NOW - 10 MINUTES) END (NOW - 1 MINUTE);
---| Spark SQL: RESAMPLE runs as Spark SQL
+--| values of "sensors" at the readings of "loops", found in the log when asked
+--|   times: readings of "loops"
+--|     window: BEGIN (NOW - 10m) END (NOW - 1m)
+--|   values: readings of "sensors"
+--|     window: BEGIN (NOW - 11m) END (NOW)
+--|     initial scan: location = 'north'
+--|   resampled: RESAMPLE(ppm, 30s, LINEAR), RESAMPLE(gas_name, 1m, PREVIOUS), RESAMPLE(ppm, 10s, MEAN)
+--|   of those: (RESAMPLE(ppm, 10s, MEAN) > 3.0) OR speed IS NULL
+--|   output: ts TIMESTAMP, ppm DOUBLE = RESAMPLE(ppm, 30s, LINEAR) + 1.0, name TEXT = RESAMPLE(gas_name, 1m, PREVIOUS)
+
+CREATE QUERY from_now_on AS
+  SELECT l.ts, RESAMPLE(s.ppm, 30 SECONDS, MEAN) AS ppm FROM loops l LEFT JOIN sensors s ON s.location = 'north' ORDER BY l.ts LIMIT 3;
+--| values of "sensors" at the readings of "loops", found in the log when asked
+--|   times: readings of "loops"
+--|     window: BEGIN (START) END (NOW)
+--|   values: readings of "sensors"
+--|     window: BEGIN (START - 30s) END (NOW + 30s)
+--|     initial scan: location = 'north'
+--|   resampled: RESAMPLE(ppm, 30s, MEAN)
+--|   sorted: ts, 3 rows
+--|   output: ts TIMESTAMP, ppm DOUBLE = RESAMPLE(ppm, 30s, MEAN)
+
+-- A condition between both streams that is no equality is Spark's.
+SELECT l.ts, RESAMPLE(s.reading.ppm, 30 SECONDS, LINEAR) + 1 AS ppm, RESAMPLE(s.gas_name, 1 MINUTE, 'previous') AS name
+  FROM sensors s JOIN loops l ON s.location = 'north' AND s.ppm > l.speed
+  WHERE RESAMPLE(s.ppm, 10 SECONDS, MEAN) > 3 OR l.speed IS NULL
+  BEGIN (NOW - 10 MINUTES) END (NOW - 1 MINUTE);
+--| Spark SQL: RESAMPLE with a condition between both streams that is no equality runs as Spark SQL
 --|   r0: readings of "sensors"
 --|     window: BEGIN (NOW - 11m) END (NOW)
 --|     initial scan: location = 'north'
 --|   r1: readings of "loops"
 --|     window: BEGIN (NOW - 10m) END (NOW - 1m)
 --|   output: ts TIMESTAMP, ppm DOUBLE, name TEXT
---|   text: SELECT any_value(`l`.`ts`) AS `ts`, CASE WHEN MAX(unix_micros(`s`.`ts`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) = any_value(unix_micros(`l`.`ts`)) THEN max_by(CAST(`s`.`ppm` AS DOUBLE), struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) ELSE max_by(CAST(`s`.`ppm` AS DOUBLE), struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) + (min_by(CAST(`s`.`ppm` AS DOUBLE), struct(`s`.`ts`, -`s`.`_pos`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= 0 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 30000000) - max_by(CAST(`s`.`ppm` AS DOUBLE), struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0)) * (CAST((any_value(unix_micros(`l`.`ts`)) - MAX(unix_micros(`s`.`ts`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0)) AS DOUBLE) / CAST((MIN(unix_micros(`s`.`ts`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= 0 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 30000000) - MAX(unix_micros(`s`.`ts`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0)) AS DOUBLE)) END + CAST('1.0' AS DOUBLE) AS `ppm`, max_by(`s`.`gas_name`, struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT `s`.`gas_name` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -60000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) AS `name` FROM {r1} AS `l` LEFT JOIN {r0} AS `s` ON (`s`.`location` = 'north') AND ((unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -60000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 60000000) GROUP BY `l`.`_pos` HAVING (AVG(CAST(`s`.`ppm` AS DOUBLE)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -10000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 10000000) > CAST('3.0' AS DOUBLE) OR any_value(`l`.`speed`) IS NULL)
+--|   text: SELECT any_value(`l`.`ts`) AS `ts`, CASE WHEN MAX(unix_micros(`s`.`ts`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) = any_value(unix_micros(`l`.`ts`)) THEN max_by(CAST(`s`.`ppm` AS DOUBLE), struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) ELSE max_by(CAST(`s`.`ppm` AS DOUBLE), struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) + (min_by(CAST(`s`.`ppm` AS DOUBLE), struct(`s`.`ts`, -`s`.`_pos`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= 0 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 30000000) - max_by(CAST(`s`.`ppm` AS DOUBLE), struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0)) * (CAST((any_value(unix_micros(`l`.`ts`)) - MAX(unix_micros(`s`.`ts`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0)) AS DOUBLE) / CAST((MIN(unix_micros(`s`.`ts`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= 0 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 30000000) - MAX(unix_micros(`s`.`ts`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0)) AS DOUBLE)) END + CAST('1.0' AS DOUBLE) AS `ppm`, max_by(`s`.`gas_name`, struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT `s`.`gas_name` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -60000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) AS `name` FROM {r1} AS `l` LEFT JOIN {r0} AS `s` ON (`s`.`location` = 'north') AND (`s`.`ppm` > `l`.`speed`) AND ((unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -60000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 60000000) GROUP BY `l`.`_pos` HAVING (AVG(CAST(`s`.`ppm` AS DOUBLE)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -10000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 10000000) > CAST('3.0' AS DOUBLE) OR any_value(`l`.`speed`) IS NULL)
 
-CREATE QUERY from_now_on AS
-  SELECT l.ts, RESAMPLE(s.ppm, 30 SECONDS, MEAN) AS ppm FROM loops l LEFT JOIN sensors s ON s.location = 'north' ORDER BY l.ts LIMIT 3;
---| Spark SQL: RESAMPLE runs as Spark SQL
+SELECT DISTINCT RESAMPLE(s.ppm, 1 SECOND) AS ppm FROM loops l, sensors s;
+--| Spark SQL: RESAMPLE beside DISTINCT runs as Spark SQL
 --|   r0: readings of "loops"
---|     window: BEGIN (START) END (NOW)
+--|     window: everything that is kept
 --|   r1: readings of "sensors"
---|     window: BEGIN (START - 30s) END (NOW + 30s)
---|     initial scan: location = 'north'
---|   output: ts TIMESTAMP, ppm DOUBLE
---|   text: SELECT any_value(`l`.`ts`) AS `ts`, AVG(CAST(`s`.`ppm` AS DOUBLE)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 30000000) AS `ppm` FROM {r0} AS `l` LEFT JOIN {r1} AS `s` ON (`s`.`location` = 'north') AND ((unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -30000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 30000000) GROUP BY `l`.`_pos` ORDER BY any_value(`l`.`ts`) ASC NULLS LAST LIMIT 3
+--|     window: everything that is kept
+--|   output: ppm DOUBLE
+--|   text: SELECT DISTINCT max_by(`s`.`ppm`, struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -1000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) AS `ppm` FROM {r0} AS `l` LEFT JOIN {r1} AS `s` ON ((unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -1000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 1000000) GROUP BY `l`.`_pos`
+
+SELECT RESAMPLE(similar(s.ppm, 1), 1 SECOND) AS near FROM loops l, sensors s;
+--| Spark SQL: RESAMPLE beside a user's function runs as Spark SQL
+--|   r0: readings of "loops"
+--|     window: everything that is kept
+--|   r1: readings of "sensors"
+--|     window: everything that is kept
+--|   output: near BOOLEAN
+--|   functions: similar
+--|   text: SELECT max_by(similar(`s`.`ppm`, CAST('1.0' AS DOUBLE)), struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT similar(`s`.`ppm`, CAST('1.0' AS DOUBLE)) IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -1000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) AS `near` FROM {r0} AS `l` LEFT JOIN {r1} AS `s` ON ((unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -1000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 1000000) GROUP BY `l`.`_pos`
+
+SELECT RESAMPLE(s.ppm, 1 SECOND) AS ppm FROM loops l, sensors s WHERE (s.ppm > 3 FOR 5 SECONDS);
+--| ERROR 0A000 not_supported: a condition FOR some time on the stream that is resampled is not supported
+--|   1 | SELECT RESAMPLE(s.ppm, 1 SECOND) AS ppm FROM loops l, sensors s WHERE (s.ppm > 3 FOR 5 SECONDS);
+--|     |                                                                        ^^^^^^^^^
+--| hint: say it of the stream that gives the times, or leave FOR out
+
+SELECT RESAMPLE(s.ppm, 1 SECOND) AS ppm FROM loops l TABLESAMPLE PERIODIC (3), sensors s WHERE (l.speed > 3 FOR 5 SECONDS);
+--| Spark SQL: a condition that has to hold FOR some time, inside another one, runs as Spark SQL
+--|   r0: readings of "loops"
+--|     window: everything that is kept
+--|   r1: readings of "sensors"
+--|     window: everything that is kept
+--|   r2: readings of "loops"
+--|   output: ppm DOUBLE
+--|   text: SELECT max_by(`s`.`ppm`, struct(`s`.`ts`, `s`.`_pos`)) FILTER(WHERE NOT `s`.`ppm` IS NULL AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -1000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 0) AS `ppm` FROM {r0} AS `l` LEFT JOIN {r1} AS `s` ON ((unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) >= -1000000 AND (unix_micros(`s`.`ts`) - unix_micros(`l`.`ts`)) <= 1000000) WHERE (`l`.`_pos` IN (SELECT `_pos` FROM (SELECT *, MIN(CASE WHEN `_true` THEN `ts` END) OVER (PARTITION BY `_sid`, `_run`) AS `_since` FROM (SELECT *, SUM(CASE WHEN `_true` THEN 0 ELSE 1 END) OVER (PARTITION BY `_sid` ORDER BY `ts` NULLS LAST, `_pos` NULLS LAST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS `_run` FROM (SELECT `l`.`_sid`, `l`.`_pos`, `l`.`ts`, COALESCE(`l`.`speed` > CAST('3.0' AS DOUBLE), FALSE) AS `_true` FROM {r2} AS `l`) AS _rows) AS _numbered) AS _runs WHERE `_true` AND unix_micros(`ts`) - unix_micros(`_since`) >= 5000000)) AND (`l`.`_pos` % CAST(3 AS BIGINT) = CAST(0 AS BIGINT)) GROUP BY `l`.`_pos`
 
 SELECT AVG(x.ppm) FROM (SELECT RESAMPLE(s.ppm, 1 SECOND) AS ppm FROM loops l, sensors s) x;
---| Spark SQL: RESAMPLE runs as Spark SQL
+--| Spark SQL: RESAMPLE inside of another question runs as Spark SQL
 --|   r0: readings of "loops"
 --|     window: everything that is kept
 --|   r1: readings of "sensors"

@@ -30,15 +30,15 @@ class AnsweredHeld(ABC):
     def entered(self, before: Held) -> Ids:
         """Groups with a new value."""
         assert isinstance(before, AnsweredHeld)
-        return _without(self.answer(), before.answer())
+        return without(self.answer(), before.answer())
 
     def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
         assert isinstance(before, AnsweredHeld)
-        left = before.answer().take(pa.array(_without(before.answer(), self.answer())))
+        left = before.answer().take(pa.array(without(before.answer(), self.answer())))
         return self.inside(), self.entered(before), left
 
 
-def _without(rows: pa.Table, other: pa.Table) -> Ids:
+def without(rows: pa.Table, other: pa.Table) -> Ids:
     """Which rows are not among the others, as often as they are there."""
     known = Counter(_tuples(other))
     found = []

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.catalog.state import CatalogState
 from penstock.errors import error
 from penstock.queries.answer_columns import NotKept
+from penstock.queries.resampled.once import resampled_once
 from penstock.queries.results import Result
 from penstock.queries.rollups.matching import find_match
 from penstock.queries.rollups.once import answer_from_log
@@ -84,7 +85,10 @@ def answered(database: Database, plan: SparkPlan) -> Result:
 
 
 def answer_once(database: Database, plan: SparkPlan) -> Evaluated:
-    """From the trees over another query's answer where they can say it, else by Spark."""
+    """From the log or the trees over another query's answer where they can say it, else by Spark."""
+    found = resampled_once(database.standing, plan)
+    if found is not None:
+        return found
     with contextlib.suppress(NotKept):
         return database.on_demand.answer(plan)
     return database.spark_queries.run(plan, None)

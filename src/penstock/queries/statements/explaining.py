@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.queries.answer_columns import NotKept
 from penstock.queries.hearing import hearing_of
+from penstock.queries.resampled.once import resampled_once
 from penstock.queries.results import Result
 from penstock.queries.rollups.telling import plan_lines
 from penstock.queries.slices.telling import result_slice_lines, slice_lines
@@ -85,7 +86,12 @@ def _analyzed(database: Database, plan: SparkPlan, asked: AskedOnce | None) -> l
 
 
 def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluated, list[str]]:
-    """The answer, and why it was not a tree that gave it where the plan says so."""
+    """The answer, and why it was not the log or a tree that gave it where the plan says so."""
+    resampled = resampled_once(database.standing, plan)
+    if resampled is not None:
+        return resampled, []
+    if plan.resampled is not None:
+        return database.spark_queries.run(plan, None), ["answered by Spark SQL, because too much has to be read"]
     try:
         return database.on_demand.answer(plan), []
     except NotKept as reason:

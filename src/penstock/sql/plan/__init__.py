@@ -2,7 +2,7 @@
 
 A `SelectPlan` runs in the shared pass, a `JoinPlan` in the join step and an `AggregatePlan` in the slices beside it; a `JoinAggregatePlan` is
 slices of what a join step finds. A `SparkPlan` is whatever no kernel covers and runs as Spark SQL, where it can over the rows of a join that
-runs in its step.
+runs in its step, or with what the log is asked instead (`resampled`).
 """
 
 from penstock.sql.plan.nodes import (
@@ -18,7 +18,6 @@ from penstock.sql.plan.nodes import (
     KernelPlan,
     Lasting,
     OnDemand,
-    Output,
     Picking,
     Plan,
     Relation,
@@ -28,6 +27,7 @@ from penstock.sql.plan.nodes import (
     aggregate_name,
     key_name,
 )
+from penstock.sql.plan.output import Output
 from penstock.sql.plan.parts import (
     StreamUse,
     evaluated_by_spark,
@@ -40,6 +40,7 @@ from penstock.sql.plan.parts import (
     tables_under,
     window_of,
 )
+from penstock.sql.plan.resampled import ResampleCall, ResamplePlan, resample_name
 from penstock.sql.plan.stored import has_join, has_latch, plan_from_json, plan_to_json, selected_table
 
 __all__ = [
@@ -59,6 +60,8 @@ __all__ = [
     "Picking",
     "Plan",
     "Relation",
+    "ResampleCall",
+    "ResamplePlan",
     "SelectPlan",
     "SparkPlan",
     "StreamUse",
@@ -75,6 +78,7 @@ __all__ = [
     "plan_from_json",
     "plan_to_json",
     "reach_of",
+    "resample_name",
     "selected_table",
     "stream_uses",
     "tables_under",

@@ -8,17 +8,10 @@ from typing import Literal
 from penstock.operators.expr import Expr
 from penstock.operators.slices.combining import Panes
 from penstock.operators.windows import TimeWindow, Window
+from penstock.sql.plan.output import Output
+from penstock.sql.plan.resampled import ResamplePlan
 from penstock.sql.plan.sorting import Sorted
 from penstock.types import Type
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """One column of an answer."""
-
-    name: str
-    type: Type
-    expr: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +229,7 @@ class SparkPlan:
     join below it, if it has one that runs in the cycle: then only what stands on top is evaluated again. `on_demand` is
     what a question that is asked once comes to where a tree over another query's answer can say it without Spark. `top` is
     the same for a standing query: aggregates over the results of the window join that its one relation reads, in that join's names.
+    `resampled` is what a question with RESAMPLE comes to where its answer is found in the log, asked once or standing.
     """
 
     sql: str
@@ -248,6 +242,7 @@ class SparkPlan:
     core: JoinPlan | None = None
     on_demand: OnDemand | None = None
     top: AggregatePlan | None = None
+    resampled: ResamplePlan | None = None
 
 
 KernelPlan = SelectPlan | JoinPlan | AggregatePlan

@@ -35,7 +35,7 @@ def kernel_of(plan: Plan) -> KernelPlan | None:
 
 def evaluated_by_spark(plan: Plan) -> bool:
     """Whether Spark SQL gives the answer of a standing query."""
-    return isinstance(plan, SparkPlan) and plan.top is None
+    return isinstance(plan, SparkPlan) and plan.top is None and plan.resampled is None
 
 
 def join_of(plan: Plan) -> JoinPlan | None:

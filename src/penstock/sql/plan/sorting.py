@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +22,12 @@ class Sorted:
     order: tuple[Sorting, ...] = ()
     limit: int | None = None
     offset: int = 0
+
+
+def sorted_json(asked: Sorted) -> dict[str, Any]:
+    order = [[item.output, item.descending, item.nulls_first] for item in asked.order]
+    return {"order": order, "limit": asked.limit, "offset": asked.offset}
+
+
+def sorted_of(data: dict[str, Any]) -> Sorted:
+    return Sorted(tuple(Sorting(*item) for item in data["order"]), data["limit"], data["offset"])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any
 
 from penstock.operators import expr as expressions
 from penstock.operators import windows
-from penstock.operators.expr import Column, Expr
+from penstock.operators.expr import Expr
 from penstock.operators.slices.combining import Panes
 from penstock.operators.windows import TimeWindow
 from penstock.sql.plan.nodes import (
@@ -19,14 +18,15 @@ from penstock.sql.plan.nodes import (
     JoinPlan,
     JoinTable,
     Lasting,
-    Output,
     Picking,
     Plan,
     Relation,
     SelectPlan,
     SparkPlan,
 )
-from penstock.sql.plan.sorting import Sorted, Sorting
+from penstock.sql.plan.output import output_json, outputs_of
+from penstock.sql.plan.resampled import resample_json, resample_of
+from penstock.sql.plan.sorting import sorted_json, sorted_of
 from penstock.types import parse_type
 
 
@@ -55,7 +55,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         return {
             "kind": "select",
             "table": plan.table_id,
-            "outputs": [_output_json(o) for o in plan.outputs],
+            "outputs": [output_json(o) for o in plan.outputs],
             "window": windows.to_json(plan.window),
             "static": _expr_json(plan.static_predicate),
             "stream": _expr_json(plan.stream_predicate),
@@ -77,7 +77,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             ],
             "bounds": [list(row) for row in plan.bounds],
             "conditions": [expressions.to_json(c) for c in plan.conditions],
-            "outputs": [_output_json(o) for o in plan.outputs],
+            "outputs": [output_json(o) for o in plan.outputs],
             "algorithm": plan.algorithm,
             "missing": plan.missing,
             "tables": [_table_json(t) for t in plan.tables],
@@ -106,6 +106,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "inlined": list(plan.inlined),
         "core": None if plan.core is None else plan_to_json(plan.core),
         **({} if plan.top is None else {"top": _aggregate_json(plan.top)}),
+        **({} if plan.resampled is None else {"resampled": resample_json(plan.resampled)}),
     }
 
 
@@ -113,7 +114,7 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
     if data["kind"] == "select":
         return SelectPlan(
             table_id=data["table"],
-            outputs=_outputs_of(data["outputs"]),
+            outputs=outputs_of(data["outputs"]),
             window=windows.from_json(data["window"]),
             static_predicate=_expr_of(data["static"]),
             stream_predicate=_expr_of(data["stream"]),
@@ -124,7 +125,7 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
             inputs=tuple(_input_of(i) for i in data["inputs"]),
             bounds=tuple(tuple(row) for row in data["bounds"]),
             conditions=tuple(expressions.from_json(c) for c in data["conditions"]),
-            outputs=_outputs_of(data["outputs"]),
+            outputs=outputs_of(data["outputs"]),
             algorithm=data["algorithm"],
             missing=data["missing"],
             tables=tuple(_table_of(t) for t in data.get("tables", ())),
@@ -154,6 +155,7 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
         inlined=tuple(data.get("inlined", ())),
         core=_core_of(data.get("core")),
         top=_aggregate_of(data["top"]) if "top" in data else None,
+        resampled=resample_of(data["resampled"]) if "resampled" in data else None,
     )
 
 
@@ -174,7 +176,7 @@ def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
             [a.function, [expressions.to_json(e) for e in a.arguments], str(a.type), a.parameter]
             for a in plan.aggregates
         ],
-        "outputs": [_output_json(o) for o in plan.outputs],
+        "outputs": [output_json(o) for o in plan.outputs],
         "window": windows.to_json(plan.window),
         "static": _expr_json(plan.static_predicate),
         "stream": _expr_json(plan.stream_predicate),
@@ -183,7 +185,7 @@ def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
         **({"own": list(plan.own_windows)} if plan.own_windows else {}),
         **({"latch": plan.latch} if plan.latch is not None else {}),
         **({"reads": plan.reads} if plan.reads is not None else {}),
-        **({"sorted": _sorted_json(plan.sorted)} if plan.sorted is not None else {}),
+        **({"sorted": sorted_json(plan.sorted)} if plan.sorted is not None else {}),
         **({"picking": _picking_json(plan.picking)} if plan.picking is not None else {}),
     }
 
@@ -201,7 +203,7 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
             )
             for function, arguments, type_, *more in data["aggregates"]
         ),
-        outputs=_outputs_of(data["outputs"]),
+        outputs=outputs_of(data["outputs"]),
         window=windows.from_json(data["window"]),
         static_predicate=_expr_of(data["static"]),
         stream_predicate=_expr_of(data["stream"]),
@@ -210,7 +212,7 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         own_windows=tuple(data.get("own", ())),
         latch=data.get("latch"),
         reads=data.get("reads"),
-        sorted=_sorted_of(data["sorted"]) if "sorted" in data else None,
+        sorted=sorted_of(data["sorted"]) if "sorted" in data else None,
         picking=_picking_of(data["picking"]) if "picking" in data else None,
     )
 
@@ -222,15 +224,6 @@ def _picking_json(picking: Picking) -> list[Any]:
 def _picking_of(data: list[Any]) -> Picking:
     inner, outer, rows = data
     return Picking(tuple(inner), outer, rows)
-
-
-def _sorted_json(asked: Sorted) -> dict[str, Any]:
-    order = [[item.output, item.descending, item.nulls_first] for item in asked.order]
-    return {"order": order, "limit": asked.limit, "offset": asked.offset}
-
-
-def _sorted_of(data: dict[str, Any]) -> Sorted:
-    return Sorted(tuple(Sorting(*item) for item in data["order"]), data["limit"], data["offset"])
 
 
 def _parameter_of(data: Any) -> Any:
@@ -276,22 +269,6 @@ def _table_of(data: dict[str, Any]) -> JoinTable:
         conditions=tuple(expressions.from_json(c) for c in data["conditions"]),
         use=data["use"],
     )
-
-
-def _output_json(output: Output) -> list[Any]:
-    return [output.name, str(output.type), expressions.to_json(output.expr)]
-
-
-def _outputs_of(data: list[list[Any]]) -> tuple[Output, ...]:
-    outputs = tuple(Output(name, parse_type(type_), expressions.from_json(e)) for name, type_, e in data)
-    # Equal constants may differ (0.0 and -0.0), plain columns do not.
-    return _columns(outputs) if all(isinstance(o.expr, Column) for o in outputs) else outputs
-
-
-@lru_cache(maxsize=256)
-def _columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-    """One for all that are equal: thousands of queries may show the same columns."""
-    return outputs
 
 
 def _expr_json(expr: Expr | None) -> dict[str, Any] | None:

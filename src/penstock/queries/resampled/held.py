@@ -1,0 +1,108 @@
+"""The answer of a question with RESAMPLE as of a committed cycle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import PenstockError
+from penstock.queries.fetch import Fetcher
+from penstock.queries.held import Held, Ids
+from penstock.queries.resampled.finding import Found, Sampled, answer_of, check_size, sample
+from penstock.queries.resampled.kept import Kept, KeptSamples
+from penstock.queries.resampled.moving import goes_on, move_on
+from penstock.queries.resampled.stream import Stream
+from penstock.queries.slices.answered import AnsweredHeld, without
+from penstock.sql.plan import SparkPlan
+
+
+@dataclass(slots=True, eq=False)
+class ResampleHeld(AnsweredHeld):
+    """Found when first asked for. The logs up to the cycle's heads do not change, so it is the same whenever one looks."""
+
+    cycle: int
+    query_id: int
+    now_us: int | None
+    plan: SparkPlan
+    times: Stream
+    values: Stream
+    kept: KeptSamples | None  # None: nobody will ask the same again
+    _found: Found | None = field(default=None)
+
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return (self.times.floor, self.values.floor)
+
+    def answer(self) -> pa.Table:
+        return self.found().table
+
+    def found(self) -> Found:
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def _find(self) -> Found:
+        asked = self.plan.resampled
+        assert asked is not None
+        before = self.kept.before(self.query_id, self.plan, self.cycle) if self.kept is not None else None
+        if before is not None and not goes_on(asked, before.sampled, self.times, self.values):
+            before = None
+        if before is not None and before.cycle == self.cycle:
+            return before.found
+
+        def work(of_times: Fetcher, of_values: Fetcher) -> Sampled:
+            if before is None:
+                return sample(asked, self.times, self.values, of_times, of_values)
+            return move_on(asked, before.sampled, self.times, self.values, of_times, of_values)
+
+        if before is None:
+            check_size(self.times, self.values)
+        try:
+            sampled = work(self.times.reader(), self.values.reader())
+        except PenstockError as failure:  # by the last listing; where that is too old, by a new one
+            if failure.condition != "corrupt_segment":
+                raise
+            sampled = work(self.times.fresh(), self.values.fresh())
+        found = answer_of(asked, sampled)
+        if self.kept is not None:
+            self.kept.keep(self.query_id, Kept(self.plan, self.cycle, sampled, found))
+        return found
+
+    def entered(self, before: Held) -> Ids:
+        """Rows with a new value."""
+        assert isinstance(before, ResampleHeld)
+        return _new_rows(self.found(), before.found())
+
+    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        assert isinstance(before, ResampleHeld)
+        left = before.answer().take(pa.array(_new_rows(before.found(), self.found())))
+        return self.inside(), self.entered(before), left
+
+
+def _new_rows(rows: Found, others: Found) -> Ids:
+    """Which rows are not among the others, as often as they are there.
+
+    Most readings are in both answers with the same values, and only the rest is compared one by one.
+    """
+    _, ours, theirs = np.intersect1d(rows.positions, others.positions, assume_unique=True, return_indices=True)
+    same = np.ones(len(ours), np.bool_)
+    if rows.table.schema != others.table.schema:
+        same[:] = False
+    for name in rows.table.column_names if len(ours) else ():
+        same &= _equal(rows.table.column(name).take(pa.array(ours)), others.table.column(name).take(pa.array(theirs)))
+    mine, rest = np.ones(rows.table.num_rows, np.bool_), np.ones(others.table.num_rows, np.bool_)
+    mine[ours[same]] = False
+    rest[theirs[same]] = False
+    left = np.flatnonzero(mine)
+    return left[without(rows.table.take(pa.array(left)), others.table.filter(pa.array(rest)))]
+
+
+def _equal(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> np.ndarray:
+    """Where two columns surely say the same."""
+    if pa.types.is_nested(ours.type):
+        return np.zeros(len(ours), np.bool_)
+    equal = pc.fill_null(pc.equal(ours, theirs), False)
+    return np.asarray(pc.or_(equal, pc.and_(pc.is_null(ours), pc.is_null(theirs))))

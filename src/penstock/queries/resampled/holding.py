@@ -1,0 +1,85 @@
+"""A question with RESAMPLE at a kept cycle, at a past time or asked once: cut loose from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.operators.windows import TimeWindow
+from penstock.pipeline.offset import Offset
+from penstock.queries.answers import AnswerStore
+from penstock.queries.feed import CycleMark, ResampleMark
+from penstock.queries.fetch import Fetcher
+from penstock.queries.listings import Listings
+from penstock.queries.moments import now_of_plan, ranges_of
+from penstock.queries.resampled.held import ResampleHeld
+from penstock.queries.resampled.kept import KeptSamples
+from penstock.queries.resampled.stream import Stream
+from penstock.sql.plan import Relation, SparkPlan
+
+
+def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
+    """What the queries with RESAMPLE that run are at the cycle that the store has taken in."""
+    found = {}
+    for query_id, plan in store.spark_plans.items():
+        definition = store.state.queries_by_id[query_id]
+        there = all(relation.table in store.state.tables for relation in plan.relations)
+        if plan.resampled is not None and there and not definition.paused:
+            found[query_id] = ResampleMark(plan, definition.start_us, now_of_plan(plan, store))
+    return found
+
+
+def hold_resampled(
+    store: AnswerStore,
+    query_id: int,
+    mark: CycleMark,
+    at: ResampleMark,
+    log: Path,
+    listings: Listings,
+    kept: KeptSamples,
+) -> ResampleHeld:
+    """Called under the lock."""
+    spans = ranges_of(at.plan, at.now_us, at.start_us)
+    return hold_with(store, query_id, mark.cycle, mark.end, at.plan, at.now_us, spans, log, listings, kept)
+
+
+def hold_with(
+    store: AnswerStore,
+    query_id: int,
+    cycle: int,
+    end: Offset,
+    plan: SparkPlan,
+    now_us: int | None,
+    spans: Mapping[str, tuple[int, int]],
+    log: Path,
+    listings: Listings,
+    kept: KeptSamples | None = None,
+) -> ResampleHeld:
+    """The same with ranges of time of one's own, by relation."""
+    asked = plan.resampled
+    assert asked is not None
+    times, values = (
+        _stream(store, plan.relations[place], end, spans, log, listings) for place in (asked.times, asked.values)
+    )
+    return ResampleHeld(cycle, query_id, now_us, plan, times, values, kept)
+
+
+def _stream(
+    store: AnswerStore,
+    relation: Relation,
+    end: Offset,
+    spans: Mapping[str, tuple[int, int]],
+    log: Path,
+    listings: Listings,
+) -> Stream:
+    assert isinstance(relation.window, TimeWindow)
+    table = store.state.tables[relation.table]
+    static, head, predicate = store.state.rows(table.id), end.data.get(table.id, 0), relation.static_predicate
+    return Stream(
+        reader=lambda: Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files),
+        fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
+        floor=store.state.retention(table.id),
+        head=head,
+        span=spans[relation.name],
+        passing=None if predicate is None else store.passing(table.id, predicate),
+    )
