@@ -24,7 +24,8 @@ from penstock.queries.subscription import Subscription
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SelectPlan, SparkPlan, plan_from_json
 from penstock.sql.planner import plan_query
-from penstock.streams.segments import list_segments, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, slices
 from tests.oracle import compare
 from tests.oracle.expressions import Const, Ex, Op
 from tests.oracle.generate import (

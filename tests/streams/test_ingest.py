@@ -21,7 +21,8 @@ from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
 from penstock.streams.receipt import Receipt
 from penstock.streams.rules import NO_TIME
-from penstock.streams.segments import list_segments, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, slices
 from penstock.types import BINARY, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Field, parse_type
 from tests.streams.doubles import StateDouble, make_table
 

@@ -18,7 +18,8 @@ from penstock.clock import ManualClock
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.streams.log import LogMoved, StreamLog, log_schema
-from penstock.streams.segments import list_segments, list_what_is_there, log_heads, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, list_what_is_there, log_heads, slices
 from tests.streams.doubles import make_table
 
 TABLE = make_table(time="transaction")
