@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, select
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.encoding import function_to_json, query_to_json, stream_type_to_json, table_to_json
 from penstock.catalog.model import StreamColumn, Table, TableOptions
-from penstock.catalog.projection import DEFINITIONS, ROWS
+from penstock.catalog.projection_tables import DEFINITIONS, ROWS
 from penstock.catalog.rollup_records import rollup_to_json
 from penstock.catalog.state import CatalogState
 from penstock.clock import ManualClock
