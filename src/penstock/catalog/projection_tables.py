@@ -57,7 +57,7 @@ _DEFINED = {
 
 
 def _by(*columns: Column[Any]) -> list[ColumnElement[bool]]:
-    # Parameters of an update may not have the names of the columns they are compared with.
+    """Each column equals the parameter `the_` and its name."""
     return [column == bindparam(f"the_{column.name}") for column in columns]
 
 
