@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from sqlalchemy import create_engine, select
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.encoding import function_to_json, query_to_json, stream_type_to_json, table_to_json
 from penstock.catalog.model import StreamColumn, Table, TableOptions
-from penstock.catalog.projection import DEFINITIONS, ROWS
+from penstock.catalog.projection_tables import DEFINITIONS, ROWS
 from penstock.catalog.rollup_records import rollup_to_json
 from penstock.catalog.state import CatalogState
 from penstock.clock import ManualClock
+from penstock.errors import PenstockError
 from penstock.types import DOUBLE, INT, TEXT, Field
 
 READING = StreamColumn("reading", (Field("ppm", DOUBLE),))
@@ -106,3 +108,10 @@ def stored_projection(bench: CatalogBench) -> tuple[dict[Any, Any], dict[Any, An
         rows = {(r.table_name, r.sid): (r.address, orjson.loads(r.body)) for r in connection.execute(select(ROWS))}
     engine.dispose()
     return definitions, rows
+
+
+def refused(condition: str, work: object, *arguments: object, **named: object) -> str:
+    with pytest.raises(PenstockError) as caught:
+        work(*arguments, **named)  # type: ignore[operator]  # any of the catalog's methods
+    assert caught.value.condition == condition
+    return caught.value.message

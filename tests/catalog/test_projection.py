@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalog import projection
+from penstock.catalog import projection, projection_tables
 from penstock.catalog.catalog import NewQuery
 from penstock.catalog.model import Function, StreamType, TableOptions
 from penstock.errors import PenstockError
@@ -74,14 +74,14 @@ def test_only_what_an_entry_touches_is_written(bench: CatalogBench, monkeypatch:
     bench.catalog.create_queries([NewQuery(f"q{i}", "", {}, ("sensors",)) for i in range(100)])
     written: list[int] = []
     for name in ("_put_definitions", "_put_rows"):
-        real = getattr(projection, name)
+        real = getattr(projection_tables, name)
 
         def counting(*arguments, real=real):  # type: ignore[no-untyped-def]
             *before, names = arguments
             written.append(len(list(names)))
             real(*before, names)
 
-        monkeypatch.setattr(projection, name, counting)
+        monkeypatch.setattr(projection_tables, name, counting)
     bench.catalog.create_query("one", "", {}, ("sensors",))
     bench.catalog.update_rows("sensors", {7: (7, "y", "a")})
     assert sum(written) == 2
@@ -156,8 +156,8 @@ def test_a_failure_costs_nothing_and_the_next_entry_catches_up(
         def fail(*_: object) -> None:
             raise RuntimeError("no database")
 
-        broken.setattr(projection, "_put_rows", fail)
-        broken.setattr(projection, "_put_definitions", fail)
+        broken.setattr(projection_tables, "_put_rows", fail)
+        broken.setattr(projection_tables, "_put_definitions", fail)
         bench.catalog.insert_rows("sensors", [(1, "x", "a")])
         bench.catalog.create_query("q", "", {}, ("sensors",))
         assert stored_projection(bench) == before
@@ -176,7 +176,7 @@ def test_a_database_that_is_slow_to_fail_is_left_alone_for_a_while(
         raise RuntimeError("no answer")
 
     with monkeypatch.context() as broken:
-        broken.setattr(projection, "_put_definitions", fail)
+        broken.setattr(projection_tables, "_put_definitions", fail)
         broken.setattr(projection, "_SLOW_S", -1)
         broken.setattr(projection, "_PAUSE_S", 0.2)
         for number in range(5):

@@ -14,7 +14,7 @@ from penstock.pipeline.sheets import Sheet, write_sheet
 from penstock.queries import strategy
 from penstock.queries.answers import AnswerStore
 from tests.oracle import rig
-from tests.oracle.generate import Command, CreateQuery, Cycle
+from tests.oracle.commands import Command, CreateQuery, Cycle
 
 
 class Losing:

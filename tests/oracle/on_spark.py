@@ -24,20 +24,12 @@ from penstock.queries.subscription import Subscription
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SelectPlan, SparkPlan, plan_from_json
 from penstock.sql.planner import plan_query
-from penstock.streams.segments import list_segments, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, slices
 from tests.oracle import compare
+from tests.oracle.commands import Advance, AlterWindow, Command, CreateQuery, CreateTable, Cycle, DropQuery, Push
 from tests.oracle.expressions import Const, Ex, Op
-from tests.oracle.generate import (
-    EPOCH_US,
-    Advance,
-    AlterWindow,
-    Command,
-    CreateQuery,
-    CreateTable,
-    Cycle,
-    DropQuery,
-    Push,
-)
+from tests.oracle.making import EPOCH_US
 from tests.oracle.questions import Query, Table, TimeSpan, WindowSpec
 from tests.oracle.spark_sql import answer_sql, query_sql, view_name
 from tests.oracle.timeline import Knowledge, Timeline, replay

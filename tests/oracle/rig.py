@@ -14,7 +14,8 @@ from penstock.sql.parse import parse_select
 from penstock.sql.plan import SelectPlan
 from penstock.sql.planner import plan_query
 from tests.oracle import compare
-from tests.oracle.generate import EPOCH_US, Advance, AlterWindow, Command, CreateQuery, Cycle, DropQuery, Push
+from tests.oracle.commands import Advance, AlterWindow, Command, CreateQuery, Cycle, DropQuery, Push
+from tests.oracle.making import EPOCH_US
 from tests.oracle.model import World
 from tests.support.local_engine import LocalEngine
 

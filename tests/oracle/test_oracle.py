@@ -9,9 +9,11 @@ import pytest
 import sqlglot
 from hypothesis import given, settings
 
+from tests.oracle.commands import Advance, CreateQuery, Cycle, Push
 from tests.oracle.compare import difference, rows_of
 from tests.oracle.expressions import Col, Const, Ex, Op
-from tests.oracle.generate import EPOCH_US, Advance, CreateQuery, Cycle, Push, scripts, seeded_script
+from tests.oracle.generate import scripts, seeded_script
+from tests.oracle.making import EPOCH_US
 from tests.oracle.model import World
 from tests.oracle.questions import Aggregate, Edge, LastRows, Query, Table, TimeSpan
 from tests.oracle.spark_sql import answers, check_sql

@@ -15,8 +15,8 @@ from penstock.queries.results import Event
 from penstock.queries.subscription import SelectSubscription
 from penstock.settings import Settings
 from tests.oracle import compare
+from tests.oracle.commands import Command, Cycle, DropQuery
 from tests.oracle.compare import Answer
-from tests.oracle.generate import Command, Cycle, DropQuery
 from tests.oracle.rig import Rig
 from tests.oracle.timeline import Knowledge, Timeline, replay
 

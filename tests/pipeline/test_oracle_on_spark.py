@@ -17,7 +17,10 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.queries.database import Database
-from tests.oracle.generate import CreateQuery, CreateTable, Insert, Seeded, make_query, seeded_script
+from tests.oracle.choosing import Seeded
+from tests.oracle.commands import CreateQuery, CreateTable, Insert
+from tests.oracle.generate import seeded_script
+from tests.oracle.making import make_query
 from tests.oracle.on_spark import Story, on_wall_clock, show_log
 from tests.oracle.questions import Table
 from tests.pipeline.conftest import clear

@@ -11,7 +11,7 @@ from penstock.errors import PenstockError
 from penstock.queries.statements.asking import plan_of
 from penstock.queries.statements.registering import stored
 from penstock.sql.parse import parse_select
-from tests.pipeline_pure.test_joins_below import PAIRS, Life
+from tests.support.join_life import PAIRS, Life
 
 COUNTED = f"SELECT a.k, COUNT(*) AS n {PAIRS} GROUP BY a.k BEGIN (NOW - 3 SECONDS) END (NOW)"
 

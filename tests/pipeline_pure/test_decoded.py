@@ -14,7 +14,8 @@ import pytest
 from penstock.queries import decoded
 from penstock.queries.open_files import OpenFiles
 from penstock.streams.layout import Segment
-from penstock.streams.segments import Slice, read_slice
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import Slice
 
 ROWS = 1000
 

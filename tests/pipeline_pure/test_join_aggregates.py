@@ -12,7 +12,7 @@ import pytest
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
 from penstock.queries.join_held import JoinHeld
-from tests.pipeline_pure.test_joins_below import Life, upto_now
+from tests.support.join_life import Life, upto_now
 
 PAIRS = "FROM left_side a, right_side b WINDOW(a,b) = 2 SECONDS WHERE a.k = b.k AND b.n < 900"
 COUNTED = f"SELECT a.k, COUNT(*) AS n, MAX(b.n) AS most {PAIRS} GROUP BY a.k"

@@ -11,7 +11,7 @@ from penstock.clock import SECOND
 from penstock.errors import PenstockError
 from penstock.queries import standing
 from penstock.sql.plan import SparkPlan, plan_from_json
-from tests.pipeline_pure.test_joins_below import PAIRS, Life, micros, until
+from tests.support.join_life import PAIRS, Life, micros, until
 
 JOINED = f"CREATE QUERY pairs AS SELECT a.k, a.n AS a, b.n AS b {PAIRS}"
 

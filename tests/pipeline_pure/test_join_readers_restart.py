@@ -9,7 +9,7 @@ import pytest
 from penstock.clock import SECOND
 from penstock.queries import standing
 from tests.pipeline_pure.test_join_readers import JOINED, expected, read_pairs, told
-from tests.pipeline_pure.test_joins_below import ORIGIN, Life
+from tests.support.join_life import ORIGIN, Life
 
 
 def push(life: Life) -> None:

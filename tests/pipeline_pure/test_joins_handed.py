@@ -12,7 +12,7 @@ from penstock.clock import SECOND
 from penstock.queries import handing, join_rows
 from penstock.queries.join_held import JoinHeld
 from penstock.sql.plan import SparkPlan, plan_from_json
-from tests.pipeline_pure.test_joins_below import COUNTED, PAIRS, Life, last_times
+from tests.support.join_life import COUNTED, PAIRS, Life, last_times
 
 PIECE = 32
 

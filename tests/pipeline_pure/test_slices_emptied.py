@@ -11,7 +11,7 @@ from penstock.queries.join_held import JoinHeld
 from penstock.queries.slices.results import held as module
 from penstock.queries.slices.results.held import JoinAggregateHeld
 from tests.pipeline_pure.test_join_aggregates import COUNTED, counts, expected, life  # noqa: F401
-from tests.pipeline_pure.test_joins_below import Life
+from tests.support.join_life import Life
 
 
 def empty_all(life: Life) -> None:  # noqa: F811

@@ -16,7 +16,8 @@ from penstock.settings import Settings
 from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
 from penstock.streams.manager import StreamManager
-from penstock.streams.segments import list_segments, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, slices
 from penstock.types import DOUBLE, INT, Field
 from tests.sensors.world import FAST, wait_until
 

@@ -21,6 +21,7 @@ from penstock.sql.parse import parse_script
 from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, plan_to_json
 from penstock.sql.planner import invocation_of, plan_query, reads_of
 from penstock.sql.rollups import bind_create_rollup
+from penstock.sql.tree import tree
 from penstock.types import Field, parse_type
 
 SYSTEM = {
@@ -116,7 +117,7 @@ class World:
                 return "\n".join([*lines, _where(update.where)])
             case st.Delete():
                 return _where(bind_delete(statement, self).where)
-        return st.tree(statement)
+        return tree(statement)
 
     def _create_table(self, statement: st.CreateTable) -> str:
         name, columns, key, stream, options = bind_create_table(statement, self)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.streams.segments import list_segments, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, slices
 
 ROOT = Path(__file__).parents[2]
 COMMIT = ["log:begin", "log:written", "log:synced", "log:renamed", "log:folder_synced", "log:answered"]

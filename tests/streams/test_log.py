@@ -18,28 +18,13 @@ from penstock.clock import ManualClock
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.streams.log import LogMoved, StreamLog, log_schema
-from penstock.streams.segments import list_segments, list_what_is_there, log_heads, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, list_what_is_there, log_heads, slices
 from tests.streams.doubles import make_table
+from tests.support.log_rows import batch, stored
 
 TABLE = make_table(time="transaction")
 VALID = make_table(time="valid", id=4)
-
-
-def batch(*values: float) -> pa.RecordBatch:
-    return pa.record_batch(
-        {
-            "_vid": pa.array([0] * len(values), pa.int32()),
-            "ts": pa.array([7] * len(values), pa.int64()).cast(pa.timestamp("us", tz="UTC")),
-            "ppm": pa.array(values, pa.float64()),
-            "seq": pa.array([1] * len(values), pa.int32()),
-        }
-    )
-
-
-def stored(folder: Path, table_id: int, column: str = "ppm") -> list[float]:
-    segments = list_segments(folder / "log", table_id)
-    end = segments[-1].end if segments else 0
-    return [x for piece in slices(segments, 0, end) for x in read_slice(piece, [column]).column(column).to_pylist()]
 
 
 @pytest.fixture

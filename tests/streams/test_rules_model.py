@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.catalog.model import Deduplicate, Table
 from penstock.errors import PenstockError
 from tests.streams.doubles import make_table
-from tests.streams.test_ingest import NOW, Bench
+from tests.support.ingest_bench import NOW, Bench
 
 AHEAD, WITHIN, KEEP = 20, 6, 15
 

@@ -13,7 +13,8 @@ from penstock.errors import PenstockError
 from penstock.streams import sealing
 from penstock.streams.compaction import merge
 from penstock.streams.hot import write_hot
-from penstock.streams.segments import Segment, Slice, read_slice
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import Segment, Slice
 from penstock.streams.storing import no_crash
 
 ROWS = 500

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
 from penstock.streams.layout import Segment, parse_segment, segment_name
-from penstock.streams.segments import cover, list_segments, log_heads, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import cover, list_segments, log_heads, slices
 
 UTC = pa.timestamp("us", tz="UTC")
 

@@ -14,7 +14,8 @@ from penstock.clock import ManualClock, WallClock
 from penstock.settings import Settings
 from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
-from penstock.streams.segments import list_segments, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, slices
 from penstock.types import DOUBLE, INT, TEXT, Field
 
 COLUMNS = (Field("sensor_id", INT), Field("location", TEXT))

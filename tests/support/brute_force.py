@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from penstock.catalog.journal import JournalReader
 from penstock.pipeline.commits import CommitRecord, _read_record
-from penstock.streams.segments import list_segments, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, slices
 
 Row = Mapping[str, Any]
 Range = Callable[[int, int], tuple[int, int]]

@@ -20,6 +20,7 @@ from typing import Any, overload
 import orjson
 
 from penstock.errors import PenstockError, error
+from penstock.syncing import sync_folder
 
 _log = logging.getLogger("penstock.catalog")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -189,8 +190,8 @@ class JournalWriter:
             _log.warning("the journal ended in a torn line, which was cut off")
             os.ftruncate(self._descriptor, self._size)
         os.fsync(self._descriptor)
-        _sync_folder(self._file.parent)
-        _sync_folder(folder)
+        sync_folder(self._file.parent)
+        sync_folder(folder)
         self._unclean = False
 
     def append(self, kind: str, body: dict[str, Any], heads: dict[int, int], at_us: int) -> Entry:
@@ -244,12 +245,3 @@ def _storage_error(failure: OSError) -> PenstockError:
     if failure.errno in _NO_ROOM:
         return error("disk_full", hint="free space and try again; what was defined before is safe")
     return error("internal_error", detail=f"the journal could not be written: {failure.strerror}")
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file is only there after a crash if the folder that names it was synced."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

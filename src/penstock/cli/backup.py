@@ -12,7 +12,7 @@ import typer
 
 from penstock.cli.connecting import Token, Url, connected, progress, reported
 from penstock.errors import error
-from penstock.streams.storing import sync_file, sync_folder
+from penstock.syncing import sync_file, sync_folder
 
 # Belongs to the process that ran there, not to the data.
 LEFT_BEHIND = frozenset({"lock", "tmp"})

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.errors import error
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset, offset_from_json
-from penstock.streams.sealing import check_seal, sealed
+from penstock.streams.sealing import check_seal, sealed_file
 from penstock.streams.storing import CrashPoint, no_crash, store
 
 RESULT_SCHEMA = pa.schema(
@@ -144,14 +144,7 @@ class CommitStore:
             "info": record.info,
         }
         table = record.results.cast(RESULT_SCHEMA).replace_schema_metadata({"penstock": orjson.dumps(header)})
-        batches = table.combine_chunks().to_batches()
-        schema = sealed(table.schema, batches)
-
-        def write(path: Path) -> None:
-            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
-
+        write = sealed_file(table.schema, table.combine_chunks().to_batches())
         step = "snapshot" if name.startswith("snapshot") else "commit"
         store(self._folder.tmp, self._folder.commits / name, write, self.crash_point, step)
 

@@ -26,7 +26,8 @@ from penstock.operators.windows import FOREVER
 from penstock.pipeline.definitions import Definitions, definitions_since
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.sql.plan import SelectPlan, plan_from_json
-from penstock.streams.segments import Slice, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import Slice, slices
 from penstock.streams.whole import list_whole
 from penstock.types import BIGINT, Field
 

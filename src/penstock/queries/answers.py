@@ -7,7 +7,6 @@ through what a cycle changed, never through all queries: what many of them match
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
@@ -19,8 +18,7 @@ from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.keeping import meets_rows
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.planning import FirstNeeded, SegmentsOf
-from penstock.queries.answer import NEVER, Answer
-from penstock.queries.evaluated import size_of
+from penstock.queries.answer import Answer
 from penstock.queries.join_results import JoinResults
 from penstock.queries.lasting_memory import LastingMemory
 from penstock.queries.ranges import joined
@@ -37,7 +35,6 @@ from penstock.sql.plan import (
     kernel_of,
     plan_from_json,
     reach_of,
-    stream_uses,
     tables_under,
     window_of,
 )
@@ -221,53 +218,6 @@ class AnswerStore(Taking):
         read = self.state.queries.get(plan.relations[0].table)
         return self.answers.get(read.id) if read is not None else None
 
-    def trim_joins(self, keep_from: dict[int, int], oldest_cycle: int) -> None:
-        """Forget results before a time, per query, those whose readings are gone, and what tells older cycles apart."""
-        for query_id, answer in self.answers.items():
-            answer.partners.forget(oldest_cycle)
-            if answer.results is None or not isinstance(answer.plan, JoinPlan):
-                continue
-            floors = [self.state.retention(i.table_id) for i in answer.plan.inputs]
-            low = keep_from.get(query_id, NEVER)
-            answer.results = answer.results.without(low, floors)
-            if answer.top is not None:
-                known = (answer.results, answer.coming, *answer.earlier)
-                self.slices.trim_results(query_id, {r.generation for r in known if r is not None}, low)
-
-    def trim(self, keep_from: dict[int, int]) -> None:
-        """Forget matches below a position, per query: no window can reach them again. For each query there is one."""
-        for query_id, position in keep_from.items():
-            answer = self.answers.get(query_id)
-            if answer is not None and position > 0:
-                answer.forget_below(position)
-        lowest: dict[int, int] = {}
-        for query_id, answer in self.answers.items():
-            if isinstance(answer.plan, SelectPlan):
-                table_id = answer.plan.table_id
-                position = keep_from.get(query_id, 0)
-                lowest[table_id] = min(lowest.get(table_id, position), position)
-        self.slices.trim(keep_from)
-        known = {q: keep_from.get(q, 0) for q in self.answers}
-        for table_id, shelf in self.shelves.items():
-            shelf.merge(known)
-            shelf.forget_below(lowest.get(table_id, FOREVER))
-
-    def merge_lists(self) -> None:
-        """Whoever asks looks into each list: make few of many."""
-        for shelf in self.shelves.values():
-            shelf.merge(None)
-
-    def give_up_passed(self, most_bytes: int) -> list[Path]:
-        """Drop sheets that no sliding window reaches as of now, then the oldest until the rest fits; their files."""
-        for table_id, shelf in self.shelves.items():
-            now_us = self.now_of(self.state.tables_by_id[table_id], None)
-            if now_us is not None:
-                shelf.give_up_passed(now_us, self.census.spans(table_id))
-        while sum(shelf.nbytes for shelf in self.shelves.values()) > most_bytes:
-            largest = max(self.shelves.values(), key=lambda shelf: shelf.nbytes)
-            largest.give_up(largest.sheets[:1])
-        return [path for shelf in self.shelves.values() for path in shelf.take_files()]
-
     def limit_slices(self, most_mb: int, most_values: int) -> None:
         """Queries whose slices take too much fail, the largest first: an answer that is not kept up would be none."""
         why = f"one of its aggregates keeps more than {most_values} values one by one (exact_values_max)"
@@ -292,51 +242,6 @@ class AnswerStore(Taking):
             raise PenstockError(
                 condition, why, hint="SHOW QUERIES says more; once it is mended, pause and resume the query"
             )
-
-    def memory_of(self, query_id: int) -> int:
-        """Bytes that a query's matches take, with its share of the sheets and lists that it is in."""
-        answer = self.answers.get(query_id)
-        if answer is None or isinstance(answer.plan, AggregatePlan):
-            return self.slices.memory_of(query_id)
-        own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
-        own += answer.lasting.nbytes if answer.lasting is not None else 0
-        own += sum(int(table.nbytes) for table in answer.values)
-        own += sum(r.nbytes for r in (answer.results, answer.coming, *answer.earlier) if r is not None)
-        own += size_of(answer.partners.blocks)
-        own += self.slices.memory_of(query_id) if answer.top is not None else 0
-        shelf = self.shelves.get(stream_uses(answer.plan)[0].table_id)
-        return own + (shelf.share(query_id) if shelf is not None else 0)
-
-    def rows_kept(self, query_id: int) -> int:
-        answer = self.answers.get(query_id)
-        if answer is None:
-            return 0
-        if isinstance(answer.plan, JoinPlan):
-            return answer.results.count if answer.results is not None else 0
-        if isinstance(answer.plan, AggregatePlan):
-            return 0  # cells stand for rows
-        shelf = self.shelves.get(answer.plan.table_id)
-        listed = shelf.view().positions(query_id, 0, FOREVER) if shelf is not None else []
-        return sum(len(found) for found in answer.matches.values()) + sum(map(len, listed))
-
-    def forget_evaluated(self, most_bytes: int) -> None:
-        """What was found when asked is found again when asked again: it must not grow with all that was ever asked."""
-        kept = sum(answer.evaluated.nbytes for answer in self.answers.values() if answer.evaluated)
-        lasting = [answer.lasting for answer in self.answers.values() if answer.lasting is not None]
-        if kept + sum(memory.nbytes for memory in lasting) > most_bytes:
-            for answer in self.answers.values():
-                answer.evaluated.clear()
-            for memory in lasting:
-                memory.clear()
-
-    def remove_orphans(self) -> None:
-        """Remove sheets of tasks whose cycle was never committed, and what killed ones had begun to write."""
-        assert self.offset is not None
-        known = {kept.name.file for shelf in self.shelves.values() for kept in shelf.sheets}
-        for path in self._folder.sheets.glob("*.sheet"):
-            table_id, first = (int(part) for part in path.name.removeprefix(".").split("-")[:2])
-            if path.name not in known and first < self.offset.data.get(table_id, FOREVER):
-                path.unlink(missing_ok=True)
 
     def to_snapshot(self) -> CommitRecord:
         """Everything in one record that `apply` takes as the first."""

@@ -21,7 +21,8 @@ from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.queries.open_files import OpenFiles
 from penstock.queries.partners import Blocks
 from penstock.sql.plan import SelectPlan
-from penstock.streams.segments import Segment, list_segments, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import Segment, list_segments, slices
 from penstock.streams.whole import lost_position, missing_file
 
 _BARE = slice_schema([])  # times and static versions alone

@@ -19,7 +19,8 @@ import pyarrow as pa
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
-from penstock.streams.segments import list_readable, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_readable, slices
 
 ROWS_A_LOOK = 20_000
 TRAIL_S = 120

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from penstock.catalog.model import POSITION_COLUMN
 from penstock.queries.decoded import DecodedColumns
-from penstock.streams.segments import Segment, Slice, read_slice
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import Segment, Slice
 
 MOST_FILES = 512
 _Mapped = tuple[pa.Table, dict[str, pa.DataType]]

@@ -16,6 +16,14 @@ from penstock.operators.windows import JoinWindows
 from penstock.pipeline.commits import CommitRecord, CommitStore
 from penstock.pipeline.folder import DataFolder, place_sheets
 from penstock.queries.answer import Answer, is_finished
+from penstock.queries.answer_memory import (
+    forget_evaluated,
+    give_up_passed,
+    memory_of,
+    merge_lists,
+    remove_orphans,
+    rows_kept,
+)
 from penstock.queries.answers import AnswerStore
 from penstock.queries.edges import next_edge
 from penstock.queries.feed import CycleMark, Feed, JoinMark
@@ -119,7 +127,7 @@ class StandingQueries(Readiness):
     def _tidy(self, record: CommitRecord) -> None:
         """What keeps memory and folder small and answers current, and the hint for the planner."""
         with self._lock:
-            gone = self.store.give_up_passed(self.settings.answers_memory_mb << 20)
+            gone = give_up_passed(self.store, self.settings.answers_memory_mb << 20)
             self.store.limit_slices(self.settings.slices_memory_mb, self.settings.exact_values_max)
             self.samples.tidy(self.store.spark_plans)
         for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
@@ -127,7 +135,7 @@ class StandingQueries(Readiness):
         self._move_on()
         if record.cycle % TRIM_EVERY == 0:
             with self._lock:
-                self.store.merge_lists()
+                merge_lists(self.store)
             # It goes through all queries, and most of what it finds can wait.
             if record.cycle % (TRIM_EVERY * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
                 self._trim()
@@ -197,12 +205,12 @@ class StandingQueries(Readiness):
         """Bytes that a query's answer takes in memory; its share of what it shares with others."""
         with self._lock:
             beside = self.ready.size(query_id)[1] + self.samples.memory_of(query_id)
-            return self.store.memory_of(query_id) + beside
+            return memory_of(self.store, query_id) + beside
 
     def rows_kept(self, query_id: int) -> int:
         """How many of a query's matches are kept somewhere: enough for its window, and whatever was not trimmed yet."""
         with self._lock:
-            return self.store.rows_kept(query_id)
+            return rows_kept(self.store, query_id)
 
     def _join_mark(self, answer: Answer) -> JoinMark:
         assert answer.results is not None
@@ -215,8 +223,8 @@ class StandingQueries(Readiness):
     def _trim(self) -> None:
         with self._lock:
             trim(self.store, self.feed.mark(self.feed.oldest()), self.windows, self.folder.log)
-            self.store.remove_orphans()
-            self.store.forget_evaluated(self.settings.answers_memory_mb << 20)
+            remove_orphans(self.store, self.folder.sheets)
+            forget_evaluated(self.store, self.settings.answers_memory_mb << 20)
 
     def _write_next_edge(self, record: CommitRecord) -> None:
         """Tell the planner from when on time alone can change an answer: a soft hint, at most one edge a second."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.queries.answer import Answer, window_low
+from penstock.operators.windows import FOREVER
+from penstock.queries.answer import NEVER, Answer, window_low
 from penstock.queries.answers import AnswerStore
 from penstock.queries.feed import CycleMark
 from penstock.queries.join_readers import reached_by_readers, trim_readers
@@ -47,9 +48,42 @@ def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Pat
     store.slices.merge_latches(
         oldest.end.data, {q for q, answer in store.answers.items() if answer.filling is not None}
     )
-    store.trim(keep_from)
-    store.trim_joins(times, oldest.cycle)
+    _trim_matches(store, keep_from)
+    _trim_joins(store, times, oldest.cycle)
     trim_readers(store, oldest)
+
+
+def _trim_matches(store: AnswerStore, keep_from: dict[int, int]) -> None:
+    """Forget matches below a position, per query: no window can reach them again. For each query there is one."""
+    for query_id, position in keep_from.items():
+        answer = store.answers.get(query_id)
+        if answer is not None and position > 0:
+            answer.forget_below(position)
+    lowest: dict[int, int] = {}
+    for query_id, answer in store.answers.items():
+        if isinstance(answer.plan, SelectPlan):
+            table_id = answer.plan.table_id
+            position = keep_from.get(query_id, 0)
+            lowest[table_id] = min(lowest.get(table_id, position), position)
+    store.slices.trim(keep_from)
+    known = {q: keep_from.get(q, 0) for q in store.answers}
+    for table_id, shelf in store.shelves.items():
+        shelf.merge(known)
+        shelf.forget_below(lowest.get(table_id, FOREVER))
+
+
+def _trim_joins(store: AnswerStore, keep_from: dict[int, int], oldest_cycle: int) -> None:
+    """Forget results before a time, per query, those whose readings are gone, and what tells older cycles apart."""
+    for query_id, answer in store.answers.items():
+        answer.partners.forget(oldest_cycle)
+        if answer.results is None or not isinstance(answer.plan, JoinPlan):
+            continue
+        floors = [store.state.retention(i.table_id) for i in answer.plan.inputs]
+        low = keep_from.get(query_id, NEVER)
+        answer.results = answer.results.without(low, floors)
+        if answer.top is not None:
+            known = (answer.results, answer.coming, *answer.earlier)
+            store.slices.trim_results(query_id, {r.generation for r in known if r is not None}, low)
 
 
 def still_read(store: AnswerStore, table_id: int) -> int:

@@ -16,6 +16,7 @@ import orjson
 
 from penstock.errors import error
 from penstock.security.model import Accounts, from_json, to_json
+from penstock.syncing import sync_folder
 
 Stamp = tuple[int, int, int] | None
 
@@ -58,11 +59,7 @@ class AccountFile:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(aside, self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path.parent)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from penstock.sensors.options import duration, one_of
 from penstock.sinks.base import Batch, Kind, Option, Place
 from penstock.sinks.options import CHANGES, size
-from penstock.streams.storing import make_folder, store, sweep, sync_folder
+from penstock.streams.storing import make_folder, store, sweep
+from penstock.syncing import sync_folder
 
 _KEY = b"penstock"
 

@@ -18,13 +18,13 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from penstock.clock import format_timestamp
-from penstock.errors import error, suggest
+from penstock.errors import error
 from penstock.json_rows import row_objects
 from penstock.sensors.mqtt_access import ACCESS
 from penstock.sensors.mqtt_url import BrokerUrl, parse_url, password_of
 from penstock.sensors.options import flag, one_of
 from penstock.sinks.base import Batch, Kind, Option, Place, delivery_failed
-from penstock.sinks.options import CHANGES, TIMEOUT, required_text
+from penstock.sinks.options import CHANGES, TIMEOUT, require_columns, required_text
 from penstock.types import Field
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -136,11 +136,7 @@ def _check(columns: Sequence[Field], options: Mapping[str, Any]) -> None:
     if named and options["payload"] == "answer":
         hint = "add payload = 'rows' to send each row to a topic of its own"
         raise error("invalid_option", option="topic", detail="an answer goes to one topic", hint=hint)
-    known = [column.name for column in columns]
-    for name in named:
-        if name not in known:
-            hint = suggest(name, known) or "columns are " + ", ".join(known)
-            raise error("invalid_option", option="topic", detail=f'the query has no column "{name}"', hint=hint)
+    require_columns("topic", named, [column.name for column in columns])
 
 
 KIND = Kind(

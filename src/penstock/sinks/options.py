@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
+from penstock.errors import error, suggest
 from penstock.sensors.base import Option
 from penstock.sensors.options import duration, flag, whole_number
 
@@ -48,6 +49,14 @@ def names(text: str) -> tuple[str, ...]:
     """Names separated by commas, perhaps in parentheses."""
     inner = text.strip().removeprefix("(").removesuffix(")")
     return tuple(part.strip().strip('"') for part in inner.split(",") if part.strip())
+
+
+def require_columns(option: str, wanted: Iterable[str], known: Sequence[str]) -> None:
+    """Raise where an option names a column that the query does not have."""
+    for name in wanted:
+        if name not in known:
+            hint = suggest(name, known) or "columns are " + ", ".join(known)
+            raise error("invalid_option", option=option, detail=f'the query has no column "{name}"', hint=hint)
 
 
 def required_text(text: str) -> str:

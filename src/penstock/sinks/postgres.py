@@ -14,11 +14,10 @@ import pyarrow as pa
 from psycopg import sql
 
 from penstock.catalog.secrets import shown_address
-from penstock.errors import error, suggest
 from penstock.json_rows import json_value, unique_names
 from penstock.sensors.options import flag
 from penstock.sinks.base import Batch, Kind, Option, Place, delivery_failed
-from penstock.sinks.options import TIMEOUT, address, names, required_text
+from penstock.sinks.options import TIMEOUT, address, names, require_columns, required_text
 from penstock.types import Field
 
 POSITIONS = "penstock_sinks"
@@ -150,11 +149,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _check(columns: Sequence[Field], options: Mapping[str, Any]) -> None:
-    known = unique_names([column.name for column in columns])
-    for name in options["key"]:
-        if name not in known:
-            hint = suggest(name, known) or "columns are " + ", ".join(known)
-            raise error("invalid_option", option="key", detail=f'the query has no column "{name}"', hint=hint)
+    require_columns("key", options["key"], unique_names([column.name for column in columns]))
 
 
 KIND = Kind(

@@ -23,7 +23,8 @@ from penstock.sql.plan import (
 )
 from penstock.sql.planner import bind_query, functions_of, plan_query
 from penstock.sql.scope import State
-from penstock.sql.statements import CreateQuery, Explain, Select, Statement, tree
+from penstock.sql.statements import CreateQuery, Explain, Select, Statement
+from penstock.sql.tree import tree
 from penstock.types import format_duration
 
 __all__ = ["explain", "show", "show_window", "stages"]

@@ -4,7 +4,7 @@ Hot segments are merged once there are more than `compact_after_segments` of the
 size at a time (size tiers), so a row is rewritten about log8 of the log's length often, and a table has some
 dozens of files. A merged file appears complete; from then on listings prefer it. What it replaced is removed
 when nobody can still be reading it by name: after a short grace, and after every reader that `in_use` reports as
-older. Even then a reader that comes too late finds the same rows by their positions (`segments.read_slice`).
+older. Even then a reader that comes too late finds the same rows by their positions (`segment_rows.read_slice`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,8 @@ from penstock.errors import error
 from penstock.streams.layout import Segment, segment_name
 from penstock.streams.log import StreamLog
 from penstock.streams.sealing import sealed_schema
-from penstock.streams.segments import (
-    Slice,
-    contiguous,
-    cover_around_gaps,
-    file_schema,
-    list_files,
-    list_what_is_there,
-    open_rows,
-    read_slice,
-)
+from penstock.streams.segment_rows import file_schema, open_rows, read_slice
+from penstock.streams.segments import Slice, contiguous, cover_around_gaps, list_files, list_what_is_there
 from penstock.streams.storing import CrashPoint, no_crash, store
 
 GRACE_S = 1.0  # longer than a cycle is planned ahead; replaced files count towards the bound meanwhile

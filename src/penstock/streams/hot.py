@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.catalog.model import TIME_COLUMN
 from penstock.streams.layout import Segment, segment_name
-from penstock.streams.sealing import sealed
+from penstock.streams.sealing import sealed_file
 from penstock.streams.storing import CrashPoint, make_folder, store
 
 KEYS = b"penstock.keys"
@@ -36,14 +36,8 @@ def write_hot(folder: Path, temporary: Path, first: int, queued: Sequence[Queued
         # Many small batches in a file cost every reader more than one copy costs here.
         batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
     low, high = _times(batches)
-    schema = sealed(batches[0].schema.with_metadata(_keys(queued, first)), batches)
+    write = sealed_file(batches[0].schema.with_metadata(_keys(queued, first)), batches)
     target = folder / segment_name(first, first + rows, low, high, "arrow")
-
-    def write(path: Path) -> None:
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-
     make_folder(folder)
     store(temporary, target, write, crash_point, "log")
     return Segment(target, first, first + rows, low, high, "arrow")

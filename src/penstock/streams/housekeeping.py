@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 
 from penstock.clock import Clock
+from penstock.streams.catalog_view import State
 from penstock.streams.compaction import GRACE_S, Compactor, InUse
 from penstock.streams.giving_back import give_back_memory
-from penstock.streams.ingest import Ingest, State
+from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
 from penstock.streams.retention import Protect, retention_position
 from penstock.streams.storing import as_storage_error

@@ -22,7 +22,8 @@ import pyarrow as pa
 from penstock.streams.hot import read_keys
 from penstock.streams.receipt import Receipt, Refusal
 from penstock.streams.segments import list_files
-from penstock.streams.storing import make_folder, store, sync_folder
+from penstock.streams.storing import make_folder, store
+from penstock.syncing import sync_folder
 
 logger = logging.getLogger(__name__)
 

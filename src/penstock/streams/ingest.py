@@ -7,76 +7,31 @@ were judged is the order of the log. Good readings of a push are stored whatever
 
 from __future__ import annotations
 
-import shutil
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN, Table
+from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.errors import error, suggest
 from penstock.settings import Settings
-from penstock.streams.counting import Counters
+from penstock.streams.catalog_view import Rows, Sids, State
 from penstock.streams.discovery import Discovery
-from penstock.streams.idempotency import HOUR_US, KeyFile, Keys, pack_receipt, stored_keys
+from penstock.streams.idempotency import HOUR_US, KeyFile, pack_receipt
+from penstock.streams.ingest_tables import IngestTables, TableIngest
 from penstock.streams.keys import warm_up as warm_up_keys
-from penstock.streams.layout import SIDECARS
 from penstock.streams.log import LogMoved, Seen, StreamLog
-from penstock.streams.memory import advance, load_memory, save_memory
 from penstock.streams.readings import Readings, Times, read_readings, read_resolved, require_stream
 from penstock.streams.receipt import Receipt
 from penstock.streams.refusals import refuse
 from penstock.streams.rules import ACCEPTED, warm_up
-from penstock.streams.segments import list_what_is_there
-from penstock.streams.sensor_order import SensorOrder, Verdict
-from penstock.types import TIMESTAMP
-
-Sids = np.ndarray[Any, np.dtype[np.int32]]
+from penstock.streams.sensor_order import Verdict
+from penstock.streams.stamping import rows_to_log
 
 SIDECAR_EVERY_ROWS = 2_000_000
-
-
-class Rows(Protocol):
-    """What ingest asks of `StaticRows`."""
-
-    @property
-    def sids(self) -> Sids: ...
-
-    def find(self, keys: list[pa.Array], rows: int | None = None) -> Sids: ...
-
-    def current(self) -> pa.Table: ...
-
-
-class State(Protocol):
-    """What ingest asks of `CatalogState`."""
-
-    @property
-    def position(self) -> int: ...
-
-    @property
-    def tables(self) -> Mapping[str, Table]: ...
-
-    @property
-    def tables_by_id(self) -> Mapping[int, Table]: ...
-
-    def rows(self, table_id: int) -> Any: ...
-
-
-class _TableIngest:
-    """Everything that ingest keeps for one table."""
-
-    def __init__(self, keep_us: int) -> None:
-        self.order = SensorOrder()
-        self.keys = Keys(keep_us)
-        self.counters = Counters()
-        self.restored = False
-        self.remembered_to = 0
-        self.current: tuple[int, Sids] = (-1, np.empty(0, dtype=np.int32))
 
 
 class Ingest:
@@ -98,9 +53,7 @@ class Ingest:
         self._discovery = discovery
         self._state = state
         self._clock = clock
-        self._keep_us = settings.idempotency_keep_hours * HOUR_US
-        self._tables: dict[int, _TableIngest] = {}
-        self._lock = threading.Lock()
+        self._tables = IngestTables(log, state, clock, settings.idempotency_keep_hours * HOUR_US)
 
     # -- pushing
 
@@ -132,7 +85,8 @@ class Ingest:
 
         def read(found: Table) -> tuple[Readings, Callable[[Rows], Sids]]:
             readings = read_resolved(found, len(sids), ts_us, columns)
-            return readings, lambda rows: self._current_vids(found.id, rows)[sids]
+            ingest = self._tables.of(found)
+            return readings, lambda rows: ingest.current_vids(self._state().position, rows)[sids]
 
         return self._push(lambda: self._table_with(table.id, table.name), read, None)
 
@@ -140,15 +94,11 @@ class Ingest:
 
     def counters(self, table: str) -> dict[str, Any]:
         """Since the start of the server: accepted, refused by condition, late, clamped, unordered, deduplicated."""
-        found = self._table_named(table)
-        with self._lock:
-            ingest = self._tables.get(found.id)
-        return (ingest.counters if ingest is not None else Counters()).as_dict()
+        return self._tables.counters(self._table_named(table).id).as_dict()
 
     def sensors(self, table: str) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
         """By sid: newest time (`rules.NO_TIME`: none), and counts since the start of the server."""
-        found = self._table_named(table)
-        ingest = self._ingest(found)
+        ingest = self._tables.of(self._table_named(table))
         with ingest.order.lock:
             counts = ingest.order.counts.copy()
             newest = ingest.order.newest.copy()
@@ -164,32 +114,19 @@ class Ingest:
         pa.array([0])  # the first one imports pandas: most of a second, which no sender should wait for
         for table in tables:
             if table.stream is not None:
-                self._ingest(table)
+                self._tables.of(table)
 
     def remember(self, table: Table, at_least_rows: int = SIDECAR_EVERY_ROWS) -> None:
         """Write the sidecar that shortens the next start, if that many rows came since the last one."""
-        ingest = self._ingest(table)
-        head = self._log.head(table.id)
-        if head - ingest.remembered_to < max(at_least_rows, 1):
-            return
-        folder = self._sidecars(table.id)
-        memory = load_memory(folder, head)
-        wanted = table.options.deduplicate
-        segments = list_what_is_there(self._log.folder, table.id)
-        sid_of = self._state().rows(table.id).sids
-        memory = advance(memory, segments, head, sid_of, wanted.within_us if wanted is not None else None)
-        save_memory(memory, folder, self._log.temporary)
-        ingest.remembered_to = head
+        self._tables.remember(table, at_least_rows)
 
     def key_file(self, table_id: int) -> KeyFile:
         """Where compaction takes the idempotency keys of the segments it replaces."""
-        return KeyFile(self._sidecars(table_id), self._log.temporary, self._keep_us)
+        return self._tables.key_file(table_id)
 
     def forget(self, table_id: int) -> None:
         """The table was dropped: its state and sidecars go."""
-        with self._lock:
-            self._tables.pop(table_id, None)
-        shutil.rmtree(self._sidecars(table_id), ignore_errors=True)
+        self._tables.forget(table_id)
 
     # -- inside
 
@@ -204,7 +141,7 @@ class Ingest:
         while True:
             latest = lookup()
             require_stream(latest)
-            ingest = self._ingest(latest)
+            ingest = self._tables.of(latest)
             if key is not None:
                 with ingest.order.lock:
                     known = ingest.keys.find(key, self._clock.now_us())
@@ -226,7 +163,7 @@ class Ingest:
         self,
         table: Table,
         lookup: Callable[[], Table],
-        ingest: _TableIngest,
+        ingest: TableIngest,
         readings: Readings,
         resolve: Callable[[Rows], Sids],
         key: str | None,
@@ -259,7 +196,7 @@ class Ingest:
     def _queue(
         self,
         table: Table,
-        ingest: _TableIngest,
+        ingest: TableIngest,
         readings: Readings,
         vids: Sids,
         verdict: Verdict,
@@ -278,7 +215,9 @@ class Ingest:
             stored: Future[int] = Future()
             stored.set_result(self._log.head(table.id))
         else:
-            batch = _batch(table, vids, verdict, readings.fields, good, accepted)
+            batch = rows_to_log(table, vids, verdict.times, readings.fields)
+            if accepted < readings.count:
+                batch = batch.filter(pa.array(good))
             body = pack_receipt(receipt) if key is not None else None
             stored = self._log.append(table, batch, key, receipt=body, seen=seen)
             ingest.order.under_way.append((stored, verdict))
@@ -287,43 +226,8 @@ class Ingest:
         stored.add_done_callback(lambda future: _finish(future, answer, ingest, receipt, verdict, key))
         return answer
 
-    def _ingest(self, table: Table) -> _TableIngest:
-        with self._lock:
-            ingest = self._tables.setdefault(table.id, _TableIngest(self._keep_us))
-        if not ingest.restored:
-            with ingest.order.lock:
-                if not ingest.restored:
-                    self._restore(table, ingest)
-                    ingest.restored = True
-        return ingest
-
-    def _restore(self, table: Table, ingest: _TableIngest) -> None:
-        head = self._log.head(table.id)
-        folder = self._sidecars(table.id)
-        memory = load_memory(folder, head)
-        ingest.remembered_to = memory.position
-        wanted = table.options.deduplicate
-        segments = list_what_is_there(self._log.folder, table.id)
-        sid_of = self._state().rows(table.id).sids
-        memory = advance(memory, segments, head, sid_of, wanted.within_us if wanted is not None else None)
-        ingest.order.failures = self._log.seen(table.id).failures
-        ingest.order.restore(table, memory, segments)
-        records = stored_keys(self._log.folder / str(table.id), self.key_file(table.id), self._clock.now_us())
-        ingest.keys.restore(records)
-
     def _rows_of(self, table: Table) -> Callable[[], Any]:
         return lambda: self._state().rows(table.id)
-
-    def _current_vids(self, table_id: int, rows: Rows) -> Sids:
-        """The vid of each live sensor by sid, -1 where it is gone. Held until the journal moves."""
-        ingest = self._tables[table_id]
-        position = self._state().position
-        if ingest.current[0] != position:
-            live = rows.current()
-            vids = np.full(int(rows.sids.max()) + 1 if len(rows.sids) else 0, -1, dtype=np.int32)
-            vids[live.column("_sid").to_numpy()] = live.column("_vid").to_numpy()
-            ingest.current = (position, vids)
-        return ingest.current[1]
 
     def _table_named(self, name: str) -> Table:
         tables = self._state().tables
@@ -338,14 +242,11 @@ class Ingest:
             raise error("table_not_found", table=name)
         return found
 
-    def _sidecars(self, table_id: int) -> Path:
-        return self._log.data_folder / SIDECARS / str(table_id)
-
 
 def _finish(
     stored: Future[int],
     answer: Future[Receipt],
-    ingest: _TableIngest,
+    ingest: TableIngest,
     receipt: Receipt,
     verdict: Verdict,
     key: str | None,
@@ -373,19 +274,3 @@ def _sids_of(sid_of: Sids, vids: Sids, readings: Readings) -> Sids:
     if readings.bad:
         sids[list(readings.bad)] = -1
     return sids
-
-
-def _batch(
-    table: Table,
-    vids: Sids,
-    verdict: Verdict,
-    fields: list[pa.Array],
-    good: np.ndarray[Any, np.dtype[np.bool_]],
-    accepted: int,
-) -> pa.RecordBatch:
-    assert table.stream is not None
-    rows = len(vids)
-    times = pa.Array.from_buffers(TIMESTAMP.to_arrow(), rows, [None, pa.py_buffer(verdict.times)])
-    names = [VERSION_COLUMN.name, TIME_COLUMN, *(f.name for f in table.stream.fields)]
-    batch = pa.RecordBatch.from_arrays([pa.array(vids, pa.int32()), times, *fields], names=names)
-    return batch if accepted == rows else batch.filter(pa.array(good))

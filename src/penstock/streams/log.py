@@ -39,7 +39,7 @@ WAIT_FOR_ROOM_S = 10.0
 
 
 class StreamLog:
-    """The log of a data folder. One per folder and process; readers need none, they use `segments`.
+    """The log of a data folder. One per folder and process; readers need none, they use `segments` and `segment_rows`.
 
     `folder` is the data folder. A batch is durable when its future resolves, to the table's head after it. On a
     full disk the batch and everything queued behind it for the table fail together, nothing of them is left,

@@ -17,7 +17,8 @@ import pyarrow as pa
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
 from penstock.errors import PenstockError
 from penstock.streams.rules import NO_TIME, raise_newest
-from penstock.streams.segments import Segment, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import Segment, slices
 from penstock.streams.storing import make_folder, store
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from penstock.errors import PenstockError, error
 from penstock.streams.queued import LONG_AGO, TableLog
-from penstock.streams.segments import list_files, open_rows
+from penstock.streams.segment_rows import open_rows
+from penstock.streams.segments import list_files
 from penstock.streams.storing import make_folder
 
 logger = logging.getLogger(__name__)

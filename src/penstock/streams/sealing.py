@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,6 +27,18 @@ def sealed(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Schema:
     """The schema to write these batches with."""
     sums = [_schema_sum(schema), *(_sum(pa.ipc.read_message(batch.serialize())) for batch in batches)]
     return schema.with_metadata({**(schema.metadata or {}), SEAL: json.dumps(sums).encode()})
+
+
+def sealed_file(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Callable[[Path], None]:
+    """What writes these batches to a file, for `storing.store`."""
+    written_with = sealed(schema, batches)
+
+    def write(path: Path) -> None:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, written_with) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+
+    return write
 
 
 def sealed_schema(schema: pa.Schema) -> pa.Schema:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from penstock.errors import PenstockError, error
 from penstock.streams.layout import ASIDE
+from penstock.syncing import sync_file, sync_folder
 
 CrashPoint = Callable[[str], None]
 
@@ -56,18 +57,6 @@ def make_folder(folder: Path) -> None:
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
-
-
-def sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_folder(path: Path) -> None:
-    sync_file(path)
 
 
 def sweep(temporary: Path) -> int:

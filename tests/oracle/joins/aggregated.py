@@ -185,7 +185,8 @@ class AggregatedStory(Story):
     def _learn_times(self, stream: Stream) -> None:
         """Retention may have taken older readings; their times are known."""
         known = next((i for i, row in enumerate(stream.rows) if row["ts"] is None), len(stream.rows))
-        from penstock.streams.segments import list_segments, read_slice, slices
+        from penstock.streams.segment_rows import read_slice
+        from penstock.streams.segments import list_segments, slices
 
         segments = list_segments(self.db.folder.log, self.db.catalog.state.tables[stream.name].id)
         times = [

@@ -122,7 +122,8 @@ class Story:
 
     def _learn_times(self, stream: Stream) -> None:
         """Transaction time is given by the log: read it back from there, in log order."""
-        from penstock.streams.segments import list_segments, read_slice, slices
+        from penstock.streams.segment_rows import read_slice
+        from penstock.streams.segments import list_segments, slices
 
         table = self.db.catalog.state.tables[stream.name].id
         segments = list_segments(self.db.folder.log, table)

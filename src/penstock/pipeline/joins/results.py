@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,7 @@ from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.prepared import PreparedJoin
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.said import ResultRow
-from penstock.streams.sealing import check_seal, sealed
+from penstock.streams.sealing import check_seal, sealed_file
 from penstock.streams.storing import store
 
 INLINE_ROWS = 2_000
@@ -118,14 +117,7 @@ def from_bytes(payload: bytes) -> pa.Table:
 def write_results(folder: DataFolder, query_id: int, table: pa.Table) -> str:
     """A file of results, on disk; returns its name."""
     name = f"{query_id}-{uuid.uuid4().hex}.arrow"
-    batches = table.combine_chunks().to_batches()
-    schema = sealed(table.schema, batches)
-
-    def write(path: Path) -> None:
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-
+    write = sealed_file(table.schema, table.combine_chunks().to_batches())
     store(folder.tmp, folder.results / name, write, at="results")
     return name
 

@@ -20,7 +20,8 @@ from penstock.pipeline.joins.cells import RANGES, WHOLE, Cells, Share, without
 from penstock.pipeline.joins.prepared import Stream, link_column
 from penstock.pipeline.joins.recent import Recent
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
-from penstock.streams.segments import Segment, Slice, list_readable, read_slice, slices
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import Segment, Slice, list_readable, slices
 
 
 @dataclass(slots=True)

@@ -12,15 +12,25 @@ from penstock.sql import values
 from penstock.sql.binding.arithmetic import Arithmetic
 from penstock.sql.binding.calls import Calls
 from penstock.sql.binding.coercion import Bound, words_of
+from penstock.sql.binding.conditions import (
+    bind_between,
+    bind_comparison,
+    bind_connector,
+    bind_escape,
+    bind_in,
+    bind_is,
+    bind_like,
+    bind_not,
+)
 from penstock.sql.binding.held import bind_held
-from penstock.sql.binding.missing import windows_passed
 from penstock.sql.binding.own_windows import windowed
+from penstock.sql.binding.subqueries import bind_exists, bind_scalar_subquery
 from penstock.sql.dialect import sql_of
 from penstock.sql.nodes import Const, Duration, Held, OwnWindow
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import DURATION, NULL, constant, show, type_of, typed
-from penstock.types import BOOLEAN, INT, TEXT, TIMESTAMP, Field
+from penstock.types import BOOLEAN, INT, TEXT, TIMESTAMP
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
@@ -146,104 +156,6 @@ class ExpressionBinder(Arithmetic, Calls):
         inner = self.bind(node.this, scope)
         return inner if isinstance(inner, Const) else typed(exp.Paren(this=inner), type_of(inner))
 
-    def _connector(self, node: exp.Connector, scope: Scope) -> Bound:
-        # A long chain leans to the left; walk it in a loop, not in recursion.
-        terms: list[exp.Expr] = []
-        inner: exp.Expr = node
-        while type(inner) is type(node):
-            terms.append(inner.expression)
-            inner = inner.this
-        word = "AND" if isinstance(node, exp.And) else "OR"
-        bound = self.predicate(inner, scope, word)
-        for term in reversed(terms):
-            bound = typed(type(node)(this=bound, expression=self.predicate(term, scope, word)), BOOLEAN)
-        return bound
-
-    def _not(self, node: exp.Not, scope: Scope) -> Bound:
-        bound = self.predicate(node.this, scope, "NOT")
-        negated = typed(exp.Not(this=bound), BOOLEAN)
-        passed = windows_passed(bound)
-        for condition in passed:
-            negated = typed(exp.And(this=negated, expression=condition), BOOLEAN)
-        return typed(exp.Paren(this=negated), BOOLEAN) if passed else negated
-
-    def _comparison(self, node: exp.Binary, scope: Scope) -> Bound:
-        if isinstance(node.expression, exp.Any | exp.All):
-            self.fail(node.expression, error("not_supported", feature="ANY or ALL", hint="use IN or EXISTS"))
-        left, right = self.unify([self.bind(node.this, scope), self.bind(node.expression, scope)], node, "compare")
-        return typed(type(node)(this=left, expression=right), BOOLEAN)
-
-    def _between(self, node: exp.Between, scope: Scope) -> Bound:
-        parts = [self.bind(part, scope) for part in (node.this, node.args["low"], node.args["high"])]
-        value, low, high = self.unify(parts, node, "compare")
-        if node.args.get("symmetric"):
-            low, high = (
-                typed(exp.Least(this=low.copy(), expressions=[high.copy()]), type_of(low)),
-                typed(exp.Greatest(this=low.copy(), expressions=[high.copy()]), type_of(low)),
-            )
-        above = typed(exp.GTE(this=value, expression=low), BOOLEAN)
-        below = typed(exp.LTE(this=value.copy(), expression=high), BOOLEAN)
-        return typed(exp.Paren(this=typed(exp.And(this=above, expression=below), BOOLEAN)), BOOLEAN)
-
-    def _in(self, node: exp.In, scope: Scope) -> Bound:
-        value = self.bind(node.this, scope)
-        query = node.args.get("query")
-        if query is not None:
-            inner = query.unnest() if isinstance(query, exp.Subquery) else query
-            columns = self._subquery_columns(inner, scope, "in")
-            if len(columns) != 1:
-                detail = f"the subquery of IN has {len(columns)} columns instead of one"
-                self.fail(inner, error("type_mismatch", detail=detail))
-            target = self.common_type(type_of(value), columns[0].type, node, "compare")
-            return typed(exp.In(this=self.coerce(value, target), query=exp.Subquery(this=inner)), BOOLEAN)
-        if node.args.get("unnest") or node.args.get("field"):
-            self.fail(node, error("not_supported", feature="IN without a list", hint="write IN (1, 2, 3)"))
-        items = [self.bind(item, scope) for item in node.expressions]
-        value, *items = self.unify([value, *items], node, "compare")
-        return typed(exp.In(this=value, expressions=items), BOOLEAN)
-
-    def _is(self, node: exp.Is, scope: Scope) -> Bound:
-        value = self.bind(node.this, scope)
-        if isinstance(node.expression, exp.Boolean):
-            value = self.coerce(value, BOOLEAN)
-            bound = typed(exp.Is(this=value, expression=exp.Boolean(this=node.expression.this)), BOOLEAN)
-        elif isinstance(node.expression, exp.Null):
-            bound = typed(exp.Is(this=value, expression=exp.Null()), BOOLEAN)
-        else:
-            self.fail(node, error("not_supported", feature=words_of(node)))
-        return typed(exp.Not(this=bound), BOOLEAN) if node.args.get("negate") else bound
-
-    def _like(self, node: exp.Binary, scope: Scope) -> Bound:
-        sides = [self.bind(node.this, scope), self.bind(node.expression, scope)]
-        for side, original in zip(sides, (node.this, node.expression), strict=True):
-            if type_of(side) not in (TEXT, NULL):
-                detail = f"{type(node).__name__.upper()} works on TEXT, this is {show(type_of(side))}"
-                self.fail(original, error("type_mismatch", detail=detail))
-        bound = typed(type(node)(this=self.coerce(sides[0], TEXT), expression=self.coerce(sides[1], TEXT)), BOOLEAN)
-        return typed(exp.Not(this=bound), BOOLEAN) if node.args.get("negate") else bound
-
-    def _escape(self, node: exp.Escape, scope: Scope) -> Bound:
-        bound = self.bind(node.this, scope)
-        return typed(exp.Escape(this=bound, expression=self.bind(node.expression, scope)), BOOLEAN)
-
-    def _exists(self, node: exp.Exists, scope: Scope) -> Bound:
-        inner = node.this.unnest() if isinstance(node.this, exp.Subquery) else node.this
-        self._subquery_columns(inner, scope, "exists")
-        return typed(exp.Exists(this=inner), BOOLEAN)
-
-    def _scalar_subquery(self, node: exp.Expr, scope: Scope) -> Bound:
-        inner = node.unnest() if isinstance(node, exp.Subquery) else node
-        columns = self._subquery_columns(inner, scope, "scalar")
-        if len(columns) != 1:
-            detail = f"a subquery used as a value has {len(columns)} columns instead of one"
-            self.fail(inner, error("type_mismatch", detail=detail))
-        return typed(exp.Subquery(this=inner), columns[0].type)
-
-    def _subquery_columns(self, query: exp.Expr, scope: Scope, role: str) -> list[Field]:
-        if self.subquery is None or not isinstance(query, exp.Query):
-            self.fail(query, error("not_supported", feature="a subquery here"))
-        return self.subquery(query, scope, role)
-
     def _case(self, node: exp.Case, scope: Scope) -> Bound:
         conditions, results = [], []
         for branch in node.args["ifs"]:
@@ -297,20 +209,20 @@ _METHODS: dict[type, Callable[..., Bound]] = {
     Held: bind_held,
     OwnWindow: ExpressionBinder._own_window,
     exp.Paren: ExpressionBinder._paren,
-    exp.And: ExpressionBinder._connector,
-    exp.Or: ExpressionBinder._connector,
-    exp.Not: ExpressionBinder._not,
-    **dict.fromkeys(_COMPARISONS, ExpressionBinder._comparison),
+    exp.And: bind_connector,
+    exp.Or: bind_connector,
+    exp.Not: bind_not,
+    **dict.fromkeys(_COMPARISONS, bind_comparison),
     **dict.fromkeys(_ARITHMETIC, ExpressionBinder._arithmetic),
-    exp.Between: ExpressionBinder._between,
-    exp.In: ExpressionBinder._in,
-    exp.Is: ExpressionBinder._is,
-    exp.Like: ExpressionBinder._like,
-    exp.ILike: ExpressionBinder._like,
-    exp.Escape: ExpressionBinder._escape,
-    exp.Exists: ExpressionBinder._exists,
-    exp.Subquery: ExpressionBinder._scalar_subquery,
-    exp.Select: ExpressionBinder._scalar_subquery,
+    exp.Between: bind_between,
+    exp.In: bind_in,
+    exp.Is: bind_is,
+    exp.Like: bind_like,
+    exp.ILike: bind_like,
+    exp.Escape: bind_escape,
+    exp.Exists: bind_exists,
+    exp.Subquery: bind_scalar_subquery,
+    exp.Select: bind_scalar_subquery,
     exp.Neg: ExpressionBinder._neg,
     exp.DPipe: ExpressionBinder._concat,
     exp.Concat: ExpressionBinder._concat,

@@ -2,73 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.catalog.rollup_records import RolledUp
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
-from penstock.queries.database import Database
-from penstock.queries.rollups import files, tiers
-from penstock.settings import Settings
 from tests.pipeline_pure.world import BEGAN_US, Pipe
-from tests.support.local_engine import LocalEngine
-
-MINUTE_US = 60_000_000
-CLIMATE = (
-    "CREATE ROLLUP climate ON probes AS SELECT place, COUNT(*), AVG(value), MAX(value) GROUP BY place"
-    " EVERY 1 MINUTE KEEP 1 HOUR, EVERY 1 HOUR KEEP 1 YEAR, EVERY 1 DAY"
-)
-LAST_DAY = "SELECT place, COUNT(*) AS n, AVG(value) AS mean FROM probes GROUP BY place BEGIN (NOW - 1 DAY) END (NOW)"
-
-
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a tier gives up a quarter of an hour at a time, and not four hours."""
-    monkeypatch.setattr(tiers, "CELLS_PER_BLOCK", 15)
-
-
-@pytest.fixture
-def pipe(pipes: Callable[..., Pipe]) -> Pipe:
-    made = pipes()
-    made.probes("WITH (retention = '10 MINUTES')")
-    return made
-
-
-def live(pipe: Pipe, minutes: int) -> None:
-    """A reading of each sensor every five minutes, 1.0 in the north and 3.0 in the south; now and then retention comes by."""
-    for step in range(minutes // 5):
-        pipe.clock.advance(5 * MINUTE_US)
-        pipe.db.push("probes", [{"id": 1, "value": 1.0}, {"id": 2, "value": 3.0}])
-        if step % 3 == 2:
-            forget(pipe)
-
-
-def forget(pipe: Pipe) -> None:
-    pipe.engine.drain()
-    pipe.db.housekeeper.compactor._grace_s = 0.0
-    pipe.db.housekeeper.tend(1)
-    pipe.engine.drain()
-    pipe.db.housekeeper.tend(1)
-
-
-def held_by(pipe: Pipe, name: str = "climate") -> RolledUp:
-    state = pipe.db.catalog.state
-    found = state.rolled_up(state.rollups[name].id)
-    assert found is not None
-    return found
-
-
-def rows(pipe: Pipe, name: str = "q") -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in pipe.db.invoke(name).table.to_pylist()]
-
-
-def on_disk(pipe: Pipe) -> set[Path]:
-    return set((pipe.folder / files.FOLDER).glob("*/*/*"))
+from tests.support.rolled_up import CLIMATE, LAST_DAY, MINUTE_US, forget, held_by, live, rows
 
 
 def test_a_window_longer_than_retention_is_answered_from_log_and_rollup(pipe: Pipe) -> None:
@@ -168,136 +109,6 @@ def test_a_late_reading_of_a_time_that_is_rolled_up_counts(pipes: Callable[..., 
     push(31, 1.0)
     forget(pipe)
     assert held_by(pipe).position == 6 and rows(pipe) == [("north", 8, 10 / 8)]
-
-
-def test_a_rollup_that_comes_late_knows_since_when_it_has_everything(pipe: Pipe) -> None:
-    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
-    live(pipe, 40)
-    pipe.db.execute(CLIMATE)
-    since = pipe.clock.now_us() - 10 * MINUTE_US
-    live(pipe, 60)
-    found = pipe.db.invoke("q")
-    assert found.complete_from_us == since and found.notices
-    assert min(row["n"] for row in found.table.to_pylist()) >= 14
-
-
-def test_a_last_tier_that_is_not_kept_for_ever_gives_up_whole_blocks(pipe: Pipe) -> None:
-    pipe.db.execute(
-        "CREATE ROLLUP short ON probes AS SELECT COUNT(*) EVERY 1 MINUTE KEEP 20 MINUTES, EVERY 5 MINUTES KEEP 1 HOUR"
-    )
-    pipe.db.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 1 DAY) END (NOW)")
-    live(pipe, 240)
-    gone = held_by(pipe, "short").gone_us
-    assert gone is not None and pipe.clock.now_us() - gone >= 60 * MINUTE_US
-    found = pipe.db.invoke("q")
-    assert found.complete_from_us == gone
-    assert found.table.to_pylist() == [{"n": 2 * ((pipe.clock.now_us() - gone) // (5 * MINUTE_US) + 1)}]
-
-
-def test_a_rollup_that_cannot_be_written_holds_retention_back_and_says_so(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pipe.db.execute(CLIMATE)
-    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as disk:
-        disk.setattr("pyarrow.parquet.write_table", full)
-        with pytest.raises(OSError, match="No space"):
-            live(pipe, 30)
-    assert pipe.db.catalog.state.retention(1) == 0
-    (said, *_) = pipe.db.execute("SHOW ROLLUPS").table.column("error").to_pylist()
-    assert "disk" in said and not on_disk(pipe)
-    told = "\n".join(pipe.db.execute("EXPLAIN climate").table.column("plan").to_pylist())
-    assert "retention waits for it: the disk that holds the data folder is full" in told
-    forget(pipe)
-    assert pipe.db.catalog.state.retention(1) > 0
-    assert pipe.db.execute("SHOW ROLLUPS").table.column("error").to_pylist() == [None] * 3
-
-
-def test_dropping_removes_the_files_once_no_cycle_knows_them(pipe: Pipe) -> None:
-    pipe.db.execute(CLIMATE)
-    live(pipe, 30)
-    assert on_disk(pipe)
-    with pytest.raises(PenstockError) as refused:
-        pipe.db.execute("DROP TABLE probes")
-    assert refused.value.condition == "dependents_exist" and 'rollup "climate"' in str(refused.value)
-    pipe.db.execute("DROP ROLLUP climate")
-    pipe.db.rollups.sweep(grace_s=0)
-    assert on_disk(pipe), "a question may still read them"
-    pipe.engine.drain()
-    pipe.db.rollups.sweep(grace_s=0)
-    assert not list((pipe.folder / files.FOLDER).iterdir())
-    pipe.db.execute(CLIMATE)
-    assert pipe.db.catalog.state.rollups["climate"].id == 2
-    pipe.db.execute("DROP TABLE probes CASCADE")
-    assert not pipe.db.catalog.state.rollups
-
-
-def test_what_a_crash_leaves_is_swept_and_rolled_up_again(pipe: Pipe) -> None:
-    pipe.db.execute(CLIMATE)
-    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
-
-    class Killed(BaseException):
-        pass
-
-    for step in ("written", "renamed", "folder_synced"):
-
-        def die(at: str, step: str = step) -> None:
-            if at == f"rollup:{step}":
-                raise Killed
-
-        pipe.db.rollups._crash_point = die
-        with pytest.raises(Killed):
-            live(pipe, 30)
-        pipe.restart()
-        assert on_disk(pipe) == set() and held_by(pipe).position == 0
-    pipe.db.rollups._crash_point = lambda at: pipe.db.catalog.retain(99, 1) if at == "rollup:closed" else None
-    live(pipe, 30)
-    count = len(pipe.db.log.heads()) and pipe.db.log.head(1) // 2
-    assert rows(pipe) == [("north", count, 1.0), ("south", count, 3.0)]
-
-
-def test_between_the_closing_and_the_retention_nothing_counts_twice(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pipe.db.execute(CLIMATE)
-    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
-    monkeypatch.setattr(pipe.db.catalog, "retain", lambda *_: None)
-    live(pipe, 30)
-    assert pipe.db.catalog.state.retention(1) == 0 and held_by(pipe).position > 4
-    assert rows(pipe) == [("north", 6, 1.0), ("south", 6, 3.0)]
-
-
-def test_a_backup_carries_the_rollup(pipe: Pipe, tmp_path: Path) -> None:
-    pipe.db.execute(CLIMATE)
-    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
-    live(pipe, 90)
-    pipe.db.backup(tmp_path / "copy")
-    restored = Database(
-        Settings(data=str(tmp_path / "copy")),
-        pipe.clock,
-        engine=lambda folder, settings, taken: LocalEngine(folder, settings, taken, pipe.clock),  # type: ignore[arg-type,return-value]
-    )
-    restored.start()
-    try:
-        assert restored.invoke("q").table == pipe.db.invoke("q").table
-        assert restored.invoke("q").notices == pipe.db.invoke("q").notices
-    finally:
-        restored.stop()
-
-
-def test_a_damaged_file_is_named_and_not_answered_around(pipe: Pipe) -> None:
-    pipe.db.execute(CLIMATE)
-    pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
-    live(pipe, 30)
-    path = sorted(on_disk(pipe))[0]
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(PenstockError) as refused:
-        pipe.db.invoke("q")
-    assert refused.value.condition == "corrupt_segment" and "rollups/1/1m" in str(refused.value)
 
 
 def test_followers_are_told_changes_of_the_whole_window(pipe: Pipe) -> None:

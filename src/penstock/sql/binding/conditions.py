@@ -1,0 +1,102 @@
+"""Bind what is true or false: comparisons, IN, IS, LIKE, and how AND, OR and NOT join them."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.errors import error
+from penstock.sql.binding.coercion import Bound, Coercion, words_of
+from penstock.sql.binding.missing import windows_passed
+from penstock.sql.binding.subqueries import subquery_columns
+from penstock.sql.scope import Scope
+from penstock.sql.values import NULL, show, type_of, typed
+from penstock.types import BOOLEAN, TEXT
+
+
+def bind_connector(binder: Coercion, node: exp.Connector, scope: Scope) -> Bound:
+    """AND and OR."""
+    # A long chain leans to the left; walk it in a loop, not in recursion.
+    terms: list[exp.Expr] = []
+    inner: exp.Expr = node
+    while type(inner) is type(node):
+        terms.append(inner.expression)
+        inner = inner.this
+    word = "AND" if isinstance(node, exp.And) else "OR"
+    bound = binder.predicate(inner, scope, word)
+    for term in reversed(terms):
+        bound = typed(type(node)(this=bound, expression=binder.predicate(term, scope, word)), BOOLEAN)
+    return bound
+
+
+def bind_not(binder: Coercion, node: exp.Not, scope: Scope) -> Bound:
+    bound = binder.predicate(node.this, scope, "NOT")
+    negated = typed(exp.Not(this=bound), BOOLEAN)
+    passed = windows_passed(bound)
+    for condition in passed:
+        negated = typed(exp.And(this=negated, expression=condition), BOOLEAN)
+    return typed(exp.Paren(this=negated), BOOLEAN) if passed else negated
+
+
+def bind_comparison(binder: Coercion, node: exp.Binary, scope: Scope) -> Bound:
+    if isinstance(node.expression, exp.Any | exp.All):
+        binder.fail(node.expression, error("not_supported", feature="ANY or ALL", hint="use IN or EXISTS"))
+    left, right = binder.unify([binder.bind(node.this, scope), binder.bind(node.expression, scope)], node, "compare")
+    return typed(type(node)(this=left, expression=right), BOOLEAN)
+
+
+def bind_between(binder: Coercion, node: exp.Between, scope: Scope) -> Bound:
+    parts = [binder.bind(part, scope) for part in (node.this, node.args["low"], node.args["high"])]
+    value, low, high = binder.unify(parts, node, "compare")
+    if node.args.get("symmetric"):
+        low, high = (
+            typed(exp.Least(this=low.copy(), expressions=[high.copy()]), type_of(low)),
+            typed(exp.Greatest(this=low.copy(), expressions=[high.copy()]), type_of(low)),
+        )
+    above = typed(exp.GTE(this=value, expression=low), BOOLEAN)
+    below = typed(exp.LTE(this=value.copy(), expression=high), BOOLEAN)
+    return typed(exp.Paren(this=typed(exp.And(this=above, expression=below), BOOLEAN)), BOOLEAN)
+
+
+def bind_in(binder: Coercion, node: exp.In, scope: Scope) -> Bound:
+    value = binder.bind(node.this, scope)
+    query = node.args.get("query")
+    if query is not None:
+        inner = query.unnest() if isinstance(query, exp.Subquery) else query
+        columns = subquery_columns(binder, inner, scope, "in")
+        if len(columns) != 1:
+            detail = f"the subquery of IN has {len(columns)} columns instead of one"
+            binder.fail(inner, error("type_mismatch", detail=detail))
+        target = binder.common_type(type_of(value), columns[0].type, node, "compare")
+        return typed(exp.In(this=binder.coerce(value, target), query=exp.Subquery(this=inner)), BOOLEAN)
+    if node.args.get("unnest") or node.args.get("field"):
+        binder.fail(node, error("not_supported", feature="IN without a list", hint="write IN (1, 2, 3)"))
+    items = [binder.bind(item, scope) for item in node.expressions]
+    value, *items = binder.unify([value, *items], node, "compare")
+    return typed(exp.In(this=value, expressions=items), BOOLEAN)
+
+
+def bind_is(binder: Coercion, node: exp.Is, scope: Scope) -> Bound:
+    value = binder.bind(node.this, scope)
+    if isinstance(node.expression, exp.Boolean):
+        value = binder.coerce(value, BOOLEAN)
+        bound = typed(exp.Is(this=value, expression=exp.Boolean(this=node.expression.this)), BOOLEAN)
+    elif isinstance(node.expression, exp.Null):
+        bound = typed(exp.Is(this=value, expression=exp.Null()), BOOLEAN)
+    else:
+        binder.fail(node, error("not_supported", feature=words_of(node)))
+    return typed(exp.Not(this=bound), BOOLEAN) if node.args.get("negate") else bound
+
+
+def bind_like(binder: Coercion, node: exp.Binary, scope: Scope) -> Bound:
+    sides = [binder.bind(node.this, scope), binder.bind(node.expression, scope)]
+    for side, original in zip(sides, (node.this, node.expression), strict=True):
+        if type_of(side) not in (TEXT, NULL):
+            detail = f"{type(node).__name__.upper()} works on TEXT, this is {show(type_of(side))}"
+            binder.fail(original, error("type_mismatch", detail=detail))
+    bound = typed(type(node)(this=binder.coerce(sides[0], TEXT), expression=binder.coerce(sides[1], TEXT)), BOOLEAN)
+    return typed(exp.Not(this=bound), BOOLEAN) if node.args.get("negate") else bound
+
+
+def bind_escape(binder: Coercion, node: exp.Escape, scope: Scope) -> Bound:
+    bound = binder.bind(node.this, scope)
+    return typed(exp.Escape(this=bound, expression=binder.bind(node.expression, scope)), BOOLEAN)

@@ -1,0 +1,27 @@
+"""Rows of a log for tests that write and read it themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, slices
+
+
+def batch(*values: float) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "_vid": pa.array([0] * len(values), pa.int32()),
+            "ts": pa.array([7] * len(values), pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+            "ppm": pa.array(values, pa.float64()),
+            "seq": pa.array([1] * len(values), pa.int32()),
+        }
+    )
+
+
+def stored(folder: Path, table_id: int, column: str = "ppm") -> list[float]:
+    segments = list_segments(folder / "log", table_id)
+    end = segments[-1].end if segments else 0
+    return [x for piece in slices(segments, 0, end) for x in read_slice(piece, [column]).column(column).to_pylist()]
