@@ -27,6 +27,7 @@ from penstock.server.backend import Backend
 from penstock.server.context import Context, Lifecycle
 from penstock.server.listening import is_loopback, listen
 from penstock.settings import Settings
+from penstock.streams.giving_back import share_free_memory
 
 Progress = Callable[[str], None]
 OpenPages = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -49,6 +50,7 @@ def run(
     `prepare` runs before it starts; meanwhile the API says what it is at. `pages` adds the console once it is ready.
     """
     progress = progress or _print_progress
+    share_free_memory()
     try:
         _set_up_logging(settings)
         if listener is None:
