@@ -61,6 +61,15 @@ def test_an_older_answer_comes_back_by_time_distance_and_cycle(pipe: Pipe) -> No
     assert pipe.db.invoke("recent", time, limit=1).table.num_rows == 1
 
 
+def test_a_cycle_that_is_still_to_come_is_not_called_gone(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY q AS SELECT value FROM probes")
+    pipe.engine.drain()
+    newest = pipe.db.standing.store.cycle
+    with pytest.raises(PenstockError, match=f"cycle {newest + 7} has not come yet; the newest is {newest}"):
+        pipe.db.invoke("q", newest + 7)
+
+
 def test_a_query_answers_for_times_before_it_was_registered(pipe: Pipe) -> None:
     pipe.probes(VALID.format(""))
     send(pipe, *[(1, n, n) for n in range(20)])

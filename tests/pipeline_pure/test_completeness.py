@@ -106,6 +106,30 @@ def test_what_a_rollup_has_is_not_missed(pipe: Pipe) -> None:
     assert not noticed(pipe, "CREATE QUERY counted AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 8 DAYS) END (NOW)")
 
 
+@pytest.mark.parametrize("asked_before", [True, False])
+def test_what_a_rollup_has_of_the_sensors_own_time_is_complete_whoever_asks_when(
+    asked_before: bool, pipe: Pipe
+) -> None:
+    """The log has no first readings any more. They are in cells, and no later ones are taken for them."""
+    pipe.probes("WITH (time = 'valid', retention = '10 SECONDS')")
+    pipe.db.execute("CREATE ROLLUP seconds ON probes AS SELECT COUNT(*) EVERY 1 SECOND KEEP 1 HOUR")
+    pipe.db.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 15 SECONDS) END (NOW)")
+    pipe.engine.drain()
+    for second in range(30):
+        pipe.clock.advance(SECOND)
+        valid(pipe, BEGAN_US + second * SECOND)
+        if second % 10 == 9:
+            found = pipe.db.invoke("q") if asked_before else None
+            assert found is None or found.complete_from_us == (BEGAN_US if second == 9 else None)
+            pipe.db.housekeeper.tend(pipe.db.catalog.state.tables["probes"].id)
+            pipe.engine.drain()
+    pipe.db.housekeeper.compactor._grace_s = 0.0
+    pipe.db.housekeeper.tend(pipe.db.catalog.state.tables["probes"].id)
+    found = pipe.db.invoke("q")
+    assert found.table.to_pylist() == [{"n": 16}] and found.notices
+    assert found.complete_from_us is None
+
+
 def valid(pipe: Pipe, *times: int, sensor: int = 1) -> None:
     pipe.clock.advance(1000)
     pipe.db.push("probes", [{"id": sensor, "value": 1.0, "ts": t} for t in times])

@@ -110,3 +110,18 @@ def test_what_means_nothing_is_refused_with_a_caret(
         pipe.db.execute(f"CREATE QUERY q AS {question}")
     assert refused.value.condition == condition and refused.value.line is not None
     assert words in f"{refused.value.message} {refused.value.hint}"
+
+
+def test_another_end_leaves_the_beginning_where_the_longest_window_had_put_it(pipe: Pipe) -> None:
+    """Nobody wrote BEGIN, so it is as far back as the longest of them; START would lose what was there before."""
+    pipe.probes()
+    pipe.push(1.0, 3.0)
+    pipe.engine.drain()
+    pipe.clock.advance(10_000_000)
+    pipe.db.execute("CREATE QUERY q AS SELECT AVG(value, 90 SECONDS) AS long, COUNT(*, 5 SECONDS) AS short FROM probes")
+    pipe.engine.drain()
+    assert pipe.db.standing.invoke("q").table.to_pylist() == [{"long": 2.0, "short": 0}]
+    pipe.db.execute("ALTER QUERY q SET END (NOW - 8 SECONDS)")
+    pipe.engine.drain()
+    assert pipe.db.standing.invoke("q").table.to_pylist() == [{"long": 2.0, "short": 2}]
+    assert pipe.db.definition("q").sql.endswith("BEGIN (NOW - '1m30s') END (NOW - 8 SECONDS)")

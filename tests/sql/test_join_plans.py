@@ -9,7 +9,8 @@ from penstock.operators.windows import Bound, TimeWindow
 from penstock.sql.hints import algorithms
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, plan_from_json, plan_to_json
-from penstock.sql.planner import functions_of, reads_of, retarget_window
+from penstock.sql.planner import functions_of, reads_of
+from penstock.sql.retarget import retargeted
 from penstock.sql.statements import AlterQuery
 from tests.sql.world import World
 from tests.support.join_plans import SILENCE, S, planned, refused, under_caret
@@ -168,6 +169,6 @@ def test_a_join_gets_another_window_over_time(world: World) -> None:
     assert isinstance(statement, AlterQuery)
     hour = TimeWindow(Bound("now", -3600 * S), Bound("now"))
     for sql in (SILENCE, "SELECT /*+ JOIN(gca) */ a.ppm FROM sensors a, loops b WHERE a.ppm > 1 WINDOW = '1m'"):
-        before, after = world.join(sql), world.join(retarget_window(sql, statement))
+        before, after = world.join(sql), world.join(retargeted(sql, statement).text)
         assert {each.window for each in after.inputs} == {hour}
         assert (after.bounds, after.algorithm) == (before.bounds, before.algorithm)

@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from penstock.sql.parse import parse_script, parse_select
-from penstock.sql.planner import retarget_window
+from penstock.sql.retarget import retargeted
 from penstock.sql.statements import AlterQuery
 
 
 def _changed(text: str, change: str) -> str:
     (statement,) = parse_script(f"ALTER QUERY q SET {change}")
     assert isinstance(statement, AlterQuery)
-    changed = retarget_window(text, statement)
+    changed = retargeted(text, statement).text
     parse_select(changed)
     return changed
 

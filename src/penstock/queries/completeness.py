@@ -45,7 +45,8 @@ class Completeness:
             return result  # all that is kept was asked for, and that is what there is
         rolled_up = result.rolled_up
         kept_us = self._kept_from(plan) if rolled_up is None else rolled_up.kept_from_us
-        known = [kept_us, *(self._observed_from(t, p, state) for t, p in _streams(plan, state))]
+        rolled = rolled_up is not None and bool(rolled_up.notices)
+        known = [kept_us, *(self._observed_from(t, p, state, rolled) for t, p in _streams(plan, state))]
         known.append(told_from(plan, start_us, state))
         latest = max((t for t in known if t is not None), default=begin)
         return replace(result, complete_from_us=latest) if latest > begin else result
@@ -69,8 +70,11 @@ class Completeness:
                     kept.append(now_us - table.options.retention_us)
         return max(kept, default=None)
 
-    def _observed_from(self, table: Table, predicate: Expr | None, state: CatalogState) -> int | None:
-        """Since when every sensor that passes has been observed without a break, in the table's own time."""
+    def _observed_from(self, table: Table, predicate: Expr | None, state: CatalogState, rolled: bool) -> int | None:
+        """Since when every sensor that passes has been observed without a break, in the table's own time.
+
+        Where a rollup has what the log has no more (`rolled`), it has the first readings of sensors that are as old, too.
+        """
         seen = state.observations(table.id)
         opened: dict[int, int] = {}
         for sid in surviving(predicate, state.rows(table.id)).tolist():
@@ -79,6 +83,9 @@ class Completeness:
                 opened[sid] = spans[-1][0]
         if table.options.time == "transaction":
             return max(opened.values(), default=None)
+        begins_us = self._first_readings.begins(table.id) if rolled else None
+        if begins_us is not None:
+            opened = {sid: us for sid, us in opened.items() if us > begins_us}
         return self._first_readings.latest(table.id, opened, state.rows(table.id).sids)
 
 

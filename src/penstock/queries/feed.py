@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.pipeline.offset import Offset
 from penstock.queries.stream_nows import NowsAt
 from penstock.queries.window_history import WindowsAt
@@ -104,10 +104,13 @@ class Feed:
             return self._marks[-1] if self._marks else None
 
     def mark(self, cycle: int) -> CycleMark:
-        """A kept cycle; cycle_gone where it is older than what is kept."""
+        """A kept cycle; cycle_gone where it is older than what is kept, or is still to come."""
         with self._changed:
             oldest = self._marks[0].cycle if self._marks else 0
-            if not self._marks or not oldest <= cycle <= self._marks[-1].cycle:
+            newest = self._marks[-1].cycle if self._marks else 0
+            if cycle > newest:
+                raise PenstockError("cycle_gone", f"cycle {cycle} has not come yet; the newest is {newest}")
+            if not self._marks or cycle < oldest:
                 raise error("cycle_gone", cycle=cycle, oldest=oldest)
             return self._marks[cycle - oldest]
 

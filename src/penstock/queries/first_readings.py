@@ -64,6 +64,14 @@ class FirstReadings:
             latest = int(known.times[sids].max(initial=UNKNOWN))
         return latest if latest > UNKNOWN else None
 
+    def begins(self, table_id: int) -> int | None:
+        """When the oldest row arrived that the log still has; None where it has all there ever were."""
+        first = next(iter(list_readable(self._folder, table_id)), None)
+        if first is None or first.first == 0:
+            return None
+        row = read_slice(Slice(first.path, first.format, first.first, 0, 1), [ARRIVAL_COLUMN.name])
+        return int(_as_ints(row, ARRIVAL_COLUMN.name)[0])
+
     def forget(self, table_id: int) -> None:
         """The table was dropped."""
         with self._lock:

@@ -28,13 +28,12 @@ from penstock.sql.positions import point, span_of
 from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
 from penstock.sql.resample import resamples, write_out_resamples
 from penstock.sql.resample_planner import after_scans, resample_plan
-from penstock.sql.retarget import retarget_window
 from penstock.sql.scope import State, fold
 from penstock.sql.spark_text import spark_sql
 from penstock.sql.statements import Select
 from penstock.sql.stream_with_tables import is_stream_with_tables, stream_with_tables_plan
 
-__all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of", "retarget_window"]
+__all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of"]
 
 
 _OF_QUERIES = ("query", "state")

@@ -46,18 +46,16 @@ class Retargeted:
         return None
 
 
-def retarget_window(text: str, statement: AlterQuery) -> str:
-    """The text with the statement's window instead of its own; what the statement leaves out stays as it was."""
-    return retargeted(text, statement).text
+def retargeted(text: str, statement: AlterQuery, unsaid: tuple[str, str] = ("START", "NOW")) -> Retargeted:
+    """The text with the statement's window instead of its own; what the statement leaves out stays as it was.
 
-
-def retargeted(text: str, statement: AlterQuery) -> Retargeted:
-    """The same, for whoever has to say what is wrong with it."""
+    `unsaid` is the window of a query whose text has none.
+    """
     query = parse_select(text).query
     clause = _clause(query, statement.stream)
     # A stream without a window of its own has everybody's.
     inherited = clause or _clause(query, None)
-    begin, end = _edges(inherited, text) if inherited is not None else ("START", "NOW")
+    begin, end = _edges(inherited, text) if inherited is not None else unsaid
     where = _place(text)
     if clause is not None:
         found = span_of(clause)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError, error
+from penstock.operators.windows import TimeWindow
 from penstock.queries.join_readers import check_readers
 from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
@@ -13,8 +14,9 @@ from penstock.queries.statements.registering import check_window, stored
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import JoinPlan, Plan, is_latch, plan_from_json
+from penstock.sql.plan import AggregatePlan, JoinPlan, Plan, is_latch, plan_from_json
 from penstock.sql.retarget import retargeted
+from penstock.types import format_duration
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -30,18 +32,27 @@ def alter_query(database: Database, statement: st.AlterQuery) -> Result:
 def _alter(database: Database, statement: st.AlterQuery) -> Plan | None:
     """The new plan; None where the definition is not what it was any more."""
     definition = database.definition(statement.name)
-    if is_latch(plan_from_json(definition.plan)):
+    before = plan_from_json(definition.plan)
+    if is_latch(before):
         hint = "its state has begun and has no end; create another query with another BEGIN"
         raise error("not_supported", feature="another window for a query with LATCH", hint=hint)
-    changed = retargeted(definition.sql, statement)
+    changed = retargeted(definition.sql, statement, _unsaid(before))
     try:
         plan = plan_of(database, parse_select(changed.text), standing=True)
         check_window(database, plan)
-        if isinstance(plan_from_json(definition.plan), JoinPlan):
+        if isinstance(before, JoinPlan):
             check_readers(statement.name, plan, database.catalog.state)
     except PenstockError as failure:
         raise changed.point(failure) from None
     return plan if database.catalog.retarget_query(definition, changed.text, stored(plan)) else None
+
+
+def _unsaid(plan: Plan) -> tuple[str, str]:
+    """What BEGIN and END are where nobody wrote them: AVG(x, 5 MINUTES) alone looks five minutes back."""
+    window = plan.window if isinstance(plan, AggregatePlan) and plan.own_windows else None
+    if isinstance(window, TimeWindow) and window.begin.anchor == "now":
+        return f"NOW - '{format_duration(-window.begin.offset_us)}'", "NOW"
+    return "START", "NOW"
 
 
 def describe_query(database: Database, statement: st.DescribeQuery) -> Result:
