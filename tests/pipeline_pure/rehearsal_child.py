@@ -23,6 +23,7 @@ QUERIES = (
     "SELECT APPROX_COUNT(*), APPROX_SUM(x), APPROX_SUM(n), APPROX_DISTINCT(s), APPROX_PERCENTILE(x, 0.5), APPROX_TOP_K(s, 2),"
     f" APPROX_NORM(n) FROM t {WINDOW}",
     f"SELECT COUNT(*) AS c, SUM(x) AS y FROM t WHERE x >= 0.9 * (SELECT MAX(x) FROM t) {WINDOW}",
+    f"SELECT k, SUM(n) AS y FROM t o WHERE n >= (SELECT MIN(n) FROM t i WHERE i.k = o.k) GROUP BY k {WINDOW}",
     f"{PAIR} a.k = b.k {WINDOW}",
     f"{PAIR} a.k = b.k AND a.s = b.s {WINDOW}",
     f"{PAIR.replace('SELECT', 'SELECT /*+ JOIN(hash) */')} a.k = b.k {WINDOW}",
