@@ -11,7 +11,7 @@ from tests.oracle.joins.aggregated import AggregatedStory
 from tests.oracle.joins.read import ReaderStory
 from tests.oracle.joins.stories import Story
 
-SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(4)
+SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(3)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
