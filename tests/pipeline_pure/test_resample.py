@@ -265,6 +265,35 @@ def test_explain_says_how_it_is_answered_and_why_not(pipes: Callable[..., Pipe])
     assert f"rows: {len(world.answer())}" in lines and not any("Spark" in line for line in lines)
 
 
+def test_rows_of_other_queries_are_resampled_one_cycle_later(pipes: Callable[..., Pipe]) -> None:
+    world = World(pipes, 3)
+    world.execute(
+        "CREATE QUERY counted AS SELECT id AS sensor, ppm * 1 AS level FROM v WHERE ppm <> 2.5 BEGIN (NOW - 1 SECOND)"
+    )
+    world.execute("CREATE QUERY ticks AS SELECT n + 0 AS number, id FROM times WHERE n >= 0 BEGIN (NOW - 1 SECOND)")
+    asked = ASKED.replace("v.ppm <> 2.5", "v.ppm IS NOT NULL").replace("v.ppm", "c.level").replace("v.id", "c.sensor")
+    asked = asked.replace("t.n,", "t.number,").replace("times t, v", "ticks t, counted c")
+    world.execute(f"CREATE QUERY q AS {asked} {WINDOW}")
+    assert world.pipe.db.query("q")["runs"] == "log, when asked"
+    lines = [row[0] for row in ask(world.pipe.db, "EXPLAIN q")]
+    assert '  times: answers of query "ticks", one cycle later' in lines
+    changes = world.pipe.db.subscribe("q", changes=True)
+    kept: Counter[Row] = Counter()
+    for step in range(4):
+        world.push(step * 10 - 15, step * 10 + 20)
+        assert world.answer() == in_order(ask(world.pipe.db, f"{asked} {WINDOW}")) != world.expected()
+        world.pipe.clock.advance(2 * SECOND)
+        world.pipe.engine.cycle()
+        assert world.answer() == in_order(ask(world.pipe.db, f"{asked} {WINDOW}")) == world.expected()
+        for operation, *values in heard(changes):
+            kept[rounded(tuple(values))] += 1 if operation == "+" else -1
+        assert +kept == Counter(world.expected())
+        if step == 2:
+            world.pipe.restart()
+            changes, kept = world.pipe.db.subscribe("q", changes=True), Counter()
+            assert world.answer() == world.expected()
+
+
 def test_streams_in_transaction_time_are_resampled_at_their_arrival(pipe: Pipe) -> None:
     for table in ("a", "b"):
         pipe.db.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, r STREAM (x DOUBLE))")
