@@ -2,88 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from penstock.clock import SECOND, format_timestamp
 from penstock.errors import PenstockError
-from penstock.queries.plan_graph import plan_graph
 from tests.pipeline.asking import ask, rows_of
+from tests.pipeline_pure.resampling import ASKED, WINDOW, Row, World, at, heard, in_order
 from tests.pipeline_pure.world import Pipe
 from tests.sql.test_resample import WAYS, Reading, rounded
-
-BEGAN_US = 1_763_189_000_000_000
-OPTIONS = "WITH (time = 'valid', out_of_order = 'accept')"
-WITHIN = {"PREVIOUS": 3, "LINEAR": 8, "MEAN": 2}
-CALLS = ", ".join(f"RESAMPLE(v.ppm, {s} SECONDS, {way}) AS {way.lower()}" for way, s in WITHIN.items())
-ASKED = f"SELECT t.n, t.id, {CALLS} FROM times t, v WHERE v.id = t.id AND v.ppm <> 2.5"
-WINDOW = "BEGIN (NOW - 40 SECONDS) END (NOW)"
-Row = tuple[Any, ...]
-
-
-class World:
-    """Two streams of two sensors each, what came of them, and what that makes."""
-
-    def __init__(self, pipes: Callable[..., Pipe], seed: int = 1, **settings: Any) -> None:
-        self.pipe = pipes(**settings)
-        self.chance = random.Random(seed)
-        self.times: list[tuple[int, int, int]] = []  # when, which sensor, which number
-        self.values: list[Reading] = []
-        self.execute(f"CREATE TABLE times (id INT PRIMARY KEY, tick STREAM (n INT)) {OPTIONS}")
-        self.execute(f"CREATE TABLE v (id INT PRIMARY KEY, place TEXT, reading STREAM (ppm DOUBLE)) {OPTIONS}")
-        self.execute("INSERT INTO times VALUES (1, NULL), (2, NULL)")
-        self.execute("INSERT INTO v VALUES (1, 'north', NULL), (2, 'south', NULL)")
-
-    def execute(self, sql: str) -> None:
-        self.pipe.db.execute(sql)
-        self.pipe.engine.drain()
-
-    def push(self, low: int, high: int, count: int = 20) -> None:
-        """Readings of both at whole seconds, many at the same, in any order; the last of each at `high`."""
-        chance = self.chance
-        seconds = [chance.randint(low, high) for _ in range(count)]
-        times = [(s, chance.randint(1, 2), len(self.times) + i) for i, s in enumerate([*seconds, high])]
-        values = [
-            Reading(s, len(self.values) + i, chance.randint(1, 2), chance.choice([None, 2.5, 1.0, float(i)]))
-            for i, s in enumerate([*(chance.randint(low, high) for _ in range(count)), high])
-        ]
-        self.put(times, values)
-
-    def put(self, times: list[tuple[int, int, int]], values: list[Reading]) -> None:
-        self.times += times
-        self.values += values
-        if times:
-            self.pipe.db.push("times", [{"id": i, "ts": at(s), "n": n} for s, i, n in times])
-        if values:
-            self.pipe.db.push("v", [{"id": r.key, "ts": at(r.ts), "ppm": r.value} for r in values])
-        self.pipe.engine.drain()
-
-    def now(self) -> int:
-        return min(max(s for s, _, _ in self.times), max(r.ts for r in self.values))
-
-    def expected(self, back: int = 40, keyed: bool = True, now: int | None = None) -> list[Row]:
-        now = self.now() if now is None else now
-        rows = []
-        for second, sensor, n in self.times:
-            if now - back <= second <= now:
-                near = [r for r in self.values if r.value not in (None, 2.5) and (not keyed or r.key == sensor)]
-                rows.append((n, sensor, *(WAYS[way](near, second, s) for way, s in WITHIN.items())))
-        return sorted(map(rounded, rows), key=repr)
-
-    def answer(self, name: str = "q", as_of: int | str | None = None) -> list[Row]:
-        return in_order(rows_of(self.pipe.db.invoke(name, as_of).table))
-
-
-def at(second: float) -> str:
-    return format_timestamp(BEGAN_US + int(second * SECOND))
-
-
-def in_order(rows: list[Row]) -> list[Row]:
-    return sorted(map(rounded, rows), key=repr)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -119,13 +47,11 @@ def test_it_says_what_brute_force_says_cycle_by_cycle(pipes: Callable[..., Pipe]
         was[world.pipe.db.standing.store.cycle] = expected
     for cycle, expected in was.items():
         assert world.answer(as_of=cycle) == expected, (seed, cycle)
-
-
-def heard(subscription: Any) -> list[Row]:
-    rows: list[Row] = []
-    while (event := subscription.next(0.0)) is not None:
-        rows += rows_of(event.table)
-    return rows
+    oldest = min(was)
+    kept = Counter(was[oldest])
+    for operation, *values in heard(world.pipe.db.subscribe("q", oldest + 1, changes=True)):
+        kept[rounded(tuple(values))] += 1 if operation == "+" else -1
+    assert +kept == before and min(kept.values()) >= 0, seed
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -230,29 +156,3 @@ def test_pauses_new_windows_and_past_times(pipes: Callable[..., Pipe]) -> None:
     world.execute("DROP QUERY q")
     with pytest.raises(PenstockError, match="q"):
         subscription.next(0.0)
-
-
-def test_explain_says_how_it_is_answered_and_why_not(pipes: Callable[..., Pipe]) -> None:
-    world = World(pipes)
-    world.execute(f"CREATE QUERY q AS {ASKED} {WINDOW}")
-    world.push(0, 30)
-    lines = [row[0] for row in ask(world.pipe.db, "EXPLAIN ANALYZE q")]
-    assert lines[0] == 'values of "v" at the readings of "times", found in the log when asked'
-    assert '  same: id = id of "v"' in lines and "    conditions: ppm <> 2.5" in lines
-    assert any(line.startswith(f"rows inside the window: {len(world.answer())}, found in") for line in lines)
-    facts = world.pipe.db.query("q")
-    assert facts["runs"] == "log, when asked" and facts["reason"] is None and facts["state"] == "RUNNING"
-    assert facts["window"] == "BEGIN (NOW - 40s) END (NOW)"
-    boxes = plan_graph(world.pipe.db.definition("q"), world.pipe.db.catalog.state).boxes
-    assert [box.title for box in boxes] == ["times", "v", "resample", "q"]
-    sampled = "SELECT t.n, RESAMPLE(v.ppm, 3 SECONDS) AS p FROM times t, v"
-    uncovered = {
-        f"{sampled} WHERE v.id = t.id AND v.ppm > t.n": "RESAMPLE with a condition between both streams that is no equality",
-        f"{sampled} WHERE t.ts < NOW()": "NOW() in an expression",
-        sampled.replace("SELECT", "SELECT DISTINCT"): "RESAMPLE beside DISTINCT",
-        f"SELECT MAX(p) FROM ({sampled})": "RESAMPLE inside of another question",
-    }
-    for asked, reason in uncovered.items():
-        assert ask(world.pipe.db, f"EXPLAIN {asked}")[0] == (f"Spark SQL: {reason} runs as Spark SQL",)
-    lines = [row[0] for row in ask(world.pipe.db, f"EXPLAIN ANALYZE {ASKED} {WINDOW}")]
-    assert f"rows: {len(world.answer())}" in lines and not any("Spark" in line for line in lines)

@@ -29,11 +29,12 @@ class JoinMark:
 
 @dataclass(frozen=True, slots=True)
 class ResampleMark:
-    """A query with RESAMPLE at one cycle: what it asks, its START and its NOW."""
+    """A query with RESAMPLE at one cycle: what it asks, its START and its NOW, and where the cycle before ended."""
 
     plan: SparkPlan
     start_us: int | None
     now_us: int | None
+    previous: Offset | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,9 @@ def resample_lines(plan: SparkPlan, asked: ResamplePlan) -> list[str]:
 
 def _stream_lines(role: str, relation: Relation, conditions: list[str]) -> list[str]:
     assert relation.window is not None
-    lines = [f'  {role}: readings of "{relation.table}"', f"    window: {show_window(relation.window)}"]
+    of_query = f'answers of query "{relation.table}", one cycle later'
+    what = of_query if relation.kind == "query" else f'readings of "{relation.table}"'
+    lines = [f"  {role}: {what}", f"    window: {show_window(relation.window)}"]
     if relation.static_predicate is not None:
         lines.append(f"    initial scan: {show(relation.static_predicate)}")
     return [*lines, *(f"    conditions: {condition}" for condition in conditions)]

@@ -79,7 +79,7 @@ def plan_query(
     reason, core, top, resampled = "asked once, so it runs as Spark SQL", None, None, None
     if resamples(bound.collected):
         try:
-            resampled, reason = resample_plan(bound), "values are found in the log when asked"
+            resampled, reason = resample_plan(bound, state), "values are found in the log when asked"
         except NotCovered as failure:
             reason = str(failure)
     elif shared:

@@ -19,12 +19,14 @@ from penstock.sql.nodes import Resample
 from penstock.sql.plan import Output, Relation, ResampleCall, ResamplePlan, resample_name
 from penstock.sql.relations import all_of
 from penstock.sql.resample import Asked, asked_of
+from penstock.sql.resample_over_queries import read_selections
+from penstock.sql.scope import State
 from penstock.sql.sorting import sorting_of
 from penstock.sql.values import external, type_of, typed
 from penstock.types import DOUBLE
 
 
-def resample_plan(bound: Bound) -> ResamplePlan:
+def resample_plan(bound: Bound, state: State) -> ResamplePlan:
     """The question as values found in the log of one stream, at the readings of another. Before it is written out for Spark.
 
     What is no question at all is not refused here but there.
@@ -36,8 +38,6 @@ def resample_plan(bound: Bound) -> ResamplePlan:
         raise NotCovered("RESAMPLE beside DISTINCT runs as Spark SQL")
     asked = asked_of(contexts[0])
     for source in (asked.times, asked.values):
-        if source.kind != "sensors":
-            raise NotCovered("RESAMPLE of another query's rows, or at their times, runs as Spark SQL")
         if not isinstance(source.window, TimeWindow):
             raise NotCovered("RESAMPLE over the newest rows runs as Spark SQL")
     taken = _Calls()
@@ -58,6 +58,7 @@ def resample_plan(bound: Bound) -> ResamplePlan:
         having=having,
         sorted=sorting_of(bound),
     )
+    plan = read_selections(plan, asked.times, asked.values, state)
     if any(calls_user(e) for e in _expressions(plan)):
         raise NotCovered("RESAMPLE beside a user's function runs as Spark SQL")
     return plan

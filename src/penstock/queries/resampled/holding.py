@@ -15,7 +15,7 @@ from penstock.queries.moments import now_of_plan, ranges_of
 from penstock.queries.resampled.held import ResampleHeld
 from penstock.queries.resampled.kept import KeptSamples
 from penstock.queries.resampled.stream import Stream
-from penstock.sql.plan import Relation, SparkPlan
+from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
 
 
 def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
@@ -23,9 +23,10 @@ def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
     found = {}
     for query_id, plan in store.spark_plans.items():
         definition = store.state.queries_by_id[query_id]
-        there = all(relation.table in store.state.tables for relation in plan.relations)
+        state = store.state
+        there = all(relation.table in state.tables or relation.table in state.queries for relation in plan.relations)
         if plan.resampled is not None and there and not definition.paused:
-            found[query_id] = ResampleMark(plan, definition.start_us, now_of_plan(plan, store))
+            found[query_id] = ResampleMark(plan, definition.start_us, now_of_plan(plan, store), store.start)
     return found
 
 
@@ -40,14 +41,16 @@ def hold_resampled(
 ) -> ResampleHeld:
     """Called under the lock."""
     spans = ranges_of(at.plan, at.now_us, at.start_us)
-    return hold_with(store, query_id, mark.cycle, mark.end, at.plan, at.now_us, spans, log, listings, kept)
+    return hold_with(
+        store, query_id, mark.cycle, (at.previous, mark.end), at.plan, at.now_us, spans, log, listings, kept
+    )
 
 
 def hold_with(
     store: AnswerStore,
     query_id: int,
     cycle: int,
-    end: Offset,
+    ends: tuple[Offset | None, Offset],
     plan: SparkPlan,
     now_us: int | None,
     spans: Mapping[str, tuple[int, int]],
@@ -55,11 +58,11 @@ def hold_with(
     listings: Listings,
     kept: KeptSamples | None = None,
 ) -> ResampleHeld:
-    """The same with ranges of time of one's own, by relation."""
+    """The same with ranges of time of one's own, by relation. `ends`: of the cycle before, whose rows readers of queries see, and of this one."""
     asked = plan.resampled
     assert asked is not None
     times, values = (
-        _stream(store, plan.relations[place], end, spans, log, listings) for place in (asked.times, asked.values)
+        _stream(store, plan.relations[place], ends, spans, log, listings) for place in (asked.times, asked.values)
     )
     return ResampleHeld(cycle, query_id, now_us, plan, times, values, kept)
 
@@ -67,14 +70,21 @@ def hold_with(
 def _stream(
     store: AnswerStore,
     relation: Relation,
-    end: Offset,
+    ends: tuple[Offset | None, Offset],
     spans: Mapping[str, tuple[int, int]],
     log: Path,
     listings: Listings,
 ) -> Stream:
     assert isinstance(relation.window, TimeWindow)
-    table = store.state.tables[relation.table]
-    static, head, predicate = store.state.rows(table.id), end.data.get(table.id, 0), relation.static_predicate
+    previous, end = ends
+    if relation.kind == "query":
+        read = plan_from_json(store.state.queries[relation.table].plan)
+        assert isinstance(read, SelectPlan)
+        table, predicate = store.state.tables_by_id[read.table_id], read.static_predicate
+        end = previous or end
+    else:
+        table, predicate = store.state.tables[relation.table], relation.static_predicate
+    static, head = store.state.rows(table.id), end.data.get(table.id, 0)
     return Stream(
         reader=lambda: Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files),
         fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),

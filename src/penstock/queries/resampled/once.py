@@ -47,7 +47,7 @@ def _hold(
     store = standing.store
     assert store.offset is not None
     log, listings = standing.folder.log, standing.listings
-    return hold_with(store, 0, store.cycle, store.offset, plan, now_us, spans, log, listings)
+    return hold_with(store, 0, store.cycle, (store.start, store.offset), plan, now_us, spans, log, listings)
 
 
 def _evaluated(standing: StandingQueries, held: ResampleHeld, now_us: int, began: float) -> Evaluated | None:
