@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ import pytest
 from penstock.pipeline import marking
 from penstock.pipeline.planning import Limits
 from penstock.pipeline.sheets import Sheet, write_sheet
-from penstock.queries import strategy
+from penstock.queries import standing, strategy
+from penstock.queries.answer_memory import give_up_passed
 from penstock.queries.answers import AnswerStore
 from tests.oracle import rig
 from tests.oracle.commands import Command, CreateQuery, Cycle
@@ -34,8 +34,7 @@ class Losing:
         monkeypatch.setattr(strategy, "LOOK_CYCLES", self._random.choice([1, 3, 16]))
         monkeypatch.setattr(strategy, "ASKED_PER_CYCLE", self._random.choice([0.1, 1.5]))
         monkeypatch.setattr(CreateQuery, "sql", property(self._create))
-        give_up = AnswerStore.give_up_passed
-        monkeypatch.setattr(AnswerStore, "give_up_passed", lambda store, most: self._give_up(store, most, give_up))
+        monkeypatch.setattr(standing, "give_up_passed", self._give_up)
 
     def _write(self, folder: Path, sheet: Sheet) -> str | None:
         self.written += 1
@@ -45,8 +44,8 @@ class Losing:
             (folder / name).unlink()
         return None if self._random.random() < 0.05 else name
 
-    def _give_up(self, store: AnswerStore, most: int, give_up: Callable[[AnswerStore, int], list[Path]]) -> list[Path]:
-        gone = give_up(store, 0 if self._random.random() < 0.1 else most)
+    def _give_up(self, store: AnswerStore, most: int) -> list[Path]:
+        gone = give_up_passed(store, 0 if self._random.random() < 0.1 else most)
         for shelf in store.shelves.values():
             some = [kept for kept in shelf.sheets if self._random.random() < 0.1]
             self.lost += len(some)
