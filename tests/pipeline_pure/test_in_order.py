@@ -58,7 +58,9 @@ def test_asked_once_spark_says_the_same(pipe: Pipe) -> None:
     pipe.probes()
     call = "PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY value DESC) FILTER (WHERE value > 2)"
     told = "".join(pipe.db.execute(f"EXPLAIN SELECT {call} AS p FROM probes").table.column("plan").to_pylist())
-    wanted = "percentile_disc(CAST('0.5' AS DOUBLE)) WITHIN GROUP (ORDER BY `probes`.`value` DESC NULLS FIRST) FILTER(WHERE"
+    wanted = (
+        "percentile_disc(CAST('0.5' AS DOUBLE)) WITHIN GROUP (ORDER BY `probes`.`value` DESC NULLS FIRST) FILTER(WHERE"
+    )
     assert wanted in told, told
 
 
