@@ -54,6 +54,16 @@ def test_a_fraction_that_is_none_is_refused(call: str, words: str, pipe: Pipe) -
     assert refused.value.line is not None
 
 
+def test_asked_once_spark_says_the_same(pipe: Pipe) -> None:
+    pipe.probes()
+    call = "PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY value DESC) FILTER (WHERE value > 2)"
+    told = "".join(pipe.db.execute(f"EXPLAIN SELECT {call} AS p FROM probes").table.column("plan").to_pylist())
+    wanted = (
+        "percentile_disc(CAST('0.5' AS DOUBLE)) WITHIN GROUP (ORDER BY `probes`.`value` DESC NULLS FIRST) FILTER(WHERE"
+    )
+    assert wanted in told, told
+
+
 def test_no_rollup_keeps_them_and_says_what_it_keeps_instead(pipe: Pipe) -> None:
     pipe.probes("WITH (retention = '1 DAY')")
     for call, instead in (("PERCENTILE_DISC(0.5)", "APPROX_PERCENTILE"), ("MODE()", "APPROX_TOP_K")):

@@ -119,6 +119,9 @@ def _translated(node: exp.Expr) -> exp.Expr:
             return _whole(node)
         case exp.Avg() if type_of(node) == DURATION:
             return _keeping(node, BIGINT)
+        case exp.PercentileDisc():
+            # By its own name, or sqlglot makes an approximation of it that knows no DESC.
+            return _call("percentile_disc", node.this)
         case exp.Extract():
             return _extract(node)
         case Sampled():
