@@ -173,6 +173,26 @@ def test_aggregates_look_back_as_far_as_each_says(pipe: Pipe) -> None:
     assert answer(pipe, "trend") == [(1, None, 15.0, 0)]
 
 
+def test_the_first_owner_is_asked_for_and_another_end_keeps_the_beginning(pipe: Pipe) -> None:
+    pipe.db.execute("INSERT INTO my_segments VALUES (1, 7, 'a'), (2, 8, 'b'), (3, 9, 'c')")
+    pipe.db.execute(
+        "CREATE QUERY top AS SELECT m.owner, MAX(s.speed, 1 MINUTE) AS v, COUNT(*, 10 SECONDS) AS n"
+        " FROM loops s JOIN my_segments m ON m.segment = s.segment GROUP BY m.owner ORDER BY v DESC LIMIT 2"
+    )
+    assert describe_query(pipe.db, pipe.db.definition("top"))["runs"] == "join with tables, then slices"
+    push(pipe, (1, 10.0), (2, 30.0))
+    push(pipe, (3, 20.0), at=20)
+    pipe.engine.drain()
+    assert pipe.db.standing.invoke("top").table["owner"].to_pylist() == ["b", "c"]
+    pipe.db.execute("ALTER QUERY top SET END (NOW - 15 SECONDS)")
+    pipe.engine.drain()
+    assert pipe.db.standing.invoke("top").table.to_pylist() == [
+        {"owner": "b", "v": 30.0, "n": 1},
+        {"owner": "a", "v": 10.0, "n": 1},
+    ]
+    assert "BEGIN (NOW - '1m') END (NOW - 15 SECONDS)" in pipe.db.definition("top").sql
+
+
 def test_time_alone_moves_an_aggregates_own_window(pipe: Pipe) -> None:
     pipe.db.execute("CREATE TABLE calls (line INT PRIMARY KEY, r STREAM (s DOUBLE))")
     pipe.db.execute("INSERT INTO calls VALUES (1, NULL)")

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from penstock.operators.expr import calls_user
 from penstock.operators.windows import EVERYTHING
-from penstock.sql.aggregate_planner import Taken, expressions_of, refuse_around_aggregates
+from penstock.sql.aggregate_planner import SORTING, Taken, expressions_of, refuse_around_aggregates
 from penstock.sql.binding.context import Bound
 from penstock.sql.lower import NotCovered
 from penstock.sql.one_stream import one_stream, predicates
@@ -20,6 +20,7 @@ from penstock.sql.plan import AggregateCall, AggregatePlan, JoinAggregatePlan, J
 from penstock.sql.read_joins import read_outputs
 from penstock.sql.relations import all_of
 from penstock.sql.scope import State
+from penstock.sql.sorting import sorting_of
 from penstock.types import BIGINT
 
 # What depends on an order of rows, which the results of a join do not have, or on time between them.
@@ -67,7 +68,8 @@ def aggregates_over_read_join(bound: Bound, state: State) -> AggregatePlan | Non
 
 
 def _over_results(bound: Bound, query: exp.Select) -> AggregatePlan:
-    refuse_around_aggregates(query)
+    sorting = sorting_of(bound)
+    refuse_around_aggregates(query, but=SORTING)
     taken = Taken(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(
         Output(field.name, field.type, taken.lower(item.this))
@@ -90,6 +92,7 @@ def _over_results(bound: Bound, query: exp.Select) -> AggregatePlan:
         having=condition,
         panes=taken.panes,
         own_windows=own,
+        sorted=sorting,
     )
     if any(calls_user(e) for e in expressions_of(top)):
         raise NotCovered("aggregates with user functions run as Spark SQL")
