@@ -97,6 +97,7 @@ SPECIAL = {
     "or": _or,
     "is_null": lambda a, _: a[0] is None,
     "in": _in,
+    "same": lambda a, _: a[0] is a[1] if None in a else order(*a) == 0,
     "case": _case,
     "coalesce": _coalesce,
     "nullif": _nullif,

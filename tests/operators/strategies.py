@@ -122,7 +122,7 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
     if type_ == BOOLEAN:
         for t in (INT, BIGINT, DOUBLE, TEXT, TIMESTAMP, BOOLEAN):
             side = expressions(t, depth)
-            out += [_call(op, BOOLEAN, side, side) for op in ("eq", "ne", "lt", "le", "gt", "ge")]
+            out += [_call(op, BOOLEAN, side, side) for op in ("eq", "ne", "lt", "le", "gt", "ge", "same")]
             out += [_call("in", BOOLEAN, side, *([maybe(VALUES[t]).map(lambda v, t=t: Literal(v, t))] * 3))]
             out += [_call("is_null", BOOLEAN, side)]
         patterns = _literal(

@@ -20,6 +20,7 @@ class NotCovered(Exception):
 _BINARY: dict[type[exp.Expr], str] = {
     exp.EQ: "eq",
     exp.NEQ: "ne",
+    exp.NullSafeEQ: "same",
     exp.LT: "lt",
     exp.LTE: "le",
     exp.GT: "gt",
@@ -67,6 +68,8 @@ def lower(node: exp.Expr) -> Expr:
             return _is(node)
         case exp.In() if not node.args.get("query"):
             return Call("in", (lower(node.this), *map(lower, node.expressions)), BOOLEAN)
+        case exp.NullSafeNEQ():
+            return Call("not", (_binary(node, "same"),), BOOLEAN)
         case exp.Cast():
             return _cast(node)
         case exp.Case():
@@ -108,8 +111,6 @@ def _simple(node: exp.Expr) -> Expr:
 
 _WORDS: dict[type[exp.Expr], str] = {
     exp.TimestampTrunc: "date_trunc()",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
     exp.Bracket: "an array's element",
     exp.RegexpLike: "a regular expression",
     Held: "a condition that has to hold FOR some time, inside another one,",
