@@ -65,6 +65,8 @@ def show(expr: Expr, nested: bool = False) -> str:
             return f"NOT {show(value, True)}"
         case Call("in", (value, *items)):
             return f"{show(value, True)} IN ({', '.join(show(i) for i in items)})"
+        case Call("extract", (Literal(part), value)):
+            return f"EXTRACT({part} FROM {show(value)})"
         case Call("sampled", (_, Literal(seed), Literal(parts))):
             return f"TABLESAMPLE BERNOULLI ({parts / PARTS * 100:g}) REPEATABLE ({seed})"
         case Call("eq", (Call("mod", (Column(POSITION_COLUMN.name), Literal(period))), Literal(place))):
