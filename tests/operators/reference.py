@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -97,6 +98,7 @@ SPECIAL = {
     "or": _or,
     "is_null": lambda a, _: a[0] is None,
     "in": _in,
+    "same": lambda a, _: a[0] is a[1] if None in a else order(*a) == 0,
     "case": _case,
     "coalesce": _coalesce,
     "nullif": _nullif,
@@ -249,7 +251,42 @@ def xxhash64(*values: int) -> int:
     return wrap(found, "BIGINT")
 
 
+def moment(us: int) -> datetime:
+    return datetime(1970, 1, 1) + timedelta(microseconds=us)
+
+
+def _date_trunc(a: list[Any], _: Call) -> int:
+    unit, when = a[0], moment(a[1])
+    match unit:
+        case "WEEK":
+            when = datetime(*when.date().timetuple()[:3]) - timedelta(days=when.weekday())
+        case "QUARTER":
+            when = datetime(when.year, (when.month - 1) // 3 * 3 + 1, 1)
+        case "MILLISECOND":
+            when = when.replace(microsecond=when.microsecond // 1000 * 1000)
+        case _:
+            kept = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND").index(unit) + 1
+            fields = (when.year, when.month, when.day, when.hour, when.minute, when.second, when.microsecond)
+            when = datetime(*(fields[:kept] + (0, 1, 1, 0, 0, 0, 0)[kept:]))  # type: ignore[arg-type]
+    return (when - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+
+
+def _extract(a: list[Any], _: Call) -> Any:
+    part, when = a[0], moment(a[1])
+    said = {
+        "EPOCH": lambda: a[1] / 1e6,
+        "QUARTER": lambda: (when.month + 2) // 3,
+        "WEEK": lambda: when.isocalendar().week,
+        "DOW": lambda: when.isoweekday() % 7,
+        "DOY": lambda: when.timetuple().tm_yday,
+        "SECOND": lambda: (when.second * 10**6 + when.microsecond) / 1e6,
+    }
+    return said[part]() if part in said else getattr(when, part.lower())
+
+
 STRICT = {
+    "date_trunc": _date_trunc,
+    "extract": _extract,
     "eq": lambda a, _: order(*a) == 0,
     "ne": lambda a, _: order(*a) != 0,
     "lt": lambda a, _: order(*a) < 0,

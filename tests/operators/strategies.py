@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.operators.expr import Call, Column, Expr, Literal
+from penstock.operators.operations.calendar_parts import PARTS, UNITS
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
 COLUMNS = {
@@ -103,11 +104,15 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
     if type_ == BIGINT:
         out += [_call(op, BIGINT, expressions(DOUBLE, depth)) for op in ("floor", "ceil")]
         out += [_call("diff_us", BIGINT, expressions(TIMESTAMP, depth), expressions(TIMESTAMP, depth))]
+    parts = {INT: sorted(set(PARTS) - {"EPOCH", "SECOND"}), DOUBLE: ["EPOCH", "SECOND"]}.get(type_)
+    if parts is not None:
+        out += [_call("extract", type_, _literal(TEXT, st.sampled_from(parts)), _times())]
     if type_ == INT:
         out += [_call("length", INT, _texts(depth))]
     if type_ == DOUBLE:
         out += [_call(op, DOUBLE, same) for op in ("sqrt", "exp", "ln", "sign")] + [_call("power", DOUBLE, same, same)]
     if type_ == TIMESTAMP:
+        out += [_call("date_trunc", TIMESTAMP, _literal(TEXT, st.sampled_from(sorted(UNITS))), _times())]
         out += [_call("add_us", TIMESTAMP, same, _literal(BIGINT, st.integers(-(10**6), 10**6)))]
     if type_ == TEXT:
         small = st.integers(-5, 5)
@@ -122,7 +127,7 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
     if type_ == BOOLEAN:
         for t in (INT, BIGINT, DOUBLE, TEXT, TIMESTAMP, BOOLEAN):
             side = expressions(t, depth)
-            out += [_call(op, BOOLEAN, side, side) for op in ("eq", "ne", "lt", "le", "gt", "ge")]
+            out += [_call(op, BOOLEAN, side, side) for op in ("eq", "ne", "lt", "le", "gt", "ge", "same")]
             out += [_call("in", BOOLEAN, side, *([maybe(VALUES[t]).map(lambda v, t=t: Literal(v, t))] * 3))]
             out += [_call("is_null", BOOLEAN, side)]
         patterns = _literal(
@@ -134,6 +139,11 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
         out += [_call("sampled", BOOLEAN, expressions(BIGINT, depth), *chances)]
         out += [_call("cast", BOOLEAN, _texts(depth)), _call("cast", BOOLEAN, expressions(DOUBLE, depth))]
     return out
+
+
+def _times() -> st.SearchStrategy[Expr]:
+    """Within the years that the standard library has, for which expressions are not bound to stay."""
+    return expressions(TIMESTAMP, 0)
 
 
 def _texts(depth: int) -> st.SearchStrategy[Expr]:

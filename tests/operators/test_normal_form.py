@@ -52,6 +52,12 @@ SAME = {
         call("and", call("not", call("is_null", N)), call("not", call("like", T, "a%"))),
     ),
     "what is compared is not NULL": (call("and", call("gt", N, 3), call("not", call("is_null", N))), call("gt", N, 3)),
+    "the same as a constant": (call("same", T, "a"), call("eq", T, "a")),
+    "distinct from a constant": (
+        call("not", call("same", 3, N)),
+        call("or", call("is_null", N), call("ne", N, 3)),
+    ),
+    "the same as NULL": (call("same", N, None), call("is_null", N)),
     "x AND (x OR y)": (
         call("and", call("gt", N, 3), call("or", call("gt", N, 3), call("eq", T, "a"))),
         call("gt", N, 3),
@@ -72,6 +78,7 @@ def test_equal_meaning_gives_equal_form(name: str) -> None:
 DIFFERENT = {
     "NULL is neither": (call("or", call("lt", N, 3), call("ge", N, 3)), Literal(True, BOOLEAN)),
     "above infinity is NaN": (call("gt", X, float("inf")), call("ge", X, float("inf"))),
+    "NULL is distinct": (call("not", call("same", N, 3)), call("ne", N, 3)),
     "other types do not touch": (call("gt", N, 3), call("gt", X, 3.0)),
 }
 

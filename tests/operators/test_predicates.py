@@ -37,7 +37,7 @@ def factor(draw: st.DrawFn, columns: dict[str, Type], static: bool) -> Expr:
     literal = st.sampled_from(VALUES[type_]).map(lambda v: Literal(v, type_))
     kind = draw(st.sampled_from(["compare", "flipped", "in", "and", "or", "not", "null", "between"]))
     if kind in ("compare", "flipped"):
-        operation = draw(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]))
+        operation = draw(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge", "same"]))
         sides = (column, draw(literal)) if kind == "compare" else (draw(literal), column)
         return Call(operation, sides, BOOLEAN)
     if kind == "in":

@@ -21,12 +21,29 @@ CALLS = (
     " MODE() WITHIN GROUP (ORDER BY n), MODE() WITHIN GROUP (ORDER BY ppm DESC), EVERY(n > 0)"
 )
 WINDOW = "BEGIN ('2026-01-05 10:00:03.5') END ('2026-01-05 10:00:41')"
+# The readings are of one minute; these lie in three centuries.
+MOVED = "ts - '12345 DAYS'::INTERVAL * n"
+PARTS = ", ".join(
+    f"EXTRACT({part} FROM {MOVED})"
+    for part in ("EPOCH", "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOW", "DOY", "HOUR", "MINUTE", "SECOND")
+)
+TRUNCATED = ", ".join(
+    f"date_trunc('{unit}', {MOVED})"
+    for unit in ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond")
+)
+FUNCTIONS = ", ".join(
+    f"{name}({MOVED})"
+    for name in ("YEAR", "QUARTER", "MONTH", "WEEKOFYEAR", "DAY", "DAYOFMONTH", "DAYOFYEAR", "HOUR", "MINUTE")
+)
 QUESTIONS = (
     *tuple(
         f"{text} {WINDOW}"
         for text in (
             f"SELECT {CALLS} FROM probes",
             f"SELECT site, {CALLS} FROM probes WHERE ppm > 0 GROUP BY site",
+            f"SELECT {MOVED}, {PARTS}, {TRUNCATED}, {FUNCTIONS}, COUNT(*) FROM probes GROUP BY {MOVED}",
+            "SELECT n IS DISTINCT FROM id, site IS NOT DISTINCT FROM 'north', COUNT(*) FILTER (WHERE ppm IS DISTINCT FROM 2.5)"
+            " FROM probes GROUP BY n IS DISTINCT FROM id, site IS NOT DISTINCT FROM 'north'",
             f"SELECT n, site, {CALLS} FROM probes GROUP BY n, site HAVING COUNT(*) > 1",
             f"SELECT site, window_start, window_end, {CALLS} FROM probes GROUP BY site, TUMBLE(7 SECONDS)",
             f"SELECT window_start, window_end, {CALLS} FROM probes GROUP BY SLIDE(10 SECONDS, 4 SECONDS)",

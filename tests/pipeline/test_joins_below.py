@@ -16,6 +16,7 @@ PAIRS = "FROM j0 a, j1 b WINDOW(a,b) = 1 SECOND WHERE a.k = b.k"
 TOPPED = {
     "grouped": f"SELECT a.k, COUNT(*) AS n, SUM(b.n) AS total, MIN(ts_min) AS first, MAX(ts) AS last {PAIRS}"
     f" GROUP BY a.k HAVING COUNT(*) > 1 {WINDOW}",
+    "busiest": f"SELECT a.k, COUNT(*) AS n {PAIRS} GROUP BY a.k {WINDOW} ORDER BY n DESC, a.k LIMIT 3",
     "whole": f"SELECT COUNT(*) AS n {PAIRS} {WINDOW}",
     "distinct_ones": f"SELECT DISTINCT a.site, b.tag {PAIRS} AND a.x < b.x {WINDOW}",
     "first_ones": f"SELECT a.n AS a, b.n AS b, gap(a.x, b.x) AS gap {PAIRS} {WINDOW} ORDER BY a.n, b.n LIMIT 7",
@@ -30,7 +31,7 @@ TOPPED = {
     "zoned": f"SELECT z.label, COUNT(*) AS n FROM (SELECT a.k, a.site {PAIRS}) t, regions z WHERE z.site = t.site"
     f" GROUP BY z.label {WINDOW}",
 }
-SLICED = ("grouped", "whole", "by_second")
+SLICED = ("grouped", "busiest", "whole", "by_second")
 
 
 def settled(db: Database, name: str) -> Rows:

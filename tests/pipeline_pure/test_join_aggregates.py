@@ -140,6 +140,47 @@ def test_they_are_described_with_both_parts(life: Life) -> None:
     assert life.db.standing.store.slices.nbytes == 0
 
 
+def test_the_best_keys_are_the_first_of_the_whole_answer_and_a_subscriber_hears_of_them(life: Life) -> None:
+    life.execute(f"CREATE QUERY best AS {COUNTED} BEGIN (NOW - 3 SECONDS) END (NOW) ORDER BY n DESC, k DESC LIMIT 2")
+    life.execute(f"CREATE QUERY pairs AS SELECT a.k, b.n AS b {PAIRS} BEGIN ('2020-01-01') END (NOW)")
+    life.execute("CREATE QUERY low AS SELECT k, MAX(b) AS most FROM pairs GROUP BY k ORDER BY most OFFSET 1")
+    subscription = life.db.subscribe("best", changes=True)
+    known: list[tuple[int, int, int]] = []
+    for _ in range(4):
+        life.push()
+        whole = expected(life, life.now() - 3 * SECOND)
+        best = sorted(((k, n, most) for k, (n, most) in whole.items()), key=lambda row: (-row[1], -row[0]))[:2]
+        told = life.db.invoke("best").table
+        assert list(zip(*(c.to_pylist() for c in told.columns), strict=True)) == best and len(best) == 2
+        while (event := subscription.next(0.0)) is not None:
+            for row in event.table.to_pylist():
+                (known.append if row.pop("op") == "+" else known.remove)((row["k"], row["n"], row["most"]))
+        assert sorted(known) == sorted(best)
+    subscription.close()
+    life.clock.advance(2 * SECOND)
+    life.engine.cycle()  # a reader sees the rows of the cycle before
+    lowest = sorted((most, k) for k, (_, most) in expected(life).items())[1:]
+    assert [(r["most"], r["k"]) for r in life.db.invoke("low").table.to_pylist()] == lowest
+
+
+def test_another_end_leaves_the_beginning_where_the_longest_window_had_put_it(life: Life) -> None:
+    life.push()
+    for name, longest in (("own", "4 SECONDS"), ("one", "3 SECONDS")):
+        life.execute(
+            f"CREATE QUERY {name} AS SELECT COUNT(*, 3 SECONDS) AS few, MAX(b.n, {longest}) AS most {PAIRS} ORDER BY 1"
+        )
+        life.execute(f"ALTER QUERY {name} SET END (NOW - 1 SECOND)")
+        assert f"BEGIN (NOW - '{longest[0]}s') END (NOW - 1 SECOND)" in life.db.definition(name).sql
+        end = life.now() - SECOND
+        inside = [p for p in life.pairs() if max(p[0], p[2]) <= end]
+        recent = {
+            s: [p for p in inside if min(p[0], p[2]) >= max(end - s * SECOND, life.now() - int(longest[0]) * SECOND)]
+            for s in (3, 4)
+        }
+        most = max(p[3] for p in recent[int(longest[0])])
+        assert life.db.invoke(name).table.to_pylist() == [{"few": len(recent[3]), "most": most}]
+
+
 def test_nothing_has_been_observed(life: Life) -> None:
     life.execute(f"CREATE QUERY counted AS {COUNTED}")
     life.execute(f"CREATE QUERY whole AS SELECT COUNT(*) AS n, SUM(a.n) AS s {PAIRS} BEGIN (NOW - 1 HOUR) END (NOW)")

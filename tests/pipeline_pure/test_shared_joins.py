@@ -23,6 +23,11 @@ FORMS: dict[str, Say] = {
     "conditions": lambda c: f"SELECT a.n FROM a, b WINDOW = 2 SECONDS WHERE a.k = b.k AND a.v - b.v > {c}",
     "predicates": lambda c: f"SELECT a.n FROM a, b WINDOW = 2 SECONDS WHERE a.k = b.k AND a.v > {c} AND b.v < {9 - c}",
     "sensors": lambda c: f"SELECT a.n FROM a, b WINDOW = 2 SECONDS WHERE a.k = b.k AND a.id = {c % 3 + 1}",
+    "remainders": lambda c: f"SELECT a.n FROM a, b WINDOW = 2 SECONDS WHERE a.k = b.k AND a.n % {c + 2} = 1",
+    "distinct": lambda c: (
+        f"SELECT a.n FROM a, b WINDOW = 3 SECONDS WHERE a.k = b.k AND a.v IS DISTINCT FROM {c}"
+        f" AND a.v IS NOT DISTINCT FROM b.v"
+    ),
     "windows": lambda c: f"SELECT a.n FROM a, b DWINDOW(a,b) = {c + 1} SECONDS WHERE a.k = b.k",
     "graph": lambda c: (
         f"SELECT a.n FROM b, a, c WINDOW(a,b) = {c + 1} SECONDS AND DWINDOW(b,c) = 1 SECOND"

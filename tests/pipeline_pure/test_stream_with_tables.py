@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,73 @@ def test_aggregates_look_back_as_far_as_each_says(pipe: Pipe) -> None:
     assert answer(pipe, "trend") == [(1, None, 15.0, 0)]
     pipe.restart()
     assert answer(pipe, "trend") == [(1, None, 15.0, 0)]
+
+
+def test_the_first_owner_is_asked_for_and_another_end_keeps_the_beginning(pipe: Pipe) -> None:
+    pipe.db.execute("INSERT INTO my_segments VALUES (1, 7, 'a'), (2, 8, 'b'), (3, 9, 'c')")
+    pipe.db.execute(
+        "CREATE QUERY top AS SELECT m.owner, MAX(s.speed, 1 MINUTE) AS v, COUNT(*, 10 SECONDS) AS n"
+        " FROM loops s JOIN my_segments m ON m.segment = s.segment GROUP BY m.owner ORDER BY v DESC LIMIT 2"
+    )
+    assert describe_query(pipe.db, pipe.db.definition("top"))["runs"] == "join with tables, then slices"
+    push(pipe, (1, 10.0), (2, 30.0))
+    push(pipe, (3, 20.0), at=20)
+    pipe.engine.drain()
+    assert pipe.db.standing.invoke("top").table["owner"].to_pylist() == ["b", "c"]
+    pipe.db.execute("ALTER QUERY top SET END (NOW - 15 SECONDS)")
+    pipe.engine.drain()
+    assert pipe.db.standing.invoke("top").table.to_pylist() == [
+        {"owner": "b", "v": 30.0, "n": 1},
+        {"owner": "a", "v": 10.0, "n": 1},
+    ]
+    assert "BEGIN (NOW - '1m') END (NOW - 15 SECONDS)" in pipe.db.definition("top").sql
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_first_and_last_are_of_the_readings_that_the_tables_leave(pipe: Pipe, seed: int) -> None:
+    chance = random.Random(seed)
+    pipe.db.execute("CREATE TABLE owners (segment INT PRIMARY KEY, owner TEXT)")
+    ends = "FIRST(s.speed) AS a, LAST(s.speed) AS b, LAST(m.owner) FILTER (WHERE s.speed > 3) AS c"
+    pipe.db.execute(
+        f"CREATE QUERY ends AS SELECT s.loop, {ends}, FIRST(s.speed, 5 SECONDS) AS d"
+        " FROM loops s LEFT JOIN owners m ON m.segment = s.segment GROUP BY s.loop BEGIN (NOW - 20 SECONDS) END (NOW)"
+    )
+    pipe.db.execute("CREATE QUERY owned AS SELECT s.loop, s.speed AS v FROM loops s JOIN owners m USING (segment)")
+    pipe.db.execute("CREATE QUERY newest AS SELECT loop, LAST(v) AS v FROM owned GROUP BY loop")
+    for name in ("ends", "newest"):
+        assert describe_query(pipe.db, pipe.db.definition(name))["reason"] is None
+    owners: dict[int, str] = {}
+    sent: list[tuple[int, int, float, str | None]] = []
+    for cycle in range(12):
+        segment = chance.choice([7, 8, 9])
+        if segment in owners and chance.random() < 0.5:
+            pipe.db.execute(f"DELETE FROM owners WHERE segment = {segment}")
+            del owners[segment]
+        elif segment not in owners:
+            owners[segment] = f"o{cycle}"
+            pipe.db.execute(f"INSERT INTO owners VALUES ({segment}, 'o{cycle}')")
+        for _ in range(chance.randint(1, 6)):
+            loop, at, speed = (
+                chance.randint(1, 3),
+                max(0, 3 * cycle - chance.choice([0, 0, 2, 9])),
+                chance.randint(0, 9),
+            )
+            push(pipe, (loop, float(speed)), at=at)
+            sent.append((at, loop, float(speed), owners.get(loop + 6)))
+        if cycle == 7:
+            pipe.restart()
+        now = max(at for at, *_ in sent)
+        wanted = []
+        for loop in (1, 2, 3):
+            rows = sorted((r for r in sent if r[1] == loop and r[0] >= now - 20), key=lambda r: r[0])
+            fast, late = [r[3] for r in rows if r[2] > 3], [r[2] for r in rows if r[0] >= now - 5]
+            if rows:
+                wanted.append((loop, rows[0][2], rows[-1][2], fast[-1] if fast else None, late[0] if late else None))
+        assert answer(pipe, "ends") == sorted(wanted, key=repr), (seed, cycle)
+    pipe.clock.advance(SECOND)
+    push(pipe, (1, 5.0), at=36)  # rows of another query are read a cycle later
+    mine = {loop: speed for _, loop, speed, owner in sorted(sent, key=lambda r: r[0]) if owner is not None}
+    assert answer(pipe, "newest") == sorted(mine.items(), key=repr)
 
 
 def test_time_alone_moves_an_aggregates_own_window(pipe: Pipe) -> None:

@@ -19,6 +19,7 @@ from penstock.sql.plan import (
     plan_to_json,
     window_of,
 )
+from penstock.sql.plan.sorting import Sorted, Sorting
 from penstock.sql.planner import functions_of, plan_query, reads_of
 from penstock.sql.statements import Select
 from tests.sql.test_cores import define
@@ -85,6 +86,26 @@ def test_explain_shows_the_aggregates_and_the_join_below(world: World) -> None:
     assert "    algorithm: hash, as the hint asks" in lines
 
 
+@pytest.mark.parametrize(
+    "order",
+    [
+        "ORDER BY n DESC, a.location NULLS FIRST LIMIT 3 OFFSET 1",
+        "ORDER BY COUNT(*) DESC, 1 NULLS FIRST LIMIT 3 OFFSET 1",
+    ],
+)
+def test_the_first_few_groups_are_slices_too(world: World, order: str) -> None:
+    plan = sliced(world, f"SELECT a.location, COUNT(*) AS n {PAIRS} GROUP BY a.location {order}")
+    assert plan.top.sorted == Sorted((Sorting(1, True, True), Sorting(0, False, True)), 3, 1)
+    assert "  sorted: n DESC, location, 3 rows after the first 1" in explain(plan, world).splitlines()
+
+
+def test_a_reader_asks_for_the_first_few_groups(world: World) -> None:
+    define(world, "pairs", f"SELECT a.location AS place, b.speed AS v {PAIRS}")
+    plan = planned(world, "SELECT place, MAX(v) AS most FROM pairs GROUP BY place ORDER BY most LIMIT 2")
+    assert isinstance(plan, SparkPlan) and plan.top is not None and plan.top.sorted is not None
+    assert plan.top.sorted.limit == 2 and "  sorted: most, 2 rows" in explain(plan, world).splitlines()
+
+
 def test_one_window_of_all_aggregates_is_that_of_the_streams(world: World) -> None:
     own = sliced(
         world, f"SELECT a.location, AVG(a.ppm, 5 MINUTES) AS x, COUNT(*, 5 MINUTES) AS n {PAIRS} GROUP BY a.location"
@@ -125,7 +146,11 @@ def test_a_reader_has_one_window(world: World) -> None:
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        (f"SELECT COUNT(*) {PAIRS} ORDER BY 1", "ORDER BY over aggregates runs as Spark SQL"),
+        (f"SELECT DISTINCT COUNT(*) {PAIRS} GROUP BY a.location", "DISTINCT over aggregates runs as Spark SQL"),
+        (
+            f"SELECT COUNT(*) {PAIRS} GROUP BY a.location ORDER BY MAX(b.speed)",
+            "ORDER BY something that is not in the SELECT list runs as Spark SQL",
+        ),
         (f"SELECT a.location, COUNT(*) {PAIRS} GROUP BY ROLLUP (a.location)", "grouping sets run as Spark SQL"),
         (f"SELECT FIRST(a.ppm) {PAIRS}", "FIRST over a join runs as Spark SQL"),
         (f"SELECT AVG(similar(a.ppm, b.speed)::INT) {PAIRS}", "aggregates with user functions run as Spark SQL"),
@@ -182,7 +207,10 @@ def test_a_reader_of_a_join_is_slices_of_its_results_in_its_names(world: World) 
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        ("SELECT place, COUNT(*) FROM pairs GROUP BY place ORDER BY 2", "ORDER BY over aggregates runs as Spark SQL"),
+        (
+            "SELECT place, COUNT(*) FROM pairs GROUP BY place ORDER BY MAX(v)",
+            "ORDER BY something that is not in the SELECT list runs as Spark SQL",
+        ),
         ("SELECT LAST(v) FROM pairs", "LAST over a join runs as Spark SQL"),
         ("SELECT SUM(s::INT) FROM pairs", "aggregates of what another query's functions computed run as Spark SQL"),
         ("SELECT COUNT(*) FROM pairs p, my_segments m WHERE m.owner = p.place", "reading another query"),

@@ -125,8 +125,14 @@ def test_explain_says_how_the_table_is_asked(world: World) -> None:
     ("sql", "reason"),
     [
         (f"SELECT s.speed {MINE} ORDER BY 1", "ORDER BY runs as Spark SQL"),
-        (f"SELECT FIRST(s.speed) {MINE}", "FIRST over a join runs as Spark SQL"),
-        (f"SELECT m.owner, MAX(s.speed) {OWNED} GROUP BY m.owner LIMIT 3", "LIMIT over aggregates runs as Spark SQL"),
+        (
+            "SELECT FIRST(s.speed) FROM loops s JOIN my_segments m ON m.segment < s.segment",
+            "FIRST over a join runs as Spark SQL",
+        ),
+        (
+            f"SELECT m.owner {OWNED} GROUP BY m.owner ORDER BY MAX(s.speed) LIMIT 3",
+            "ORDER BY something that is not in the SELECT list runs as Spark SQL",
+        ),
         (f"SELECT MAX(s.speed) {MINE} BEGIN (LAST 3 ROWS)", "a join of the newest rows runs as Spark SQL"),
         ("SELECT s.speed FROM loops s WHERE s.segment NOT IN (SELECT segment FROM my_segments)", "NOT IN (SELECT ...)"),
         (
@@ -151,14 +157,28 @@ def test_what_stays_with_spark_sql_reads_the_log_and_says_why(world: World, sql:
     assert reason in plan.reason
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [
+        MINE,
+        OWNED,
+        "FROM loops s LEFT JOIN my_segments m ON m.segment = s.segment AND m.owner <> 'x'",
+        "FROM loops s WHERE NOT EXISTS (SELECT 1 FROM my_segments m WHERE m.segment < s.segment)",
+    ],
+)
+def test_where_a_reading_meets_one_row_there_is_a_first_and_a_last(world: World, beside: str) -> None:
+    plan = planned(world, f"SELECT FIRST(s.speed) AS a, LAST(s.speed) AS b {beside} BEGIN (NOW - 1 HOUR) END (NOW)")
+    assert isinstance(plan, JoinAggregatePlan) and [c.function for c in plan.top.aggregates] == ["first", "last"]
+
+
 def test_windows_may_differ(world: World) -> None:
     plan = planned(world, f"SELECT AVG(s.speed, 5 MINUTES), AVG(s.speed, 1 HOUR) {MINE}")
     assert isinstance(plan, JoinAggregatePlan) and plan.top.own_windows == (300_000_000, 3_600_000_000)
     assert str(window_of(plan.join)) == "BEGIN (NOW - 1h) END (NOW)"
     with pytest.raises(PenstockError) as caught:
-        planned(world, f"SELECT AVG(s.speed, 5 MINUTES), FIRST(s.speed, 1 HOUR) {MINE}")
+        planned(world, f"SELECT AVG(s.speed, 5 MINUTES), TWA(s.speed, 1 HOUR) {MINE}")
     assert caught.value.condition == "not_supported"
-    assert caught.value.hint is not None and "FIRST over a join runs as Spark SQL" in caught.value.hint
+    assert caught.value.hint is not None and "TWA over a join runs as Spark SQL" in caught.value.hint
 
 
 def test_a_hint_has_nothing_to_choose(world: World) -> None:

@@ -73,6 +73,8 @@ def _true(expr: Expr) -> Term:
                 return either(_true(a) for a in _parts(expr))
             case "not":
                 return _false(expr.arguments[0])
+            case "same" if (written := _written_out(expr)) is not None:
+                return _true(written)
             case "in":
                 # A NULL among the options only ever turns "no" into "unknown".
                 options = tuple(o for o in expr.arguments[1:] if not _is_null(o))
@@ -100,6 +102,8 @@ def _false(expr: Expr) -> Term:
                 return both(_false(a) for a in _parts(expr))
             case "not":
                 return _true(expr.arguments[0])
+            case "same" if (written := _written_out(expr)) is not None:
+                return _false(written)
             case "in" | "eq" | "ne" | "lt" | "le" | "gt" | "ge":
                 if any(_is_null(a) for a in expr.arguments):
                     return NEVER
@@ -107,6 +111,19 @@ def _false(expr: Expr) -> Term:
         if found is not None:
             return found.opposite()
     return Call("not", (expr,), BOOLEAN)
+
+
+def _written_out(expr: Call) -> Expr | None:
+    """`a IS NOT DISTINCT FROM` a constant by the factors that others share; None where it is no constant."""
+    value, other = expr.arguments
+    if isinstance(value, Literal):
+        value, other = other, value
+    if not isinstance(other, Literal):
+        return None
+    missing = Call("is_null", (value,), BOOLEAN)
+    if other.value is None:
+        return missing
+    return Call("and", (Call("not", (missing,), BOOLEAN), Call("eq", (value, other), BOOLEAN)), BOOLEAN)
 
 
 def _is_null(expr: Expr) -> bool:

@@ -60,7 +60,7 @@ _REFUSED = (
     ("offset", "OFFSET"),
     ("windows", "a window function"),
 )
-_SORTING = ("order", "limit", "offset")
+SORTING = ("order", "limit", "offset")
 
 
 def is_aggregation(bound: Bound) -> bool:
@@ -73,7 +73,7 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     read = read_selection(source, state) if state is not None else None
     table_id = read.table_id if read is not None else source.table.id if source.table is not None else 0
     sorting = sorting_of(bound)
-    refuse_around_aggregates(query, but=_SORTING)
+    refuse_around_aggregates(query, but=SORTING)
     window = source.window or EVERYTHING
     taken = Taken(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(

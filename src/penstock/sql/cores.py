@@ -6,7 +6,7 @@ itself is not: it runs in the cycle, and its rows stand in FROM where the stream
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
@@ -25,10 +25,10 @@ from penstock.types import BOOLEAN
 CORE = "_core"
 
 
-def take_core(bound: Bound, whole: bool = False) -> JoinPlan:
+def take_core(bound: Bound, whole: bool = False, check: Callable[[JoinPlan], None] = lambda plan: None) -> JoinPlan:
     """Plan the question's window join and put its rows in its place. Raises NotCovered before it changes anything.
 
-    `whole`: no condition is left on top.
+    `whole`: no condition is left on top. `check` raises NotCovered where the plan does not suffice.
     """
     around = _around(bound)
     conditions = conjuncts(around.select.args.get("where"))
@@ -44,6 +44,7 @@ def take_core(bound: Bound, whole: bool = False) -> JoinPlan:
             # What is left on top may be all that links them: below it the join would keep every pair.
             raise
     _refuse_streams_beside(bound, around, rest)
+    check(plan)
     _replace_from(bound, around, plan, rest)
     return plan
 

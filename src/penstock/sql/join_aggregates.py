@@ -11,23 +11,28 @@ from sqlglot import exp
 
 from penstock.operators.expr import calls_user
 from penstock.operators.windows import EVERYTHING
-from penstock.sql.aggregate_planner import Taken, expressions_of, refuse_around_aggregates
+from penstock.sql.aggregate_planner import SORTING, Taken, expressions_of, refuse_around_aggregates
 from penstock.sql.binding.context import Bound
 from penstock.sql.lower import NotCovered
+from penstock.sql.one_each import gives_one_each
 from penstock.sql.one_stream import one_stream, predicates
 from penstock.sql.over_queries import renamed
 from penstock.sql.plan import AggregateCall, AggregatePlan, JoinAggregatePlan, JoinPlan, Output, plan_from_json
 from penstock.sql.read_joins import read_outputs
 from penstock.sql.relations import all_of
 from penstock.sql.scope import State
+from penstock.sql.sorting import sorting_of
 from penstock.types import BIGINT
 
-# What depends on an order of rows, which the results of a join do not have, or on time between them.
-_OF_READINGS = frozenset({"first", "last", "twa"})
+# What depends on an order of rows, which the results of a join need not have.
+_ORDERED = frozenset({"first", "last"})
 
 
-def aggregates_over_join(bound: Bound, join: JoinPlan) -> JoinAggregatePlan:
-    """What stands on a join as slices of its results. To be called once its rows stand in FROM (`cores.take_core`)."""
+def aggregates_over_join(bound: Bound, join: JoinPlan, ordered: bool = False) -> JoinAggregatePlan:
+    """What stands on a join as slices of its results. To be called once its rows stand in FROM (`cores.take_core`).
+
+    `ordered`: each reading has at most one result (`one_each`).
+    """
     query, contexts = bound.query, bound.collected.contexts
     if not isinstance(query, exp.Select) or len(contexts) != 1 or [s.kind for s in contexts[0].sources] != ["core"]:
         raise NotCovered("aggregates of more than the join's own rows run as Spark SQL")
@@ -37,12 +42,12 @@ def aggregates_over_join(bound: Bound, join: JoinPlan) -> JoinAggregatePlan:
         raise NotCovered("aggregates over rows without a partner run as Spark SQL")
     if contexts[0].windows.by_alias and len(join.inputs) > 1:
         raise NotCovered("aggregates over streams with windows of their own run as Spark SQL")
-    return JoinAggregatePlan(join, _over_results(bound, query))
+    return JoinAggregatePlan(join, _over_results(bound, query, ordered))
 
 
-def check_aggregates(bound: Bound, query: exp.Select) -> None:
+def check_aggregates(bound: Bound, query: exp.Select, ordered: bool) -> None:
     """NotCovered where slices do not cover what stands on a join, before anything is changed."""
-    _over_results(bound, query)
+    _over_results(bound, query, ordered)
 
 
 def aggregates_over_read_join(bound: Bound, state: State) -> AggregatePlan | None:
@@ -57,7 +62,7 @@ def aggregates_over_read_join(bound: Bound, state: State) -> AggregatePlan | Non
         raise NotCovered("aggregates over rows without a partner run as Spark SQL")
     asked = [condition for condition in predicates(query) if condition is not None]
     columns = {output.name: output.expr for output in read_outputs(read)}
-    over = _over_results(bound, query)
+    over = _over_results(bound, query, gives_one_each(read, state.tables_by_id))
     if over.own_windows:
         raise NotCovered("aggregates of another query's rows with several windows run as Spark SQL")
     top = renamed(replace(over, stream_predicate=all_of(asked)), columns)
@@ -66,8 +71,9 @@ def aggregates_over_read_join(bound: Bound, state: State) -> AggregatePlan | Non
     return top
 
 
-def _over_results(bound: Bound, query: exp.Select) -> AggregatePlan:
-    refuse_around_aggregates(query)
+def _over_results(bound: Bound, query: exp.Select, ordered: bool) -> AggregatePlan:
+    sorting = sorting_of(bound)
+    refuse_around_aggregates(query, but=SORTING)
     taken = Taken(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(
         Output(field.name, field.type, taken.lower(item.this))
@@ -79,7 +85,8 @@ def _over_results(bound: Bound, query: exp.Select) -> AggregatePlan:
     if own and taken.panes is not None:
         raise NotCovered("an aggregate with a window of its own beside TUMBLE or SLIDE runs as Spark SQL")
     for call in taken.aggregates:
-        if call.function in _OF_READINGS or isinstance(call.parameter, tuple):
+        out_of_order = call.function in _ORDERED and not ordered
+        if out_of_order or call.function == "twa" or isinstance(call.parameter, tuple):
             raise NotCovered(f"{call.function.upper()} over a join runs as Spark SQL")
     top = AggregatePlan(
         table_id=0,
@@ -90,6 +97,7 @@ def _over_results(bound: Bound, query: exp.Select) -> AggregatePlan:
         having=condition,
         panes=taken.panes,
         own_windows=own,
+        sorted=sorting,
     )
     if any(calls_user(e) for e in expressions_of(top)):
         raise NotCovered("aggregates with user functions run as Spark SQL")

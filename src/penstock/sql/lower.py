@@ -8,9 +8,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
+from penstock.operators.operations.calendar_parts import UNITS
 from penstock.sql.nodes import Const, Held, Sampled
 from penstock.sql.values import DURATION, external, type_of
-from penstock.types import BIGINT, BOOLEAN, INT, TEXT, TIMESTAMP
+from penstock.types import BIGINT, BOOLEAN, INT, TEXT, TIMESTAMP, Type
 
 
 class NotCovered(Exception):
@@ -20,6 +21,7 @@ class NotCovered(Exception):
 _BINARY: dict[type[exp.Expr], str] = {
     exp.EQ: "eq",
     exp.NEQ: "ne",
+    exp.NullSafeEQ: "same",
     exp.LT: "lt",
     exp.LTE: "le",
     exp.GT: "gt",
@@ -49,6 +51,18 @@ _UNARY: dict[type[exp.Expr], str] = {
     exp.Length: "length",
 }
 _MANY: dict[type[exp.Expr], str] = {exp.Greatest: "greatest", exp.Least: "least", exp.Coalesce: "coalesce"}
+# Functions of Spark for what EXTRACT says too. SECOND() has no fraction, and DAYOFWEEK() counts from 1.
+_PARTS: dict[type[exp.Expr], str] = {
+    exp.Year: "YEAR",
+    exp.Quarter: "QUARTER",
+    exp.Month: "MONTH",
+    exp.WeekOfYear: "WEEK",
+    exp.Day: "DAY",
+    exp.DayOfMonth: "DAY",
+    exp.DayOfYear: "DOY",
+    exp.Hour: "HOUR",
+    exp.Minute: "MINUTE",
+}
 _PLAIN_ARGUMENTS = {"this", "expression", "expressions"}
 
 
@@ -67,6 +81,8 @@ def lower(node: exp.Expr) -> Expr:
             return _is(node)
         case exp.In() if not node.args.get("query"):
             return Call("in", (lower(node.this), *map(lower, node.expressions)), BOOLEAN)
+        case exp.NullSafeNEQ():
+            return Call("not", (_binary(node, "same"),), BOOLEAN)
         case exp.Cast():
             return _cast(node)
         case exp.Case():
@@ -80,6 +96,10 @@ def lower(node: exp.Expr) -> Expr:
             return Call("trim", (lower(node.this),), TEXT)
         case exp.Substring():
             return Call("substring", _arguments(node.this, node.args.get("start"), node.args.get("length")), TEXT)
+        case exp.Extract():
+            return _extract(node.this.name, node.expression, external(type_of(node)))
+        case exp.TimestampTrunc() if node.text("unit") in UNITS and not node.args.get("zone"):
+            return Call("date_trunc", (Literal(node.text("unit"), TEXT), lower(node.this)), TIMESTAMP)
         case exp.Dot():
             name = Literal(node.expression.name, TEXT)
             return Call("get_field", (lower(node.this), name), type_of(node))
@@ -101,15 +121,15 @@ def _simple(node: exp.Expr) -> Expr:
     extra = [key for key, value in node.args.items() if value and key not in _PLAIN_ARGUMENTS]
     if kind in _UNARY and not extra and not node.args.get("expression"):
         return Call(_UNARY[kind], (lower(node.this),), type_)
+    if kind in _PARTS and type_of(node.this) == TIMESTAMP:
+        return _extract(_PARTS[kind], node.this, INT)
     if kind in _MANY:
         return Call(_MANY[kind], _arguments(node.this, *node.expressions), type_)
     raise NotCovered(f"{_described(node)} runs as Spark SQL")
 
 
 _WORDS: dict[type[exp.Expr], str] = {
-    exp.TimestampTrunc: "date_trunc()",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
+    exp.TimestampTrunc: "date_trunc() to this unit",
     exp.Bracket: "an array's element",
     exp.RegexpLike: "a regular expression",
     Held: "a condition that has to hold FOR some time, inside another one,",
@@ -152,6 +172,10 @@ def _is(node: exp.Is) -> Expr:
     known = Call("not", (missing,), BOOLEAN)
     wanted = value if node.expression.this else Call("not", (value,), BOOLEAN)
     return Call("and", (known, wanted), BOOLEAN)
+
+
+def _extract(part: str, timestamp: exp.Expr, type_: Type) -> Expr:
+    return Call("extract", (Literal(part, TEXT), lower(timestamp)), type_)
 
 
 def _cast(node: exp.Cast) -> Expr:

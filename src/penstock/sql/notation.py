@@ -19,6 +19,7 @@ _INFIX = {
     "le": "<=",
     "gt": ">",
     "ge": ">=",
+    "same": "IS NOT DISTINCT FROM",
     "add": "+",
     "sub": "-",
     "mul": "*",
@@ -57,10 +58,15 @@ def show(expr: Expr, nested: bool = False) -> str:
             return f"{show(value, True)} IS NOT NULL"
         case Call("is_null", (value,)):
             return f"{show(value, True)} IS NULL"
+        case Call("not", (Call("same", (left, right)),)):
+            text = f"{show(left, True)} IS DISTINCT FROM {show(right, True)}"
+            return f"({text})" if nested else text
         case Call("not", (value,)):
             return f"NOT {show(value, True)}"
         case Call("in", (value, *items)):
             return f"{show(value, True)} IN ({', '.join(show(i) for i in items)})"
+        case Call("extract", (Literal(part), value)):
+            return f"EXTRACT({part} FROM {show(value)})"
         case Call("sampled", (_, Literal(seed), Literal(parts))):
             return f"TABLESAMPLE BERNOULLI ({parts / PARTS * 100:g}) REPEATABLE ({seed})"
         case Call("eq", (Call("mod", (Column(POSITION_COLUMN.name), Literal(period))), Literal(place))):

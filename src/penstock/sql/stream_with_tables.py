@@ -14,6 +14,7 @@ from penstock.sql.binding.context import Bound, WindowGraph
 from penstock.sql.cores import take_core
 from penstock.sql.join_aggregates import aggregates_over_join, check_aggregates
 from penstock.sql.join_planner import join_plan
+from penstock.sql.one_each import gives_one_each
 from penstock.sql.own_windows import share_own_window
 from penstock.sql.plan import JoinAggregatePlan, JoinPlan
 
@@ -42,8 +43,13 @@ def stream_with_tables_plan(bound: Bound) -> JoinPlan | JoinAggregatePlan:
             return join_plan(bound)
         assert isinstance(bound.query, exp.Select)
         share_own_window(top)
+        contexts = bound.collected.contexts
+        tables = {s.table.id: s.table for context in contexts for s in context.sources if s.table is not None}
+        query = bound.query
         # Once FROM reads the join's rows there is no way back to the log.
-        check_aggregates(bound, bound.query)
-        return aggregates_over_join(bound, take_core(bound, whole=True))
+        join = take_core(
+            bound, whole=True, check=lambda join: check_aggregates(bound, query, gives_one_each(join, tables))
+        )
+        return aggregates_over_join(bound, join, gives_one_each(join, tables))
     finally:
         top.graph = None

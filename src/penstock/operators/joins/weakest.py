@@ -61,7 +61,8 @@ def weakest(alike: Sequence[Expr]) -> Expr | None:
     if len(distinct) == 1:
         return distinct[0]
     listed = [each for each in distinct if _is_listed(each)]
-    if len(listed) == len(distinct):
+    # What is listed may have constants of its own: n % 2 = 1, n % 3 = 1.
+    if len(listed) == len(distinct) and len({each.arguments[0] for each in listed}) == 1:
         options = dict.fromkeys(option for each in listed for option in each.arguments[1:])
         return Call("in", (listed[0].arguments[0], *options), BOOLEAN)
     found = [open_end(each) for each in distinct]

@@ -7,6 +7,7 @@ Called by `operators.evaluate`; listed in the SQL reference from OPERATIONS.
 from __future__ import annotations
 
 from penstock.operators.operations.arithmetic import ARITHMETIC
+from penstock.operators.operations.calendar_parts import CALENDAR_PARTS
 from penstock.operators.operations.casts import CASTS
 from penstock.operators.operations.choices import CHOICES
 from penstock.operators.operations.comparisons import COMPARISONS
@@ -26,5 +27,6 @@ OPERATIONS: dict[str, OperationInfo] = {
     **MATHEMATICS,
     **TEXTS,
     **TIMES,
+    **CALENDAR_PARTS,
     **SAMPLING,
 }

@@ -96,6 +96,12 @@ def _is_in(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     return pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
 
 
+def _is_same(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    left, right = arguments
+    missing = pc.and_(pc.is_null(left), pc.is_null(right))
+    return pc.or_(pc.fill_null(compare("eq", left, right, rows), False), missing)
+
+
 def same(left: Any, right: Any) -> bool:
     """Equality of two Python values as SQL sees it (NaN equals NaN)."""
     if isinstance(left, float) and isinstance(right, float) and math.isnan(left) and math.isnan(right):
@@ -111,4 +117,5 @@ COMPARISONS = {
     "gt": OperationInfo("a > b", 2, 2, _run),
     "ge": OperationInfo("a >= b", 2, 2, _run),
     "in": OperationInfo("a IN (constants): NULL where a is not found and a constant is NULL", 2, None, _is_in),
+    "same": OperationInfo("a IS NOT DISTINCT FROM b: equal, or both NULL; never NULL", 2, 2, _is_same),
 }

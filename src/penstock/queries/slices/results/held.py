@@ -23,6 +23,7 @@ from penstock.queries.slices.reading import READ_ROWS, inside
 from penstock.queries.slices.results.family import ResultsFamily, ResultsLook
 from penstock.queries.slices.results.slicing import Rows, SlicedResults, slice_results
 from penstock.queries.slices.rows import answer_table
+from penstock.queries.slices.sorting import sorted_rows
 from penstock.queries.slices.windows_together import answer_by_window
 from penstock.sql.plan import AggregatePlan
 
@@ -56,7 +57,9 @@ class JoinAggregateHeld(AnsweredHeld):
         return self._answer
 
     def _compute(self) -> pa.Table:
-        return answer_by_window(self.top, self._over) if self.top.own_windows else self._over(None, self.top)
+        top = self.top
+        found = answer_by_window(top, self._over) if top.own_windows else self._over(None, top)
+        return sorted_rows(found, top.sorted)
 
     def _over(self, us: int | None, part: AggregatePlan) -> pa.Table:
         """All of the aggregates or some, over the window or the last so many microseconds of it."""

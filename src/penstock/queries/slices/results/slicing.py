@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -62,8 +62,10 @@ def slice_results(top: AggregatePlan, together: Together, rows: Rows) -> SlicedR
     used, both = np.unique(groups * max(1, len(distinct)) + place, return_inverse=True)
     sliced = slice_rows(rows.times, rows.numbers, both, SLICE_US)
     *partials, marks = together.parts
+    # FIRST and LAST go by a result's own time and then by its reading; they are asked only where each has one result.
+    in_order = replace(sliced, times=rows.latest, positions=rows.positions[0])
     found = [
-        sliced.aggregate(partial, [evaluate(a, columns, count) for a in measure.arguments])
+        in_order.aggregate(partial, [evaluate(a, columns, count) for a in measure.arguments])
         for measure, partial in zip(measures_of(top), partials, strict=True)
     ]
     found.append(sliced.aggregate(marks, [pa.array(rows.latest), *map(pa.array, rows.positions)]))
