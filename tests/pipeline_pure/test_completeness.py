@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from penstock.clock import SECOND, format_timestamp
 from penstock.queries import first_readings
+from penstock.streams.segments import Segment
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 HOUR = 3600 * SECOND
@@ -185,3 +188,27 @@ def test_the_search_for_first_readings_goes_on_where_it_stopped(pipe: Pipe, monk
     looks = [found.latest(table, {0: BEGAN_US, 1: BEGAN_US}, sids) for _ in range(3)]
     assert looks == [BEGAN_US, BEGAN_US, BEGAN_US + 7]
     assert found.latest(table, {0: BEGAN_US + 2500}, sids) == BEGAN_US + 2
+
+
+def test_the_oldest_file_may_go_while_it_is_looked_at(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention removes just the file that says since when the log has rows."""
+    pipe.probes("WITH (time = 'valid')")
+    for value in range(3):
+        pipe.clock.advance(1_000_000)
+        pipe.db.push("probes", [{"id": 1, "ts": format_timestamp(pipe.clock.now_us()), "value": float(value)}])
+    table_id = pipe.db.catalog_table("probes").id
+    log = pipe.db.folder.log
+    oldest, _, newest = first_readings.list_readable(log, table_id)
+    oldest.path.unlink()
+    listed = first_readings.list_readable
+
+    def just_before(folder: Path, number: int) -> list[Segment]:
+        found = listed(folder, number)
+        if len(found) == 2:
+            found[0].path.unlink()
+        return found
+
+    monkeypatch.setattr(first_readings, "list_readable", just_before)
+    assert first_readings.FirstReadings(log).begins(table_id) == pipe.clock.now_us()
+    newest.path.unlink()
+    assert first_readings.FirstReadings(log).begins(table_id) is None

@@ -125,3 +125,27 @@ def test_another_end_leaves_the_beginning_where_the_longest_window_had_put_it(pi
     pipe.engine.drain()
     assert pipe.db.standing.invoke("q").table.to_pylist() == [{"long": 2.0, "short": 2}]
     assert pipe.db.definition("q").sql.endswith("BEGIN (NOW - '1m30s') END (NOW - 8 SECONDS)")
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "SELECT AVG(value, 90 SECONDS) AS mean FROM probes",
+        "SELECT AVG(p.value, 90 SECONDS) AS mean FROM probes p WHERE p.place IN (SELECT place FROM mine)",
+        "SELECT AVG(p.value, 90 SECONDS) AS mean, COUNT(*, 5 SECONDS) AS n FROM probes p, mine m WHERE m.place = p.place",
+        "SELECT AVG(a.value, 90 SECONDS) AS mean FROM probes a, probes b WHERE a.id = b.id WINDOW(a, b) = 1 SECOND",
+    ],
+)
+def test_another_end_leaves_the_beginning_wherever_aggregates_with_windows_run(pipe: Pipe, asks: str) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE TABLE mine (place TEXT PRIMARY KEY); INSERT INTO mine VALUES ('north')")
+    pipe.push(1.0)
+    pipe.engine.drain()
+    pipe.clock.advance(10_000_000)
+    pipe.db.execute(f"CREATE QUERY q AS {asks}")
+    pipe.engine.drain()
+    assert pipe.answer("q", "mean") == [1.0]
+    pipe.db.execute("ALTER QUERY q SET END (NOW - 8 SECONDS)")
+    pipe.engine.drain()
+    assert pipe.answer("q", "mean") == [1.0]
+    assert pipe.db.definition("q").sql.endswith("BEGIN (NOW - '1m30s') END (NOW - 8 SECONDS)")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.queries.resampled import finding, held
 from tests.pipeline.asking import ask, rows_of
 from tests.pipeline_pure.resampling import ASKED, WINDOW, Row, World, at, heard, in_order
 from tests.pipeline_pure.world import Pipe
@@ -156,3 +157,26 @@ def test_pauses_new_windows_and_past_times(pipes: Callable[..., Pipe]) -> None:
     world.execute("DROP QUERY q")
     with pytest.raises(PenstockError, match="q"):
         subscription.next(0.0)
+
+
+def test_who_is_far_behind_moves_on_from_what_it_heard_last(
+    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept is about the newest cycles; a sink that was away for an hour must not read a whole window for each of them."""
+    world = World(pipes, 11)
+    world.execute(f"CREATE QUERY q AS {ASKED} {WINDOW}")
+    world.push(0, 20)
+    first, expected = world.pipe.db.standing.store.cycle, {}
+    for step in range(8):
+        world.push(step * 4, step * 4 + 20, 5)
+        expected[world.pipe.db.standing.store.cycle] = world.expected()
+        assert world.answer() == world.expected()
+    late = world.pipe.db.subscribe("q", first + 1, changes=True)
+    kept = Counter(world.answer(as_of=first))
+    whole = []
+    monkeypatch.setattr(held, "sample", lambda *given: whole.append(given) or finding.sample(*given))
+    while (event := late.next(0.0)) is not None:
+        for operation, *values in rows_of(event.table):
+            kept[rounded(tuple(values))] += 1 if operation == "+" else -1
+        assert +kept == Counter(expected[event.cycle])
+    assert +kept == Counter(world.expected()) and len(whole) <= 1

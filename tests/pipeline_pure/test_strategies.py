@@ -109,6 +109,7 @@ ALWAYS_PARTIAL = {
     "SELECT a.value FROM probes a, probes b WINDOW(a,b) = 1 SECOND": "a join's results are kept",
     "SELECT COUNT(*) FROM probes a, probes b WINDOW(a,b) = 1 SECOND BEGIN (NOW - 1 HOUR) END (NOW)": "slices of a join",
     "SELECT value FROM probes BEGIN (LAST 2 ROWS)": "a window of rows is cut when asked",
+    "SELECT RESAMPLE(b.value, 1 SECOND) FROM probes a, probes b BEGIN (NOW - 1 HOUR) END (NOW)": "values are found in the log",
 }
 
 

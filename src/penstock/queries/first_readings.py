@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import ARRIVAL_COLUMN, TIME_COLUMN, VERSION_COLUMN
+from penstock.errors import PenstockError
 from penstock.operators.windows import FOREVER
 from penstock.streams.segment_rows import read_slice
 from penstock.streams.segments import Segment, Slice, list_readable, slices
@@ -66,11 +67,17 @@ class FirstReadings:
 
     def begins(self, table_id: int) -> int | None:
         """When the oldest row arrived that the log still has; None where it has all there ever were."""
-        first = next(iter(list_readable(self._folder, table_id)), None)
-        if first is None or first.first == 0:
-            return None
-        row = read_slice(Slice(first.path, first.format, first.first, 0, 1), [ARRIVAL_COLUMN.name])
-        return int(_as_ints(row, ARRIVAL_COLUMN.name)[0])
+        while True:
+            first = next(iter(list_readable(self._folder, table_id)), None)
+            if first is None or first.first == 0:
+                return None
+            try:
+                row = read_slice(Slice(first.path, first.format, first.first, 0, 1), [ARRIVAL_COLUMN.name])
+            except PenstockError:
+                if first.path.exists():
+                    raise
+                continue  # retention took it just now: the next one is the oldest
+            return int(_as_ints(row, ARRIVAL_COLUMN.name)[0])
 
     def forget(self, table_id: int) -> None:
         """The table was dropped."""

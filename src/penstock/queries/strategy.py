@@ -40,8 +40,10 @@ def _only_way(plan: Plan, window: AnyWindow | None, asked: str | None) -> str | 
     """The reason why an answer is kept in one way only, whatever somebody asks for; None where there is a choice."""
     if isinstance(plan, AggregatePlan):
         return "slices are kept, a window adds up those inside it when asked"
-    if isinstance(plan, JoinAggregatePlan) or (isinstance(plan, SparkPlan) and not evaluated_by_spark(plan)):
+    if isinstance(plan, JoinAggregatePlan) or (isinstance(plan, SparkPlan) and plan.top is not None):
         return _SLICED_RESULTS
+    if isinstance(plan, SparkPlan) and plan.resampled is not None:
+        return "values are found in the log when asked"
     if isinstance(plan, SparkPlan):
         return "Spark SQL evaluates it as a whole and its last answer is kept"
     if not isinstance(plan, SelectPlan):

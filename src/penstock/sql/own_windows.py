@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlglot import exp
 
 from penstock.errors import error
@@ -27,12 +29,12 @@ def take_own_windows(bound: Bound, reason: str | None = None) -> None:
     if reason is not None:
         hint = f"only slices over one stream have it; here {reason}"
     for context in bound.collected.contexts:
-        for call in context.select.find_all(exp.Anonymous):
-            if call.name.lower() == "twa":
+        for call in _own(context):
+            if isinstance(call, exp.Anonymous) and call.name.lower() == "twa":
                 failure = error("not_supported", feature="TWA in Spark SQL", hint=hint)
                 raise point(failure, context.text, span_of(call))
         share_own_window(context)
-        left = context.select.find(OwnWindow)
+        left = next((node for node in _own(context) if isinstance(node, OwnWindow)), None)
         if left is not None:
             feature = "a window inside an aggregate, beside another window, in Spark SQL"
             raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(left))
@@ -43,8 +45,8 @@ def share_own_window(context: SelectContext) -> None:
 
     If they are all the same, nothing else is left to say.
     """
-    found = list(context.select.find_all(OwnWindow))
-    calls = [node for node in context.select.find_all(exp.Expr) if is_aggregate(node)]
+    found = [node for node in _own(context) if isinstance(node, OwnWindow)]
+    calls = [node for node in _own(context) if is_aggregate(node)]
     if not found or len(calls) > len(found) or context.windows.explicit:
         return
     windows = {node.us for node in found}
@@ -53,3 +55,8 @@ def share_own_window(context: SelectContext) -> None:
             source.window = last(max(windows))
     for node in found if len(windows) == 1 else ():
         node.replace(node.this)
+
+
+def _own(context: SelectContext) -> Iterator[exp.Expr]:
+    """What a SELECT says itself: those inside of it have windows, and contexts, of their own."""
+    return (node for node in context.select.find_all(exp.Expr) if node.find_ancestor(exp.Select) is context.select)

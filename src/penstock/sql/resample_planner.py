@@ -20,7 +20,7 @@ from penstock.sql.plan import Output, Relation, ResampleCall, ResamplePlan, resa
 from penstock.sql.relations import all_of
 from penstock.sql.resample import Asked, asked_of
 from penstock.sql.resample_over_queries import read_selections
-from penstock.sql.scope import State
+from penstock.sql.scope import Source, State
 from penstock.sql.sorting import sorting_of
 from penstock.sql.values import external, type_of, typed
 from penstock.types import DOUBLE
@@ -40,7 +40,7 @@ def resample_plan(bound: Bound, state: State) -> ResamplePlan:
     for source in (asked.times, asked.values):
         if not isinstance(source.window, TimeWindow):
             raise NotCovered("RESAMPLE over the newest rows runs as Spark SQL")
-    taken = _Calls()
+    taken = _Calls(asked.values)
     outputs = tuple(
         Output(field.name, field.type, taken.lower(item.this))
         for field, item in zip(bound.fields, query.expressions, strict=True)
@@ -114,15 +114,18 @@ def _key(condition: exp.Expr, asked: Asked) -> tuple[Expr, Expr]:
 
 
 class _Calls:
-    """The calls of RESAMPLE, each once, and expressions over them."""
+    """The calls of RESAMPLE, each once, and expressions over them. Of `values` nobody else speaks."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: Source) -> None:
         self.calls: list[ResampleCall] = []
+        self._values = values
 
     def lower(self, node: exp.Expr) -> Expr:
         return lower(node.copy().transform(self._replaced, copy=False))
 
     def _replaced(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and node.meta.get("source") is self._values:
+            raise NotCovered("a value outside of RESAMPLE is no question")
         if not isinstance(node, Resample):
             return node
         value = lower(node.this)

@@ -124,6 +124,25 @@ SELECT l.ts, s.ppm, RESAMPLE(s.ppm, 5 SECONDS) AS p FROM loops l, sensors s;
 --|     |              ^^^^^
 --| hint: at the times of l it is RESAMPLE(s.ppm, 30 SECONDS)
 
+-- The same at the answers of another query, which are read through.
+CREATE QUERY quick AS SELECT loop_id, speed FROM loops WHERE speed > 3 BEGIN (NOW - 1 MINUTE) END (NOW);
+--| shared pass over the stream of "loops"
+--|   window: BEGIN (NOW - 1m) END (NOW)
+--|   initial scan: every sensor
+--|   stream predicate: speed > 3.0
+--|   output: loop_id INT, speed DOUBLE
+
+SELECT q.ts, s.ppm + RESAMPLE(s.ppm, 5 SECONDS) AS p FROM quick q, sensors s;
+--| ERROR 0A000 not_supported: s.ppm outside of RESAMPLE is not supported
+--|   1 | SELECT q.ts, s.ppm + RESAMPLE(s.ppm, 5 SECONDS) AS p FROM quick q, sensors s;
+--|     |              ^^^^^
+--| hint: at the times of q it is RESAMPLE(s.ppm, 30 SECONDS)
+
+DROP QUERY quick;
+--| Drop
+--|   kind: query
+--|   names: (quick)
+
 SELECT l.ts, RESAMPLE(s.ppm + l.speed, 5 SECONDS) AS p FROM loops l, sensors s;
 --| ERROR 0A000 not_supported: RESAMPLE of a value of two streams is not supported
 --|   1 | SELECT l.ts, RESAMPLE(s.ppm + l.speed, 5 SECONDS) AS p FROM loops l, sensors s;

@@ -30,7 +30,7 @@ class ResampleHeld(AnsweredHeld):
     times: Stream
     values: Stream
     kept: KeptSamples | None  # None: nobody will ask the same again
-    _found: Found | None = field(default=None)
+    _known: Kept | None = field(default=None)
 
     @property
     def floors(self) -> tuple[int, ...]:
@@ -39,19 +39,18 @@ class ResampleHeld(AnsweredHeld):
     def answer(self) -> pa.Table:
         return self.found().table
 
-    def found(self) -> Found:
-        if self._found is None:
-            self._found = self._find()
-        return self._found
+    def found(self, before: ResampleHeld | None = None) -> Found:
+        """`before`: an answer that somebody holds, from which this one can move on."""
+        if self._known is None:
+            self._known = self._find(before._known if before is not None else None)
+        return self._known.found
 
-    def _find(self) -> Found:
+    def _find(self, held: Kept | None) -> Kept:
         asked = self.plan.resampled
         assert asked is not None
-        before = self.kept.before(self.query_id, self.plan, self.cycle) if self.kept is not None else None
-        if before is not None and not goes_on(asked, before.sampled, self.times, self.values):
-            before = None
+        before = self._nearest(held)
         if before is not None and before.cycle == self.cycle:
-            return before.found
+            return before
 
         def work(of_times: Fetcher, of_values: Fetcher) -> Sampled:
             if before is None:
@@ -66,19 +65,28 @@ class ResampleHeld(AnsweredHeld):
             if failure.condition != "corrupt_segment":
                 raise
             sampled = work(self.times.fresh(), self.values.fresh())
-        found = answer_of(asked, sampled)
+        found = Kept(self.plan, self.cycle, sampled, answer_of(asked, sampled))
         if self.kept is not None:
-            self.kept.keep(self.query_id, Kept(self.plan, self.cycle, sampled, found))
+            self.kept.keep(self.query_id, found)
         return found
+
+    def _nearest(self, held: Kept | None) -> Kept | None:
+        """The newest answer up to this cycle from which it goes on. Who is far behind finds none but its own among those kept."""
+        asked = self.plan.resampled
+        assert asked is not None
+        known = self.kept.before(self.query_id, self.plan, self.cycle) if self.kept is not None else None
+        if held is not None and held.plan == self.plan and (-1 if known is None else known.cycle) < held.cycle:
+            known = held
+        return known if known is not None and goes_on(asked, known.sampled, self.times, self.values) else None
 
     def entered(self, before: Held) -> Ids:
         """Rows with a new value."""
         assert isinstance(before, ResampleHeld)
-        return _new_rows(self.found(), before.found())
+        return _new_rows(self.found(before), before.found())
 
     def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
         assert isinstance(before, ResampleHeld)
-        left = before.answer().take(pa.array(_new_rows(before.found(), self.found())))
+        left = before.answer().take(pa.array(_new_rows(before.found(), self.found(before))))
         return self.inside(), self.entered(before), left
 
 

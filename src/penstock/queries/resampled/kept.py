@@ -43,13 +43,15 @@ class KeptSamples:
         return max(known, key=lambda kept: kept.cycle, default=None)
 
     def keep(self, query_id: int, kept: Kept) -> None:
+        """As long as there is room; what alone is too large drives nobody out."""
+        if kept.nbytes > MOST_BYTES:
+            return
         with self._lock:
             others = [known for known in self._forget(query_id) if known.cycle != kept.cycle]
             newest = sorted((*others, kept), key=lambda known: known.cycle)[-PER_QUERY:]
             self._kept[query_id] = tuple(newest)
             self._bytes += sum(known.nbytes for known in newest)
-            while self._bytes > MOST_BYTES:
-                self._forget(next(iter(self._kept)))
+            self._make_room()
 
     def tidy(self, queries: Container[int]) -> None:
         """Forget queries that are gone."""
@@ -65,6 +67,16 @@ class KeptSamples:
     def memory_of(self, query_id: int) -> int:
         with self._lock:
             return sum(kept.nbytes for kept in self._kept.get(query_id, ()))
+
+    def _make_room(self) -> None:
+        """Older answers go first: without its newest a query reads its whole window again."""
+        for query_id, (*older, newest) in list(self._kept.items()):
+            if self._bytes <= MOST_BYTES:
+                return
+            self._kept[query_id] = (newest,)
+            self._bytes -= sum(kept.nbytes for kept in older)
+        while self._bytes > MOST_BYTES:
+            self._forget(next(iter(self._kept)))
 
     def _forget(self, query_id: int) -> tuple[Kept, ...]:
         known = self._kept.pop(query_id, ())

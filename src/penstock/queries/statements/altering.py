@@ -14,7 +14,7 @@ from penstock.queries.statements.registering import check_window, stored
 from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Plan, is_latch, plan_from_json, stream_uses
+from penstock.sql.plan import JoinPlan, Plan, SparkPlan, is_latch, plan_from_json, stream_uses
 from penstock.sql.retarget import retargeted
 from penstock.types import format_duration
 
@@ -48,13 +48,12 @@ def _alter(database: Database, statement: st.AlterQuery) -> Plan | None:
 
 
 def _unsaid(plan: Plan) -> tuple[str, str]:
-    """What BEGIN and END are where nobody wrote them: AVG(x, 5 MINUTES) alone looks five minutes back."""
-    own = isinstance(plan, JoinAggregatePlan) or (isinstance(plan, AggregatePlan) and bool(plan.own_windows))
-    # A join's streams have all the same one: those with windows of their own are no matter of slices.
-    for window in {use.window for use in stream_uses(plan)} if own else ():
-        if isinstance(window, TimeWindow) and window.begin.anchor == "now":
-            return f"NOW - '{format_duration(-window.begin.offset_us)}'", "NOW"
-    return "START", "NOW"
+    """What BEGIN and END are where nobody wrote them: AVG(x, 5 MINUTES) alone looks five minutes back, over joins, too."""
+    windows = [use.window for use in stream_uses(plan)]
+    if isinstance(plan, SparkPlan) and plan.top is not None:
+        windows = [relation.window for relation in plan.relations if relation.window is not None]
+    begins = [w.begin.offset_us for w in windows if isinstance(w, TimeWindow) and w.begin.anchor == "now"]
+    return (f"NOW - '{format_duration(-min(begins))}'" if begins else "START"), "NOW"
 
 
 def describe_query(database: Database, statement: st.DescribeQuery) -> Result:
