@@ -15,6 +15,7 @@ LONG_UNITS = frozenset(
 UNITS = LONG_UNITS | {"US", "S", "M", "H", "D", "W", "MSEC", "USEC"}
 
 _ALIASES = {"msec": "ms", "usec": "us"}
+_LONGEST_US = 1 << 61  # seventy thousand years: with any time added it still fits into 64 bits
 
 
 def duration_us(text: str) -> int:
@@ -30,6 +31,8 @@ def duration_us(text: str) -> int:
             us = parse_duration(cleaned)
     except PenstockError as failure:
         raise error("invalid_duration", text=text, hint=failure.hint) from None
+    if us > _LONGEST_US:
+        raise error("invalid_duration", text=text, hint="it is longer than any time that can be told")
     return -us if negative else us
 
 

@@ -106,6 +106,18 @@ SELECT RESAMPLE(s.ppm, l.speed) FROM loops l, sensors s;
 --|     |                        ^^^^^^^
 --| hint: write RESAMPLE(p.ppm, 30 SECONDS, LINEAR)
 
+SELECT RESAMPLE(s.ppm, 1000000000 DAYS) FROM loops l, sensors s;
+--| ERROR 22007 invalid_duration: "1000000000 DAYS" is not a duration
+--|   1 | SELECT RESAMPLE(s.ppm, 1000000000 DAYS) FROM loops l, sensors s;
+--|     |                        ^^^^^^^^^^
+--| hint: it is longer than any time that can be told
+
+SELECT RESAMPLE(s.ppm, 20000000 DAYS 20000000 DAYS) FROM loops l, sensors s;
+--| ERROR 42601 syntax_error: this duration is too long
+--|   1 | SELECT RESAMPLE(s.ppm, 20000000 DAYS 20000000 DAYS) FROM loops l, sensors s;
+--|     |                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+--| hint: write RESAMPLE(p.ppm, 30 SECONDS, LINEAR)
+
 SELECT RESAMPLE(s.ppm, 5 SECONDS, LINEER) FROM loops l, sensors s;
 --| ERROR 42601 syntax_error: RESAMPLE does not know "lineer"
 --|   1 | SELECT RESAMPLE(s.ppm, 5 SECONDS, LINEER) FROM loops l, sensors s;

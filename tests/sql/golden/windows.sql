@@ -154,3 +154,21 @@ SELECT ppm FROM sensors BEGIN (NOW - 1 HOUR) BEGIN (NOW - 2 HOURS);
 --|   1 | SELECT ppm FROM sensors BEGIN (NOW - 1 HOUR) BEGIN (NOW - 2 HOURS);
 --|     |                                              ^^^^^^^^^^^^^^^^^^^^^
 --| hint: write FOR and a stream's name after one of them
+
+SELECT ppm FROM sensors BEGIN (NOW - 1000000000 DAYS) END (NOW);
+--| ERROR 22007 invalid_duration: "1000000000 DAYS" is not a duration
+--|   1 | SELECT ppm FROM sensors BEGIN (NOW - 1000000000 DAYS) END (NOW);
+--|     |                                      ^^^^^^^^^^
+--| hint: it is longer than any time that can be told
+
+SELECT AVG(ppm, 1000000000 DAYS) FROM sensors;
+--| ERROR 22007 invalid_duration: "1000000000 DAYS" is not a duration
+--|   1 | SELECT AVG(ppm, 1000000000 DAYS) FROM sensors;
+--|     |                 ^^^^^^^^^^
+--| hint: it is longer than any time that can be told
+
+SELECT COUNT(*) FROM sensors GROUP BY TUMBLE('100000000000w');
+--| ERROR 22007 invalid_duration: "100000000000w" is not a duration
+--|   1 | SELECT COUNT(*) FROM sensors GROUP BY TUMBLE('100000000000w');
+--|     |                                              ^^^^^^^^^^^^^^^
+--| hint: it is longer than any time that can be told

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from penstock.errors import error, suggest
+from penstock.operators.windows import FOREVER
 from penstock.sql.nodes import Const, Resample
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope
@@ -30,6 +31,8 @@ def bind_resample(binder: Calls, node: exp.Anonymous, scope: Scope) -> exp.Expr:
     within = binder.coerce(binder.bind(node.expressions[1], scope), DURATION)
     if not isinstance(within, Const) or within.value is None or within.value <= 0:
         binder.fail(node.expressions[1], error("syntax_error", detail="RESAMPLE needs a duration", hint=_EXAMPLE))
+    if within.value >= FOREVER // 2:  # so far from a time there are none
+        binder.fail(node.expressions[1], error("syntax_error", detail="this duration is too long", hint=_EXAMPLE))
     method = _method(binder, node.expressions[2]) if len(node.expressions) == 3 else METHODS[0]
     if method != "previous" and type_of(value).kind not in ("INT", "BIGINT", "DOUBLE", "DECIMAL"):
         detail = f"{method.upper()} works on numbers, this is {show(type_of(value))}"
