@@ -296,7 +296,14 @@ def test_a_list_is_ordered_by_what_its_cells_mean_and_stays_so(visitor: Visitor)
 
 def test_every_row_can_be_reached_and_opened_by_keyboard(visitor: Visitor) -> None:
     visitor.go("sensors/probes")
-    visitor.page.get_by_role("link", name="7", exact=True).press("Enter")
+    seventh = visitor.page.get_by_role("link", name="7", exact=True)
+    moved = visitor.page.locator(".list tbody .spark polyline").first
+    for there in (visitor.page.get_by_role("columnheader", name="latest"), seventh):
+        there.focus()
+        before = moved.get_attribute("points") or ""
+        expect(moved).not_to_have_attribute("points", before)  # new rows have come
+        expect(there).to_be_focused()
+    visitor.page.keyboard.press("Enter")
     expect(visitor.page.get_by_role("heading", name="probes 7")).to_be_visible()
     visitor.screenshots("sensor")
     visitor.page.keyboard.press("Escape")

@@ -74,6 +74,7 @@ def frame(title: str, here: str, request: Request) -> Iterator[ui.element]:
     """The frame around a page. Gives the head of the page, for its own buttons; what it shows is made inside."""
     ui.page_title(f"{title} · Penstock")
     ui.add_head_html(f'<link rel="stylesheet" href="{href("assets/console.css")}?{__version__}">')
+    ui.add_head_html(f'<script type="module" src="{href("assets/focus.js")}?{__version__}"></script>')
     ui.add_head_html(_KEYS % {key: href(path) for _, path, _, key in DOORS})
     ui.colors(primary="#0b7285", positive="#2b8a3e", negative="#c92a2a", warning="#b35c00", info="#0b7285")
     console().remember(request)
