@@ -7,37 +7,25 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.sql.explain import explain
 from penstock.sql.notation import show
-from penstock.sql.parse import parse_script
 from penstock.sql.plan import (
     JoinAggregatePlan,
-    Plan,
     SparkPlan,
     evaluated_by_spark,
     join_of,
     kernel_of,
-    plan_from_json,
-    plan_to_json,
     window_of,
 )
 from penstock.sql.plan.sorting import Sorted, Sorting
-from penstock.sql.planner import functions_of, plan_query, reads_of
-from penstock.sql.statements import Select
+from penstock.sql.planner import functions_of, reads_of
 from tests.sql.test_cores import define
 from tests.sql.world import World
+from tests.support.join_plans import stored
 
 PAIRS = "FROM sensors a, loops b WINDOW = '1m' WHERE a.sensor_id = b.loop_id"
 
 
-def planned(world: World, sql: str) -> Plan:
-    (statement,) = parse_script(sql)
-    assert isinstance(statement, Select)
-    plan = plan_query(statement, world, standing=True, joins=True)
-    assert plan_from_json(plan_to_json(plan)) == plan
-    return plan
-
-
 def sliced(world: World, sql: str) -> JoinAggregatePlan:
-    plan = planned(world, sql)
+    plan = stored(world, sql)
     assert isinstance(plan, JoinAggregatePlan), plan
     assert kernel_of(plan) is join_of(plan) is plan.join
     return plan
@@ -101,7 +89,7 @@ def test_the_first_few_groups_are_slices_too(world: World, order: str) -> None:
 
 def test_a_reader_asks_for_the_first_few_groups(world: World) -> None:
     define(world, "pairs", f"SELECT a.location AS place, b.speed AS v {PAIRS}")
-    plan = planned(world, "SELECT place, MAX(v) AS most FROM pairs GROUP BY place ORDER BY most LIMIT 2")
+    plan = stored(world, "SELECT place, MAX(v) AS most FROM pairs GROUP BY place ORDER BY most LIMIT 2")
     assert isinstance(plan, SparkPlan) and plan.top is not None and plan.top.sorted is not None
     assert plan.top.sorted.limit == 2 and "  sorted: most, 2 rows" in explain(plan, world).splitlines()
 
@@ -129,17 +117,17 @@ def test_aggregates_have_windows_of_their_own(world: World) -> None:
         f"SELECT AVG(a.ppm, 5 MINUTES), COUNT(*) {PAIRS} GROUP BY TUMBLE(1 MINUTE)",
     ):
         with pytest.raises(PenstockError) as caught:
-            planned(world, refused)
+            stored(world, refused)
         assert caught.value.condition == "not_supported"
 
 
 def test_a_reader_has_one_window(world: World) -> None:
     define(world, "pairs", f"SELECT a.location AS place, b.speed AS v {PAIRS}")
-    plan = planned(world, "SELECT AVG(v, 5 MINUTES) AS v FROM pairs")
+    plan = stored(world, "SELECT AVG(v, 5 MINUTES) AS v FROM pairs")
     assert isinstance(plan, SparkPlan) and plan.top is not None
     assert str(plan.relations[0].window) == "BEGIN (NOW - 5m) END (NOW)"
     with pytest.raises(PenstockError) as caught:
-        planned(world, "SELECT AVG(v, 5 MINUTES), COUNT(*, 1 HOUR) FROM pairs")
+        stored(world, "SELECT AVG(v, 5 MINUTES), COUNT(*, 1 HOUR) FROM pairs")
     assert caught.value.hint is not None and "with several windows run as Spark SQL" in caught.value.hint
 
 
@@ -173,20 +161,20 @@ def test_a_reader_has_one_window(world: World) -> None:
     ],
 )
 def test_what_slices_do_not_cover_runs_as_spark_sql_and_says_why(world: World, sql: str, reason: str) -> None:
-    plan = planned(world, sql)
+    plan = stored(world, sql)
     assert isinstance(plan, SparkPlan) and plan.core is not None
     assert plan.reason == f"the join is incremental; on top of it, {reason}"
 
 
 def test_a_reader_of_such_a_query_writes_it_out(world: World) -> None:
     world.run(f"CREATE QUERY counted AS SELECT a.location, COUNT(*) AS n {PAIRS} GROUP BY a.location")
-    plan = planned(world, "SELECT MAX(n) FROM counted")
+    plan = stored(world, "SELECT MAX(n) FROM counted")
     assert isinstance(plan, SparkPlan) and plan.core is not None and plan.inlined == ("counted",)
 
 
 def test_a_reader_of_a_join_is_slices_of_its_results_in_its_names(world: World) -> None:
     define(world, "pairs", f"SELECT a.location AS place, b.speed * 2 AS v {PAIRS} AND a.ppm > 3")
-    plan = planned(
+    plan = stored(
         world,
         "SELECT place, window_start, SUM(v), MAX(ts) - MIN(ts_min) FROM pairs WHERE v > 1 GROUP BY place, TUMBLE(1 MINUTE)"
         " HAVING COUNT(*) > 2 BEGIN (NOW - 1 HOUR) END (NOW)",
@@ -218,6 +206,6 @@ def test_a_reader_of_a_join_is_slices_of_its_results_in_its_names(world: World) 
 )
 def test_what_slices_do_not_cover_of_a_reader_runs_as_spark_sql(world: World, sql: str, reason: str) -> None:
     define(world, "pairs", f"SELECT a.location AS place, b.speed AS v, similar(a.ppm, b.speed) AS s {PAIRS}")
-    plan = planned(world, sql)
+    plan = stored(world, sql)
     assert isinstance(plan, SparkPlan) and plan.top is None and evaluated_by_spark(plan)
     assert reason in plan.reason

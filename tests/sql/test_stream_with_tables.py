@@ -6,36 +6,24 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.sql.explain import explain, show
-from penstock.sql.parse import parse_script
 from penstock.sql.plan import (
     JoinAggregatePlan,
     JoinPlan,
-    Plan,
     SparkPlan,
     join_of,
-    plan_from_json,
-    plan_to_json,
     window_of,
 )
-from penstock.sql.planner import functions_of, plan_query, reads_of
-from penstock.sql.statements import Select
+from penstock.sql.planner import functions_of, reads_of
 from tests.sql.test_cores import define
 from tests.sql.world import World
+from tests.support.join_plans import stored
 
 MINE = "FROM loops s WHERE s.segment IN (SELECT segment FROM my_segments)"
 OWNED = "FROM loops s JOIN my_segments m ON m.segment = s.segment"
 
 
-def planned(world: World, sql: str) -> Plan:
-    (statement,) = parse_script(sql)
-    assert isinstance(statement, Select)
-    plan = plan_query(statement, world, standing=True, joins=True)
-    assert plan_from_json(plan_to_json(plan)) == plan
-    return plan
-
-
 def joined(world: World, sql: str) -> JoinPlan:
-    plan = planned(world, sql)
+    plan = stored(world, sql)
     assert isinstance(plan, JoinPlan) and len(plan.inputs) == 1, plan
     assert plan.bounds == ((0,),) and plan.conditions == ()
     return plan
@@ -83,7 +71,7 @@ def test_functions_run_in_the_step(world: World) -> None:
 
 
 def test_one_average_over_its_own_window_is_slices_of_the_last_minutes(world: World) -> None:
-    plan = planned(world, f"SELECT AVG(s.speed, 5 MINUTES) AS mean {MINE}")
+    plan = stored(world, f"SELECT AVG(s.speed, 5 MINUTES) AS mean {MINE}")
     assert isinstance(plan, JoinAggregatePlan)
     assert str(window_of(plan.join)) == "BEGIN (NOW - 5m) END (NOW)"
     assert plan.top.own_windows == () and [call.function for call in plan.top.aggregates] == ["avg"]
@@ -91,7 +79,7 @@ def test_one_average_over_its_own_window_is_slices_of_the_last_minutes(world: Wo
 
 
 def test_aggregates_with_everything_around_them_are_slices(world: World) -> None:
-    plan = planned(
+    plan = stored(
         world,
         f"SELECT m.owner, window_start, COUNT(*) AS n, MAX(s.speed) {OWNED} WHERE s.speed > 3 GROUP BY m.owner, TUMBLE(1 MINUTE)"
         " HAVING AVG(s.speed) > 50 BEGIN (NOW - 1 HOUR) END (NOW)",
@@ -99,12 +87,12 @@ def test_aggregates_with_everything_around_them_are_slices(world: World) -> None
     assert isinstance(plan, JoinAggregatePlan) and plan.top.panes is not None and plan.top.having is not None
     assert [show(key) for key in plan.top.keys] == ["m.owner"]
     assert {o.name for o in plan.join.outputs} == {"m.owner", "s.speed", "s.ts"}
-    alone = planned(world, f"SELECT SUM(s.speed) {OWNED} BEGIN (NOW - 1 HOUR) END (NOW) FOR s")
+    alone = stored(world, f"SELECT SUM(s.speed) {OWNED} BEGIN (NOW - 1 HOUR) END (NOW) FOR s")
     assert isinstance(alone, JoinAggregatePlan) and str(window_of(alone.join)) == "BEGIN (NOW - 1h) END (NOW)"
 
 
 def test_explain_says_how_the_table_is_asked(world: World) -> None:
-    plan = planned(world, f"SELECT AVG(s.speed, 5 MINUTES) AS mean {MINE}")
+    plan = stored(world, f"SELECT AVG(s.speed, 5 MINUTES) AS mean {MINE}")
     assert explain(plan, world).splitlines() == [
         "slices of the results of a stream joined with tables, exact",
         "  groups: one",
@@ -152,7 +140,7 @@ def test_explain_says_how_the_table_is_asked(world: World) -> None:
     ],
 )
 def test_what_stays_with_spark_sql_reads_the_log_and_says_why(world: World, sql: str, reason: str) -> None:
-    plan = planned(world, sql)
+    plan = stored(world, sql)
     assert isinstance(plan, SparkPlan) and plan.core is None and join_of(plan) is None
     assert reason in plan.reason
 
@@ -167,31 +155,31 @@ def test_what_stays_with_spark_sql_reads_the_log_and_says_why(world: World, sql:
     ],
 )
 def test_where_a_reading_meets_one_row_there_is_a_first_and_a_last(world: World, beside: str) -> None:
-    plan = planned(world, f"SELECT FIRST(s.speed) AS a, LAST(s.speed) AS b {beside} BEGIN (NOW - 1 HOUR) END (NOW)")
+    plan = stored(world, f"SELECT FIRST(s.speed) AS a, LAST(s.speed) AS b {beside} BEGIN (NOW - 1 HOUR) END (NOW)")
     assert isinstance(plan, JoinAggregatePlan) and [c.function for c in plan.top.aggregates] == ["first", "last"]
 
 
 def test_windows_may_differ(world: World) -> None:
-    plan = planned(world, f"SELECT AVG(s.speed, 5 MINUTES), AVG(s.speed, 1 HOUR) {MINE}")
+    plan = stored(world, f"SELECT AVG(s.speed, 5 MINUTES), AVG(s.speed, 1 HOUR) {MINE}")
     assert isinstance(plan, JoinAggregatePlan) and plan.top.own_windows == (300_000_000, 3_600_000_000)
     assert str(window_of(plan.join)) == "BEGIN (NOW - 1h) END (NOW)"
     with pytest.raises(PenstockError) as caught:
-        planned(world, f"SELECT AVG(s.speed, 5 MINUTES), TWA(s.speed, 1 HOUR) {MINE}")
+        stored(world, f"SELECT AVG(s.speed, 5 MINUTES), TWA(s.speed, 1 HOUR) {MINE}")
     assert caught.value.condition == "not_supported"
     assert caught.value.hint is not None and "TWA over a join runs as Spark SQL" in caught.value.hint
 
 
 def test_a_hint_has_nothing_to_choose(world: World) -> None:
     with pytest.raises(PenstockError) as caught:
-        planned(world, f"SELECT /*+ JOIN(hash) */ s.speed {MINE}")
+        stored(world, f"SELECT /*+ JOIN(hash) */ s.speed {MINE}")
     assert caught.value.condition == "not_supported"
 
 
 def test_it_can_be_read_like_a_stream_by_its_one_time(world: World) -> None:
     define(world, "mine", f"SELECT s.speed AS v {MINE}")
-    plan = planned(world, "SELECT MAX(v), MAX(ts) FROM mine WHERE v > 1 BEGIN (NOW - 1 HOUR) END (NOW)")
+    plan = stored(world, "SELECT MAX(v), MAX(ts) FROM mine WHERE v > 1 BEGIN (NOW - 1 HOUR) END (NOW)")
     assert isinstance(plan, SparkPlan) and plan.top is not None
     assert [show(a) for call in plan.top.aggregates for a in call.arguments] == ["s.speed", "s.ts"]
     with pytest.raises(PenstockError) as caught:
-        planned(world, "SELECT ts_min FROM mine")
+        stored(world, "SELECT ts_min FROM mine")
     assert caught.value.condition == "column_not_found"

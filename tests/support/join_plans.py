@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.sql.explain import show
 from penstock.sql.parse import parse_script
-from penstock.sql.plan import JoinPlan
+from penstock.sql.plan import JoinPlan, Plan, plan_from_json, plan_to_json
 from penstock.sql.planner import plan_query
 from penstock.sql.statements import Select
 from tests.sql.world import World
@@ -19,10 +19,17 @@ SILENCE = (
 )
 
 
-def planned(world: World, sql: str, standing: bool = True) -> object:
+def planned(world: World, sql: str, standing: bool = True) -> Plan:
     (statement,) = parse_script(sql)
     assert isinstance(statement, Select)
     return plan_query(statement, world, standing, joins=True)
+
+
+def stored(world: World, sql: str) -> Plan:
+    """A standing question's plan, which is the same when it comes back from the journal."""
+    plan = planned(world, sql)
+    assert plan_from_json(plan_to_json(plan)) == plan
+    return plan
 
 
 def refused(world: World, sql: str) -> PenstockError:
