@@ -3,8 +3,8 @@
 
 VENV  := .venv
 PY    := $(VENV)/bin/python
-# Tests with Spark in one process (tests/conftest.py), all others in a second one.
-PYTEST := $(PY) -m pytest -n 2
+# Tests with Spark in one process, one after the other (tests/conftest.py); two more take the rest and the time that it waits.
+PYTEST := $(PY) -m pytest -n 3
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 # Stories of several tests on one server: each goes on where the one before it stopped.
 STORIES = ("tests/console/",)
 WITH_SPARK = ("tests/bad_input/", "tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")
+POLITE = 10
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -25,6 +27,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "spark" if nodeid.startswith(WITH_SPARK) else nodeid
 
     return OneForSpark(config, log)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Whoever came last with Spark would be waited for: its processes go first, the others take what they leave."""
+    if "PYTEST_XDIST_WORKER" in os.environ and not item.nodeid.startswith(WITH_SPARK) and os.nice(0) < POLITE:
+        os.nice(POLITE - os.nice(0))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
