@@ -16,7 +16,8 @@ from penstock.queries.subscription import SelectSubscription
 from penstock.settings import Settings
 from penstock.sql.plan import JoinAggregatePlan, plan_from_json
 from tests.oracle.aggregates.model import aggregate, same
-from tests.oracle.joins.stories import Story, make_question
+from tests.oracle.joins.making import make_question
+from tests.oracle.joins.stories import Story
 from tests.oracle.joins.world import Question, Stream
 
 SECOND = 1_000_000
