@@ -10,7 +10,8 @@ from penstock.sql.dialect import PenstockParser
 from penstock.sql.options import table_options
 from penstock.sql.positions import Span
 from penstock.sql.scope import State
-from penstock.sql.statements import AddColumn, ColumnDefinition, CreateFunction, CreateStreamType, CreateTable
+from penstock.sql.statement_parts import ColumnDefinition
+from penstock.sql.statements import AddColumn, CreateFunction, CreateStreamType, CreateTable
 from penstock.types import Field
 
 

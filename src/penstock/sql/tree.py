@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from penstock.sql.dialect import sql_of
 from penstock.sql.positions import Span
-from penstock.sql.statements import Assignment, Option
+from penstock.sql.statement_parts import Assignment, Option
 from penstock.types import Field, Type
 
 

@@ -17,7 +17,7 @@ SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(5)
 def test_aggregates_over_joins_equal_their_definition(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.queries.database.READ_YOUR_WRITES_S", 0.0)
+    monkeypatch.setattr("penstock.queries.own_writes.READ_YOUR_WRITES_S", 0.0)
     story = AggregatedStory(tmp_path / "data", seed, monkeypatch)
     try:
         story.run(steps=70, most_streams=3 if seed % 6 == 5 else 2)
@@ -28,7 +28,7 @@ def test_aggregates_over_joins_equal_their_definition(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_readers_of_joins_equal_their_definition(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.queries.database.READ_YOUR_WRITES_S", 0.0)
+    monkeypatch.setattr("penstock.queries.own_writes.READ_YOUR_WRITES_S", 0.0)
     story = ReaderStory(tmp_path / "data", seed, monkeypatch)
     try:
         story.run(steps=70, most_streams=2)

@@ -28,7 +28,7 @@ def test_one_stream_with_tables_equals_its_definition(seed: int, tmp_path: Path)
 def test_aggregates_over_one_stream_with_tables_equal_their_definition(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.queries.database.READ_YOUR_WRITES_S", 0.0)
+    monkeypatch.setattr("penstock.queries.own_writes.READ_YOUR_WRITES_S", 0.0)
     story = AggregatedStory(tmp_path / "data", seed, monkeypatch)
     try:
         story.run(steps=70, most_streams=1)
@@ -41,7 +41,7 @@ def test_aggregates_over_one_stream_with_tables_equal_their_definition(
 def test_readers_of_one_stream_with_tables_equal_their_definition(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.queries.database.READ_YOUR_WRITES_S", 0.0)
+    monkeypatch.setattr("penstock.queries.own_writes.READ_YOUR_WRITES_S", 0.0)
     story = ReaderStory(tmp_path / "data", seed, monkeypatch)
     try:
         story.run(steps=70, most_streams=1)

@@ -46,7 +46,7 @@ class ToppedStory(Story):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_joins_below_equal_their_definition(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.queries.database.READ_YOUR_WRITES_S", 0.0)
+    monkeypatch.setattr("penstock.queries.own_writes.READ_YOUR_WRITES_S", 0.0)
     story = ToppedStory(tmp_path / "data", seed)
     try:
         story.run(steps=45, most_streams=3)
