@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import pyarrow as pa
 
 from penstock.clock import ManualClock
 from penstock.pipeline.planning import Limits
+from penstock.queries.answer import Answer
 from penstock.queries.database import Database
 from penstock.queries.subscription import SelectSubscription
 from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan, plan_from_json
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, slices
 from tests.oracle.joins.making import SECOND, make_question
 from tests.oracle.joins.tables import COLUMNS, OrdinaryTable
 from tests.oracle.joins.world import Question, Stream
@@ -66,6 +70,14 @@ class Story:
                 self.follow(name)
 
     # -- events
+
+    def tell(self, steps: int, most_streams: int) -> int:
+        """The whole story; how many answers were compared."""
+        try:
+            self.run(steps, most_streams)
+        finally:
+            self.db.stop()
+        return self.compared
 
     def run(self, steps: int, most_streams: int) -> None:
         for number in range(self.random.randint(1, 3)):
@@ -120,18 +132,15 @@ class Story:
             self._learn_times(stream)
 
     def _learn_times(self, stream: Stream) -> None:
-        """Transaction time is given by the log: read it back from there, in log order."""
-        from penstock.streams.segment_rows import read_slice
-        from penstock.streams.segments import list_segments, slices
-
-        table = self.db.catalog.state.tables[stream.name].id
-        segments = list_segments(self.db.folder.log, table)
+        """Transaction time is given by the log: read it back from there, in log order, before retention takes it."""
+        known = next((i for i, row in enumerate(stream.rows) if row["ts"] is None), len(stream.rows))
+        segments = list_segments(self.db.folder.log, self.db.catalog.state.tables[stream.name].id)
         times = [
             t
-            for s in slices(segments, 0, len(stream.rows))
+            for s in slices(segments, known, len(stream.rows))
             for t in read_slice(s, ["ts"])["ts"].cast("int64").to_pylist()
         ]
-        for row, ts in zip(stream.rows, times, strict=True):
+        for row, ts in zip(stream.rows[known:], times, strict=True):
             row["ts"] = ts
 
     def change_table(self) -> None:
@@ -222,21 +231,10 @@ class Story:
     # -- comparison
 
     def compare(self, everything: bool = False) -> None:
-        store = self.db.standing.store
-        assert store.offset is not None
-        tables = {t.name: t.id for t in store.state.tables.values()}
-        heads = {name: store.offset.data.get(i, 0) for name, i in tables.items()}
-        for name, question in self.questions.items():
-            definition = store.state.queries.get(name)
-            if definition is None:
-                assert not everything
-                continue
-            answer = store.answers[definition.id]
-            behind = store.state.query_positions[definition.id] != self.db.catalog.state.query_positions[definition.id]
-            if answer.filling is not None or answer.paused or behind:
-                assert not everything, f"{name} never finished filling"
-                continue
-            expected = question.answer(heads, question.now_of(heads, store.offset.now_us))
+        _, now_us, heads = self.committed()
+        for question, _ in self.answering(everything):
+            name = question.name
+            expected = question.answer(heads, question.now_of(heads, now_us))
             table = self.db.standing.invoke(name).table
             columns = plain(table)
             found: dict[tuple[object, ...], int] = {}
@@ -247,6 +245,28 @@ class Story:
             self.compared += 1
             self.rows_compared += sum(expected.values())
             self.rows_with_tables += sum(expected.values()) if question.extended else 0
+
+    def committed(self) -> tuple[int, int, dict[str, int]]:
+        """The last cycle, the time it was planned at, and how far it has read each table."""
+        store = self.db.standing.store
+        assert store.offset is not None
+        heads = {table.name: store.offset.data.get(table.id, 0) for table in store.state.tables.values()}
+        return store.cycle, store.offset.now_us, heads
+
+    def answering(self, everything: bool) -> Iterator[tuple[Question, Answer]]:
+        """The questions whose answers can be compared: taken in as they are now, not paused, and with a history read."""
+        store, current = self.db.standing.store, self.db.catalog.state
+        for name, question in self.questions.items():
+            definition = store.state.queries.get(name)
+            if definition is None:
+                assert not everything
+                continue
+            answer = store.answers[definition.id]
+            behind = store.state.query_positions[definition.id] != current.query_positions[definition.id]
+            if answer.filling is not None or answer.paused or behind:
+                assert not everything, f"{name} never finished filling"
+                continue
+            yield question, answer
 
     def _difference(self, question: Question, found: dict[Any, int], expected: dict[Any, int]) -> str:
         extra = {k: v for k, v in found.items() if expected.get(k) != v}
