@@ -48,7 +48,7 @@ def test_what_is_used_is_not_dropped_and_the_users_are_named(bench: CatalogBench
     assert message == 'table "sensors" is used by query "hot", query "hotter"'
     refused("dependents_exist", bench.catalog.drop, "function", "f")
     refused("dependents_exist", bench.catalog.drop, "query", "hot")
-    assert bench.state.dependents("query", "hotter") == ['query "hottest"']
+    assert bench.state.dependents("query", "hotter") == [("query", "hottest")]
     assert bench.state.dependents("query", "hottest") == []
 
 
