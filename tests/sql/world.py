@@ -100,11 +100,11 @@ class World:
                 )
                 return explain(plan, self)
             case st.CreateStreamType():
-                self.stream_types[statement.name] = bind_create_stream_type(statement, self)
+                self.stream_types[statement.name] = bind_create_stream_type(statement)
             case st.CreateTable():
                 return self._create_table(statement)
             case st.CreateFunction():
-                self.functions[statement.name] = bind_create_function(statement, self)
+                self.functions[statement.name] = bind_create_function(statement)
             case st.CreateRollup():
                 rollup, keeps = bind_create_rollup(statement, self)
                 return "\n".join([*(f"{tier}" for tier in rollup.tiers), explain(keeps, self)])

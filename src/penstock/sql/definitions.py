@@ -107,7 +107,7 @@ def _deduplicate(
     return Deduplicate(clause.fields, clause.within_us)
 
 
-def bind_create_stream_type(statement: CreateStreamType, state: State) -> StreamType:
+def bind_create_stream_type(statement: CreateStreamType) -> StreamType:
     """The stream type a statement describes; whether its connector exists is for `sensors` to say."""
     _check_name(statement.name, statement, statement.name_at, "stream type")
     _check_fields(statement, statement.fields, statement.name_at)
@@ -115,7 +115,7 @@ def bind_create_stream_type(statement: CreateStreamType, state: State) -> Stream
     return StreamType(statement.name, statement.fields, statement.connector, options)
 
 
-def bind_create_function(statement: CreateFunction, state: State) -> Function:
+def bind_create_function(statement: CreateFunction) -> Function:
     """The function a statement describes. Names of built-in functions are refused."""
     _check_name(statement.name, statement, statement.name_at, "function")
     if statement.name.upper() in PenstockParser.FUNCTIONS or statement.name.upper() in PenstockParser.FUNCTION_PARSERS:
