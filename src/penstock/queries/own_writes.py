@@ -1,4 +1,4 @@
-"""Who has written something reads it: whatever was asked for before waits for the cycle that takes it in, a while."""
+"""Whoever has written something can read it: questions wait a while for the cycle that takes it in."""
 
 from __future__ import annotations
 
