@@ -6,8 +6,6 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
-MICROSECOND = 1
-MILLISECOND = 1_000
 SECOND = 1_000_000
 
 

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import create_engine, select
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.encoding import function_to_json, query_to_json, stream_type_to_json, table_to_json
+from penstock.catalog.encoding import function_to_json, query_entry, stream_type_to_json, table_to_json
 from penstock.catalog.model import StreamColumn, Table, TableOptions
 from penstock.catalog.projection_tables import DEFINITIONS, ROWS
 from penstock.catalog.rollup_records import rollup_to_json
@@ -89,7 +89,7 @@ def expected_projection(state: CatalogState) -> tuple[dict[Any, Any], dict[Any, 
     definitions |= {("stream_type", s.name): stream_type_to_json(s) for s in state.stream_types.values()}
     definitions |= {("function", f.name): function_to_json(f) for f in state.functions.values()}
     definitions |= {("table", t.name): table_to_json(t) for t in state.tables.values()}
-    definitions |= {("query", q.name): query_to_json(q) for q in state.queries.values()}
+    definitions |= {("query", q.name): orjson.loads(orjson.dumps(query_entry(q))) for q in state.queries.values()}
     definitions |= {("rollup", r.name): rollup_to_json(r) for r in state.rollups.values()}
     rows = {}
     for table in state.tables.values():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.catalog import NewQuery
 from penstock.catalog.model import Function, StreamColumn, StreamType, TableOptions
+from penstock.catalog.query_definitions import NewQuery
 from penstock.catalog.state import load_state
 from penstock.types import DOUBLE, Field
 from tests.catalog.bench import READING, STATIC, CatalogBench, everything, refused
@@ -48,7 +48,7 @@ def test_what_is_used_is_not_dropped_and_the_users_are_named(bench: CatalogBench
     assert message == 'table "sensors" is used by query "hot", query "hotter"'
     refused("dependents_exist", bench.catalog.drop, "function", "f")
     refused("dependents_exist", bench.catalog.drop, "query", "hot")
-    assert bench.state.dependents("query", "hotter") == ['query "hottest"']
+    assert bench.state.dependents("query", "hotter") == [("query", "hottest")]
     assert bench.state.dependents("query", "hottest") == []
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog import journal
-from penstock.catalog.catalog import NewQuery
 from penstock.catalog.journal import Entry
 from penstock.catalog.model import TableOptions
+from penstock.catalog.query_definitions import NewQuery
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
 from tests.catalog.bench import READING, CatalogBench, everything, refused

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.catalog import journal
-from penstock.catalog.catalog import NewQuery
 from penstock.catalog.model import Deduplicate, Function, StreamColumn, StreamType, TableOptions
+from penstock.catalog.query_definitions import NewQuery
 from penstock.catalog.rollup_records import Closing, RollupDefinition, RollupFile, Tier
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog import projection, projection_tables
-from penstock.catalog.catalog import NewQuery
 from penstock.catalog.model import Function, StreamType, TableOptions
+from penstock.catalog.query_definitions import NewQuery
 from penstock.errors import PenstockError
 from penstock.types import BINARY, DOUBLE, TEXT, Field
 from tests.catalog.bench import READING, CatalogBench, expected_projection, stored_projection

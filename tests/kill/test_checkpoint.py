@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.pipeline.commits import CommitStore
-from penstock.pipeline.engine import check_checkpoint, empty_results
+from penstock.pipeline.commits import RESULT_SCHEMA, CommitStore
+from penstock.pipeline.engine import check_checkpoint
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.offset import Offset
 
@@ -35,7 +35,7 @@ def plan(folder: DataFolder, *cycles: int) -> None:
 def commit(folder: DataFolder, upto: int) -> None:
     store = CommitStore(folder)
     for cycle in range(1, upto + 1):
-        store.write(offset(folder, cycle - 1), offset(folder, cycle), empty_results(), {})
+        store.write(offset(folder, cycle - 1), offset(folder, cycle), RESULT_SCHEMA.empty_table(), {})
 
 
 @pytest.mark.parametrize(

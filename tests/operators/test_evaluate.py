@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.operators.evaluate import OPERATIONS, evaluate, evaluate_mask, evaluate_static
+from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
 from penstock.operators.expr import Call, Column, Expr, Literal
+from penstock.operators.operations import OPERATIONS
 from penstock.types import BIGINT, BINARY, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Field, Type, parse_type
 from tests.operators.reference import SPECIAL, STRICT, value_of
 from tests.operators.strategies import batches, calls_of, expressions
@@ -68,7 +69,7 @@ def test_a_slice_of_a_batch_gives_the_slice_of_the_answer(
 
 def test_the_reference_knows_every_operation() -> None:
     assert set(OPERATIONS) == set(SPECIAL) | set(STRICT)
-    assert all(info.description and info.min_args >= 1 for info in OPERATIONS.values())
+    assert all(info.description for info in OPERATIONS.values())
 
 
 def run(operation: str, type_: Type, *arguments: tuple[Any, Type]) -> Any:

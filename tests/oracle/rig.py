@@ -15,6 +15,7 @@ from penstock.sql.plan import SelectPlan
 from penstock.sql.planner import plan_query
 from tests.oracle import compare
 from tests.oracle.commands import Advance, AlterWindow, Command, CreateQuery, Cycle, DropQuery, Push
+from tests.oracle.generate import seeded_script
 from tests.oracle.making import EPOCH_US
 from tests.oracle.model import World
 from tests.support.local_engine import LocalEngine
@@ -44,6 +45,16 @@ class Rig:
     def restart(self) -> None:
         self.db.stop()
         self.open()
+
+    def tell(self, seed: int, steps: int) -> None:
+        """A random story from its beginning to its end."""
+        try:
+            self.run(seeded_script(seed, steps))
+        except BaseException:
+            print(f"failing seed: {seed}")
+            raise
+        finally:
+            self.close()
 
     def run(self, commands: list[Command]) -> None:
         for command in commands:

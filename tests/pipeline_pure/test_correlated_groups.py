@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from penstock.clock import format_timestamp
 from penstock.sql.plan import AggregatePlan, plan_from_json
+from tests.oracle.aggregates.model import panes_of
 from tests.pipeline_pure.world import Pipe
 
 FIELDS = "duration DOUBLE, bytes BIGINT, kind TEXT, is_intl BOOLEAN"
@@ -56,19 +57,9 @@ class Asked:
             values = [r[self.x] for r in rows if self.inside(r) and self.beside(r, row)]
             known = [value for value in values if value is not None]
             if known and row[self.x] is not None and self.outside(row) and self.passes(row, self.inner(known)):
-                for pane in self._panes(row["ts"]):
-                    found.setdefault((*pane, *(row[key] for key in self.group)), []).append(row)
+                for pane in panes_of(row["ts"], self.pane_us, self.step_us):
+                    found.setdefault((*pane[:1], *(row[key] for key in self.group)), []).append(row)
         return [(*key, *_said(chosen)) for key, chosen in found.items() if len(chosen) >= self.having]
-
-    def _panes(self, ts: int) -> Iterator[tuple[int, ...]]:
-        if self.pane_us is None:
-            yield ()
-            return
-        step = self.step_us or self.pane_us
-        start = ts // step * step
-        while start + self.pane_us > ts:
-            yield (start,)
-            start -= step
 
 
 def _said(rows: list[Row]) -> tuple[Any, ...]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.sql.explain import stages
 from penstock.sql.parse import parse_script
+from tests.sql.stages import stages
 from tests.sql.world import World, plant
 
 FOLDER = Path(__file__).parent / "golden"

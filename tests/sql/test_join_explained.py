@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.sql.explain import explain, stages
+from penstock.sql.explain import explain
 from penstock.sql.parse import parse_script
+from tests.sql.stages import stages
 from tests.sql.world import World
 from tests.support.join_plans import SILENCE
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.sql.explain import explain, show
+from penstock.sql.explain import explain
+from penstock.sql.notation import show
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import JoinTable, SparkPlan, plan_from_json, plan_to_json
 from penstock.sql.planner import functions_of, plan_query, reads_of

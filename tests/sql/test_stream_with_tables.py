@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.sql.explain import explain, show
+from penstock.sql.explain import explain
+from penstock.sql.notation import show
 from penstock.sql.plan import (
     JoinAggregatePlan,
     JoinPlan,

@@ -16,13 +16,14 @@ from penstock.sql.definitions import (
     bind_create_stream_type,
     bind_create_table,
 )
-from penstock.sql.explain import explain, show
+from penstock.sql.explain import explain
+from penstock.sql.notation import show
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, plan_to_json
 from penstock.sql.planner import invocation_of, plan_query, reads_of
 from penstock.sql.rollups import bind_create_rollup
-from penstock.sql.tree import tree
 from penstock.types import Field, parse_type
+from tests.sql.stages import tree
 
 SYSTEM = {
     "penstock.cycles": (Field("cycle", parse_type("BIGINT")), Field("ms", parse_type("DOUBLE"))),
@@ -99,11 +100,11 @@ class World:
                 )
                 return explain(plan, self)
             case st.CreateStreamType():
-                self.stream_types[statement.name] = bind_create_stream_type(statement, self)
+                self.stream_types[statement.name] = bind_create_stream_type(statement)
             case st.CreateTable():
                 return self._create_table(statement)
             case st.CreateFunction():
-                self.functions[statement.name] = bind_create_function(statement, self)
+                self.functions[statement.name] = bind_create_function(statement)
             case st.CreateRollup():
                 rollup, keeps = bind_create_rollup(statement, self)
                 return "\n".join([*(f"{tier}" for tier in rollup.tiers), explain(keeps, self)])

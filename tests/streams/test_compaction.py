@@ -22,11 +22,11 @@ from penstock.streams.layout import Segment
 from penstock.streams.log import StreamLog
 from penstock.streams.retention import retention_position
 from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_files, list_segments, list_what_is_there, log_heads, slices
+from penstock.streams.segments import list_files, list_segments, list_what_is_there, slices
 from penstock.types import DOUBLE, INT, TEXT, Field
 from tests.streams.doubles import StateDouble, make_table
 from tests.support.ingest_bench import NOW, Bench
-from tests.support.log_rows import batch, stored
+from tests.support.log_rows import batch, log_heads, stored
 
 SECOND = 1_000_000
 TABLE = make_table(time="transaction")

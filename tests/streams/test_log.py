@@ -17,11 +17,13 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-from penstock.streams.log import LogMoved, StreamLog, log_schema
+from penstock.streams.log import StreamLog
+from penstock.streams.queued import LogMoved
 from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_segments, list_what_is_there, log_heads, slices
+from penstock.streams.segments import list_segments, list_what_is_there, slices
+from penstock.streams.stamping import log_schema
 from tests.streams.doubles import make_table
-from tests.support.log_rows import batch, stored
+from tests.support.log_rows import batch, log_heads, stored
 
 TABLE = make_table(time="transaction")
 VALID = make_table(time="valid", id=4)

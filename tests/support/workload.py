@@ -18,8 +18,9 @@ from typing import Any, Protocol
 from penstock.client.connection import Connection
 from penstock.client.push import Receipt
 from penstock.errors import PenstockError
-from penstock.streams.segments import list_segments, log_heads
+from penstock.streams.segments import list_segments
 from tests.support.brute_force import History, JoinQuestion, LastRows, Question, Row, defined_at, expected
+from tests.support.log_rows import log_heads
 
 SECOND = 1_000_000
 SENSORS = 6

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.catalog.dependents import Name, users_by_name, with_all_users
-from penstock.catalog.query_definitions import NewQuery, QueryDefinitions
+from penstock.catalog.query_definitions import QueryDefinitions
 from penstock.catalog.rollup_definitions import RollupDefinitions
 from penstock.catalog.row_changes import RowChanges
 from penstock.catalog.sink_definitions import SinkDefinitions
 from penstock.catalog.table_definitions import TableDefinitions
-
-__all__ = ["Catalog", "NewQuery"]
 
 
 class Catalog(TableDefinitions, QueryDefinitions, RollupDefinitions, SinkDefinitions, RowChanges):

@@ -121,21 +121,13 @@ def plan_text(plan: dict[str, Any]) -> bytes:
     return bytes(memoryview(orjson.dumps(plan)))
 
 
-def query_to_json(query: QueryDefinition) -> dict[str, Any]:
-    return _query_json(query, query.plan)
-
-
 def query_entry(query: QueryDefinition) -> dict[str, Any]:
-    """The same for whoever makes text of it at once: the plan is text already."""
-    return _query_json(query, orjson.Fragment(query.stored_plan))
-
-
-def _query_json(query: QueryDefinition, plan: Any) -> dict[str, Any]:
+    """For whoever makes text of it at once: the plan is text already."""
     return {
         "id": query.id,
         "name": query.name,
         "sql": query.sql,
-        "plan": plan,
+        "plan": orjson.Fragment(query.stored_plan),
         "reads_tables": list(query.reads_tables),
         "reads_queries": list(query.reads_queries),
         "reads_functions": list(query.reads_functions),

@@ -205,10 +205,6 @@ class StaticRows:
         with self._lock:
             return sorted(self._current)
 
-    def values_of(self, vid: int) -> tuple[Any, ...]:
-        """Static values of a version, then its address, in the journal's form."""
-        return self._values[vid]
-
     def current_values(self, sid: int) -> tuple[Any, ...]:
         """The live version of a sid: static values, then the address, in the journal's form."""
         with self._lock:

@@ -129,11 +129,8 @@ class CatalogState(Defined):
         """
         return self._heads.steps(table_id, self.position)
 
-    def dependents(self, kind: str, name: str) -> list[str]:
-        """What could not live without this, named as an error shows it."""
-        return [f'{k} "{n}"' for k, n in self.dependent_names(kind, name)]
-
-    def dependent_names(self, kind: str, name: str) -> list[Name]:
+    def dependents(self, kind: str, name: str) -> list[Name]:
+        """What could not live without this."""
         users = users_by_name(self.tables.values(), self.queries.values(), self.rollups.values(), self.sinks.values())
         return users.get((kind, name), [])
 

@@ -38,7 +38,7 @@ class SensorDialog:
                 self._remove = ui.button("Remove", icon="delete", on_click=self._delete).props("flat").classes("danger")
                 ui.element("div").classes("grow")
                 ui.button("Close", on_click=self._dialog.close).props("flat").classes("quiet")
-                self._save_button = ui.button("Save", on_click=self._save).props("unelevated").classes("main-action")
+                ui.button("Save", on_click=self._save).props("unelevated").classes("main-action")
 
     def edit(self, sensor: Sensor) -> None:
         self._sensor = sensor

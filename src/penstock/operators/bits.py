@@ -129,11 +129,6 @@ def bitmap_of(containers: list[tuple[int, int, bytes]]) -> BitMap:
     return BitMap.deserialize(head + keys.tobytes() + offsets.tobytes() + b"".join(c[2] for c in containers))
 
 
-def bitmap_of_mask(mask: npt.NDArray[np.bool_]) -> BitMap:
-    """The bitmap of a boolean vector."""
-    return bitmap_of_words(pack(mask))
-
-
 def bitmap_of_words(words: Words) -> BitMap:
     """The bitmap of a packed vector."""
     containers = []

@@ -17,18 +17,7 @@ from penstock.errors import PenstockError, error
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall, columns_of
 from penstock.operators.operations import OPERATIONS
 from penstock.operators.operations.casts import cast_value
-from penstock.operators.operations.values import OperationInfo, Value, as_array, literal_scalar
-
-__all__ = [
-    "OPERATIONS",
-    "Calls",
-    "OperationInfo",
-    "evaluate",
-    "evaluate_mask",
-    "evaluate_static",
-    "evaluate_static_of",
-    "mask_of",
-]
+from penstock.operators.operations.values import Value, as_array, literal_scalar
 
 Columns: TypeAlias = Mapping[str, Any]  # or a RecordBatch or Table
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]

@@ -1,7 +1,7 @@
 """Bound expressions: what a kernel can evaluate over Arrow columns, as plain data.
 
 Built by the binder in `sql`, evaluated by `operators.evaluate`, carried in plans as JSON. NULL follows SQL's
-three-valued logic. An operation that is not in `operators.evaluate.OPERATIONS` never gets here: the binder
+three-valued logic. An operation that is not in `operators.operations.OPERATIONS` never gets here: the binder
 leaves such a query to Spark SQL.
 """
 

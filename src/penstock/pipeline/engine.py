@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
@@ -181,9 +180,6 @@ class Engine:
             return {}
         return {name: float(ms) for name, ms in progress["durationMs"].items()} if progress else {}
 
-    def last_end(self) -> Offset | None:
-        return self.commits.last.end if self.commits.last else None
-
     def stop(self) -> None:
         """Stop after the cycle in progress; the next start resumes from here."""
         self._stopping.set()
@@ -283,7 +279,3 @@ def _foreign(why: str) -> PenstockError:
         detail=f"the folder `checkpoint` does not belong here: {why}",
         hint="delete the folder `checkpoint`: work resumes from the last commit record, and nothing is lost",
     )
-
-
-def empty_results() -> pa.Table:
-    return RESULT_SCHEMA.empty_table()

@@ -83,7 +83,7 @@ def joins_by_key() -> None:
         probe(buffered, key, times, times)
     tree = earliest_births(times)
     counts = count_alive(tree, times, times + 1, times)
-    pick_alive(tree, times, times + 1, times, counts)
+    pick_alive(tree, times, times, counts)
 
 
 def joins_by_value() -> None:

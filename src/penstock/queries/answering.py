@@ -12,7 +12,7 @@ from penstock.queries.spark_subscription import SparkSubscription
 from penstock.queries.subscription import SelectSubscription, Subscription
 from penstock.sql.parse import parse_as_of
 from penstock.sql.plan import SparkPlan, evaluated_by_spark, plan_from_json
-from penstock.sql.statements import AsOf
+from penstock.sql.statement_parts import AsOf
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database

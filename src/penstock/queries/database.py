@@ -20,7 +20,6 @@ from penstock.logs import note_cycle
 from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
-from penstock.pipeline.spark_sql import SparkRunner
 from penstock.queries import answering
 from penstock.queries.backup import back_up
 from penstock.queries.closing import close_rooms
@@ -30,9 +29,11 @@ from penstock.queries.describing import as_told, describe_queries, describe_quer
 from penstock.queries.execute import Executor
 from penstock.queries.inputs import LINES, WAYS_IN
 from penstock.queries.known_questions import KnownQuestions
+from penstock.queries.live_runner import LiveRunner
 from penstock.queries.observing import Observer
 from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.own_costs import users_of
+from penstock.queries.own_writes import OwnWrites
 from penstock.queries.results import Health, Result
 from penstock.queries.rollups.keeper import RollupKeeper
 from penstock.queries.sampling import Sampler
@@ -46,7 +47,7 @@ from penstock.queries.usage import Usage
 from penstock.security.audit import Audit
 from penstock.security.users import Users
 from penstock.settings import Settings
-from penstock.sql.statements import AsOf
+from penstock.sql.statement_parts import AsOf
 from penstock.streams.discovery import Discovery
 from penstock.streams.housekeeping import Housekeeper
 from penstock.streams.ingest import Ingest
@@ -57,11 +58,10 @@ from penstock.streams.receipt import Receipt
 from penstock.streams.sources import Sources
 
 _log = logging.getLogger("penstock")
-READ_YOUR_WRITES_S = 5.0
 PUSH_TIMEOUT_S = 60.0
 
 
-class Database:
+class Database(OwnWrites):
     """One data folder, open. Thread-safe; every method may block."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None, engine: Callable[..., Engine] = Engine) -> None:
@@ -109,8 +109,9 @@ class Database:
             self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
             self.sampler = Sampler(self.log, self.ingest, self.sensor_tables)
+            runner = LiveRunner(self.engine, self.folder, self.settings.result_max_rows)
             self.spark_queries = SparkQueries(
-                self.runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
+                runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
             )
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
             self.known_questions = KnownQuestions()
@@ -122,7 +123,6 @@ class Database:
             progress("starting Spark")
             before = self.standing.store.cycle
             self.engine.start()
-            self._runner: tuple[object, SparkRunner] | None = None
             progress("waiting for the first cycle")
             self._wait_for_first_cycle(before)
         except BaseException:
@@ -197,17 +197,6 @@ class Database:
         self.sinks.follow(self.catalog.state.sinks)
         self.observer.follow()
 
-    def runner(self) -> SparkRunner:
-        """Spark SQL on the session that is alive now."""
-        spark = self.engine.spark
-        if spark is None or not self.engine.running:
-            raise error("not_ready", detail="Spark is starting", hint="ask again in a moment")
-        known = self._runner
-        if known is None or known[0] is not spark:
-            known = (spark, SparkRunner(spark, self.folder, self.settings.result_max_rows))
-            self._runner = known
-        return known[1]
-
     # -- statements and readings
 
     def execute(
@@ -243,38 +232,11 @@ class Database:
 
     # -- answers
 
-    def wait_for_own_writes(self) -> None:
-        """Until what this client wrote before is committed, so that it can read it. Bounded."""
-        heads, journal = self.log.heads(), self.catalog.state.position
-
-        def covered() -> bool:
-            offset = self.standing.store.offset
-            return (
-                offset is not None
-                and offset.journal >= journal
-                and all(offset.data.get(t, 0) >= h for t, h in heads.items() if t in self.catalog.state.tables_by_id)
-            )
-
-        self.standing.feed.wait(covered, READ_YOUR_WRITES_S)
-
     def definition(self, name: str) -> QueryDefinition:
         found = self.catalog.state.queries.get(name)
         if found is None:
             raise error("query_not_found", query=name, hint=suggest(name, self.catalog.state.queries))
         return found
-
-    def wait_for_query(self, definition: QueryDefinition) -> None:
-        """A query exists for readers from the cycle on that took it in."""
-        known = self.catalog.state.query_positions.get(definition.id)
-        if known is None:
-            raise error("query_not_found", query=definition.name, hint="it was dropped")
-        self.standing.feed.wait(lambda: self.standing.store.state.position >= known[1], READ_YOUR_WRITES_S)
-        if definition.id not in self.standing.store.state.queries_by_id:
-            raise error(
-                "not_ready",
-                detail=f'query "{definition.name}" is registered; the next cycle takes it in',
-                hint="ask again in a moment",
-            )
 
     def invoke(self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None) -> Result:
         """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""

@@ -102,9 +102,9 @@ class Chooser:
         if asked is None:
             asked = self._asked[query_id] = _Asked(cycle)
         asked.times += 1
-        self._look(query_id, asked, cycle)
+        self._look(asked, cycle)
 
-    def _look(self, query_id: int, asked: _Asked, cycle: int) -> None:
+    def _look(self, asked: _Asked, cycle: int) -> None:
         passed = cycle - asked.since
         if passed < LOOK_CYCLES:
             return

@@ -24,18 +24,6 @@ GROUP = "penstock.sensors"
 BUILT_IN = (simulator.CONNECTOR, replay.CONNECTOR, tcp.CONNECTOR, mqtt.CONNECTOR, http.CONNECTOR, python.CONNECTOR)
 
 
-def connectors() -> dict[str, Connector]:
-    """Every connector by name; those of packages are listed without importing what is broken."""
-    found = {c.name: c for c in BUILT_IN}
-    for name in _entry_point_names():
-        if name not in found:
-            try:
-                found[name] = _load_entry_point(name)
-            except Exception:
-                continue
-    return found
-
-
 def find_connector(name: str) -> Connector:
     """The connector of that name; connector_not_found, with the nearest name, where there is none."""
     for connector in BUILT_IN:

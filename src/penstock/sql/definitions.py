@@ -10,7 +10,8 @@ from penstock.sql.dialect import PenstockParser
 from penstock.sql.options import table_options
 from penstock.sql.positions import Span
 from penstock.sql.scope import State
-from penstock.sql.statements import AddColumn, ColumnDefinition, CreateFunction, CreateStreamType, CreateTable
+from penstock.sql.statement_parts import ColumnDefinition
+from penstock.sql.statements import AddColumn, CreateFunction, CreateStreamType, CreateTable
 from penstock.types import Field
 
 
@@ -106,7 +107,7 @@ def _deduplicate(
     return Deduplicate(clause.fields, clause.within_us)
 
 
-def bind_create_stream_type(statement: CreateStreamType, state: State) -> StreamType:
+def bind_create_stream_type(statement: CreateStreamType) -> StreamType:
     """The stream type a statement describes; whether its connector exists is for `sensors` to say."""
     _check_name(statement.name, statement, statement.name_at, "stream type")
     _check_fields(statement, statement.fields, statement.name_at)
@@ -114,7 +115,7 @@ def bind_create_stream_type(statement: CreateStreamType, state: State) -> Stream
     return StreamType(statement.name, statement.fields, statement.connector, options)
 
 
-def bind_create_function(statement: CreateFunction, state: State) -> Function:
+def bind_create_function(statement: CreateFunction) -> Function:
     """The function a statement describes. Names of built-in functions are refused."""
     _check_name(statement.name, statement, statement.name_at, "function")
     if statement.name.upper() in PenstockParser.FUNCTIONS or statement.name.upper() in PenstockParser.FUNCTION_PARSERS:

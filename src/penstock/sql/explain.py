@@ -1,9 +1,8 @@
-"""Plans and their stages as people read them."""
+"""Plans as people read them."""
 
 from __future__ import annotations
 
 from penstock.operators.expr import Column, substituted
-from penstock.sql.dialect import sql_of
 from penstock.sql.explain_aggregate import aggregate_lines, join_aggregate_lines, reader_lines
 from penstock.sql.explain_join import join_lines
 from penstock.sql.explain_resample import resample_lines
@@ -21,13 +20,9 @@ from penstock.sql.plan import (
     Relation,
     SelectPlan,
 )
-from penstock.sql.planner import bind_query, functions_of, plan_query
+from penstock.sql.planner import functions_of
 from penstock.sql.scope import State
-from penstock.sql.statements import CreateQuery, Explain, Select, Statement
-from penstock.sql.tree import tree
 from penstock.types import format_duration
-
-__all__ = ["explain", "show", "show_window", "stages"]
 
 _KINDS = {
     "stream": "readings of",
@@ -113,22 +108,3 @@ def _relation_lines(relation: Relation) -> list[str]:
     if relation.static_predicate is not None:
         lines.append(f"    initial scan: {show(relation.static_predicate)}")
     return lines
-
-
-def stages(statement: Statement, state: State, standing: bool = False, joins: bool = False) -> str:
-    """Every stage of a statement: what was read, the bound tree and the plan."""
-    lines = ["statement", tree(statement, depth=1)]
-    select: Select | None = None
-    if isinstance(statement, Select):
-        select = statement
-    elif isinstance(statement, CreateQuery):
-        select, standing = statement.select, True
-    elif isinstance(statement, Explain) and isinstance(statement.target, Select):
-        select = statement.target
-    if select is not None:
-        bound = bind_query(select, state, standing)
-        columns = ", ".join(f"{field.name} {field.type}" for field in bound.fields)
-        lines += ["bound", f"  columns: {columns}", f"  tree: {sql_of(bound.query)}"]
-        plan = plan_query(select, state, standing, joins=joins)
-        lines += ["plan", *("  " + line for line in explain(plan, state).splitlines())]
-    return "\n".join(lines)

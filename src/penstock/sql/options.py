@@ -7,7 +7,8 @@ from typing import Any
 from penstock.catalog.model import Deduplicate, TableOptions
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.durations import duration_us
-from penstock.sql.statements import CreateTable, Option
+from penstock.sql.statement_parts import Option
+from penstock.sql.statements import CreateTable
 
 # Name -> what it takes, in the words of the error message.
 TABLE_OPTIONS = {

@@ -33,9 +33,6 @@ from penstock.sql.spark_text import spark_sql
 from penstock.sql.statements import Select
 from penstock.sql.stream_with_tables import is_stream_with_tables, stream_with_tables_plan
 
-__all__ = ["Bound", "bind_query", "functions_of", "invocation_of", "plan_query", "reads_of"]
-
-
 _OF_QUERIES = ("query", "state")
 
 

@@ -22,7 +22,8 @@ from penstock.sql.plan import AggregatePlan, aggregate_name
 from penstock.sql.planner import bind_query
 from penstock.sql.positions import Span, span_of
 from penstock.sql.scope import State
-from penstock.sql.statements import CreateRollup, TierClause
+from penstock.sql.statement_parts import TierClause
+from penstock.sql.statements import CreateRollup
 from penstock.types import format_duration
 
 TIERS_MAX = 8

@@ -57,7 +57,6 @@ class Source:
     needs_stream: bool = False
     nullable: bool = False
     window: Window | None = None
-    own_window: bool = False
     relation: str = ""
 
     def __deepcopy__(self, memo: object) -> Source:

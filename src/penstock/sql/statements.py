@@ -12,9 +12,17 @@ from sqlglot import exp
 
 from penstock.errors import PenstockError
 from penstock.sql.positions import Span, point
+from penstock.sql.statement_parts import (
+    NOWHERE,
+    AsOf,
+    Assignment,
+    ColumnDefinition,
+    DeduplicateClause,
+    Option,
+    TierClause,
+)
 from penstock.types import Field, Type
 
-NOWHERE = Span(0, 0)
 DropKind = Literal["table", "stream_type", "function", "query", "rollup", "sink"]
 OnError = Literal["none", "rest"]
 
@@ -45,36 +53,6 @@ class Statement:
     def point(self, failure: PenstockError) -> PenstockError:
         """The error with a caret at the statement's main name; for whoever executes it."""
         return self.source.point(failure, self.name_at)
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """`name = value` of WITH or `name 'value'` of OPTIONS."""
-
-    name: str
-    value: str
-    at: Span = field(repr=False, compare=False, default=NOWHERE)
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnDefinition:
-    """A column: a static one has a type; the dynamic one names a stream type or lists its fields."""
-
-    name: str
-    type: Type | None = None
-    primary_key: bool = False
-    not_null: bool = False
-    stream_type: str | None = None
-    stream_fields: tuple[Field, ...] | None = None
-    at: Span = field(repr=False, compare=False, default=NOWHERE)
-    type_at: Span = field(repr=False, compare=False, default=NOWHERE)
-
-
-@dataclass(frozen=True, slots=True)
-class DeduplicateClause:
-    fields: tuple[str, ...]
-    within_us: int
-    at: Span = field(repr=False, compare=False, default=NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +116,6 @@ class Insert(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    name: str
-    value: exp.Expr
-    at: Span = field(repr=False, compare=False, default=NOWHERE)
-
-
-@dataclass(frozen=True, slots=True)
 class Update(Statement):
     table: str
     assignments: tuple[Assignment, ...]
@@ -157,16 +128,6 @@ class Delete(Statement):
     table: str
     where: exp.Expr | None = None
     alias: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AsOf:
-    """A past moment: a committed cycle, a time, or so many microseconds (0 or less) from NOW."""
-
-    cycle: int | None = None
-    time_us: int | None = None
-    offset_us: int | None = None
-    at: Span = field(repr=False, compare=False, default=NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,16 +150,6 @@ class CreateQuery(Statement):
     def sql(self) -> str:
         """The text to store: that of the SELECT."""
         return self.select.sql
-
-
-@dataclass(frozen=True, slots=True)
-class TierClause:
-    """`EVERY 1 MINUTE KEEP 30 DAYS`; None: for ever."""
-
-    every_us: int
-    keep_us: int | None = None
-    every_at: Span = field(repr=False, compare=False, default=NOWHERE)
-    keep_at: Span = field(repr=False, compare=False, default=NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)

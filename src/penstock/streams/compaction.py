@@ -134,7 +134,6 @@ class Compactor:
         self._crash_point = crash_point
         self._unwanted: dict[Path, float] = {}  # since when no listing leads to the file
         self.merges = 0
-        self.rows_merged = 0
 
     def compact(self, table_id: int) -> bool:
         """Do the most pressing merge of a table, if any; remove what is due. True if there may be more to do."""
@@ -146,7 +145,6 @@ class Compactor:
         if len(run) > 1:
             merge(run, self._log.temporary, self._crash_point)
             self.merges += 1
-            self.rows_merged += sum(s.rows for s in run)
         self.remove(table_id, 0)
         return len(run) > 1
 

@@ -23,7 +23,8 @@ from penstock.streams.discovery import Discovery
 from penstock.streams.idempotency import HOUR_US, KeyFile, pack_receipt
 from penstock.streams.ingest_tables import IngestTables, TableIngest
 from penstock.streams.keys import warm_up as warm_up_keys
-from penstock.streams.log import LogMoved, Seen, StreamLog
+from penstock.streams.log import StreamLog
+from penstock.streams.queued import LogMoved, Seen
 from penstock.streams.readings import Readings, Times, read_readings, read_resolved, require_stream
 from penstock.streams.receipt import Receipt
 from penstock.streams.refusals import refuse

@@ -1,8 +1,7 @@
-"""The stream log's one writer: batches in, synced segments out, futures answered when the rows are on disk.
+"""The stream log's door: batches in, futures answered when the rows are on disk.
 
-`append` stamps a batch and queues it; a writer thread takes what is queued and makes one segment of it per
-table (group commit). Positions are given when a segment is in place, so they never skip, whatever fails.
-Called by `Ingest`; `still` is called by the catalog around every journal entry.
+`append` stamps a batch and queues it for the thread of `GroupCommit`. Called by `Ingest`; `still` is called by the
+catalog around every journal entry.
 """
 
 from __future__ import annotations
@@ -23,22 +22,20 @@ from penstock.clock import Clock
 from penstock.errors import error
 from penstock.settings import Settings
 from penstock.streams.dropping import DROP_AFTER_S, DroppedFolders
-from penstock.streams.hot import write_hot
+from penstock.streams.group_commit import GroupCommit
 from penstock.streams.layout import CORRUPT, LOG, TEMPORARY
 from penstock.streams.queued import Append, LogMoved, Seen, TableLog
 from penstock.streams.recovery import open_table
 from penstock.streams.segments import list_files
-from penstock.streams.stamping import log_schema, stamp
-from penstock.streams.storing import CrashPoint, FolderNotSynced, as_storage_error, make_folder, no_crash, sweep
-
-__all__ = ["LogMoved", "Seen", "StreamLog", "log_schema"]
+from penstock.streams.stamping import stamp
+from penstock.streams.storing import CrashPoint, make_folder, no_crash, sweep
 
 logger = logging.getLogger(__name__)
 
 WAIT_FOR_ROOM_S = 10.0
 
 
-class StreamLog:
+class StreamLog(GroupCommit):
     """The log of a data folder. One per folder and process; readers need none, they use `segments` and `segment_rows`.
 
     `folder` is the data folder. A batch is durable when its future resolves, to the table's head after it. On a
@@ -56,35 +53,21 @@ class StreamLog:
         wait_for_room_s: float = WAIT_FOR_ROOM_S,
     ) -> None:
         self.data_folder = Path(folder)
-        self.folder = self.data_folder / LOG
-        self.temporary = self.data_folder / TEMPORARY
-        self.settings = settings
         self.clock = clock
         self.corrupt_segments = 0
-        self.commits = 0
-        self._crash_point = crash_point
         self._wait_for_room_s = wait_for_room_s
-        self._lock = threading.Lock()
-        self._work = threading.Condition(self._lock)
-        self._room = threading.Condition(self._lock)
-        self._tables: dict[int, TableLog] = {}
-        self._bytes = 0
-        self._writing = False
-        self._idle = False
-        self._holder: int | None = None
         self._depth = 0
         self._stills = 0
-        self._closing = False
-        self._dropped = DroppedFolders(self.folder, self.temporary)
-        make_folder(self.folder)
-        sweep(self.temporary)
-        for entry in self.folder.iterdir():
+        log_folder, temporary = self.data_folder / LOG, self.data_folder / TEMPORARY
+        self._dropped = DroppedFolders(log_folder, temporary)
+        make_folder(log_folder)
+        sweep(temporary)
+        tables = {}
+        for entry in log_folder.iterdir():
             if entry.is_dir() and entry.name.isdigit():
-                opened, moved = open_table(entry, self.data_folder / CORRUPT / entry.name)
-                self._tables[int(entry.name)] = opened
+                tables[int(entry.name)], moved = open_table(entry, self.data_folder / CORRUPT / entry.name)
                 self.corrupt_segments += moved
-        self._thread = threading.Thread(target=self._run, name="penstock-log", daemon=True)
-        self._thread.start()
+        super().__init__(log_folder, temporary, settings, tables, crash_point)
 
     # -- writing
 
@@ -171,14 +154,6 @@ class StreamLog:
                     logger.error("the newest %d readings of table %d are missing", head - log.head, table_id)
                     log.head = head
 
-    def close(self) -> None:
-        """Write everything queued and stop. A later append raises not_ready."""
-        with self._lock:
-            self._closing = True
-            self._work.notify_all()
-            self._room.notify_all()
-        self._thread.join()
-
     # -- looking
 
     def heads(self) -> dict[int, int]:
@@ -250,77 +225,3 @@ class StreamLog:
             self._room.wait(left)
         if self._closing:
             raise error("not_ready", detail="the log is closed")
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                taken = self._take()
-                if taken is None:
-                    return
-                self._writing = True
-            for table_id, appends in taken.items():
-                self._commit(table_id, appends)
-            with self._lock:
-                self._writing = False
-                self._room.notify_all()
-
-    def _take(self) -> dict[int, list[Append]] | None:
-        """Wait until some table's segment is due and take what is queued for it; None when closed and empty."""
-        while True:
-            waiting = {t: log for t, log in self._tables.items() if log.pending}
-            if not waiting and self._closing:
-                return None
-            now = time.monotonic()
-            at_once = self._holder is not None or self._closing
-            due_at = {t: now if at_once or log.is_large else log.due_at_s(self.settings) for t, log in waiting.items()}
-            due = [t for t, at in due_at.items() if at <= now]
-            if due:
-                return {table_id: self._tables[table_id].take() for table_id in due}
-            self._idle = not waiting
-            self._work.wait(min(due_at.values()) - now if due_at else None)
-            self._idle = False
-
-    def _commit(self, table_id: int, appends: list[Append]) -> None:
-        """Write the queued batches of one table; answer each future only when its rows are synced."""
-        log = self._tables.get(table_id)
-        done = 0
-        try:
-            while done < len(appends):
-                schema = appends[done].batch.schema
-                same = next((i for i in range(done, len(appends)) if appends[i].batch.schema != schema), len(appends))
-                run = appends[done:same]
-                head = log.head if log is not None else 0
-                target = write_hot(self.folder / str(table_id), self.temporary, head, run, self._crash_point)
-                rows = sum(append.batch.num_rows for append in run)
-                with self._lock:
-                    self.commits += 1
-                    self._bytes -= sum(append.batch.nbytes for append in run)
-                    if log is not None:
-                        log.head += rows
-                        log.files += 1
-                        log.committed_at_s = time.monotonic()
-                        log.last_ts = max(log.last_ts, target.max_ts)
-                    self._room.notify_all()
-                for append in run:
-                    head += append.batch.num_rows
-                    append.future.set_result(head)
-                self._crash_point("log:answered")
-                done = same
-        except Exception as problem:
-            self._fail(log, appends[done:], problem)
-
-    def _fail(self, log: TableLog | None, failed: list[Append], problem: Exception) -> None:
-        told = as_storage_error(problem)
-        logger.warning("a segment could not be written: %s", problem)
-        with self._lock:
-            if log is not None:
-                # Rows queued behind were checked against rows that are not there now: they go too.
-                failed = [*failed, *log.take()]
-                log.failures += 1
-                log.committed_at_s = time.monotonic()
-                if isinstance(problem, FolderNotSynced):
-                    log.broken = told
-            self._bytes -= sum(append.batch.nbytes for append in failed)
-            self._room.notify_all()
-        for append in failed:
-            append.future.set_exception(told)

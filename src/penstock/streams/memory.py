@@ -133,6 +133,3 @@ def load_memory(folder: Path, head: int) -> Memory:
         logger.warning("%s is read anew from the log: %s", path, problem)
         return EMPTY
     return Memory(position, latest, *lists) if position <= head else EMPTY
-
-
-__all__ = ["EMPTY", "Memory", "advance", "load_memory", "read_live", "save_memory"]

@@ -26,7 +26,6 @@ __all__ = [
     "list_readable",
     "list_segments",
     "list_what_is_there",
-    "log_heads",
     "slices",
 ]
 
@@ -125,29 +124,6 @@ def list_readable(log_folder: Path, table_id: int) -> list[Segment]:
         return list_segments(log_folder, table_id)
     except PenstockError:
         return list_what_is_there(log_folder, table_id)
-
-
-def log_heads(log_folder: Path) -> dict[int, int]:
-    """One past the newest row of every table that has a segment, by listing only.
-
-    The largest `end` is enough even if the listing missed a segment: a later one exists only after it.
-    """
-    heads: dict[int, int] = {}
-    try:
-        folders = os.listdir(log_folder)
-    except FileNotFoundError:
-        return heads
-    for folder in folders:
-        if not folder.isdigit():
-            continue
-        try:
-            names = os.listdir(log_folder / folder)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        ends = [name[17:33] for name in names if name.endswith((".arrow", ".parquet"))]
-        if ends:
-            heads[int(folder)] = int(max(ends))
-    return heads
 
 
 def slices(

@@ -25,7 +25,7 @@ def test_every_version_born_by_then_is_found_in_order(seed: int) -> None:
     tree = earliest_births(born)
     counts = count_alive(tree, begin, end, journal)
     assert counts.tolist() == [sum(i == j for j, _ in expected) for i in range(count)]
-    left, right = pick_alive(tree, begin, end, journal, counts)
+    left, right = pick_alive(tree, begin, journal, counts)
     assert list(zip(left.tolist(), right.tolist(), strict=True)) == expected
 
 

@@ -57,14 +57,13 @@ def test_a_contradiction_names_the_streams_that_it_goes_through() -> None:
 def test_streams_that_no_window_ties_together_are_listed() -> None:
     bounds = close(5, [(0, 2, -1, 1), (1, 3, -1, 1)])
     assert bounds.components() == ((0, 2), (1, 3), (4,))
-    assert bounds.unconnected() == (1, 3, 4)
     assert bounds.largest() is None
     assert bounds.reach(0) == (None, None)
 
 
 def test_after_without_a_limit_does_not_connect_two_streams() -> None:
     bounds = close(2, [(0, 1, 0, None)])
-    assert bounds.unconnected() == (1,)
+    assert bounds.components() == ((0,), (1,))
     assert bounds.upper == ((0, None), (0, 0))
     assert bounds.matrix().tolist() == [[0, UNBOUNDED], [0, 0]]
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from penstock.operators.evaluate import evaluate_mask
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
-from penstock.operators.joins.conditions import Conditions, flatten, holds, new_stack
-from penstock.operators.joins.program import Program, Slot, all_of, compile_condition
+from penstock.operators.joins.conditions import Conditions, flatten, holds
+from penstock.operators.joins.program import DEEPEST, Program, Slot, all_of, compile_condition
 from penstock.operators.joins.ranges import CHUNK, against, match_ranges
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
@@ -158,7 +158,7 @@ def test_both_evaluators_equal_evaluate(tables_: list[dict[str, list[Any]]], exp
         (a, b)
         for a in np.flatnonzero(left_ok)
         for b in np.flatnonzero(right_ok)
-        if holds(flat.code, 0, len(flat.code), flat.constants, values, offsets, np.array([a, b]), new_stack())
+        if holds(flat.code, 0, len(flat.code), flat.constants, values, offsets, np.array([a, b]), np.empty(DEEPEST))
     ]
     assert found == expected, str(expr)
 

@@ -9,7 +9,6 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.operators.synopses.base import Ints, Synopsis, Values
-from penstock.operators.synopses.groups import Groups
 from penstock.operators.synopses.registry import KINDS, load, make
 from tests.operators.synopses.cases import CASES, Case
 
@@ -171,21 +170,6 @@ def test_the_clock_alone_empties_a_window(case: Case) -> None:
     assert holds(case, synopsis, values, times)
     synopsis.advance(0)
     assert synopsis.now == int(times[-1]) + 10 * WINDOW
-
-
-@every
-def test_one_per_group(case: Case) -> None:
-    values, times = stream(case, 3_000, seed=7)
-    codes = np.random.default_rng(7).integers(0, 5, 3_000)
-    groups = Groups(case.make(WINDOW))
-    for begin in range(0, 3_000, 1_000):
-        part = slice(begin, begin + 1_000)
-        groups.update("abcde", codes[part], values[part], times[part])
-    groups.advance(int(times[-1]))
-    assert sorted(key for key, _ in groups) == list("abcde") and groups.nbytes > 0
-    for key, found in groups:
-        mine = codes == "abcde".index(key)
-        holds(case, found, values[mine], times[mine])
 
 
 def test_damaged_bytes_are_noticed() -> None:

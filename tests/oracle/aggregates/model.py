@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 Row = Mapping[str, Any]
+Condition = tuple[str, Callable[[Row], bool]]
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Question:
     end_us: int = 0
     pane_us: int | None = None
     step_us: int | None = None  # None: panes follow each other
-    static: tuple[str, Callable[[Row], bool]] | None = None
-    stream: tuple[str, Callable[[Row], bool]] | None = None
+    static: Condition | None = None
+    stream: Condition | None = None
     having: int | None = None  # at least so many rows
     own_us: tuple[int | None, ...] = ()  # per aggregate: over the last part of the window alone
     newest: tuple[int, bool] | None = None  # instead of a window over time: so many rows, of each sensor
@@ -61,16 +62,6 @@ class Question:
         end = f"NOW - {self.end_us // 1000} MS" if self.end_us else "NOW"
         return f"BEGIN (NOW - {self.begin_us // 1000} MS) END ({end})"
 
-    def _panes(self, ts: int) -> Iterator[tuple[int, ...]]:
-        if self.pane_us is None:
-            yield ()
-            return
-        step = self.step_us or self.pane_us
-        start = ts // step * step
-        while start + self.pane_us > ts:
-            yield start, start + self.pane_us
-            start -= step
-
     def passes(self, row: Row) -> bool:
         return self.static is None or self.static[1](row)
 
@@ -99,7 +90,7 @@ class Question:
             ]
         groups: dict[tuple[Any, ...], list[Row]] = {}
         for row in inside:
-            for pane in self._panes(row["ts"]):
+            for pane in panes_of(row["ts"], self.pane_us, self.step_us):
                 groups.setdefault((*pane, *(_key(row[k]) for k in self.keys)), []).append(row)
         if not self.keys and self.pane_us is None:
             groups.setdefault((), [])
@@ -131,6 +122,17 @@ class Question:
     def _last(self, rows: list[Row], place: int, now_us: int | None) -> list[Row]:
         own = self.own(place)
         return rows if own is None or now_us is None else [r for r in rows if r["ts"] >= now_us - self.end_us - own]
+
+
+def panes_of(ts: int, width: int | None, step: int | None) -> Iterator[tuple[int, ...]]:
+    """Start and end of every pane that a time lies in, the latest first; once nothing where there are no panes."""
+    if width is None:
+        yield ()
+        return
+    start = ts // (step or width) * (step or width)
+    while start + width > ts:
+        yield start, start + width
+        start -= step or width
 
 
 def _call(function: str, column: str | None, own_us: int | None = None) -> str:

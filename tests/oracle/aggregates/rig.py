@@ -21,7 +21,7 @@ from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, plan_from_json
 from penstock.streams.segment_rows import read_slice
 from penstock.streams.segments import list_segments, slices
-from tests.oracle.aggregates.model import Question, Row, same
+from tests.oracle.aggregates.model import Condition, Question, Row, same
 from tests.support.local_engine import LocalEngine
 
 BEGAN_US = 1_763_190_000_000_000
@@ -43,6 +43,15 @@ OF_OTHERS = (
         ("last", "name"),
     ),
     *(("min", "amount"), ("max", "amount"), ("count_distinct", "amount"), ("sum", "amount"), ("last", "amount")),
+)
+# None stands for no condition.
+STATIC_CONDITIONS: tuple[Condition | None, ...] = (
+    *(None, None),
+    *(("id <= 3", lambda r: r["id"] <= 3), ("place = 'north'", lambda r: r["place"] == "north")),
+)
+STREAM_CONDITIONS: tuple[Condition | None, ...] = (
+    *(None, None),
+    ("value > 0", lambda r: r["value"] is not None and r["value"] > 0),
 )
 PLACES = ("north", "south", "east", None)
 COLUMNS = (
@@ -157,20 +166,15 @@ class Rig:
                 if self.random.random() < 0.15:
                     calls.append((function, column))
         calls += [call for call in OF_OTHERS if self.random.random() < 0.15]
-        statics: list[Any] = [
-            None,
-            None,
-            ("id <= 3", lambda r: r["id"] <= 3),
-            ("place = 'north'", lambda r: r["place"] == "north"),
-        ]
-        streams: list[Any] = [None, None, ("value > 0", lambda r: r["value"] is not None and r["value"] > 0)]
         panes: list[tuple[int | None, int | None]] = [(None, None)] * 3
         panes += [(1_000_000, None), (3_000_000, None), (500_000, None), (1_300_000, None)]
         panes += [(3_000_000, 1_000_000), (2_000_000, 1_500_000), (1_000_000, 300_000)]
         if self.random.random() < 0.2:
             keys = pick([(), ("place",), ("id",), ("kind", "place")])
             few, latch_us = tuple(calls), pick([0, 2_000_000, 9_000_000])
-            return Question(name, keys, few, None, static=pick(statics), stream=pick(streams), latch_us=latch_us)
+            return Question(
+                name, keys, few, None, static=pick(STATIC_CONDITIONS), stream=pick(STREAM_CONDITIONS), latch_us=latch_us
+            )
         begin = pick([None, 1_000_000, 2_500_000, 10_000_000, 3_333_000])
         pane = pick(panes)
         own: tuple[int | None, ...] = ()
@@ -186,8 +190,8 @@ class Rig:
             begin,
             pick([0, 0, 0, 400_000]) if begin is not None else 0,
             *pane,
-            pick(statics),
-            pick(streams),
+            pick(STATIC_CONDITIONS),
+            pick(STREAM_CONDITIONS),
             pick([None, None, 2]) if not any(own) else None,
             own,
             pick([None] * 5 + [(1, True), (3, True), (10, False), (60, False)]) if not any(own) else None,
@@ -286,7 +290,7 @@ class Rig:
             seen = self.rows[: self.db.standing.store.offset.data.get(self.table_id, 0)]  # type: ignore[union-attr]
             now = max((r["ts"] for r in seen if question.passes(r)), default=None)  # type: ignore[assignment]
         result = self.db.standing.invoke(name)
-        ours, theirs = _sorted(result.table), question.answer(rows, now, start_us)
+        ours, theirs = sorted_rows(result.table), question.answer(rows, now, start_us)
         self.compared += 1
         assert same(ours, theirs), (question.sql, now, ours, theirs)
 
@@ -301,11 +305,11 @@ class Rig:
                 else:
                     known.remove(next(k for k in known if repr(k) == repr(values)))
         if not self.db.standing.is_resting(name):
-            now = _sorted(self.db.standing.invoke(name).table)
+            now = sorted_rows(self.db.standing.invoke(name).table)
             assert same(sorted(known, key=repr), now), (name, known, now)
 
 
-def _sorted(table: Any) -> list[tuple[Any, ...]]:
+def sorted_rows(table: Any) -> list[tuple[Any, ...]]:
     return sorted((tuple(_plain(v) for v in row.values()) for row in table.to_pylist()), key=repr)
 
 

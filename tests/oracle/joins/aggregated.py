@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.queries import standing
+from penstock.queries import own_writes, standing
 from penstock.queries.database import Database
 from penstock.queries.slices.results import family, held
 from penstock.queries.subscription import SelectSubscription
 from penstock.settings import Settings
 from penstock.sql.plan import JoinAggregatePlan, plan_from_json
-from tests.oracle.aggregates.model import aggregate, same
-from tests.oracle.joins.stories import Story, make_question
+from tests.oracle.aggregates.model import aggregate, panes_of, same
+from tests.oracle.joins.making import make_question
+from tests.oracle.joins.stories import Story
 from tests.oracle.joins.world import Question, Stream
 
 SECOND = 1_000_000
@@ -89,7 +90,8 @@ class Aggregated(Question):
         for combination in combinations:
             row = {(i // 4, SHOWN[i % 4]): value for i, value in enumerate(combination[: 4 * len(self.aliases)])}
             key = tuple(_key(row[k]) for k in self.keys)
-            for pane in self._panes(max(row[place, "ts"] for place in range(len(self.aliases)))):
+            latest = max(row[place, "ts"] for place in range(len(self.aliases)))
+            for pane in panes_of(latest, *(self.pane or (None, None))):
                 groups.setdefault((*pane, *key), []).append(row)
         if not self.keys and self.pane is None:
             groups.setdefault((), [])
@@ -112,14 +114,6 @@ class Aggregated(Question):
         if own is None or end is None:
             return rows
         return [r for r in rows if min(r[i, "ts"] for i in range(len(self.aliases))) >= end - own]
-
-    def _panes(self, ts: int) -> list[tuple[int, ...]]:
-        if self.pane is None:
-            return [()]
-        width, step = self.pane
-        last = ts // step * step
-        starts = [last - back * step for back in range(-(-width // step))]
-        return [(start, start + width) for start in starts if start + width > ts]
 
 
 class _Kept(Stream):
@@ -153,6 +147,7 @@ class AggregatedStory(Story):
     own_windows = True
 
     def __init__(self, folder: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(own_writes, "READ_YOUR_WRITES_S", 0.0)  # cycles come when the story says so
         # Snapshots, forgetting and reading in pieces belong to the story, which is too short for the usual numbers.
         monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 7)
         monkeypatch.setattr(standing, "TRIM_EVERY", 3)
@@ -181,21 +176,6 @@ class AggregatedStory(Story):
         )
         self.db.execute(f"INSERT INTO {name} VALUES {', '.join(f'({i}, NULL)' for i in range(1, 5))}")
         self.streams.append(Stream(name, valid))
-
-    def _learn_times(self, stream: Stream) -> None:
-        """Retention may have taken older readings; their times are known."""
-        known = next((i for i, row in enumerate(stream.rows) if row["ts"] is None), len(stream.rows))
-        from penstock.streams.segment_rows import read_slice
-        from penstock.streams.segments import list_segments, slices
-
-        segments = list_segments(self.db.folder.log, self.db.catalog.state.tables[stream.name].id)
-        times = [
-            t
-            for s in slices(segments, known, len(stream.rows))
-            for t in read_slice(s, ["ts"])["ts"].cast("int64").to_pylist()
-        ]
-        for row, ts in zip(stream.rows[known:], times, strict=True):
-            row["ts"] = ts
 
     def change_table(self) -> None:
         super().change_table()
@@ -271,30 +251,26 @@ class AggregatedStory(Story):
     # -- comparison
 
     def compare(self, everything: bool = False) -> None:
-        store = self.db.standing.store
-        assert store.offset is not None
-        by_name = store.state.tables
-        heads = {name: store.offset.data.get(table.id, 0) for name, table in by_name.items()}
-        floors = {name: store.state.retention(table.id) for name, table in by_name.items()}
+        cycle, now_us, heads = self.committed()
+        self._note_floors()
         answering: dict[str, Any] = {}
-        for name, question in self.questions.items():
+        for question, answer in self.answering(everything):
             assert isinstance(question, Aggregated)
-            question.floors = floors
-            definition = store.state.queries.get(name)
-            if definition is None or definition.id not in store.answers:
-                assert not everything
-                continue
-            answer = store.answers[definition.id]
-            behind = store.state.query_positions[definition.id] != self.db.catalog.state.query_positions[definition.id]
-            if answer.filling is not None or answer.paused or behind:
-                assert not everything, f"{name} never finished filling"
-                continue
             assert answer.error is None, answer.error
-            answering[name] = (question.begin, question.end)
+            answering[question.name] = (question.begin, question.end)
             if everything or self.random.random() < 0.5:
-                self._compare_one(question, heads, store.offset.now_us, None)
-        self.past[store.cycle] = (heads, store.offset.now_us, answering)
-        self._compare_older(answering, store.cycle)
+                self._compare_one(question, heads, now_us, None)
+        self.past[cycle] = (heads, now_us, answering)
+        self._compare_older(answering, cycle)
+        self._watch(answering)
+
+    def _note_floors(self) -> None:
+        state = self.db.standing.store.state
+        for question in self.questions.values():
+            assert isinstance(question, Aggregated)
+            question.floors = {name: state.retention(table.id) for name, table in state.tables.items()}
+
+    def _watch(self, answering: dict[str, Any]) -> None:
         for name in answering:
             if name not in self.watching and self.random.random() < 0.3:
                 self.watching[name] = (SelectSubscription(self.db.standing, name, None, True), [])

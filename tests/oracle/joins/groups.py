@@ -13,7 +13,8 @@ import pytest
 from penstock.operators.joins import hot_keys
 from penstock.pipeline.joins import sharing, units
 from penstock.pipeline.joins.benefit import Benefit
-from tests.oracle.joins.stories import SECOND, Story, _extended, _text
+from tests.oracle.joins.making import SECOND, extended_by, span_text
+from tests.oracle.joins.stories import Story
 from tests.oracle.joins.tables import make_uses
 from tests.oracle.joins.world import Combination, Question, Row, Stream
 
@@ -106,7 +107,7 @@ class GroupStory(Story):
             windows,
             lambda combination: all(test(combination) for test in tests),
             begin,
-            extended=_extended(uses),
+            extended=extended_by(uses),
         )
 
     def _windows(self, template: Template) -> tuple[str, tuple[tuple[int, int, int, int], ...]]:
@@ -115,9 +116,9 @@ class GroupStory(Story):
         for i, kind in enumerate(template.windows):
             pair, w, low = f"({template.aliases[i]},{template.aliases[i + 1]})", span(), -span()
             clause, ends = {
-                "window": (f"WINDOW{pair} = {_text(w)}", (-w, w)),
-                "directed": (f"DWINDOW{pair} = {_text(w)}", (0, w)),
-                "between": (f"WINDOW{pair} BETWEEN -{_text(-low)} AND {_text(w)}", (low, w)),
+                "window": (f"WINDOW{pair} = {span_text(w)}", (-w, w)),
+                "directed": (f"DWINDOW{pair} = {span_text(w)}", (0, w)),
+                "between": (f"WINDOW{pair} BETWEEN -{span_text(-low)} AND {span_text(w)}", (low, w)),
             }[kind]
             clauses.append(clause)
             windows.append((i, i + 1, *ends))

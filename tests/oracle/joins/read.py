@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.queries.subscription import SelectSubscription
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.oracle.aggregates.model import same
 from tests.oracle.joins.aggregated import SECOND, Aggregated, AggregatedStory, rows_of
@@ -123,14 +122,11 @@ class ReaderStory(AggregatedStory):
 
     def compare(self, everything: bool = False) -> None:
         store, current = self.db.standing.store, self.db.catalog.state
-        assert store.offset is not None
-        by_name = store.state.tables
-        heads = {name: store.offset.data.get(table.id, 0) for name, table in by_name.items()}
-        floors = {name: store.state.retention(table.id) for name, table in by_name.items()}
+        cycle, now_us, heads = self.committed()
+        self._note_floors()
         answering: dict[str, Any] = {}
         for name, question in self.questions.items():
             assert isinstance(question, Reader)
-            question.floors = floors
             known = [store.state.queries.get(n) for n in (name, question.join)]
             read = store.answers.get(known[1].id) if known[1] is not None else None
             if read is None or None in known or read.filling is not None or read.paused:
@@ -139,16 +135,11 @@ class ReaderStory(AggregatedStory):
             if any(store.state.query_positions[i] != current.query_positions[i] for i in ids):
                 continue
             answering[name] = (question.begin, question.reach, read.results and read.results.generation)
-        cycle = store.cycle
-        self.past[cycle] = (heads, store.offset.now_us, answering)
+        self.past[cycle] = (heads, now_us, answering)
         for at in (cycle, self.random.choice(range(cycle - 3, cycle))):
             if at in self.past and at - 1 in self.past:
                 self._compare_cycle(at, None if at == cycle else at, answering)
-        for name in answering:
-            if name not in self.watching and self.random.random() < 0.3:
-                self.watching[name] = (SelectSubscription(self.db.standing, name, None, True), [])
-            if name in self.watching:
-                self._follow(name)
+        self._watch(answering)
 
     def _compare_cycle(self, cycle: int, as_of: int | None, answering: dict[str, Any]) -> None:
         """Rows of the cycle before, up to NOW of this one; where nothing was altered or read anew since."""

@@ -1,9 +1,10 @@
-"""Random stories: tables, readings with lag, ties and bursts, join questions of every form, cycles of any size."""
+"""Random stories of joins: tables, readings with lag, ties and bursts, questions, cycles of any size."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,19 @@ import pyarrow as pa
 
 from penstock.clock import ManualClock
 from penstock.pipeline.planning import Limits
+from penstock.queries.answer import Answer
 from penstock.queries.database import Database
 from penstock.queries.subscription import SelectSubscription
 from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan, plan_from_json
-from tests.oracle.joins.tables import COLUMNS, OrdinaryTable, TableUse, make_uses, with_tables
-from tests.oracle.joins.world import Combination, Question, Stream, shown
+from penstock.streams.segment_rows import read_slice
+from penstock.streams.segments import list_segments, slices
+from tests.oracle.joins.making import SECOND, make_question
+from tests.oracle.joins.tables import COLUMNS, OrdinaryTable
+from tests.oracle.joins.world import Question, Stream
 from tests.support.local_engine import LocalEngine
 
 EPOCH = 1_700_000_000_000_000
-SECOND = 1_000_000
-ALIASES = "abcdef"
 
 
 class Story:
@@ -67,6 +70,14 @@ class Story:
                 self.follow(name)
 
     # -- events
+
+    def tell(self, steps: int, most_streams: int) -> int:
+        """The whole story; how many answers were compared."""
+        try:
+            self.run(steps, most_streams)
+        finally:
+            self.db.stop()
+        return self.compared
 
     def run(self, steps: int, most_streams: int) -> None:
         for number in range(self.random.randint(1, 3)):
@@ -121,18 +132,15 @@ class Story:
             self._learn_times(stream)
 
     def _learn_times(self, stream: Stream) -> None:
-        """Transaction time is given by the log: read it back from there, in log order."""
-        from penstock.streams.segment_rows import read_slice
-        from penstock.streams.segments import list_segments, slices
-
-        table = self.db.catalog.state.tables[stream.name].id
-        segments = list_segments(self.db.folder.log, table)
+        """Transaction time is given by the log: read it back from there, in log order, before retention takes it."""
+        known = next((i for i, row in enumerate(stream.rows) if row["ts"] is None), len(stream.rows))
+        segments = list_segments(self.db.folder.log, self.db.catalog.state.tables[stream.name].id)
         times = [
             t
-            for s in slices(segments, 0, len(stream.rows))
+            for s in slices(segments, known, len(stream.rows))
             for t in read_slice(s, ["ts"])["ts"].cast("int64").to_pylist()
         ]
-        for row, ts in zip(stream.rows, times, strict=True):
+        for row, ts in zip(stream.rows[known:], times, strict=True):
             row["ts"] = ts
 
     def change_table(self) -> None:
@@ -223,21 +231,10 @@ class Story:
     # -- comparison
 
     def compare(self, everything: bool = False) -> None:
-        store = self.db.standing.store
-        assert store.offset is not None
-        tables = {t.name: t.id for t in store.state.tables.values()}
-        heads = {name: store.offset.data.get(i, 0) for name, i in tables.items()}
-        for name, question in self.questions.items():
-            definition = store.state.queries.get(name)
-            if definition is None:
-                assert not everything
-                continue
-            answer = store.answers[definition.id]
-            behind = store.state.query_positions[definition.id] != self.db.catalog.state.query_positions[definition.id]
-            if answer.filling is not None or answer.paused or behind:
-                assert not everything, f"{name} never finished filling"
-                continue
-            expected = question.answer(heads, question.now_of(heads, store.offset.now_us))
+        _, now_us, heads = self.committed()
+        for question, _ in self.answering(everything):
+            name = question.name
+            expected = question.answer(heads, question.now_of(heads, now_us))
             table = self.db.standing.invoke(name).table
             columns = plain(table)
             found: dict[tuple[object, ...], int] = {}
@@ -249,6 +246,28 @@ class Story:
             self.rows_compared += sum(expected.values())
             self.rows_with_tables += sum(expected.values()) if question.extended else 0
 
+    def committed(self) -> tuple[int, int, dict[str, int]]:
+        """The last cycle, the time it was planned at, and how far it has read each table."""
+        store = self.db.standing.store
+        assert store.offset is not None
+        heads = {table.name: store.offset.data.get(table.id, 0) for table in store.state.tables.values()}
+        return store.cycle, store.offset.now_us, heads
+
+    def answering(self, everything: bool) -> Iterator[tuple[Question, Answer]]:
+        """The questions whose answers can be compared: taken in as they are now, not paused, and with a history read."""
+        store, current = self.db.standing.store, self.db.catalog.state
+        for name, question in self.questions.items():
+            definition = store.state.queries.get(name)
+            if definition is None:
+                assert not everything
+                continue
+            answer = store.answers[definition.id]
+            behind = store.state.query_positions[definition.id] != current.query_positions[definition.id]
+            if answer.filling is not None or answer.paused or behind:
+                assert not everything, f"{name} never finished filling"
+                continue
+            yield question, answer
+
     def _difference(self, question: Question, found: dict[Any, int], expected: dict[Any, int]) -> str:
         extra = {k: v for k, v in found.items() if expected.get(k) != v}
         lost = {k: v for k, v in expected.items() if found.get(k) != v}
@@ -258,154 +277,3 @@ class Story:
 def plain(table: pa.Table) -> list[pa.ChunkedArray]:
     """Times as numbers, as the model has them."""
     return [c.cast("int64") if pa.types.is_timestamp(c.type) else c for c in table.columns]
-
-
-def make_question(
-    random: random.Random, name: str, streams: list[Stream], tables: list[OrdinaryTable], most: int, share: float
-) -> Question:
-    """A join of any form over some of the streams; of one alone it is with ordinary tables."""
-    count = random.randint(2, most) if most > 1 else 1
-    chosen = [random.choice(streams) for _ in range(count)]
-    aliases = tuple(ALIASES[:count])
-    sensors = tuple(tuple(sorted(random.sample(range(1, 5), 2))) if random.random() < 0.4 else None for _ in aliases)
-    clause, windows = _windows(random, aliases)
-    conditions, holds = _conditions(random, aliases)
-    conditions += [
-        f"{alias}.sensor IN ({', '.join(map(str, only))})" for alias, only in zip(aliases, sensors, strict=True) if only
-    ]
-    begin = random.choice([None, None, 2 * SECOND, 10 * SECOND, 100 * SECOND])
-    window = "" if begin is None else f" BEGIN (NOW - {begin // SECOND} SECONDS) END (NOW)"
-    missing = random.choice(["inner", "left", "anti"]) if count == 2 and random.random() < 0.4 else "inner"
-    outputs = [f"{a}.{c} AS {a}_{c}" for a in aliases for c in ("sensor", "k", "v", "ts")]
-    own = [c for c in conditions if c.startswith("a.sensor IN")]
-    joint = [c for c in conditions if c not in own]
-    hint = _hint(random, streams_count=count, conditions=conditions, windows=windows)
-    joined = count == 1 or (missing == "inner" and random.random() < share)
-    uses = make_uses(random, tables, aliases) if joined else []
-    if missing != "inner":
-        clause = clause.replace("WINDOW =", "WINDOW(a,b) =")  # of one pair, by name
-    if missing == "left":
-        on = " AND ".join(joint) or "TRUE"
-        where = f" WHERE {own[0]}" if own else ""
-        sql = (
-            f"SELECT {', '.join(outputs)} FROM {chosen[0].name} a LEFT JOIN {chosen[1].name} b ON {on} {clause}{where}"
-        )
-    elif missing == "anti":
-        inner = " AND ".join(joint)
-        inside = f"SELECT 1 FROM {chosen[1].name} b {clause}{' WHERE ' + inner if inner else ''}"
-        where = " AND ".join([*own, f"NOT EXISTS ({inside})"])
-        sql = f"SELECT {', '.join(outputs[:4])} FROM {chosen[0].name} a WHERE {where}"
-    else:
-        sources = ", ".join(f"{s.name} {a}" for s, a in zip(chosen, aliases, strict=True))
-        sources += "".join(use.from_item for use in uses)
-        conditions += [c for use in uses for c in use.where]
-        outputs += [column for use in uses for column in use.shown]
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        sql = f"SELECT {hint}{', '.join(outputs)} FROM {sources} {clause}{where}"
-    return Question(
-        name, sql + window, aliases, tuple(chosen), sensors, windows, holds, begin, missing, extended=_extended(uses)
-    )
-
-
-def _extended(uses: list[TableUse]) -> Any:
-    """What rows of ordinary tables, as they stood at the last reading, add to a combination: one tuple for each."""
-    if not uses:
-        return None
-
-    def extended(combination: Combination) -> list[tuple[object, ...]]:
-        moment = max(int(str(row["moment"])) for row in combination)
-        return [
-            tuple(rows[use.alias][c] for use in uses if use.in_from for c in ("id", "level", "name"))
-            for rows in with_tables(uses, combination, moment, {})
-        ]
-
-    return extended
-
-
-def _hint(random: random.Random, streams_count: int, conditions: list[str], windows: Any) -> str:
-    """Half of the time some algorithm is asked for: it must never change an answer."""
-    if streams_count == 1:
-        return ""
-    names = ["scan", "nested_loop", "backward", "gca", "lca", "extended"]
-    if sum(".k = " in c or ".tag = " in c for c in conditions) == streams_count - 1:
-        names += ["hash", "sorted_runs"]
-    return f"/*+ JOIN({random.choice(names)}) */ " if random.random() < 0.5 else ""
-
-
-def _windows(random: random.Random, aliases: tuple[str, ...]) -> tuple[str, tuple[tuple[int, int, int, int], ...]]:
-    """A uniform clique, or a connected graph of single windows; nothing for one stream."""
-    if len(aliases) == 1:
-        return "", ()
-    span = lambda: random.choice([0, 1, SECOND, 2 * SECOND, 7 * SECOND])  # noqa: E731
-    count = len(aliases)
-    if random.random() < 0.35:
-        w = span()
-        pairs = tuple((i, j, -w, w) for i in range(count) for j in range(i + 1, count))
-        return f"WINDOW = {_text(w)}", pairs
-    edges = [(i, i + 1) for i in range(count - 1)]
-    if random.random() < 0.4:
-        edges = [(random.randrange(j), j) for j in range(1, count)]
-    if count > 2 and random.random() < 0.4:
-        edges.append((0, count - 1)) if (0, count - 1) not in edges else None
-    clauses, windows = [], []
-    for i, j in edges:
-        kind, w = random.choice(["window", "directed", "between"]), span()
-        if kind == "window":
-            clauses.append(f"WINDOW({aliases[i]},{aliases[j]}) = {_text(w)}")
-            windows.append((i, j, -w, w))
-        elif kind == "directed":
-            clauses.append(f"DWINDOW({aliases[i]},{aliases[j]}) = {_text(w)}")
-            windows.append((i, j, 0, w))
-        else:
-            low = -span()
-            clauses.append(f"WINDOW({aliases[i]},{aliases[j]}) BETWEEN -{_text(-low)} AND {_text(w)}")
-            windows.append((i, j, low, w))
-    return " AND ".join(clauses), tuple(windows)
-
-
-def _text(us: int) -> str:
-    return f"{us // SECOND} SECONDS" if us % SECOND == 0 else f"INTERVAL '0.{us:06d}' SECOND"
-
-
-def _conditions(random: random.Random, aliases: tuple[str, ...]) -> tuple[list[str], Any]:
-    """An equality over all, over some, a comparison of values, or nothing."""
-    texts: list[str] = []
-    tests: list[Any] = []
-    if len(aliases) == 1:
-        return _alone(random)
-    kind = random.choice(["key", "key", "text", "some", "values", "none"])
-    if kind in ("key", "text"):
-        column = "k" if kind == "key" else "tag"
-        for i in range(len(aliases) - 1):
-            texts.append(f"{aliases[i]}.{column} = {aliases[i + 1]}.{column}")
-            tests.append(lambda c, i=i, column=column: c[i][column] is not None and c[i][column] == c[i + 1][column])
-    if kind == "some":
-        texts.append("a.k = b.k")
-        tests.append(lambda c: c[0]["k"] is not None and c[0]["k"] == c[1]["k"])
-    if kind == "values" or random.random() < 0.3:
-        i, j = random.sample(range(len(aliases)), 2)
-        bound = random.choice([0.0, 1.0, 2.5])
-        texts.append(f"abs({aliases[i]}.v - {aliases[j]}.v) <= {bound}")
-        tests.append(
-            lambda c, i=i, j=j, bound=bound: (
-                c[i]["v"] is not None and c[j]["v"] is not None and abs(c[i]["v"] - c[j]["v"]) <= bound
-            )
-        )
-    if random.random() < 0.2:
-        texts.append("b.v > 0")
-        tests.append(lambda c: c[1]["v"] is not None and c[1]["v"] > 0)
-
-    def holds(combination: Combination) -> bool:
-        return all(test(combination) for test in tests)
-
-    return texts, holds
-
-
-def _alone(random: random.Random) -> tuple[list[str], Any]:
-    """What one stream's readings have to satisfy: a comparison with a constant, a plain truth, or nothing."""
-    bound = random.choice([None, None, 0.0, 1.5])
-    texts = random.choice([[], ["TRUE"]]) + ([] if bound is None else [f"a.v >= {bound}"])
-    return texts, lambda c: bound is None or (c[0]["v"] is not None and c[0]["v"] >= bound)
-
-
-__all__ = ["Story", "make_question", "shown"]

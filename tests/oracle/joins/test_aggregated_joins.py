@@ -17,20 +17,11 @@ SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(5)
 def test_aggregates_over_joins_equal_their_definition(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.queries.database.READ_YOUR_WRITES_S", 0.0)
-    story = AggregatedStory(tmp_path / "data", seed, monkeypatch)
-    try:
-        story.run(steps=70, most_streams=3 if seed % 6 == 5 else 2)
-        assert story.compared > 0
-    finally:
-        story.db.stop()
+    assert (
+        AggregatedStory(tmp_path / "data", seed, monkeypatch).tell(steps=70, most_streams=3 if seed % 6 == 5 else 2) > 0
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_readers_of_joins_equal_their_definition(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.queries.database.READ_YOUR_WRITES_S", 0.0)
-    story = ReaderStory(tmp_path / "data", seed, monkeypatch)
-    try:
-        story.run(steps=70, most_streams=2)
-    finally:
-        story.db.stop()
+    ReaderStory(tmp_path / "data", seed, monkeypatch).tell(steps=70, most_streams=2)

@@ -16,34 +16,18 @@ SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(3)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_stream_with_tables_equals_its_definition(seed: int, tmp_path: Path) -> None:
-    story = Story(tmp_path / "data", seed)
-    try:
-        story.run(steps=60, most_streams=1)
-        assert story.compared > 0
-    finally:
-        story.db.stop()
+    assert Story(tmp_path / "data", seed).tell(steps=60, most_streams=1) > 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_aggregates_over_one_stream_with_tables_equal_their_definition(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.queries.database.READ_YOUR_WRITES_S", 0.0)
-    story = AggregatedStory(tmp_path / "data", seed, monkeypatch)
-    try:
-        story.run(steps=70, most_streams=1)
-        assert story.compared > 0
-    finally:
-        story.db.stop()
+    assert AggregatedStory(tmp_path / "data", seed, monkeypatch).tell(steps=70, most_streams=1) > 0
 
 
 @pytest.mark.parametrize("seed", SEEDS[: len(SEEDS) // 2])
 def test_readers_of_one_stream_with_tables_equal_their_definition(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.queries.database.READ_YOUR_WRITES_S", 0.0)
-    story = ReaderStory(tmp_path / "data", seed, monkeypatch)
-    try:
-        story.run(steps=70, most_streams=1)
-    finally:
-        story.db.stop()
+    ReaderStory(tmp_path / "data", seed, monkeypatch).tell(steps=70, most_streams=1)

@@ -14,8 +14,8 @@ from penstock.queries.rollups import closing, files, tiers
 from penstock.queries.rollups.once import answer_once
 from penstock.sql.asked_once import asked_once
 from penstock.sql.parse import parse_select
-from tests.oracle.aggregates.model import Question, same
-from tests.oracle.aggregates.rig import BEGAN_US, COLUMNS, Rig, _sorted
+from tests.oracle.aggregates.model import Condition, Question, same
+from tests.oracle.aggregates.rig import BEGAN_US, COLUMNS, STATIC_CONDITIONS, STREAM_CONDITIONS, Rig, sorted_rows
 
 TIERS = (
     "EVERY 1 SECOND",
@@ -79,20 +79,13 @@ class RollupRig(Rig):
     def question(self, name: str) -> Question:
         pick = self.random.choice
         calls = [("count", None), *(call for call in CALLS if self.random.random() < 0.2)]
-        statics: list[Any] = [
-            None,
-            None,
-            ("id <= 3", lambda r: r["id"] <= 3),
-            ("place = 'north'", lambda r: r["place"] == "north"),
-        ]
-        streams: list[Any] = [None, None, ("value > 0", lambda r: r["value"] is not None and r["value"] > 0)]
-        streams.append(("kind = 2", lambda r: r["kind"] == 2))
+        streams: list[Condition | None] = [*STREAM_CONDITIONS, ("kind = 2", lambda r: r["kind"] == 2)]
         panes: list[tuple[int | None, int | None]] = [(None, None)] * 3
         panes += [(1_000_000, None), (4_000_000, None), (12_000_000, 4_000_000), (500_000, None)]
         begin = pick([None, 12_000_000, 17_300_000, 31_000_000, 70_000_000, 500_000_000])
         end = pick([0, 0, 0, 9_500_000]) if begin is not None else 0
         keys = pick([(), ("place",), ("kind",), ("kind", "place"), ("id",), ("level",)])
-        return Question(name, keys, tuple(calls), begin, end, *pick(panes), pick(statics), pick(streams))
+        return Question(name, keys, tuple(calls), begin, end, *pick(panes), pick(STATIC_CONDITIONS), pick(streams))
 
     def forget(self) -> None:
         """Retention takes what is too old; sometimes the server dies while readings are rolled up."""
@@ -172,7 +165,7 @@ class RollupRig(Rig):
             begin = start_us if question.begin_us is None else (now or 0) - question.begin_us
             taken = [r for r in ever[:floor] if note.kept_from_us is None or r["ts"] >= note.kept_from_us]
             rows = [*[r for r in taken if begin is None or r["ts"] >= begin], *rows]
-        ours, theirs = _sorted(result.table), question.answer(rows, now, start_us)
+        ours, theirs = sorted_rows(result.table), question.answer(rows, now, start_us)
         if question.begin_us is not None:
             self._ask_once(question, ours)
         self.compared += 1
@@ -183,5 +176,5 @@ class RollupRig(Rig):
         asked = asked_once(parse_select(question.sql), self.db.standing.store.state)
         assert asked is not None
         once = answer_once(self.db.standing, asked)
-        assert once is None or same(_sorted(once.table), ours), (question.sql, once, ours)
+        assert once is None or same(sorted_rows(once.table), ours), (question.sql, once, ours)
         self.asked += once is not None

@@ -59,7 +59,7 @@ def count_alive(tree: Ints, begin: Ints, end: Ints, journal: Ints) -> Ints:
 
 
 @kernel
-def pick_alive(tree: Ints, begin: Ints, end: Ints, journal: Ints, counts: Ints) -> tuple[Ints, Ints]:
+def pick_alive(tree: Ints, begin: Ints, journal: Ints, counts: Ints) -> tuple[Ints, Ints]:
     """Pairs (position, version) of those that `count_alive` counted."""
     total = counts.sum()
     left, right = np.empty(total, np.int64), np.empty(total, np.int64)

@@ -6,7 +6,7 @@ and `WINDOW = w` is (i, j, -w, w) for every pair. Streams are numbers in the ord
 
     bounds = close(3, [(0, 1, 0, 30_000_000), (1, 2, 0, 60_000_000)])
     bounds.upper[0][2]      # 90_000_000: c is at most 90 s later than a
-    bounds.unconnected()    # (): every stream is bounded by every other
+    bounds.components()     # ((0, 1, 2),): every stream is bounded by every other
     form(bounds)            # Form("path", directed=True)
 """
 
@@ -81,11 +81,6 @@ class Bounds:
                 mutual = (j for j in range(self.streams) if self.upper[i][j] is not None)
                 groups.append(tuple(j for j in mutual if self.upper[j][i] is not None))
         return tuple(groups)
-
-    def unconnected(self) -> tuple[int, ...]:
-        """Streams that no window ties to the first one."""
-        connected = self.components()[0]
-        return tuple(i for i in range(self.streams) if i not in connected)
 
 
 @dataclass(frozen=True, slots=True)

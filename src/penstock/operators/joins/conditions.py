@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.operators.joins import program as p
-from penstock.operators.joins.program import DEEPEST, Program
+from penstock.operators.joins.program import Program
 from penstock.operators.joins.sides import Float64s, Int64s
 from penstock.operators.kernel import kernel
 
@@ -149,7 +149,3 @@ def holds(
             else:
                 stack[top] = max(left, right)
     return bool(stack[0] != 0.0)
-
-
-def new_stack() -> Float64s:
-    return np.empty(DEEPEST)

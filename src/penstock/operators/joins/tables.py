@@ -108,7 +108,7 @@ def with_table(
         for first, last in ((0, middle), (middle, len(made))):
             yield from with_table(made.slice(first, last), journal[first:last], aliases, table, functions)
         return
-    left, right = pick_alive(table.versions.births, begin, end, journal, counts)
+    left, right = pick_alive(table.versions.births, begin, journal, counts)
     found = _joined(made.take(left), table, table.versions.vids[right])
     for condition in table.conditions:
         if len(left) == 0:

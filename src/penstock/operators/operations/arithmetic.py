@@ -115,10 +115,10 @@ def _decimals(call: Call, arguments: Sequence[Value], rows: int) -> Value:
 
 
 ARITHMETIC = {
-    "add": OperationInfo("a + b", 2, 2, _sum_like),
-    "sub": OperationInfo("a - b", 2, 2, _sum_like),
-    "mul": OperationInfo("a * b", 2, 2, _sum_like),
-    "div": OperationInfo("a / b; integers truncate toward zero; NULL where b is 0", 2, 2, _div),
-    "mod": OperationInfo("a % b with the sign of a; NULL where b is 0", 2, 2, _mod),
-    "neg": OperationInfo("-a", 1, 1, _neg),
+    "add": OperationInfo("a + b", _sum_like),
+    "sub": OperationInfo("a - b", _sum_like),
+    "mul": OperationInfo("a * b", _sum_like),
+    "div": OperationInfo("a / b; integers truncate toward zero; NULL where b is 0", _div),
+    "mod": OperationInfo("a % b with the sign of a; NULL where b is 0", _mod),
+    "neg": OperationInfo("-a", _neg),
 }

@@ -85,6 +85,6 @@ def _extract(arguments: Sequence[Value], call: Call, rows: int) -> Value:
 
 
 CALENDAR_PARTS = {
-    "date_trunc": OperationInfo("the beginning of the unit in which a timestamp lies", 2, 2, _date_trunc),
-    "extract": OperationInfo("EXTRACT(part FROM timestamp)", 2, 2, _extract),
+    "date_trunc": OperationInfo("the beginning of the unit in which a timestamp lies", _date_trunc),
+    "extract": OperationInfo("EXTRACT(part FROM timestamp)", _extract),
 }

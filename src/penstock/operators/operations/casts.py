@@ -161,4 +161,4 @@ def _run(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     return cast_value(arguments[0], call.type)
 
 
-CASTS = {"cast": OperationInfo("CAST(a AS type); NULL where a cannot be converted", 1, 1, _run)}
+CASTS = {"cast": OperationInfo("CAST(a AS type); NULL where a cannot be converted", _run)}

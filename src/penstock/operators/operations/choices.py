@@ -45,9 +45,9 @@ def _extreme(arguments: Sequence[Value], call: Call, rows: int) -> Value:
 
 
 CHOICES = {
-    "case": OperationInfo("CASE WHEN c1 THEN v1 ... ELSE e END; NULL without ELSE", 2, None, _case),
-    "coalesce": OperationInfo("the first that is not NULL", 1, None, _coalesce),
-    "nullif": OperationInfo("a, but NULL where a = b", 2, 2, _nullif),
-    "greatest": OperationInfo("the greatest that is not NULL", 1, None, _extreme),
-    "least": OperationInfo("the least that is not NULL", 1, None, _extreme),
+    "case": OperationInfo("CASE WHEN c1 THEN v1 ... ELSE e END; NULL without ELSE", _case),
+    "coalesce": OperationInfo("the first that is not NULL", _coalesce),
+    "nullif": OperationInfo("a, but NULL where a = b", _nullif),
+    "greatest": OperationInfo("the greatest that is not NULL", _extreme),
+    "least": OperationInfo("the least that is not NULL", _extreme),
 }

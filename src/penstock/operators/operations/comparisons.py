@@ -110,12 +110,12 @@ def same(left: Any, right: Any) -> bool:
 
 
 COMPARISONS = {
-    "eq": OperationInfo("a = b", 2, 2, _run),
-    "ne": OperationInfo("a <> b", 2, 2, _run),
-    "lt": OperationInfo("a < b", 2, 2, _run),
-    "le": OperationInfo("a <= b", 2, 2, _run),
-    "gt": OperationInfo("a > b", 2, 2, _run),
-    "ge": OperationInfo("a >= b", 2, 2, _run),
-    "in": OperationInfo("a IN (constants): NULL where a is not found and a constant is NULL", 2, None, _is_in),
-    "same": OperationInfo("a IS NOT DISTINCT FROM b: equal, or both NULL; never NULL", 2, 2, _is_same),
+    "eq": OperationInfo("a = b", _run),
+    "ne": OperationInfo("a <> b", _run),
+    "lt": OperationInfo("a < b", _run),
+    "le": OperationInfo("a <= b", _run),
+    "gt": OperationInfo("a > b", _run),
+    "ge": OperationInfo("a >= b", _run),
+    "in": OperationInfo("a IN (constants): NULL where a is not found and a constant is NULL", _is_in),
+    "same": OperationInfo("a IS NOT DISTINCT FROM b: equal, or both NULL; never NULL", _is_same),
 }

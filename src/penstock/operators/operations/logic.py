@@ -28,8 +28,8 @@ def _is_null(arguments: Sequence[Value], call: Call, rows: int) -> Value:
 
 
 LOGIC = {
-    "and": OperationInfo("a AND b AND ...", 1, None, _and),
-    "or": OperationInfo("a OR b OR ...", 1, None, _or),
-    "not": OperationInfo("NOT a", 1, 1, _not),
-    "is_null": OperationInfo("a IS NULL; NaN is a value", 1, 1, _is_null),
+    "and": OperationInfo("a AND b AND ...", _and),
+    "or": OperationInfo("a OR b OR ...", _or),
+    "not": OperationInfo("NOT a", _not),
+    "is_null": OperationInfo("a IS NULL; NaN is a value", _is_null),
 }

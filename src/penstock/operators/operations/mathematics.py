@@ -151,13 +151,13 @@ def round_doubles(values: npt.NDArray[np.float64], digits: int) -> npt.NDArray[n
 
 
 MATHEMATICS = {
-    "abs": OperationInfo("absolute value; the least integer stays itself", 1, 1, _abs),
-    "round": OperationInfo("round half away from zero, optionally to a constant number of digits", 1, 2, _round),
-    "floor": OperationInfo("the greatest whole number that is not greater", 1, 1, _whole),
-    "ceil": OperationInfo("the least whole number that is not less", 1, 1, _whole),
-    "sqrt": OperationInfo("square root; NaN for negative numbers", 1, 1, _of_double(np.sqrt)),
-    "power": OperationInfo("a to the power b", 2, 2, _power),
-    "exp": OperationInfo("e to the power a", 1, 1, _of_double(np.exp)),
-    "ln": OperationInfo("natural logarithm; NULL for 0 and less", 1, 1, _ln),
-    "sign": OperationInfo("-1, 0 or 1", 1, 1, _sign),
+    "abs": OperationInfo("absolute value; the least integer stays itself", _abs),
+    "round": OperationInfo("round half away from zero, optionally to a constant number of digits", _round),
+    "floor": OperationInfo("the greatest whole number that is not greater", _whole),
+    "ceil": OperationInfo("the least whole number that is not less", _whole),
+    "sqrt": OperationInfo("square root; NaN for negative numbers", _of_double(np.sqrt)),
+    "power": OperationInfo("a to the power b", _power),
+    "exp": OperationInfo("e to the power a", _of_double(np.exp)),
+    "ln": OperationInfo("natural logarithm; NULL for 0 and less", _ln),
+    "sign": OperationInfo("-1, 0 or 1", _sign),
 }

@@ -58,5 +58,5 @@ def _sampled(arguments: Sequence[Value], call: Call, rows: int) -> Value:
 
 
 SAMPLING = {
-    "sampled": OperationInfo("whether a sample with a seed keeps a row, so many of 1 000 000 000", 3, 3, _sampled),
+    "sampled": OperationInfo("whether a sample with a seed keeps a row, so many of 1 000 000 000", _sampled),
 }

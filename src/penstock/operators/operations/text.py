@@ -99,14 +99,12 @@ def substring(text: str, start: int, length: int = _LONGEST) -> str:
 
 
 TEXTS = {
-    "concat": OperationInfo("a || b || ...; NULL where any is NULL", 1, None, _concat),
-    "like": OperationInfo("a LIKE 'pattern' with %, _ and backslash", 2, 2, _like),
-    "ilike": OperationInfo("LIKE that ignores case", 2, 2, _like),
-    "lower": OperationInfo("in lower case", 1, 1, _lower),
-    "upper": OperationInfo("in upper case", 1, 1, _upper),
-    "length": OperationInfo("number of characters (bytes of a BINARY)", 1, 1, _length),
-    "trim": OperationInfo("without spaces (or the given characters) at both ends", 1, 2, _trim),
-    "substring": OperationInfo(
-        "characters from position b, c of them; a negative b counts from the end", 2, 3, _substring
-    ),
+    "concat": OperationInfo("a || b || ...; NULL where any is NULL", _concat),
+    "like": OperationInfo("a LIKE 'pattern' with %, _ and backslash", _like),
+    "ilike": OperationInfo("LIKE that ignores case", _like),
+    "lower": OperationInfo("in lower case", _lower),
+    "upper": OperationInfo("in upper case", _upper),
+    "length": OperationInfo("number of characters (bytes of a BINARY)", _length),
+    "trim": OperationInfo("without spaces (or the given characters) at both ends", _trim),
+    "substring": OperationInfo("characters from position b, c of them; a negative b counts from the end", _substring),
 }

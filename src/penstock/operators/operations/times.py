@@ -29,7 +29,7 @@ def _get_field(arguments: Sequence[Value], call: Call, rows: int) -> Value:
 
 
 TIMES = {
-    "add_us": OperationInfo("a timestamp moved by microseconds", 2, 2, _add_us),
-    "diff_us": OperationInfo("microseconds from timestamp b to timestamp a", 2, 2, _diff_us),
-    "get_field": OperationInfo("one field of a struct", 2, 2, _get_field),
+    "add_us": OperationInfo("a timestamp moved by microseconds", _add_us),
+    "diff_us": OperationInfo("microseconds from timestamp b to timestamp a", _diff_us),
+    "get_field": OperationInfo("one field of a struct", _get_field),
 }

@@ -25,11 +25,9 @@ Implementation = Callable[[Sequence[Any], Call, int], Any]
 
 @dataclass(frozen=True, slots=True)
 class OperationInfo:
-    """One operation as the reference lists it. `max_args` None means any number."""
+    """One operation: what it means, in a line, and how it is computed."""
 
     description: str
-    min_args: int
-    max_args: int | None
     run: Implementation
 
 

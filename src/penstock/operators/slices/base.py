@@ -32,52 +32,23 @@ class Values:
     valid: npt.NDArray[np.bool_]
 
 
-class Partial(ABC):
-    """One kind of partial aggregate over arguments of one type.
+class Mergeable(ABC):
+    """What many cells keep, as arrays, and how cells become one.
 
-    The order in which rows are added and cells are merged must not change what `finish` says, and nothing is ever taken
-    out again: a window that has moved on is added up anew.
+    The order in which cells are merged must not change what they say, and nothing is ever taken out again: a window that
+    has moved on is added up anew.
     """
-
-    name: ClassVar[str]
-    functions: ClassVar[frozenset[str]]
-    keeps_nulls: ClassVar[bool] = False
-
-    def __init__(self, types: tuple[Type, ...]) -> None:
-        self.types = types
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        """Whether it says the value of a function of arguments of these types."""
-        return function in cls.functions and all(t.kind in ("INT", "BIGINT", "DOUBLE") for t in types)
-
-    @property
-    def whole(self) -> bool:
-        """Whether the argument is an integer inside."""
-        return self.types[0].kind != "DOUBLE"
 
     @abstractmethod
     def fields(self) -> dict[str, tuple[Any, Any]]:
         """The arrays it keeps: their types and what stands for nothing."""
 
     @abstractmethod
-    def add(self, state: State, values: Values) -> None:
-        """Take rows into their cells."""
-
-    @abstractmethod
     def merge(self, state: State, at: Ints, other: State) -> None:
         """Take cell i of `other` into cell at[i]; several may go into one."""
 
-    @abstractmethod
-    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
-        """The value per cell, NULL where there is none. `parameter`: what a call says beside its arguments."""
-
     def empty(self, count: int) -> State:
         return {name: np.full(count, nothing, dtype) for name, (dtype, nothing) in self.fields().items()}
-
-    def convert(self, values: pa.Array) -> Numbers:
-        """An argument as the numbers that `add` takes; what stands for NULL does not matter."""
-        return numbers_of(values)
 
     def to_arrow(self, name: str, field: Numbers) -> pa.Array:
         """A field as it travels."""
@@ -93,6 +64,44 @@ class Partial(ABC):
     def kept(self, state: State) -> int:
         """How many values it keeps one by one: 0 where a cell is as large as any other."""
         return 0
+
+
+class Accumulator(Mergeable):
+    """Takes rows in, too; in any order."""
+
+    keeps_nulls: ClassVar[bool] = False
+
+    @abstractmethod
+    def add(self, state: State, values: Values) -> None:
+        """Take rows into their cells."""
+
+    def convert(self, values: pa.Array) -> Numbers:
+        """An argument as the numbers that `add` takes; what stands for NULL does not matter."""
+        return numbers_of(values)
+
+
+class Partial(Accumulator):
+    """One kind of partial aggregate over arguments of one type: says the value of functions."""
+
+    name: ClassVar[str]
+    functions: ClassVar[frozenset[str]]
+
+    def __init__(self, types: tuple[Type, ...]) -> None:
+        self.types = types
+
+    @classmethod
+    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
+        """Whether it says the value of a function of arguments of these types."""
+        return function in cls.functions and all(t.kind in ("INT", "BIGINT", "DOUBLE") for t in types)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the argument is an integer inside."""
+        return self.types[0].kind != "DOUBLE"
+
+    @abstractmethod
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        """The value per cell, NULL where there is none. `parameter`: what a call says beside its arguments."""
 
 
 def numbers_of(values: pa.Array) -> Numbers:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from penstock.operators.slices.base import Ints, Partial, State
+from penstock.operators.slices.base import Ints, Mergeable, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Cells:
         )
 
 
-def no_cells(partial: Partial, count: int = 0) -> Cells:
+def no_cells(partial: Mergeable, count: int = 0) -> Cells:
     starts, widths, groups, firsts, lasts, rows = (np.zeros(count, np.int64) for _ in range(6))
     return Cells(starts, widths, groups, firsts, lasts, rows, partial.empty(count))
 
@@ -44,7 +44,7 @@ def no_cells(partial: Partial, count: int = 0) -> Cells:
 class CellStore:
     """The cells of one argument: every row that was folded in is in exactly one of them."""
 
-    def __init__(self, partial: Partial) -> None:
+    def __init__(self, partial: Mergeable) -> None:
         self.partial = partial
         self._count = 0
         self._cells = no_cells(partial)
@@ -136,7 +136,7 @@ class CellStore:
         self._places = {key: i for i, key in enumerate(keys)}
 
 
-def _extended(cells: Cells, count: int, partial: Partial) -> Cells:
+def _extended(cells: Cells, count: int, partial: Mergeable) -> Cells:
     more = no_cells(partial, count - len(cells.starts))
     return Cells(
         np.concatenate([cells.starts, more.starts]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.operators.slices.base import Ints, Partial, State
+from penstock.operators.slices.base import Ints, Mergeable, State
 from penstock.operators.slices.cells import Cells
 
 
@@ -100,7 +100,7 @@ class Combined:
     state: State
 
 
-def combine(cells: Cells, partial: Partial, panes: Panes | None) -> Combined:
+def combine(cells: Cells, partial: Mergeable, panes: Panes | None) -> Combined:
     """Add cells up per window and group, in the order of both."""
     if panes is None:
         return _added_up(np.zeros(len(cells), np.int64), cells.groups, cells.state, partial)
@@ -108,14 +108,14 @@ def combine(cells: Cells, partial: Partial, panes: Panes | None) -> Combined:
     return _added_up(windows, cells.groups[chosen], {n: a[chosen] for n, a in cells.state.items()}, partial)
 
 
-def merge_combined(parts: Sequence[Combined], partial: Partial) -> Combined:
+def merge_combined(parts: Sequence[Combined], partial: Mergeable) -> Combined:
     """The same over all rows of the parts."""
     windows, groups = (np.concatenate([getattr(p, n) for p in parts]) for n in ("windows", "groups"))
     state = {n: np.concatenate([p.state[n] for p in parts]) for n in partial.fields()}
     return _added_up(windows, groups, state, partial)
 
 
-def _added_up(windows: Ints, groups: Ints, state: State, partial: Partial) -> Combined:
+def _added_up(windows: Ints, groups: Ints, state: State, partial: Mergeable) -> Combined:
     order = np.lexsort((groups, windows))
     windows, groups = windows[order], groups[order]
     new = np.ones(len(order), np.bool_)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from penstock.operators.slices.base import Ints, Partial, State, Values
-from penstock.types import BIGINT, Type
+from penstock.operators.slices.base import Accumulator, Ints, State, Values
 
 LATEST = "latest"
 
 
-class Marks(Partial):
+class Marks(Accumulator):
     """Of results of a join over so many inputs. Its arguments are the latest time and a log position per input."""
 
-    name = "marks"
-    functions = frozenset()
-
     def __init__(self, inputs: int) -> None:
-        super().__init__((BIGINT,) * (1 + inputs))
         self.inputs = inputs
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
@@ -34,9 +29,6 @@ class Marks(Partial):
         np.maximum.at(state[LATEST], at, other[LATEST])
         for place in range(self.inputs):
             np.minimum.at(state[oldest(place)], at, other[oldest(place)])
-
-    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> NoReturn:
-        raise NotImplementedError("nobody asks for marks")
 
 
 def oldest(place: int) -> str:

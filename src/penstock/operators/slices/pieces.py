@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from penstock.operators.slices.approximate.looking import together
-from penstock.operators.slices.base import Ints, Partial
+from penstock.operators.slices.base import Ints, Mergeable
 from penstock.operators.slices.cells import Cells, CellStore, no_cells
 
 FINE = 8
@@ -25,7 +25,7 @@ class PieceStore(CellStore):
     the number of pieces grows with the logarithm of what came.
     """
 
-    def __init__(self, partial: Partial) -> None:
+    def __init__(self, partial: Mergeable) -> None:
         super().__init__(partial)
         self._pieces: list[Cells] = []  # ascending
         self._levels: list[int] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.slices.base import Ints, Partial, Values
+from penstock.operators.slices.base import Accumulator, Ints, Values
 from penstock.operators.slices.cells import Cells
 
 
@@ -26,14 +26,14 @@ class Sliced:
     rows: Ints
     width: int
 
-    def aggregate(self, partial: Partial, arguments: Sequence[pa.Array]) -> Cells:
+    def aggregate(self, partial: Accumulator, arguments: Sequence[pa.Array]) -> Cells:
         """One argument's partials over these rows."""
         state = partial.empty(len(self.starts))
         partial.add(state, self._values(arguments, partial))
         widths = np.full(len(self.starts), self.width, np.int64)
         return Cells(self.starts, widths, self.groups, self.firsts, self.lasts, self.rows, state)
 
-    def _values(self, arguments: Sequence[pa.Array], partial: Partial) -> Values:
+    def _values(self, arguments: Sequence[pa.Array], partial: Accumulator) -> Values:
         valid = np.ones(len(self.cells), np.bool_)
         for argument in arguments:
             if argument.null_count:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from penstock.operators.slices.base import Ints, Partial, State, Values
-from penstock.types import Type
+from penstock.operators.slices.base import Accumulator, Ints, Mergeable, State
 
 
-class Together(Partial):
+class Together(Mergeable):
     """The fields of its parts, numbered. Rows come in through the parts: `joined` puts what they made of them side by side."""
 
-    name = "together"
-    functions = frozenset()
-
-    def __init__(self, parts: Sequence[Partial]) -> None:
-        super().__init__(())
+    def __init__(self, parts: Sequence[Accumulator]) -> None:
         self.parts = tuple(parts)
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
@@ -33,17 +28,11 @@ class Together(Partial):
     def empty(self, count: int) -> State:
         return self.joined([part.empty(count) for part in self.parts])
 
-    def add(self, state: State, values: Values) -> NoReturn:
-        raise NotImplementedError("rows are added part by part")
-
     def merge(self, state: State, at: Ints, other: State) -> None:
         for place, part in enumerate(self.parts):
             own = self.part(state, place)
             part.merge(own, at, self.part(other, place))
             state |= {f"{place}.{name}": field for name, field in own.items()}
-
-    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> NoReturn:
-        raise NotImplementedError("values are finished part by part")
 
     def nbytes(self, state: State) -> int:
         return sum(part.nbytes(self.part(state, place)) for place, part in enumerate(self.parts))

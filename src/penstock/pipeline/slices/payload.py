@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from penstock.operators.slices.base import Partial, State
+from penstock.operators.slices.base import Mergeable, State
 from penstock.operators.slices.cells import Cells
 
 Ranges = Sequence[tuple[int, int]]
@@ -33,7 +33,7 @@ class Told:
             return [()] * self.table.num_rows
         return list(zip(*(self.table.column(n).to_pylist() for n in names), strict=True))
 
-    def cells(self, measure: str, partial: Partial, groups: np.ndarray) -> Cells:
+    def cells(self, measure: str, partial: Mergeable, groups: np.ndarray) -> Cells:
         """The cells of one measure, with the reader's own numbers of the groups."""
         place = self.measures.index(measure)
         starts, widths, firsts, lasts, rows = (self.table.column(n).to_numpy() for n in _PARTS)
@@ -49,7 +49,7 @@ def to_bytes(
     ranges: Ranges,
     keys: list[pa.Array],
     cells: list[Cells],
-    partials: Sequence[Partial],
+    partials: Sequence[Mergeable],
     about: dict[str, Any] | None = None,
 ) -> bytes:
     """Cells of the measures of a family; they differ in their state alone."""

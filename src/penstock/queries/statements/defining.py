@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def create_stream_type(database: Database, statement: st.CreateStreamType) -> Result:
-    found = bind_create_stream_type(statement, database.catalog.state)
+    found = bind_create_stream_type(statement)
     if found.connector is not None:
         validate_connector(found.connector, found.options, found.fields)
     database.catalog.create_stream_type(found, statement.if_not_exists)
@@ -34,7 +34,7 @@ def create_table(database: Database, statement: st.CreateTable) -> Result:
 
 
 def create_function(database: Database, statement: st.CreateFunction) -> Result:
-    function = bind_create_function(statement, database.catalog.state)
+    function = bind_create_function(statement)
     check_function(function)
     if statement.if_not_exists and statement.name in database.catalog.state.functions:
         return done("CREATE FUNCTION")

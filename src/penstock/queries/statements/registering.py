@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from sqlglot import exp
 
-from penstock.catalog.catalog import NewQuery
+from penstock.catalog.query_definitions import NewQuery
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error
 from penstock.operators.windows import RowsWindow

@@ -20,8 +20,7 @@ from penstock.sql.binding.functions import (
     stated_type,
 )
 from penstock.sql.binding.own_windows import windowed, written_inside
-from penstock.sql.binding.resample import NAME as RESAMPLE
-from penstock.sql.binding.resample import bind_resample
+from penstock.sql.binding.resample import RESAMPLE, bind_resample
 from penstock.sql.dialect import sql_of
 from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.positions import span_of

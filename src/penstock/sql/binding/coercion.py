@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
@@ -22,7 +23,7 @@ Bound = exp.Expr
 SubqueryBinder = Callable[[exp.Query, Scope, str], list[Field]]
 
 
-class Coercion:
+class Coercion(ABC):
     """What every part of the binder needs: errors with carets, and values brought to types.
 
     `used_functions` collects the user's functions that are called.
@@ -106,13 +107,13 @@ class Coercion:
             self.fail(where, error("type_mismatch", detail=f"{name_of(at)} needs {wanted}, this is {show(found)}"))
         return self.coerce(node, wanted)
 
+    @abstractmethod
     def bind(self, node: exp.Expr, scope: Scope) -> Bound:
-        """The expression, bound; ExpressionBinder does it."""
-        raise NotImplementedError
+        """The expression, bound."""
 
+    @abstractmethod
     def predicate(self, node: exp.Expr, scope: Scope, where: str) -> Bound:
-        """A condition, bound; ExpressionBinder does it."""
-        raise NotImplementedError
+        """A condition, bound."""
 
 
 def name_of(node: exp.Expr) -> str:

@@ -70,7 +70,7 @@ class ExpressionBinder(Arithmetic, Calls):
             return self._name(node, [*inner.parts, *parts], scope)
         if inner is node:
             self.fail(node, error("syntax_error", detail="a field's name has to follow the dot"))
-        return self._fields_of(self.bind(inner, scope), parts, node)
+        return self._fields_of(self.bind(inner, scope), parts)
 
     def _name(self, node: exp.Expr, parts: list[Any], scope: Scope) -> Bound:
         path = [fold(part) for part in parts]
@@ -100,9 +100,9 @@ class ExpressionBinder(Arithmetic, Calls):
         bound.meta["source"] = source
         bound.meta["origin"] = column.origin
         typed(bound, column.type)
-        return self._fields_of(bound, parts[len(parts) - len(rest) :] if rest else [], node)
+        return self._fields_of(bound, parts[len(parts) - len(rest) :] if rest else [])
 
-    def _fields_of(self, node: Bound, parts: list[Any], at: exp.Expr) -> Bound:
+    def _fields_of(self, node: Bound, parts: list[Any]) -> Bound:
         for part in parts:
             name = fold(part)
             outer = type_of(node)

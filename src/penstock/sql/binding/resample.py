@@ -17,7 +17,7 @@ from penstock.types import DOUBLE
 if TYPE_CHECKING:
     from penstock.sql.binding.calls import Calls
 
-NAME = "resample"
+RESAMPLE = "resample"
 METHODS = ("previous", "linear", "mean")
 _EXAMPLE = "write RESAMPLE(p.ppm, 30 SECONDS, LINEAR)"
 

@@ -163,7 +163,7 @@ class SourceBinder:
         if schema is None and name in ctes:
             return self._cte(item, name, alias, context, ctes)
         if schema in (None, "public") and name in binder.state.tables:
-            return self._stored(item, binder.state.tables[name], alias, context)
+            return self._stored(item, binder.state.tables[name], alias)
         if schema in (None, "public") and name in binder.state.queries:
             return self._query(item, name, alias, context)
         known = [*binder.state.tables, *binder.state.queries, *ctes]
@@ -172,7 +172,7 @@ class SourceBinder:
             hint = "there are " + ", ".join(sorted(known)[:10])
         binder.fail(item, error("table_not_found", table=shown, hint=hint))
 
-    def _stored(self, item: exp.Expr, table: Table, alias: str, context: SelectContext) -> Source:
+    def _stored(self, item: exp.Expr, table: Table, alias: str) -> Source:
         flat = table.flat_columns()
         if table.stream is None:
             columns = tuple(SourceColumn(c.name, c.type) for c in flat)

@@ -8,16 +8,8 @@ from penstock.sql.grammar.definitions import option
 from penstock.sql.grammar.questions import select
 from penstock.sql.positions import Span
 from penstock.sql.query_facts import STRATEGY_WORDS, strategy_named
-from penstock.sql.statements import (
-    AlterQuery,
-    CreateQuery,
-    DescribeQuery,
-    OnError,
-    Option,
-    PauseQuery,
-    ResumeQuery,
-    SetOnError,
-)
+from penstock.sql.statement_parts import Option
+from penstock.sql.statements import AlterQuery, CreateQuery, DescribeQuery, OnError, PauseQuery, ResumeQuery, SetOnError
 
 _ON_ERROR: dict[str, OnError] = {"none": "none", "rest": "rest"}
 

@@ -8,15 +8,8 @@ from penstock.errors import error, suggest
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.nodes import Edge
 from penstock.sql.positions import Span, span_of_token
-from penstock.sql.statements import (
-    AsOf,
-    Describe,
-    Explain,
-    Select,
-    Show,
-    Source,
-    Subscribe,
-)
+from penstock.sql.statement_parts import AsOf
+from penstock.sql.statements import Describe, Explain, Select, Show, Source, Subscribe
 
 SHOWN = (
     "TABLES",

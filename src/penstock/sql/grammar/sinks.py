@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.definitions import option
-from penstock.sql.statements import AlterSink, CreateSink, Option
+from penstock.sql.statement_parts import Option
+from penstock.sql.statements import AlterSink, CreateSink
 
 
 def create_sink(parser: PenstockParser) -> CreateSink:

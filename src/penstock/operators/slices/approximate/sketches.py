@@ -115,8 +115,6 @@ class ApproxPercentile(Sketched):
 
 
 _SIZES = tuple(range(64, 4096, 32))
-LEAST_RANK_ERROR = 0.0015
-"""Half of it is what the largest sketch promises."""
 
 
 def _rank_error(size: int) -> float:

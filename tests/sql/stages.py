@@ -1,4 +1,4 @@
-"""What EXPLAIN and the golden scripts show of a statement."""
+"""What the golden scripts show of a statement: its tree, and every stage that it goes through."""
 
 from __future__ import annotations
 
@@ -8,9 +8,32 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.sql.dialect import sql_of
+from penstock.sql.explain import explain
+from penstock.sql.planner import bind_query, plan_query
 from penstock.sql.positions import Span
-from penstock.sql.statements import Assignment, Option
+from penstock.sql.scope import State
+from penstock.sql.statement_parts import Assignment, Option
+from penstock.sql.statements import CreateQuery, Explain, Select, Statement
 from penstock.types import Field, Type
+
+
+def stages(statement: Statement, state: State, standing: bool = False, joins: bool = False) -> str:
+    """Every stage of a statement: what was read, the bound tree and the plan."""
+    lines = ["statement", tree(statement, depth=1)]
+    select: Select | None = None
+    if isinstance(statement, Select):
+        select = statement
+    elif isinstance(statement, CreateQuery):
+        select, standing = statement.select, True
+    elif isinstance(statement, Explain) and isinstance(statement.target, Select):
+        select = statement.target
+    if select is not None:
+        bound = bind_query(select, state, standing)
+        columns = ", ".join(f"{field.name} {field.type}" for field in bound.fields)
+        lines += ["bound", f"  columns: {columns}", f"  tree: {sql_of(bound.query)}"]
+        plan = plan_query(select, state, standing, joins=joins)
+        lines += ["plan", *("  " + line for line in explain(plan, state).splitlines())]
+    return "\n".join(lines)
 
 
 def tree(value: Any, label: str = "", depth: int = 0) -> str:
