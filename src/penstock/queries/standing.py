@@ -40,7 +40,7 @@ from penstock.queries.results import Result
 from penstock.queries.rollups.files import RolledFiles
 from penstock.queries.shared_events import SharedEvents
 from penstock.queries.slices.held import AggregateHeld
-from penstock.queries.slices.holding import hold_aggregate
+from penstock.queries.slices.holding import hold_aggregate, hold_scalars
 from penstock.queries.slices.results.holding import hold_over_own, hold_over_read
 from penstock.queries.strategy import READY_MAX_ROWS, READY_SECONDS, Chooser, Strategy
 from penstock.queries.trimming import now_at, still_read, trim
@@ -271,7 +271,12 @@ class StandingQueries(Readiness):
             if isinstance(answer.plan, JoinPlan):
                 assert isinstance(window, JoinWindows)
                 join = self._held_join(definition.id, answer, answer.plan, mark, window)
-                return join if answer.top is None else hold_over_own(join, name, answer.top, self.locked)
+                if answer.top is None:
+                    return join
+                scalars = hold_scalars(
+                    self, definition.id, name, answer, mark, join.now_us, window.by_input[0], self.folder.log
+                )
+                return hold_over_own(join, name, answer.top, self.locked, scalars)
             assert not isinstance(window, JoinWindows)
             if isinstance(answer.plan, AggregatePlan):
                 log, name = self.folder.log, definition.name
