@@ -66,6 +66,8 @@ def _node(context: SelectContext) -> exp.Expr:
 def _inner(context: SelectContext) -> AggregatePlan:
     """A subquery as aggregates of one stream that make one row."""
     select = context.select
+    if any(inner is not select for inner in select.find_all(exp.Select)):
+        raise NotCovered("a subquery in a subquery runs as Spark SQL")
     if any(column.meta.get("source") not in context.sources for column in select.find_all(exp.Column)):
         raise NotCovered("a subquery about the group around it runs as Spark SQL")
     if not context.aggregated or select.args.get("group") is not None:
@@ -87,12 +89,13 @@ def _around(bound: Bound, found: list[SelectContext], scalars: tuple[Scalar, ...
     around = Bound(bound.query, bound.fields, collected)
     top, *others = collected.contexts
     if any(c.parent is not top or c.role not in ("in", "exists") for c in others):
-        raise NotCovered("a subquery in a subquery, or in FROM, runs as Spark SQL")
+        raise NotCovered("a subquery in FROM, or in another one, runs as Spark SQL")
     one_now = all(_is_transaction_time(source) for context in (top, *found) for source in context.own_streams)
 
     def check(plan: AggregatePlan | JoinPlan) -> None:
         _check_streams(plan, scalars, one_now)
 
+    joined: JoinPlan | JoinAggregatePlan
     if top.graph is not None:
         joined = _over_window_join(around, check)
     elif is_stream_with_tables(around):
