@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,14 @@ def test_nothing_inside_is_null_and_both_are_counted_told_and_forgotten(pipe: Pi
     push(pipe, (4, 70.0), at=1)
     pipe.engine.drain()
     assert answer(pipe, "rare") == [(7, 3), (8, 3), (9, 3)]
+    values = "MAX(ts) - (SELECT MIN(ts) FROM loops) AS us, (SELECT MAX(speed) > 60 FROM loops) AS fast, (SELECT MIN(ts) FROM loops) AS at"
+    create(
+        pipe,
+        "typed",
+        f"SELECT segment, {values} FROM loops GROUP BY segment HAVING MAX(ts) > (SELECT MIN(ts) FROM loops) {WINDOW}",
+    )
+    pipe.engine.drain()
+    assert answer(pipe, "typed") == [(9, SECOND, True, datetime.fromtimestamp(BEGAN_US // SECOND, UTC))]
     store = pipe.db.standing.store
     told = {
         name: "\n".join(pipe.db.execute(f"EXPLAIN {name}").table.column("plan").to_pylist())
@@ -193,8 +202,8 @@ def test_nothing_inside_is_null_and_both_are_counted_told_and_forgotten(pipe: Pi
     assert all("slices of subquery 1: 1s wide, 1 partial of 2 cells, 1 group" in text for text in told.values()), told
     runs = [describe_query(pipe.db, pipe.db.definition(name)) for name in ("rare", "slow")]
     assert [facts["runs"] for facts in runs] == ["slices", "join with tables, then slices"]
-    # The subquery of each is sliced by the cycle, and one that nobody else has is its own memory.
+    # Groups of both kinds and no groups: one family has the subqueries of all.
     assert len(store.slices.families) == 2 and all(facts["memory"] > 0 for facts in runs)
-    pipe.db.execute("DROP QUERY rare; DROP QUERY slow")
+    pipe.db.execute("DROP QUERY rare; DROP QUERY slow; DROP QUERY typed")
     pipe.engine.drain()
     assert not store.slices.families and store.slices.nbytes == 0
