@@ -65,6 +65,26 @@ def test_an_average_over_my_segments_follows_the_table_and_time(pipe: Pipe) -> N
     assert answer(pipe, "mean") == [(30.0,)]
 
 
+def test_not_in_is_never_true_beside_what_is_not_known(pipe: Pipe) -> None:
+    pipe.db.execute("INSERT INTO loops VALUES (4, NULL, NULL)")
+    others = "WHERE s.segment NOT IN (SELECT segment FROM my_segments) AND s.speed > 0"
+    pipe.db.execute(f"CREATE QUERY others AS SELECT s.loop, s.speed FROM loops s {others}")
+    pipe.db.execute(f"CREATE QUERY counted AS SELECT s.speed, COUNT(*) AS n FROM loops s {others} GROUP BY s.speed")
+    changes = (
+        "DELETE FROM my_segments",  # nobody is in an empty table, whatever it is
+        "INSERT INTO my_segments VALUES (1, 7, 'me')",
+        "INSERT INTO my_segments VALUES (2, NULL, 'who knows')",
+        "UPDATE my_segments SET segment = 8 WHERE id = 2",
+    )
+    for turn, change in enumerate(changes, 1):
+        pipe.db.execute(change)
+        push(pipe, *((loop, float(turn)) for loop in (1, 2, 3, 4)), at=turn)
+    assert answer(pipe, "others") == sorted(
+        [*((loop, 1.0) for loop in (1, 2, 3, 4)), (2, 2.0), (3, 2.0), (3, 4.0)], key=repr
+    )
+    assert answer(pipe, "counted") == [(1.0, 4), (2.0, 2), (4.0, 1)]
+
+
 def test_it_is_described_as_what_it_is(pipe: Pipe) -> None:
     pipe.db.execute(f"CREATE QUERY fast AS SELECT s.speed FROM loops s WHERE {MINE} AND s.speed > 3")
     pipe.db.execute(f"CREATE QUERY mean AS SELECT AVG(s.speed, 5 MINUTES) AS v FROM loops s WHERE {MINE}")

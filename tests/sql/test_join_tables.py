@@ -115,6 +115,16 @@ def test_not_exists_asks_for_no_row_and_left_join_takes_none_for_an_answer(world
     assert [show(i.stream_predicate) for i in left.inputs if i.stream_predicate is not None] == ["ppm > 1.0"]
 
 
+def test_not_in_is_looked_up_where_nothing_can_be_unknown_and_else_tested(world: World) -> None:
+    asks = "SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' WHERE {} NOT IN (SELECT segment FROM my_segments WHERE owner > 'x')"
+    (looked_up,) = world.join(asks.format("b.loop_id")).tables
+    assert (looked_up.use, len(looked_up.keys), looked_up.conditions) == ("missing", 1, ())
+    assert looked_up.predicate is not None and show(looked_up.predicate) == "owner > 'x'"
+    (tested,) = world.join(asks.format("b.segment")).tables
+    assert (tested.use, tested.keys) == ("missing", ())
+    assert [show(c) for c in tested.conditions] == ["(b.segment = my_segments.segment) OR b.segment IS NULL"]
+
+
 def test_in_compares_numbers_of_different_types(world: World) -> None:
     plan = world.join(
         "SELECT a.id FROM odd a, loops b WINDOW(a,b) = '5s' WHERE a.id IN (SELECT segment FROM my_segments)"
@@ -159,8 +169,8 @@ def test_explain_says_how_a_table_is_joined(world: World) -> None:
             'EXISTS with "my_segments", which has no stream, runs as Spark SQL',
         ),
         (
-            "SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' WHERE b.segment NOT IN (SELECT segment FROM my_segments)",
-            "NOT IN (SELECT ...) beside a stream runs as Spark SQL",
+            "SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' WHERE b.segment NOT IN (SELECT segment FROM loops)",
+            "unless it reads one table without a stream",
         ),
         (
             "SELECT a.ppm FROM sensors a, loops b WINDOW = '1m' WHERE b.segment IN (SELECT segment FROM loops)",

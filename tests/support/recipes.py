@@ -149,6 +149,7 @@ IN_THE_CYCLE = {
     "seen_on_both",
     "faster_than_average",
     "near_the_loops_peak",
+    "slow_at_incidents",
     "my_speed",
     "unreliable",
     "rolling",

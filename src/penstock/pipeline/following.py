@@ -13,7 +13,7 @@ from penstock.pipeline.keeping import meets_rows
 from penstock.pipeline.loading import loading
 from penstock.pipeline.shared_pass import SharedPass
 from penstock.pipeline.slices.slice_pass import SlicePass
-from penstock.sql.plan import AggregatePlan, SelectPlan
+from penstock.sql.plan import AggregatePlan, Plan, SelectPlan, scalars_of
 from penstock.streams.giving_back import give_back_memory
 
 # After so many changes what was loaded is taken out of the collector's sight: Spark's workers run a full collection after
@@ -87,9 +87,9 @@ def _follow(live: _Live, definitions: Definitions, table: Table, query_id: int) 
         live.shared.add(query_id, plan)
     elif query_id in live.shared:
         live.shared.remove(query_id)
-    # The newest rows are read by whoever asks for an aggregate of them.
-    if isinstance(plan, AggregatePlan) and isinstance(plan.window, TimeWindow) and meets:
-        live.slices.add(query_id, plan)
+    sliced = _sliced_over(definitions, table, query_id)
+    if sliced:
+        live.slices.add(query_id, *sliced)
     elif query_id in live.slices.plans:
         live.slices.remove(query_id)
 
@@ -112,9 +112,28 @@ def _fill_pass(definitions: Definitions, table: Table, only: frozenset[int]) -> 
     return fill
 
 
-def _plan_over(definitions: Definitions, table: Table, query_id: int) -> SelectPlan | AggregatePlan | None:
+def _sliced_over(definitions: Definitions, table: Table, query_id: int) -> tuple[AggregatePlan, ...]:
+    """What a query wants sliced of a table's new rows: its aggregates, and those of subqueries that are values in it."""
+    plan = _any_plan(definitions, table, query_id)
+    if plan is None:
+        return ()
+    own = (plan,) if isinstance(plan, AggregatePlan) else ()
+    definition = definitions.state.queries_by_id[query_id]
+    # The newest rows are read by whoever asks for an aggregate of them.
+    return tuple(
+        each
+        for each in (*own, *(scalar.plan for scalar in scalars_of(plan)))
+        if each.table_id == table.id and isinstance(each.window, TimeWindow) and meets_rows(definition, each)
+    )
+
+
+def _any_plan(definitions: Definitions, table: Table, query_id: int) -> Plan | None:
     definition = definitions.state.queries_by_id.get(query_id)
     if definition is None or table.name not in definition.reads_tables:
         return None
-    plan = definitions.plan(query_id)
+    return definitions.plan(query_id)
+
+
+def _plan_over(definitions: Definitions, table: Table, query_id: int) -> SelectPlan | AggregatePlan | None:
+    plan = _any_plan(definitions, table, query_id)
     return plan if isinstance(plan, SelectPlan | AggregatePlan) and plan.table_id == table.id else None

@@ -14,7 +14,7 @@ from penstock.queries.join_results import JoinResults
 from penstock.queries.lasting_memory import LastingMemory
 from penstock.queries.partners import Blocks, Partners
 from penstock.queries.ranges import Ranges, from_position, joined
-from penstock.sql.plan import AggregatePlan, KernelPlan
+from penstock.sql.plan import AggregatePlan, KernelPlan, Scalar
 
 NEVER = -(2**62)
 
@@ -71,6 +71,12 @@ class Answer:
     def settled(self) -> bool:
         """Whether everything that its plan asks of the log up to the last cycle has been read."""
         return self.filling is None and not self.paused
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """Subqueries whose values stand among its aggregates."""
+        asked = self.plan if isinstance(self.plan, AggregatePlan) else self.top
+        return asked.scalars if asked is not None else ()
 
     @property
     def known(self) -> Ranges:

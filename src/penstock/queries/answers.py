@@ -12,7 +12,7 @@ from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
-from penstock.operators.windows import FOREVER
+from penstock.operators.windows import FOREVER, TimeWindow
 from penstock.pipeline.commits import CommitRecord
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.keeping import meets_rows
@@ -29,12 +29,14 @@ from penstock.sql.plan import (
     JoinAggregatePlan,
     JoinPlan,
     KernelPlan,
+    Plan,
     SelectPlan,
     SparkPlan,
     evaluated_by_spark,
     kernel_of,
     plan_from_json,
     reach_of,
+    scalars_of,
     tables_under,
     window_of,
 )
@@ -126,16 +128,17 @@ class AnswerStore(Taking):
         known = self.answers.get(query_id)
         if known is None:
             known = Answer(plan, definition.start_us, window_of(plan))
-            known.reach = self._reach(plan, definition.start_us)
+            known.reach = self._reach(whole, plan, definition.start_us)
             if isinstance(plan, SelectPlan) and plan.lasting is not None:
                 known.lasting = LastingMemory()
             self.answers[query_id] = known
         else:
             known.pending = window_of(plan) if window_of(plan) != known.window else None
-            known.reach = min(known.reach, self._reach(plan, definition.start_us))
-        if isinstance(plan, AggregatePlan):
-            self.slices.take(query_id, plan)
-        elif not isinstance(whole, JoinAggregatePlan):
+            known.reach = min(known.reach, self._reach(whole, plan, definition.start_us))
+        if isinstance(whole, AggregatePlan | JoinAggregatePlan):
+            own = whole if isinstance(whole, AggregatePlan) else None
+            self.slices.take(query_id, own, tuple(scalar.plan for scalar in scalars_of(whole)))
+        else:
             self.slices.forget(query_id)
         if isinstance(plan, JoinPlan):
             known.coming = JoinResults(self.state.query_positions[query_id][1])
@@ -172,11 +175,13 @@ class AnswerStore(Taking):
             lost = self.state.retention(table.id) > 0 and now_us is not None and keep_us is not None
             state.kept_from_us = (now_us or 0) - (keep_us or 0) if lost else -FOREVER
 
-    def _reach(self, plan: KernelPlan, start_us: int | None) -> int:
-        """The first row that a query's window can reach."""
-        if isinstance(plan, JoinPlan):
-            return 0
-        return FirstNeeded(self._listing, self.state.retention)(plan.table_id, reach_of(plan), start_us)
+    def _reach(self, whole: Plan, plan: KernelPlan, start_us: int | None) -> int:
+        """The first row that a query's windows can reach; of a join that of its subqueries, which read one stream."""
+        first = FirstNeeded(self._listing, self.state.retention)
+        looks = [] if isinstance(plan, JoinPlan) else [(plan.table_id, reach_of(plan))]
+        inner = [scalar.plan for scalar in scalars_of(whole)]
+        looks += [(each.table_id, each.window) for each in inner if isinstance(each.window, TimeWindow)]
+        return min((first(table_id, window, start_us) for table_id, window in looks), default=0)
 
     def _take_fills(self, record: CommitRecord) -> None:
         """What the cycle read of history is known from now on."""

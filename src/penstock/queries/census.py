@@ -52,6 +52,8 @@ class Census:
             own = sorted({us for us in asked.own_windows if us is not None})
             lasts = [TimeWindow(Bound("now", -us), Bound("now")) for us in own]
             looks += [(table_id, last, None) for table_id in sorted({u.table_id for u in uses}) for last in lasts]
+        for inner in (scalar.plan for scalar in answer.scalars if not scalar.inherits):
+            looks.append((inner.table_id, inner.window, answer.start_us if depends_on_start(inner.window) else None))
         for key in keys:
             self.nows.add(key)  # before it leaves: a stream that is read on keeps the NOWs of older cycles
         self._leave(query_id)

@@ -19,7 +19,7 @@ from penstock.queries.join_readers import told_from
 from penstock.queries.observing import streams_of
 from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
-from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, stream_uses
+from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of
 from penstock.streams.initial_scan import surviving
 
 
@@ -96,4 +96,4 @@ def _streams(plan: Plan, state: CatalogState) -> list[tuple[Table, Expr | None]]
 
 def _windows(plan: Plan) -> list[Window]:
     relations = plan.relations if isinstance(plan, SparkPlan) else ()
-    return [*(use.window for use in stream_uses(plan)), *(r.window for r in relations if r.window is not None)]
+    return [*(use.window for use in looks_of(plan)), *(r.window for r in relations if r.window is not None)]

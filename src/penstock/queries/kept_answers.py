@@ -22,7 +22,7 @@ from penstock.queries.resampled.kept import KeptSamples
 from penstock.queries.results import Result
 from penstock.queries.rollups.files import RolledFiles
 from penstock.queries.slices.held import AggregateHeld
-from penstock.queries.slices.holding import hold_aggregate
+from penstock.queries.slices.holding import hold_aggregate, hold_scalars
 from penstock.queries.slices.results.holding import hold_over_own, hold_over_read
 from penstock.queries.strategy import Chooser
 from penstock.queries.window_history import WindowHistory
@@ -69,7 +69,12 @@ class KeptAnswers(Readiness):
             if isinstance(answer.plan, JoinPlan):
                 assert isinstance(window, JoinWindows)
                 join = self._held_join(definition.id, answer, answer.plan, mark, window)
-                return join if answer.top is None else hold_over_own(join, name, answer.top, self.locked)
+                if answer.top is None:
+                    return join
+                scalars = hold_scalars(
+                    self, definition.id, name, answer, mark, join.now_us, window.by_input[0], self.folder.log
+                )
+                return hold_over_own(join, name, answer.top, self.locked, scalars)
             assert not isinstance(window, JoinWindows)
             if isinstance(answer.plan, AggregatePlan):
                 log, name = self.folder.log, definition.name

@@ -11,7 +11,7 @@ from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
 from penstock.operators.expr import Expr
 from penstock.settings import Settings
-from penstock.sql.plan import Plan, SparkPlan, plan_from_json, stream_uses
+from penstock.sql.plan import Plan, SparkPlan, looks_of, plan_from_json
 from penstock.streams.ingest import Ingest
 from penstock.streams.initial_scan import surviving
 from penstock.streams.manager import StreamManager
@@ -92,7 +92,7 @@ def _is_reached(table: Table) -> bool:
 
 def streams_of(plan: Plan, state: CatalogState) -> list[tuple[int, Expr | None]]:
     """Each stream a plan reads, with the static predicate that chooses its sensors."""
-    found = [(u.table_id, u.static_predicate) for u in stream_uses(plan)]
+    found = list(dict.fromkeys((u.table_id, u.static_predicate) for u in looks_of(plan)))
     for relation in plan.relations if isinstance(plan, SparkPlan) else ():
         if relation.kind == "stream" and relation.table in state.tables:
             found.append((state.tables[relation.table].id, relation.static_predicate))

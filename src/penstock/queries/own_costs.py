@@ -36,6 +36,8 @@ def users_of(store: AnswerStore) -> Users:
             continue
         if isinstance(answer.plan, AggregatePlan):
             slicing[answer.plan.table_id].append(query_id)
+        elif answer.scalars:
+            slicing[answer.scalars[0].plan.table_id].append(query_id)
         elif isinstance(answer.plan, SelectPlan):
             for name in store.state.queries_by_id[query_id].reads_functions:
                 calling[name].append(query_id)

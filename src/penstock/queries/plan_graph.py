@@ -69,12 +69,12 @@ def _draw(drawing: _Drawing, plan: Plan, state: CatalogState) -> int:
     if isinstance(plan, SelectPlan):
         return _select(drawing, plan, state)
     if isinstance(plan, AggregatePlan):
-        return _aggregate(drawing, plan, state)
+        return _with_scalars(drawing, plan, _aggregate(drawing, plan, state), state)
     if isinstance(plan, JoinPlan):
         return _join(drawing, plan, state)
     if isinstance(plan, JoinAggregatePlan):
         place = _join(drawing, plan.join, state)
-        return drawing.add(_slices(plan.top), place)
+        return _with_scalars(drawing, plan.top, drawing.add(_slices(plan.top), place), state)
     return _spark(drawing, plan, state)
 
 
@@ -108,6 +108,14 @@ def _aggregate(drawing: _Drawing, plan: AggregatePlan, state: CatalogState) -> i
     place = _stream(drawing, plan.table_id, plan.static_predicate, plan.stream_predicate, state)
     place = drawing.add(_slices(plan), place)
     return drawing.add(Box("window", (show_window(plan.window),)), place)
+
+
+def _with_scalars(drawing: _Drawing, plan: AggregatePlan, place: int, state: CatalogState) -> int:
+    """Subqueries that are values meet the groups when somebody asks."""
+    if not plan.scalars:
+        return place
+    values = [_aggregate(drawing, scalar.plan, state) for scalar in plan.scalars]
+    return drawing.add(Box("values of subqueries", ("in HAVING and the SELECT list",)), place, *values)
 
 
 def _slices(plan: AggregatePlan) -> Box:

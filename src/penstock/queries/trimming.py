@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.operators.windows import FOREVER
+from penstock.operators.windows import FOREVER, TimeWindow
 from penstock.queries.answer import NEVER, Answer, window_low
 from penstock.queries.answers import AnswerStore
 from penstock.queries.feed import CycleMark
 from penstock.queries.join_readers import reached_by_readers, trim_readers
 from penstock.queries.listings import Reaches
 from penstock.queries.window_history import WindowHistory
-from penstock.sql.plan import JoinPlan, SelectPlan, is_latch, stream_uses
+from penstock.sql.plan import JoinPlan, SelectPlan, is_latch, own_windows_of, stream_uses
 
 
 def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Path) -> None:
@@ -34,9 +34,12 @@ def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Pat
             known = oldest.joins.get(query_id)
             if known is not None:
                 answer.earlier = tuple(r for r in answer.earlier if r.generation >= known.generation)
-            if answer.plan.missing == "inner":
+            if answer.plan.missing == "inner" and not answer.scalars:
                 continue
-        table_id = stream_uses(answer.plan)[0].table_id
+        beside = [w for w in own_windows_of(answer.scalars) if isinstance(w, TimeWindow)]
+        low = _earliest([low, *(window_low(w, now_us, answer.start_us) for w in beside)])
+        # Subqueries of a join read one of its streams.
+        table_id = answer.scalars[0].plan.table_id if answer.scalars else stream_uses(answer.plan)[0].table_id
         floor = store.state.retention(table_id)
         position = floor
         if low is not None:

@@ -27,6 +27,7 @@ from penstock.sql.plan import (
     Output,
     aggregate_name,
     key_name,
+    scalar_name,
 )
 from penstock.sql.scope import PaneEdges, State
 from penstock.sql.sorting import sorting_of
@@ -52,6 +53,7 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.LogicalAnd: "min",
     exp.LogicalOr: "max",
 }
+SCALAR = "scalar"  # in the meta of a subquery's node: which of the question's values it is
 _OF_TWO = frozenset({"corr", "covar_samp", "covar_pop"})
 _REFUSED = (
     ("distinct", "DISTINCT"),
@@ -165,6 +167,8 @@ class Taken:
             return _column(WINDOW_END, TIMESTAMP)
         if node in self.keys:
             return _column(key_name(self.keys.index(node)), external(type_of(node)))
+        if isinstance(node, exp.Subquery) and SCALAR in node.meta:
+            return _column(scalar_name(node.meta[SCALAR]), external(type_of(node)))
         if isinstance(node, exp.Window):
             raise NotCovered("a window function runs as Spark SQL")
         own = node.this if isinstance(node, exp.Filter) else node

@@ -16,6 +16,7 @@ from penstock.sql.plan import (
     aggregate_name,
     is_approximate,
     key_name,
+    scalar_name,
 )
 from penstock.sql.plan.sorting import Sorted
 from penstock.sql.scope import State
@@ -29,13 +30,32 @@ def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
         f'slices of the stream of "{table}", {how}',
         f"  window: {show_window(plan.window)}",
         *_lines(plan, show_conditions(plan.static_predicate, plan.stream_predicate)),
+        *_scalar_lines(plan, state),
     ]
 
 
 def join_aggregate_lines(plan: JoinAggregatePlan, state: State) -> list[str]:
     below = [f"  {line}" for line in join_lines(plan.join, state)]
     joined = "a stream joined with tables" if len(plan.join.inputs) == 1 else "a window join"
-    return [f"slices of the results of {joined}, exact", *_lines(plan.top, []), *below]
+    asked = [*_lines(plan.top, []), *_scalar_lines(plan.top, state)]
+    return [f"slices of the results of {joined}, exact", *asked, *below]
+
+
+def _scalar_lines(plan: AggregatePlan, state: State) -> list[str]:
+    """The subqueries that are values, each as a question of its own."""
+    lines = []
+    for place, scalar in enumerate(plan.scalars):
+        first, window, *rest = aggregate_lines(scalar.plan, state)
+        window = "  window: that of the question" if scalar.inherits else window
+        lines += [
+            f"  {_subquery(place)}, one value at the same NOW: {first}",
+            *(f"  {line}" for line in (window, *rest)),
+        ]
+    return lines
+
+
+def _subquery(place: int) -> str:
+    return f"subquery {place + 1}"
 
 
 def reader_lines(top: AggregatePlan, reads: Relation) -> list[str]:
@@ -55,6 +75,7 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
         arguments = ", ".join(show(a) for a in call.arguments) or "*"
         plain = f"{call.function}({arguments}{show_parameter(call)})"
         names[aggregate_name(place)] = show_correlated(call) or plain
+    names |= {scalar_name(place): f"({_subquery(place)})" for place in range(len(plan.scalars))}
     if plan.reads is not None:
         lines.append(f'  read through query "{plan.reads}": its rows, one cycle later')
     if plan.latch is not None:

@@ -78,7 +78,7 @@ def implied_equalities(streams: Sequence[Source], conditions: Sequence[exp.Expr]
     return found
 
 
-# -- IN, EXISTS and NOT EXISTS
+# -- IN, NOT IN, EXISTS and NOT EXISTS
 
 Asked = tuple[Source, list[exp.Expr], TableUse]
 
@@ -86,7 +86,7 @@ Asked = tuple[Source, list[exp.Expr], TableUse]
 def asked_tables(
     conditions: Sequence[exp.Expr], inner: Sequence[SelectContext], names: set[str]
 ) -> tuple[list[exp.Expr], list[Asked]]:
-    """Conditions without those that ask about a table's rows, by IN, EXISTS or NOT EXISTS, and for these: what of it."""
+    """Conditions without those that ask about a table's rows, by IN or EXISTS or NOT before them, and for these: what of it."""
     asking = {id(context.select): context for context in inner}
     plain: list[exp.Expr] = []
     asked: list[Asked] = []
@@ -94,15 +94,14 @@ def asked_tables(
         if any(source.nullable for source in sources_in(condition)):
             raise NotCovered("a condition of WHERE on the right side of a LEFT JOIN runs as Spark SQL")
         negated = isinstance(condition, exp.Not)
-        context = asking.pop(id(_select_of(_bare(condition.this) if negated else condition)), None)
+        question = _bare(condition.this) if negated else condition
+        context = asking.pop(id(_select_of(question)), None)
         if context is None:
             plain.append(condition)
             continue
-        if negated and isinstance(_bare(condition.this), exp.In):
-            raise NotCovered("NOT IN (SELECT ...) beside a stream runs as Spark SQL")
         source = _only_table(context, names)
         names = names | {source.alias}
-        wanted = [*_equal_to_column(condition, context), *conjuncts(context.select.args.get("where"))]
+        wanted = [*_in_column(question, context, negated), *conjuncts(context.select.args.get("where"))]
         asked.append((source, wanted, "missing" if negated else "exists"))
     if asking:
         raise NotCovered(f"{_BESIDE} unless it is IN or EXISTS over a table and AND connects it")
@@ -133,13 +132,26 @@ def _only_table(context: SelectContext, names: set[str]) -> Source:
     return source
 
 
-def _equal_to_column(condition: exp.Expr, context: SelectContext) -> list[exp.Expr]:
+def _in_column(condition: exp.Expr, context: SelectContext, negated: bool) -> list[exp.Expr]:
+    """Which of the table's rows decide IN: those that equal the value. NOT IN is never true beside one of which that is not known."""
     if not isinstance(condition, exp.In):
         return []
     value, column = condition.this, context.select.expressions[0].this
+    unknown = [node for node in (value, column) if negated and not _is_key(node)]
     if type_of(column) != type_of(value):
         column = typed(exp.Cast(this=column.copy(), to=exp.DataType(this=exp.DType.UNKNOWN)), type_of(value))
-    return [typed(exp.EQ(this=value, expression=column), BOOLEAN)]
+    decides = typed(exp.EQ(this=value, expression=column), BOOLEAN)
+    for node in unknown:
+        missing = typed(exp.Is(this=node.copy(), expression=exp.Null()), BOOLEAN)
+        decides = typed(exp.Or(this=decides, expression=missing), BOOLEAN)
+    return [decides]
+
+
+def _is_key(node: exp.Expr) -> bool:
+    """Whether it is a column of a primary key, which is never NULL."""
+    source = node.meta.get("source")
+    table = source.table if isinstance(source, Source) else None
+    return isinstance(node, exp.Column) and table is not None and node.name in table.key
 
 
 # -- LEFT JOIN

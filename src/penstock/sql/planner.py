@@ -28,6 +28,7 @@ from penstock.sql.positions import point, span_of
 from penstock.sql.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
 from penstock.sql.resample import resamples, write_out_resamples
 from penstock.sql.resample_planner import after_scans, resample_plan
+from penstock.sql.scalar_subqueries import has_scalar_subqueries, plan_beside_scalars
 from penstock.sql.scope import State, fold
 from penstock.sql.spark_text import spark_sql
 from penstock.sql.statements import Select
@@ -82,6 +83,8 @@ def plan_query(
     elif shared:
         joined = joins and standing
         try:
+            if joined and not latched and has_scalar_subqueries(bound):
+                return plan_beside_scalars(bound)
             if joined and is_window_join(bound):
                 return join_plan(bound)
             if joined and is_correlated(bound) and not latched:

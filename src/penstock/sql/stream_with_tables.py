@@ -6,6 +6,8 @@ is logged. What stands on top is all or nothing: what slices do not cover runs a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from penstock.operators.joins.bounds import close
@@ -33,8 +35,10 @@ def is_stream_with_tables(bound: Bound) -> bool:
     )
 
 
-def stream_with_tables_plan(bound: Bound) -> JoinPlan | JoinAggregatePlan:
-    """The question as a join of its one stream, or NotCovered with the reason."""
+def stream_with_tables_plan(
+    bound: Bound, check: Callable[[JoinPlan], None] = lambda join: None
+) -> JoinPlan | JoinAggregatePlan:
+    """The question as a join of its one stream, or NotCovered with the reason. `check` raises it where the join does not suffice."""
     top = bound.collected.contexts[0]
     stream = next(source for source in top.sources if source.kind == "sensors")
     top.graph = WindowGraph((stream,), close(1, ()))
@@ -46,10 +50,13 @@ def stream_with_tables_plan(bound: Bound) -> JoinPlan | JoinAggregatePlan:
         contexts = bound.collected.contexts
         tables = {s.table.id: s.table for context in contexts for s in context.sources if s.table is not None}
         query = bound.query
+
+        def suffices(join: JoinPlan) -> None:
+            check(join)
+            check_aggregates(bound, query, gives_one_each(join, tables))
+
         # Once FROM reads the join's rows there is no way back to the log.
-        join = take_core(
-            bound, whole=True, check=lambda join: check_aggregates(bound, query, gives_one_each(join, tables))
-        )
+        join = take_core(bound, whole=True, check=suffices)
         return aggregates_over_join(bound, join, gives_one_each(join, tables))
     finally:
         top.graph = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -29,11 +29,16 @@ class Question:
     own_us: tuple[int | None, ...] = ()  # per aggregate: over the last part of the window alone
     newest: tuple[int, bool] | None = None  # instead of a window over time: so many rows, of each sensor
     latch_us: int | None = None  # LATCH: rows count for ever, from so long before the registration on
+    beside: Question | None = (
+        None  # a subquery: one aggregate of all rows, through this window or (begin_us None) the question's
+    )
+    compared: bool = False  # whether HAVING compares with it, beside showing it
 
     @property
     def sql(self) -> str:
         calls = [_call(f, c, self.own(i)) for i, (f, c) in enumerate(self.aggregates)]
         items = [*self.keys, *(f"{call} AS a{i}" for i, call in enumerate(calls))]
+        items += [f"({self.beside.as_value}) AS beside"] if self.beside is not None else []
         groups = list(self.keys)
         if self.pane_us is not None:
             items = ["window_start", "window_end", *items]
@@ -46,7 +51,24 @@ class Question:
         text += f" WHERE {where}" if where else ""
         text += f" GROUP BY {', '.join(groups)}" if groups else ""
         text += f" HAVING COUNT(*) >= {self.having}" if self.having is not None else ""
+        if self.beside is not None and self.compared:
+            text += f"{' HAVING' if self.having is None else ' AND'} 3 * COUNT(*) >= ({self.beside.as_value})"
         return f"{text} {self.window}"
+
+    @property
+    def as_value(self) -> str:
+        """As a subquery inside of another question."""
+        return self.sql if self.begin_us is not None else self.sql.removesuffix(self.window)
+
+    def _beside(self, rows: Iterable[Row], now_us: int | None, start_us: int | None) -> Any:
+        """What the subquery says."""
+        inner = self.beside
+        if inner is None:
+            return None
+        if inner.begin_us is None:
+            inner = replace(inner, begin_us=self.begin_us, end_us=self.end_us, newest=self.newest)
+        found = inner.answer(rows, now_us, start_us)
+        return found[0][0] if found else None
 
     def own(self, place: int) -> int | None:
         return self.own_us[place] if self.own_us else None
@@ -88,6 +110,7 @@ class Question:
                 and (self.stream is None or self.stream[1](r))
                 and low <= r["ts"] <= now_us - self.end_us
             ]
+        value = self._beside(rows, now_us, start_us)
         groups: dict[tuple[Any, ...], list[Row]] = {}
         for row in inside:
             for pane in panes_of(row["ts"], self.pane_us, self.step_us):
@@ -101,9 +124,11 @@ class Question:
                     aggregate(f, c, self._last(mine, i, now_us), self._until(key, now_us))
                     for i, (f, c) in enumerate(self.aggregates)
                 ),
+                *([] if self.beside is None else [value]),
             )
             for key, mine in groups.items()
-            if self.having is None or len(mine) >= self.having
+            if (self.having is None or len(mine) >= self.having)
+            and (not self.compared or (value is not None and 3 * len(mine) >= value))
         ]
         return sorted(found, key=repr)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -66,6 +67,7 @@ class Rig:
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.random = random.Random(seed)
+        self.apart = random.Random(f"subqueries of {seed}")  # so that stories stay what they were
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
         monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 7)
         monkeypatch.setattr(standing, "TRIM_EVERY", 3)
@@ -152,7 +154,7 @@ class Rig:
 
     def create(self) -> None:
         self.names += 1
-        question = self.question(f"q{self.names}")
+        question = self.with_subquery(self.question(f"q{self.names}"))
         self.db.execute(f"CREATE QUERY {question.name} AS {question.sql}")
         plan = plan_from_json(self.db.catalog.state.queries[question.name].plan)
         assert isinstance(plan, AggregatePlan), plan
@@ -196,6 +198,22 @@ class Rig:
             own,
             pick([None] * 5 + [(1, True), (3, True), (10, False), (60, False)]) if not any(own) else None,
         )
+
+    def with_subquery(self, question: Question) -> Question:
+        """Some questions are compared with all rows."""
+        pick = self.apart.choice
+        if any(question.own_us) or question.latch_us is not None or self.apart.random() < 0.6:
+            return question
+        static = question.static
+        if self.time == "transaction" and question.newest is None:
+            static = pick([static, None, ("id >= 4", lambda r: r["id"] >= 4)])  # time passes for all sensors alike
+        stream = pick([None, question.stream, ("kind = 2", lambda r: r["kind"] == 2)])
+        call = pick(
+            [("count", "value"), ("count", "kind"), ("max", "whole"), ("sum", "kind"), ("count_distinct", "whole")]
+        )
+        begin, having = pick([None, None, 700_000, 6_000_000]), pick([None, None, 4])
+        inner = Question("", (), (call,), begin, static=static, stream=stream, having=having)
+        return replace(question, beside=inner, compared=call[0] == "count" and pick([True, True, False]))
 
     def alter(self) -> None:
         if self.questions:

@@ -163,6 +163,10 @@ def _use(random: Random, table: OrdinaryTable, alias: str, aliases: tuple[str, .
     if asked == "in":
         tests.append(lambda c, z: _equal(z[alias]["id"], c[j]["sensor"]))
         asks = f"{b}.sensor IN (SELECT {alias}.id FROM {table.name} {alias}{_where(texts)})"
+    elif asked == "not exists" and kind in ("both", "compared", "free"):
+        # Neither side may be unknown, which both k can be.
+        tests.append(lambda c, z: None in (z[alias]["k"], c[i]["k"]) or z[alias]["k"] == c[i]["k"])
+        asks = f"{a}.k NOT IN (SELECT {alias}.k FROM {table.name} {alias}{_where(texts)})"
     elif asked in ("exists", "not exists"):
         asks = f"{asked.upper()} (SELECT 1 FROM {table.name} {alias}{_where(texts)})"
     return TableUse(table, alias, asked, texts, holds, asks)

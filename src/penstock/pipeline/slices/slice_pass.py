@@ -40,10 +40,10 @@ class _Members:
 
 
 class SlicePass:
-    """Queries come and go without touching other families."""
+    """Queries come and go without touching other families. One may ask for several aggregations: its own and its subqueries'."""
 
     def __init__(self) -> None:
-        self.plans: dict[int, AggregatePlan] = {}
+        self.plans: dict[int, tuple[AggregatePlan, ...]] = {}
         self._families: dict[Family, _Members] = {}
         self._by_number: dict[int, Family] = {}
         self._index = PredicateIndex()
@@ -52,11 +52,15 @@ class SlicePass:
     def __len__(self) -> int:
         return len(self.plans)
 
-    def add(self, query_id: int, plan: AggregatePlan) -> None:
+    def add(self, query_id: int, *plans: AggregatePlan) -> None:
         """Put a query in, in place of what it was before."""
         if query_id in self.plans:
             self.remove(query_id)
-        self.plans[query_id] = plan
+        self.plans[query_id] = plans
+        for plan in plans:
+            self._add(plan)
+
+    def _add(self, plan: AggregatePlan) -> None:
         family = family_of(plan)
         members = self._families.get(family)
         if members is None:
@@ -68,7 +72,10 @@ class SlicePass:
         members.widths[slice_width(plan.panes)] += 1
 
     def remove(self, query_id: int) -> None:
-        plan = self.plans.pop(query_id)
+        for plan in self.plans.pop(query_id):
+            self._remove(plan)
+
+    def _remove(self, plan: AggregatePlan) -> None:
         family = family_of(plan)
         members = self._families[family]
         members.measures -= Counter(measures_of(plan))
@@ -95,7 +102,7 @@ class SlicePass:
         versions = batch.static.versions()
         matches = dict(self._index.match(batch.columns, batch.vids, versions))
         rows = Batch(batch.first, batch.times, batch.vids, batch.columns, versions)
-        asked = {family_of(self.plans[q]): (first, end) for q, first, end in spans if q in self.plans}
+        asked = {family_of(p): (first, end) for q, first, end in spans for p in self.plans.get(q, ())}
         for family, members in self._families.items():
             found = matches.get(members.number, BitMap())
             if isinstance(found, PenstockError):
@@ -118,6 +125,6 @@ class SlicePass:
             yield table_id, "slices", len(found), batch.first, data
 
     def _failed(self, family: Family, failure: PenstockError, first: int) -> Iterator[ResultRow]:
-        for query_id, plan in self.plans.items():
-            if family_of(plan) == family:
+        for query_id, plans in self.plans.items():
+            if any(family_of(plan) == family for plan in plans):
                 yield query_id, "error", 0, first, told(failure)

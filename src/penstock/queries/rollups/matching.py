@@ -27,8 +27,9 @@ class Match:
 
 def find_match(plan: AggregatePlan, state: CatalogState, low: int = -FOREVER) -> Match | None:
     """The rollup with the finest cells of those that have everything since a time, else the one that has most."""
-    if not isinstance(plan.window, TimeWindow) or plan.latch is not None or plan.reads is not None:
-        return None  # windows of rows, states without end, and rows of another query are of the log alone
+    if not isinstance(plan.window, TimeWindow) or plan.latch is not None or plan.reads is not None or plan.scalars:
+        # Windows of rows, states without end, rows of another query, and what is compared with a subquery are of the log alone.
+        return None
     found = [m for m in (match(rollup, plan) for rollup in state.rollups_of(plan.table_id)) if m is not None]
     return min(found, key=lambda m: _rank(m.rollup, state, low), default=None)
 

@@ -25,6 +25,7 @@ from penstock.queries.slices.groups import Groups
 from penstock.queries.slices.picking import with_inner
 from penstock.queries.slices.reading import READ_ROWS, inside, slice_log
 from penstock.queries.slices.rows import answer_table
+from penstock.queries.slices.scalars import with_values
 from penstock.queries.slices.sorting import sorted_rows
 from penstock.queries.slices.within import loose_measures, note_doubt, read_exactly
 from penstock.queries.windowed import Instant
@@ -47,6 +48,7 @@ class AggregateHeld(AnsweredHeld):
     reader: Reader
     fresh: Reader  # a reader that looks at the log anew
     _answer: pa.Table | None = field(default=None)
+    scalars: tuple[AggregateHeld, ...] = field(default=(), kw_only=True)  # of the plan's subqueries
     rollup: RollupSource | None = field(default=None, kw_only=True)  # for readings that the log has no more
     note: RolledUpNote | None = field(default=None, kw_only=True)  # what came of that, once there is an answer
 
@@ -73,6 +75,7 @@ class AggregateHeld(AnsweredHeld):
         return self._answer
 
     def _computed(self) -> pa.Table:
+        self.plan = with_values(self.plan, self.scalars)
         try:
             found = self._compute(self.reader())
         except PenstockError as failure:

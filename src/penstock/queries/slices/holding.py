@@ -49,6 +49,43 @@ def hold_aggregate(
     log: Path,
 ) -> AggregateHeld:
     """Called under the lock."""
+    now_us = now_at(owner.store, mark, query_id, answer)
+    held = _hold(owner, query_id, name, answer, plan, mark, now_us, window, log)
+    held.scalars = hold_scalars(owner, query_id, name, answer, mark, now_us, window, log)
+    if isinstance(window, TimeWindow) and not plan.scalars:
+        span = held.instant.range()
+        held.rollup = find_source(plan, owner.store.state, span[0], owner.rolled_files) if span is not None else None
+    return held
+
+
+def hold_scalars(
+    owner: Owner,
+    query_id: int,
+    name: str,
+    answer: Answer,
+    mark: CycleMark,
+    now_us: int | None,
+    window: Window,
+    log: Path,
+) -> tuple[AggregateHeld, ...]:
+    """The subqueries of a question that is asked at this NOW through this window. Called under the lock."""
+    return tuple(
+        _hold(owner, query_id, name, answer, s.plan, mark, now_us, window if s.inherits else s.plan.window, log)
+        for s in answer.scalars
+    )
+
+
+def _hold(
+    owner: Owner,
+    query_id: int,
+    name: str,
+    answer: Answer,
+    plan: AggregatePlan,
+    mark: CycleMark,
+    now_us: int | None,
+    window: Window,
+    log: Path,
+) -> AggregateHeld:
     store, listings = owner.store, owner.listings
     table = store.state.tables_by_id[plan.table_id]
     static = store.state.rows(table.id)
@@ -57,7 +94,6 @@ def hold_aggregate(
     def reader() -> Fetcher:
         return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
 
-    now_us = now_at(store, mark, query_id, answer)
     if isinstance(window, RowsWindow):
         predicate = plan.static_predicate
         passing = None if predicate is None else store.passing(table.id, predicate)
@@ -67,19 +103,16 @@ def hold_aggregate(
         kind = LatchHeld
     else:
         kind = OwnWindowsHeld if plan.own_windows else AggregateHeld
-    instant = Instant(store.state.retention(table.id), head, now_us, answer.start_us, window)
-    span = instant.range() if isinstance(window, TimeWindow) else None
     return kind(
         cycle=mark.cycle,
         query_id=query_id,
         name=name,
         plan=plan,
-        instant=instant,
+        instant=Instant(store.state.retention(table.id), head, now_us, answer.start_us, window),
         reach=answer.reach,
         locked=owner.locked,
         reader=reader,
         fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
-        rollup=find_source(plan, store.state, span[0], owner.rolled_files) if span is not None else None,
     )
 
 

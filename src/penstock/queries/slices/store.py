@@ -6,12 +6,12 @@ sliced yet; then whoever asks slices it (`reading`). So nothing here can be wron
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from penstock.pipeline.slices import payload
-from penstock.pipeline.slices.shape import family_name, family_of, measure_name, measures_of
+from penstock.pipeline.slices.shape import Measure, family_name, family_of, measure_name, measures_of
 from penstock.queries.ranges import from_position
 from penstock.queries.slices.family import FamilyStore, MeasureStore, renumbered
 from penstock.queries.slices.latch import LatchFamily
@@ -28,30 +28,47 @@ class SliceStore:
 
     def __init__(self) -> None:
         self.families: dict[str, FamilyStore] = {}
-        self._plans: dict[int, AggregatePlan] = {}
+        self._plans: dict[int, AggregatePlan] = {}  # whose rows count as a query's own
+        self._beside: dict[int, tuple[AggregatePlan, ...]] = {}  # of subqueries that are values in a query
         self._of_results: dict[
             int, dict[Generation, ResultsFamily]
         ] = {}  # by query and generation of its join's results
         self.said = Said()
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had met when the query came
 
-    def take(self, query_id: int, plan: AggregatePlan) -> None:
-        """A query came or changed."""
-        before = self._plans.get(query_id)
+    def take(self, query_id: int, plan: AggregatePlan | None, beside: tuple[AggregatePlan, ...] = ()) -> None:
+        """A query came or changed. `plan` None: its own aggregates are of a join's results; `beside`: its subqueries."""
+        before, used_before = self._plans.get(query_id), self._used(query_id)
+        for each in (*((plan,) if plan is not None else ()), *beside):
+            family = self._family(each)
+            for measure in measures_of(each):
+                if measure not in family.measures:
+                    family.measures[measure] = MeasureStore(family.new_cells(measure))
+                family.measures[measure].users.add(query_id)
+        if plan is None:
+            self._plans.pop(query_id, None)
+            self._rows_before.pop(query_id, None)
+        else:
+            if before is None or family_of(before) != family_of(plan):
+                self._rows_before[query_id] = self.of(plan).rows - self.matched(query_id, before)
+            self._plans[query_id] = plan
+        self._beside.pop(query_id, None)
+        if beside:
+            self._beside[query_id] = beside
+        self._leave(query_id, used_before.keys() - self._used(query_id).keys())
+
+    def _family(self, plan: AggregatePlan) -> FamilyStore:
         name = family_name(family_of(plan))
-        family = self.families.get(name)
-        if family is None:
+        if name not in self.families:
             kind = FamilyStore if plan.latch is None else LatchFamily
-            family = self.families[name] = kind(family_of(plan))
-        if before is None or family_of(before) != family_of(plan):
-            self._rows_before[query_id] = family.rows - self.matched(query_id, before)
-        for measure in measures_of(plan):
-            if measure not in family.measures:
-                family.measures[measure] = MeasureStore(family.new_cells(measure))
-            family.measures[measure].users.add(query_id)
-        self._plans[query_id] = plan
-        if before is not None and (family_of(before), measures_of(before)) != (family_of(plan), measures_of(plan)):
-            self._leave(query_id, before, plan)
+            self.families[name] = kind(family_of(plan))
+        return self.families[name]
+
+    def _used(self, query_id: int) -> dict[tuple[str, Measure], MeasureStore]:
+        """The cells that a query uses, each once, by family and measure."""
+        plan = self._plans.get(query_id)
+        plans = (*((plan,) if plan is not None else ()), *self._beside.get(query_id, ()))
+        return {(family_name(family_of(p)), m): self.of(p).measures[m] for p in plans for m in measures_of(p)}
 
     def matched(self, query_id: int, plan: AggregatePlan | None = None) -> int:
         """How many rows cycles have found for a query."""
@@ -60,23 +77,16 @@ class SliceStore:
 
     def forget(self, query_id: int) -> None:
         self._of_results.pop(query_id, None)
-        plan = self._plans.pop(query_id, None)
-        if plan is not None:
-            del self._rows_before[query_id]
-            self._leave(query_id, plan, None)
+        self.take(query_id, None)
 
-    def _leave(self, query_id: int, plan: AggregatePlan, stays: AggregatePlan | None) -> None:
-        name = family_name(family_of(plan))
-        family = self.families[name]
-        kept = measures_of(stays) if stays is not None and family_of(stays) == family.family else ()
-        for measure in measures_of(plan):
-            if measure in kept:
-                continue
+    def _leave(self, query_id: int, gone: Iterable[tuple[str, Measure]]) -> None:
+        for name, measure in gone:
+            family = self.families[name]
             family.measures[measure].users.discard(query_id)
             if not family.measures[measure].users:
                 del family.measures[measure]
-        if not family.measures:
-            del self.families[name]
+            if not family.measures:
+                del self.families[name]
 
     def keeps(self, plan: AggregatePlan) -> bool:
         """Whether anybody asks for such cells."""
@@ -168,19 +178,14 @@ class SliceStore:
 
     def doubt(self, query_id: int) -> None:
         """Something failed while a query's rows were read: everything is sliced again."""
-        plan = self._plans.get(query_id)
-        if plan is not None:
-            family = self.of(plan)
-            for measure in measures_of(plan):
-                family.doubt(measure)
+        for name, measure in self._used(query_id):
+            self.families[name].doubt(measure)
 
     def memory_of(self, query_id: int) -> int:
         """Bytes of a query's measures, shared evenly among those who use them."""
-        plan = self._plans.get(query_id)
-        if plan is None:
-            return sum(family.nbytes for family in self._of_results.get(query_id, {}).values())
-        used = [self.of(plan).measures[m] for m in measures_of(plan)]
-        return sum(known.cells.nbytes // max(1, len(known.users)) for known in used)
+        of_results = sum(family.nbytes for family in self._of_results.get(query_id, {}).values())
+        shares = (known.cells.nbytes // max(1, len(known.users)) for known in self._used(query_id).values())
+        return of_results + sum(shares)
 
     @property
     def nbytes(self) -> int:

@@ -8,11 +8,25 @@ from penstock.queries.slices.results.slicing import SLICE_US
 from penstock.queries.slices.said import Kept
 from penstock.queries.slices.store import SliceStore
 from penstock.sql.notation import amount
-from penstock.sql.plan import AggregatePlan
+from penstock.sql.plan import AggregatePlan, Scalar
 from penstock.types import format_duration
 
 
 def slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[str]:
+    lines = _own_slice_lines(store, query_id, plan)
+    return [*lines, *scalar_slice_lines(store, query_id, plan.scalars)]
+
+
+def scalar_slice_lines(store: SliceStore, query_id: int, scalars: tuple[Scalar, ...]) -> list[str]:
+    """The same of subqueries that are values."""
+    lines = []
+    for place, scalar in enumerate(scalars):
+        first, *rest = _own_slice_lines(store, query_id, scalar.plan)
+        lines += [first.replace("slices:", f"slices of subquery {place + 1}:"), *rest]
+    return lines
+
+
+def _own_slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[str]:
     if isinstance(plan.window, RowsWindow):
         return ["  slices: none, the newest rows are read when somebody asks"]
     family = store.of(plan)

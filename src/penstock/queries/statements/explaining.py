@@ -10,7 +10,7 @@ from penstock.queries.hearing import hearing_of
 from penstock.queries.resampled.once import resampled_once
 from penstock.queries.results import Result
 from penstock.queries.rollups.telling import plan_lines
-from penstock.queries.slices.telling import result_slice_lines, slice_lines
+from penstock.queries.slices.telling import result_slice_lines, scalar_slice_lines, slice_lines
 from penstock.queries.spark_queries import Evaluated
 from penstock.queries.statements.asking import answered_from_log, asked_of_rollup, plan_of, rolled_up
 from penstock.queries.statements.replies import rows_of
@@ -20,7 +20,7 @@ from penstock.sql import statements as st
 from penstock.sql.asked_once import AskedOnce, asked_of_slices, asked_once
 from penstock.sql.explain import explain as explain_plan
 from penstock.sql.notation import amount
-from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, plan_from_json, stream_uses
+from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of, plan_from_json
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -119,13 +119,14 @@ def _kept(database: Database, name: str) -> list[str]:
             lines += slice_lines(store.slices, definition.id, answer.plan)
         elif answer.top is not None:
             lines += result_slice_lines(store.slices, definition.id)
+            lines += scalar_slice_lines(store.slices, definition.id, answer.scalars)
         return [lines[0], *told, *lines[1:]]
 
 
 def _heard(database: Database, plan: Plan) -> list[str]:
     """How many of its sensors there are, and how many of them are missing."""
     with database.standing.locked() as store:
-        found = [hearing_of(store, use) for use in stream_uses(plan)]
+        found = [hearing_of(store, use) for use in looks_of(plan)]
     return list(dict.fromkeys(f"  {hearing}" for hearing in found if hearing is not None))
 
 

@@ -9,7 +9,7 @@ from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
 from penstock.operators.windows import FOREVER, TimeWindow, Window
 from penstock.queries.rollups.matching import find_match
-from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, stream_uses
+from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of
 from penstock.types import format_duration
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def beyond_retention(database: Database, name: str, plan: Plan, state: CatalogSt
 
 
 def _looks(plan: Plan, state: CatalogState) -> Iterator[tuple[Table, Window]]:
-    yield from ((state.tables_by_id[use.table_id], use.window) for use in stream_uses(plan))
+    yield from ((state.tables_by_id[use.table_id], use.window) for use in looks_of(plan))
     for relation in plan.relations if isinstance(plan, SparkPlan) else ():
         if relation.kind == "stream" and relation.window is not None:
             yield state.tables[relation.table], relation.window

@@ -24,7 +24,7 @@ from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.latch import registered
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import Plan, SparkPlan, evaluated_by_spark, join_of, plan_to_json, stream_uses
+from penstock.sql.plan import Plan, SparkPlan, evaluated_by_spark, join_of, looks_of, plan_to_json
 from penstock.sql.planner import reads_of
 from penstock.sql.query_facts import query_facts
 from penstock.sql.scope import fold
@@ -239,9 +239,7 @@ def stored(plan: Plan) -> dict[str, Any]:
 def check_window(database: Database, plan: Plan) -> None:
     """A window of rows has no more of them than the server allows a query."""
     most = database.settings.query_rows_max
-    windows = (
-        [r.window for r in plan.relations] if isinstance(plan, SparkPlan) else [u.window for u in stream_uses(plan)]
-    )
+    windows = [r.window for r in plan.relations] if isinstance(plan, SparkPlan) else [u.window for u in looks_of(plan)]
     for window in windows:
         if isinstance(window, RowsWindow) and window.count > most:
             raise error(

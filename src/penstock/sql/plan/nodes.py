@@ -113,6 +113,10 @@ def aggregate_name(place: int) -> str:
     return f"aggregate.{place}"
 
 
+def scalar_name(place: int) -> str:
+    return f"scalar.{place}"
+
+
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
     """One call of an aggregate; without arguments it counts rows. `parameter`: the fraction of a
@@ -144,8 +148,8 @@ class AggregatePlan:
 
     Emits one row per group that has rows, without keys always one. With `panes` a group has a row for each pane that holds
     rows of it. Late rows are part of the answer from the cycle on that reads them. `outputs` and `having` name keys,
-    aggregates and the edges of panes as `key_name`, `aggregate_name`, WINDOW_START and WINDOW_END. With `latch`, the name of a
-    state of its own, rows count for ever, also when retention has taken them; where they begin is in `stream_predicate`.
+    aggregates, subqueries and the edges of panes as `key_name`, `aggregate_name`, `scalar_name`, WINDOW_START and WINDOW_END. With
+    `latch`, the name of a state of its own, rows count for ever, also when retention has taken them; where they begin is in `stream_predicate`.
     """
 
     table_id: int
@@ -164,6 +168,19 @@ class AggregatePlan:
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later
     sorted: Sorted | None = None  # None: by window and key, all of them
     picking: Picking | None = None  # of a correlated aggregate with keys or panes
+    scalars: tuple[Scalar, ...] = ()  # subqueries whose values stand in `outputs` and `having`
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A subquery that is one value: aggregates without keys over the same table and at the same NOW as the question around it.
+
+    The value is that of the plan's only output, NULL where it has no row. `inherits`: its window is the question's, also when that
+    changes; the plan has it as of now.
+    """
+
+    plan: AggregatePlan
+    inherits: bool
 
 
 @dataclass(frozen=True, slots=True)

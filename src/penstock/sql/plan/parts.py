@@ -12,6 +12,7 @@ from penstock.sql.plan.nodes import (
     JoinPlan,
     KernelPlan,
     Plan,
+    Scalar,
     SelectPlan,
     SparkPlan,
 )
@@ -50,6 +51,24 @@ def stream_uses(plan: Plan) -> tuple[StreamUse, ...]:
     if isinstance(kernel, SelectPlan | AggregatePlan):
         return (StreamUse(kernel.table_id, kernel.static_predicate, kernel.window),)
     return () if kernel is None else tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in kernel.inputs)
+
+
+def scalars_of(plan: Plan) -> tuple[Scalar, ...]:
+    """The subqueries that are values in a question over slices."""
+    asked = plan.top if isinstance(plan, JoinAggregatePlan) else plan
+    return asked.scalars if isinstance(asked, AggregatePlan) else ()
+
+
+def own_windows_of(scalars: tuple[Scalar, ...]) -> tuple[Window, ...]:
+    """Windows of subqueries that stay what they are when the question's changes."""
+    return tuple(scalar.plan.window for scalar in scalars if not scalar.inherits)
+
+
+def looks_of(plan: Plan) -> tuple[StreamUse, ...]:
+    """The streams that kernels read for a plan, of all sensors and through every window that it and its subqueries have."""
+    inner = (scalar.plan for scalar in scalars_of(plan))
+    beside = [StreamUse(p.table_id, p.static_predicate, p.window) for p in inner]
+    return tuple(dict.fromkeys([*stream_uses(plan), *beside]))
 
 
 def tables_under(plan: KernelPlan) -> set[int]:

@@ -21,6 +21,7 @@ from penstock.sql.plan.nodes import (
     Picking,
     Plan,
     Relation,
+    Scalar,
     SelectPlan,
     SparkPlan,
 )
@@ -187,6 +188,7 @@ def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
         **({"reads": plan.reads} if plan.reads is not None else {}),
         **({"sorted": sorted_json(plan.sorted)} if plan.sorted is not None else {}),
         **({"picking": _picking_json(plan.picking)} if plan.picking is not None else {}),
+        **({"scalars": [[_aggregate_json(s.plan), s.inherits] for s in plan.scalars]} if plan.scalars else {}),
     }
 
 
@@ -214,6 +216,7 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         reads=data.get("reads"),
         sorted=sorted_of(data["sorted"]) if "sorted" in data else None,
         picking=_picking_of(data["picking"]) if "picking" in data else None,
+        scalars=tuple(Scalar(_aggregate_of(inner), inherits) for inner, inherits in data.get("scalars", ())),
     )
 
 

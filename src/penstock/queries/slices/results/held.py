@@ -23,6 +23,7 @@ from penstock.queries.slices.reading import READ_ROWS, inside
 from penstock.queries.slices.results.family import ResultsFamily, ResultsLook
 from penstock.queries.slices.results.slicing import Rows, SlicedResults, slice_results
 from penstock.queries.slices.rows import answer_table
+from penstock.queries.slices.scalars import with_values
 from penstock.queries.slices.sorting import sorted_rows
 from penstock.queries.slices.windows_together import answer_by_window
 from penstock.sql.plan import AggregatePlan
@@ -45,6 +46,7 @@ class JoinAggregateHeld(AnsweredHeld):
     span: tuple[int, int] | None
     locked: Callable[[], AbstractContextManager[AnswerStore]]
     reads: bool = False
+    scalars: tuple[AnsweredHeld, ...] = ()  # of subqueries over a stream of the join
     _answer: pa.Table | None = field(default=None)
 
     @property
@@ -57,7 +59,7 @@ class JoinAggregateHeld(AnsweredHeld):
         return self._answer
 
     def _compute(self) -> pa.Table:
-        top = self.top
+        top = with_values(self.top, self.scalars)
         found = answer_by_window(top, self._over) if top.own_windows else self._over(None, top)
         return sorted_rows(found, top.sorted)
 

@@ -11,14 +11,19 @@ from penstock.operators.windows import FOREVER, TimeWindow
 from penstock.queries.answer import NEVER
 from penstock.queries.answers import AnswerStore
 from penstock.queries.join_held import JoinHeld
+from penstock.queries.slices.answered import AnsweredHeld
 from penstock.queries.slices.results.held import JoinAggregateHeld
 from penstock.sql.plan import AggregatePlan, Output, SparkPlan
 
 Locked = Callable[[], AbstractContextManager[AnswerStore]]
 
 
-def hold_over_own(join: JoinHeld, name: str, top: AggregatePlan, locked: Locked) -> JoinAggregateHeld:
-    return JoinAggregateHeld(join.cycle, join.query_id, name, join.now_us, join, top, join.span(), locked)
+def hold_over_own(
+    join: JoinHeld, name: str, top: AggregatePlan, locked: Locked, scalars: tuple[AnsweredHeld, ...]
+) -> JoinAggregateHeld:
+    """`scalars`: the plan's subqueries at the same cycle."""
+    span = join.span()
+    return JoinAggregateHeld(join.cycle, join.query_id, name, join.now_us, join, top, span, locked, scalars=scalars)
 
 
 def hold_over_read(

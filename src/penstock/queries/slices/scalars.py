@@ -1,0 +1,36 @@
+"""Subqueries that are values: answered first, each by slices of its own, then constants among the aggregates around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.operators.expr import Column, Expr, Literal, substituted, walk
+from penstock.queries.slices.answered import AnsweredHeld
+from penstock.sql.plan import AggregatePlan, scalar_name
+
+
+def with_values(plan: AggregatePlan, subqueries: Sequence[AnsweredHeld]) -> AggregatePlan:
+    """The plan with what each subquery says in place of its name. Not to be called under the lock: it may read the log."""
+    if not subqueries:
+        return plan
+    values = {
+        scalar_name(place): Literal(_value(held.answer()), scalar.plan.outputs[0].type)
+        for place, (scalar, held) in enumerate(zip(plan.scalars, subqueries, strict=True))
+    }
+    outputs = tuple(replace(output, expr=_known(output.expr, values)) for output in plan.outputs)
+    having = None if plan.having is None else _known(plan.having, values)
+    return replace(plan, outputs=outputs, having=having)
+
+
+def _value(answer: pa.Table) -> Any:
+    """The one value of an answer of one column; NULL where HAVING left no row."""
+    return answer.column(0)[0].as_py() if answer.num_rows else None
+
+
+def _known(expr: Expr, values: dict[str, Literal]) -> Expr:
+    columns: dict[str, Expr] = {node.name: node for node in walk(expr) if isinstance(node, Column)}
+    return substituted(expr, {**columns, **values})
