@@ -205,7 +205,10 @@ def test_its_window_stays_what_it_is(pipe: Pipe) -> None:
             "ORDER BY something that is not in the SELECT list",
         ),
         ("SELECT MAX(value, 5 MINUTES) FROM probes GROUP BY LATCH", "a window of its own"),
-        ("SELECT DISTINCT MAX(value) FROM probes GROUP BY LATCH", "DISTINCT over aggregates"),
+        (
+            "SELECT DISTINCT ON (place) place, MAX(value) FROM probes GROUP BY place, LATCH",
+            "DISTINCT ON over aggregates",
+        ),
         ("SELECT COUNT(*) FROM probes WHERE value >= (SELECT MAX(value) FROM probes) GROUP BY LATCH", "a subquery"),
         ("SELECT MAX(a.value) FROM probes a, probes b WINDOW = 1 SECOND GROUP BY LATCH", "an aggregate"),
     ],

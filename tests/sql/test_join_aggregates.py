@@ -134,7 +134,10 @@ def test_a_reader_has_one_window(world: World) -> None:
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        (f"SELECT DISTINCT COUNT(*) {PAIRS} GROUP BY a.location", "DISTINCT over aggregates runs as Spark SQL"),
+        (
+            f"SELECT DISTINCT ON (a.location) a.location, COUNT(*) {PAIRS} GROUP BY a.location",
+            "DISTINCT ON over aggregates runs as Spark SQL",
+        ),
         (
             f"SELECT COUNT(*) {PAIRS} GROUP BY a.location ORDER BY MAX(b.speed)",
             "ORDER BY something that is not in the SELECT list runs as Spark SQL",

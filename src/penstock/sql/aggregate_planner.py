@@ -13,6 +13,7 @@ from penstock.operators.windows import EVERYTHING, RowsWindow
 from penstock.sql.approximate import approximate_call, is_approximate, settled
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
+from penstock.sql.distinct import refuse_distinct
 from penstock.sql.latch import UNREGISTERED
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import Const, OwnWindow
@@ -54,7 +55,6 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
 }
 _OF_TWO = frozenset({"corr", "covar_samp", "covar_pop"})
 _REFUSED = (
-    ("distinct", "DISTINCT"),
     ("order", "ORDER BY"),
     ("limit", "LIMIT"),
     ("offset", "OFFSET"),
@@ -118,6 +118,7 @@ def refuse_around_aggregates(query: exp.Select, but: tuple[str, ...] = ()) -> No
     for key, words in _REFUSED:
         if query.args.get(key) and key not in but:
             raise NotCovered(f"{words} over aggregates runs as Spark SQL")
+    refuse_distinct(query)
 
 
 def expressions_of(plan: AggregatePlan) -> list[Expr]:

@@ -73,7 +73,9 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     lines += promise_lines(plan)
     if plan.having is not None:
         lines.append("  having: " + _named(show(plan.having), names))
-    if plan.sorted is not None:
+    if plan.sorted is not None and plan.sorted.distinct:
+        lines.append("  distinct: rows that are alike come once")
+    if plan.sorted is not None and (plan.sorted.order or plan.sorted.limit is not None or plan.sorted.offset):
         lines.append("  sorted: " + show_sorted(plan.sorted, plan.outputs))
     shown = ((o.name, str(o.type), _named(show(o.expr), names)) for o in plan.outputs)
     lines.append("  output: " + ", ".join(f"{n} {t}" if n == e else f"{n} {t} = {e}" for n, t, e in shown))

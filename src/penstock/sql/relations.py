@@ -80,9 +80,9 @@ def conjuncts(where: exp.Expr | None) -> list[exp.Expr]:
 
 
 _CLAUSES = (
+    ("distinct", "DISTINCT"),
     ("group", "GROUP BY"),
     ("having", "HAVING"),
-    ("distinct", "DISTINCT"),
     ("order", "ORDER BY"),
     ("limit", "LIMIT"),
     ("offset", "OFFSET"),

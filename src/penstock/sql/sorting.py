@@ -1,10 +1,11 @@
-"""ORDER BY, LIMIT and OFFSET behind aggregates, as what becomes of their rows."""
+"""DISTINCT, ORDER BY, LIMIT and OFFSET of aggregates, as what becomes of their rows."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
 from penstock.sql.binding.context import Bound
+from penstock.sql.distinct import drops_repeats
 from penstock.sql.lower import NotCovered
 from penstock.sql.plan.sorting import Sorted, Sorting
 
@@ -14,9 +15,10 @@ def sorting_of(bound: Bound) -> Sorted | None:
     clause = bound.query.args.get("order")
     order = tuple(_sorting(bound, item) for item in (clause.expressions if clause is not None else []))
     limit, offset = (_count(bound, key) for key in ("limit", "offset"))
-    if not order and limit is None and offset is None:
+    distinct = isinstance(bound.query, exp.Select) and drops_repeats(bound.query)
+    if not order and limit is None and offset is None and not distinct:
         return None
-    return Sorted(order, limit, offset or 0)
+    return Sorted(order, limit, offset or 0, distinct)
 
 
 def _sorting(bound: Bound, item: exp.Expr) -> Sorting:

@@ -28,6 +28,7 @@ class Question:
     own_us: tuple[int | None, ...] = ()  # per aggregate: over the last part of the window alone
     newest: tuple[int, bool] | None = None  # instead of a window over time: so many rows, of each sensor
     latch_us: int | None = None  # LATCH: rows count for ever, from so long before the registration on
+    distinct: bool = False  # SELECT DISTINCT of the keys, and nothing else
 
     @property
     def sql(self) -> str:
@@ -41,9 +42,9 @@ class Question:
         if self.latch_us is not None:
             groups.append("LATCH")
         where = " AND ".join(text for text, _ in filter(None, (self.static, self.stream)))
-        text = f"SELECT {', '.join(items)} FROM probes"
+        text = f"SELECT {'DISTINCT ' if self.distinct else ''}{', '.join(items)} FROM probes"
         text += f" WHERE {where}" if where else ""
-        text += f" GROUP BY {', '.join(groups)}" if groups else ""
+        text += f" GROUP BY {', '.join(groups)}" if groups and not self.distinct else ""
         text += f" HAVING COUNT(*) >= {self.having}" if self.having is not None else ""
         return f"{text} {self.window}"
 

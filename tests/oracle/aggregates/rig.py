@@ -172,6 +172,11 @@ class Rig:
             few, latch_us = tuple(calls), pick([0, 2_000_000, 9_000_000])
             return Question(name, keys, few, None, static=pick(statics), stream=pick(streams), latch_us=latch_us)
         begin = pick([None, 1_000_000, 2_500_000, 10_000_000, 3_333_000])
+        if self.random.random() < 0.12:
+            keys = pick([("value",), ("place", "level"), ("name", "kind"), ("amount",), ("whole", "place", "value")])
+            newest = pick([None, None, (3, True), (10, False)])
+            conditions = {"static": pick(statics), "stream": pick(streams)}
+            return Question(name, keys, (), begin, **conditions, newest=newest, distinct=True)
         pane = pick(panes)
         own: tuple[int | None, ...] = ()
         if pane == (None, None) and self.random.random() < 0.4:

@@ -1,4 +1,4 @@
-"""ORDER BY, LIMIT and OFFSET over the rows of an answer, which are few."""
+"""DISTINCT, ORDER BY, LIMIT and OFFSET over the rows of an answer, which are few."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.queries.slices.distinct import distinct_rows
 from penstock.sql.plan.sorting import Sorted
 
 
@@ -14,6 +15,8 @@ def sorted_rows(rows: pa.Table, asked: Sorted | None) -> pa.Table:
     """The rows in order; those that are alike in it stay as they were. NaN is above every number."""
     if asked is None:
         return rows
+    if asked.distinct:
+        rows = distinct_rows(rows)
     places = list(range(rows.num_rows))
     for item in reversed(asked.order):
         values = rows.column(item.output).to_pylist()

@@ -1,4 +1,4 @@
-"""In which order the rows of an aggregation come, and how many of them."""
+"""Which rows of an aggregation come, in which order, and how many of them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,23 @@ class Sorting:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """ORDER BY, LIMIT and OFFSET. Rows that are alike in the order come as they would without it: by window and key."""
+    """ORDER BY, LIMIT and OFFSET. Rows that are alike in the order come as they would without it: by window and key.
+
+    `distinct`: before anything else each row once, where rows do not show all of their keys.
+    """
 
     order: tuple[Sorting, ...] = ()
     limit: int | None = None
     offset: int = 0
+    distinct: bool = False
 
 
 def sorted_json(asked: Sorted) -> dict[str, Any]:
     order = [[item.output, item.descending, item.nulls_first] for item in asked.order]
-    return {"order": order, "limit": asked.limit, "offset": asked.offset}
+    once = {"distinct": True} if asked.distinct else {}
+    return {"order": order, "limit": asked.limit, "offset": asked.offset, **once}
 
 
 def sorted_of(data: dict[str, Any]) -> Sorted:
-    return Sorted(tuple(Sorting(*item) for item in data["order"]), data["limit"], data["offset"])
+    order = tuple(Sorting(*item) for item in data["order"])
+    return Sorted(order, data["limit"], data["offset"], data.get("distinct", False))
