@@ -145,6 +145,30 @@ def test_it_is_explained_as_groups_and_shares_them_with_group_by(pipe: Pipe) -> 
     assert "  distinct: rows that are alike come once" in told and "  sorted: n DESC" in told, told
 
 
+def test_every_plain_type_has_values_once(pipe: Pipe) -> None:
+    fields = "a BOOLEAN, b BINARY, c DECIMAL(9, 2), d TIMESTAMP, e TEXT, f BIGINT"
+    pipe.db.execute(f"CREATE TABLE mixed (id INT PRIMARY KEY, r STREAM ({fields}))")
+    pipe.db.execute("INSERT INTO mixed VALUES (1, NULL), (2, NULL)")
+    pipe.db.execute("CREATE QUERY q AS SELECT DISTINCT a, b, c, d, d - d AS gap, e, f FROM mixed")
+    reading = {"a": True, "b": "AAH/", "c": "1.50", "d": "2026-01-01T00:00:00.000001Z", "e": "\u00e4", "f": 2**62}
+    pipe.clock.advance(1000)
+    pipe.db.push(
+        "mixed",
+        [
+            {"id": 1, **reading},
+            {"id": 2, **dict.fromkeys(reading)},
+            {"id": 2, **reading},
+            {"id": 2, **reading, "a": None},
+        ],
+    )
+    pipe.engine.drain()
+    told = [list(row.values()) for row in pipe.db.standing.invoke("q").table.to_pylist()]
+    assert [row[0] for row in told] == [True, None, None] and len(told) == 3, told
+    pipe.restart()
+    assert [list(row.values()) for row in pipe.db.standing.invoke("q").table.to_pylist()] == told
+    assert [None] * 7 in told and [told[0][i] for i in (0, 1, 4, 5, 6)] == [True, b"\x00\x01\xff", 0, "\u00e4", 2**62]
+
+
 STAYS = {
     "SELECT DISTINCT xs FROM lists": "DISTINCT of an array or a struct runs as Spark SQL",
     "SELECT DISTINCT MAX(k) AS m, ARRAY(1) AS x FROM lists GROUP BY k": "DISTINCT of an array or a struct runs as Spark SQL",
