@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
 from penstock.sql.lower import NotCovered
 from penstock.sql.nodes import Const
@@ -47,6 +48,21 @@ def drops_repeats(query: exp.Select) -> bool:
     group = query.args.get("group")
     shown = [item.this for item in query.expressions]
     return _is_distinct(query) and group is not None and any(key not in shown for key in group.expressions)
+
+
+def refuse_hidden(query: exp.Select, node: exp.Expr) -> None:
+    """NotCovered for an order by what rows that are alike may have different values of."""
+    group = query.args.get("group")
+    keys = group.expressions if group is not None else []
+    if _is_distinct(query) and (drops_repeats(query) or not _is_made_of(node, keys)):
+        raise NotCovered("DISTINCT in an order by something that is not in the SELECT list runs as Spark SQL")
+
+
+def _is_made_of(node: exp.Expr, keys: list[exp.Expr]) -> bool:
+    """Whether keys, aggregates and constants are all that an expression needs."""
+    if node in keys or is_aggregate(node):
+        return True
+    return not isinstance(node, exp.Column) and all(_is_made_of(child, keys) for child in node.iter_expressions())
 
 
 def _is_distinct(query: exp.Select) -> bool:

@@ -12,7 +12,10 @@ from penstock.sql.plan.sorting import Sorted
 
 
 def sorted_rows(rows: pa.Table, asked: Sorted | None) -> pa.Table:
-    """The rows in order; those that are alike in it stay as they were. NaN is above every number."""
+    """The rows in order; those that are alike in it stay as they were. NaN is above every number.
+
+    What only the order needs is in the last columns, and goes.
+    """
     if asked is None:
         return rows
     if asked.distinct:
@@ -26,7 +29,8 @@ def sorted_rows(rows: pa.Table, asked: Sorted | None) -> pa.Table:
         ranks = {place: _rank(values[place]) for place in known}
         known.sort(key=ranks.__getitem__, reverse=item.descending)
         places = nulls + known if item.nulls_first else known + nulls
-    return rows.take(pa.array(places, pa.int64())).slice(asked.offset, asked.limit)
+    found = rows.take(pa.array(places, pa.int64())).slice(asked.offset, asked.limit)
+    return found.select(list(range(found.num_columns - len(asked.hidden)))) if asked.hidden else found
 
 
 def _rank(value: Any) -> tuple[bool, Any]:
