@@ -31,7 +31,7 @@ TOPPED = {
     "zoned": f"SELECT z.label, COUNT(*) AS n FROM (SELECT a.k, a.site {PAIRS}) t, regions z WHERE z.site = t.site"
     f" GROUP BY z.label {WINDOW}",
 }
-SLICED = ("grouped", "busiest", "whole", "by_second")
+SLICED = ("grouped", "busiest", "whole", "distinct_ones", "by_second")
 
 
 def settled(db: Database, name: str) -> Rows:

@@ -27,7 +27,7 @@ def read_pairs(life: Life, window: str) -> None:
     """Two readers: Spark SQL, whose stand-in shows what it was given, and slices."""
     summary = "COUNT(*) AS n, SUM(a) AS a, SUM(b) AS b, MIN(ts_min) AS first, MAX(ts) AS last"
     life.execute(f"CREATE QUERY sliced AS SELECT {summary} FROM pairs {window}")
-    life.execute(f"CREATE QUERY counted AS SELECT DISTINCT a FROM pairs {window}")
+    life.execute(f"CREATE QUERY counted AS SELECT DISTINCT ON (a) a FROM pairs {window}")
 
 
 def told(life: Life, name: str) -> list[tuple[int, int, int, int]]:

@@ -74,7 +74,7 @@ def test_files_go_with_the_question_and_with_the_query(life: Life) -> None:
     life.push()
     life.push()
     life.execute(f"CREATE QUERY pairs AS SELECT a.n AS a, b.n AS b {PAIRS} BEGIN ('2020-01-01') END (NOW)")
-    life.execute("CREATE QUERY counted AS SELECT DISTINCT a AS n FROM pairs BEGIN ('2020-01-01') END (NOW)")
+    life.execute("CREATE QUERY counted AS SELECT DISTINCT ON (a) a AS n FROM pairs BEGIN ('2020-01-01') END (NOW)")
     life.push()
     life.settled("counted")
     assert files(life)

@@ -201,11 +201,14 @@ def test_its_window_stays_what_it_is(pipe: Pipe) -> None:
     ("question", "why"),
     [
         (
-            "SELECT place, MAX(value) AS high FROM probes GROUP BY place, LATCH ORDER BY MIN(value)",
-            "ORDER BY something that is not in the SELECT list",
+            "SELECT DISTINCT MAX(value) AS high FROM probes GROUP BY place, LATCH ORDER BY MIN(value)",
+            "an order by something that is not in the SELECT list",
         ),
         ("SELECT MAX(value, 5 MINUTES) FROM probes GROUP BY LATCH", "a window of its own"),
-        ("SELECT DISTINCT MAX(value) FROM probes GROUP BY LATCH", "DISTINCT over aggregates"),
+        (
+            "SELECT DISTINCT ON (place) place, MAX(value) FROM probes GROUP BY place, LATCH",
+            "DISTINCT ON over aggregates",
+        ),
         ("SELECT COUNT(*) FROM probes WHERE value >= (SELECT MAX(value) FROM probes) GROUP BY LATCH", "a subquery"),
         ("SELECT MAX(a.value) FROM probes a, probes b WINDOW = 1 SECOND GROUP BY LATCH", "an aggregate"),
     ],

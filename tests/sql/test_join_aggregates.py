@@ -134,10 +134,13 @@ def test_a_reader_has_one_window(world: World) -> None:
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        (f"SELECT DISTINCT COUNT(*) {PAIRS} GROUP BY a.location", "DISTINCT over aggregates runs as Spark SQL"),
         (
-            f"SELECT COUNT(*) {PAIRS} GROUP BY a.location ORDER BY MAX(b.speed)",
-            "ORDER BY something that is not in the SELECT list runs as Spark SQL",
+            f"SELECT DISTINCT ON (a.location) a.location, COUNT(*) {PAIRS} GROUP BY a.location",
+            "DISTINCT ON over aggregates runs as Spark SQL",
+        ),
+        (
+            f"SELECT DISTINCT COUNT(*) {PAIRS} GROUP BY a.location ORDER BY MAX(b.speed)",
+            "DISTINCT in an order by something that is not in the SELECT list runs as Spark SQL",
         ),
         (f"SELECT a.location, COUNT(*) {PAIRS} GROUP BY ROLLUP (a.location)", "grouping sets run as Spark SQL"),
         (f"SELECT FIRST(a.ppm) {PAIRS}", "FIRST over a join runs as Spark SQL"),
@@ -196,8 +199,8 @@ def test_a_reader_of_a_join_is_slices_of_its_results_in_its_names(world: World) 
     ("sql", "reason"),
     [
         (
-            "SELECT place, COUNT(*) FROM pairs GROUP BY place ORDER BY MAX(v)",
-            "ORDER BY something that is not in the SELECT list runs as Spark SQL",
+            "SELECT COUNT(*) FROM pairs GROUP BY place ORDER BY FIRST(v)",
+            "FIRST over a join runs as Spark SQL",
         ),
         ("SELECT LAST(v) FROM pairs", "LAST over a join runs as Spark SQL"),
         ("SELECT SUM(s::INT) FROM pairs", "aggregates of what another query's functions computed run as Spark SQL"),
@@ -209,3 +212,14 @@ def test_what_slices_do_not_cover_of_a_reader_runs_as_spark_sql(world: World, sq
     plan = stored(world, sql)
     assert isinstance(plan, SparkPlan) and plan.top is None and evaluated_by_spark(plan)
     assert reason in plan.reason
+
+
+def test_an_order_by_what_is_not_shown_is_part_of_the_slices(world: World) -> None:
+    define(world, "pairs", f"SELECT a.location AS place, b.speed AS v {PAIRS}")
+    top = "GROUP BY {} ORDER BY MAX({}) - 1 DESC LIMIT 3"
+    plan = stored(world, f"SELECT COUNT(*) {PAIRS} {top.format('a.location', 'b.speed')}")
+    assert isinstance(plan, JoinAggregatePlan)
+    assert "  sorted: max(b.speed) - 1.0 DESC, 3 rows" in explain(plan, world).splitlines(), explain(plan, world)
+    read = stored(world, f"SELECT place FROM pairs {top.format('place', 'v')}")
+    assert isinstance(read, SparkPlan) and read.top is not None and read.top.sorted is not None
+    assert [o.name for o in read.top.outputs] == ["place"] and len(read.top.sorted.hidden) == 1

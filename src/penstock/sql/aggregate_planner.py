@@ -13,6 +13,7 @@ from penstock.operators.windows import EVERYTHING, RowsWindow
 from penstock.sql.approximate import approximate_call, is_approximate, settled
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import Bound
+from penstock.sql.distinct import refuse_distinct
 from penstock.sql.latch import UNREGISTERED
 from penstock.sql.lower import NotCovered, lower
 from penstock.sql.nodes import Const, OwnWindow
@@ -56,7 +57,6 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
 SCALAR = "scalar"  # in the meta of a subquery's node: which of the question's values it is
 _OF_TWO = frozenset({"corr", "covar_samp", "covar_pop"})
 _REFUSED = (
-    ("distinct", "DISTINCT"),
     ("order", "ORDER BY"),
     ("limit", "LIMIT"),
     ("offset", "OFFSET"),
@@ -74,7 +74,6 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     query, source = one_stream(bound, queries=state is not None)
     read = read_selection(source, state) if state is not None else None
     table_id = read.table_id if read is not None else source.table.id if source.table is not None else 0
-    sorting = sorting_of(bound)
     refuse_around_aggregates(query, but=SORTING)
     window = source.window or EVERYTHING
     taken = Taken(query, bound.collected.contexts[0].scope.panes)
@@ -84,6 +83,7 @@ def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
     )
     having = query.args.get("having")
     condition = taken.lower(having.this) if having is not None else None
+    sorting = sorting_of(bound, taken.lower)
     own = tuple(taken.own_windows) if any(taken.own_windows) else ()
     if own and (taken.panes is not None or isinstance(window, RowsWindow)):
         raise NotCovered("an aggregate with a window of its own beside TUMBLE, SLIDE or LAST runs as Spark SQL")
@@ -120,10 +120,12 @@ def refuse_around_aggregates(query: exp.Select, but: tuple[str, ...] = ()) -> No
     for key, words in _REFUSED:
         if query.args.get(key) and key not in but:
             raise NotCovered(f"{words} over aggregates runs as Spark SQL")
+    refuse_distinct(query)
 
 
 def expressions_of(plan: AggregatePlan) -> list[Expr]:
     found = [*plan.keys, *(a for call in plan.aggregates for a in call.arguments), *(o.expr for o in plan.outputs)]
+    found += [o.expr for o in plan.sorted.hidden] if plan.sorted is not None else []
     return found + [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
 
 

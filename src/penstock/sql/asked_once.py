@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from penstock.operators.windows import TimeWindow
 from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
+from penstock.sql.distinct import group_distinct
 from penstock.sql.lower import NotCovered
 from penstock.sql.nodes import Duration, OwnWindow
 from penstock.sql.plan import AggregatePlan
@@ -41,6 +42,7 @@ def asked_once(select: Select, state: State) -> AskedOnce | None:
     if select.as_of is not None:
         return None
     bound = bind_query(select, state, standing=False)
+    group_distinct(bound)
     if not is_aggregation(bound):
         return None
     try:

@@ -77,6 +77,7 @@ def correlated_plan(bound: Bound) -> AggregatePlan:
     taken.say = "value"
     having = query.args.get("having")
     kept = taken.lower(having.this) if having is not None else None
+    sorting = sorting_of(bound, taken.lower)
     if any(taken.own_windows):
         raise NotCovered("an aggregate with a window of its own beside a subquery runs as Spark SQL")
     keys, picking = taken.picking()
@@ -89,7 +90,7 @@ def correlated_plan(bound: Bound) -> AggregatePlan:
         static_predicate=all_of(common),
         having=kept,
         panes=taken.panes,
-        sorted=sorting_of(bound),
+        sorted=sorting,
         picking=picking,
     )
     if any(calls_user(e) for e in expressions_of(plan)):

@@ -11,7 +11,6 @@ from penstock.sql.notation import show, show_conditions, show_window
 from penstock.sql.plan import (
     AggregatePlan,
     JoinAggregatePlan,
-    Output,
     Relation,
     aggregate_name,
     is_approximate,
@@ -94,15 +93,18 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     lines += promise_lines(plan)
     if plan.having is not None:
         lines.append("  having: " + _named(show(plan.having), names))
-    if plan.sorted is not None:
-        lines.append("  sorted: " + show_sorted(plan.sorted, plan.outputs))
+    if plan.sorted is not None and plan.sorted.distinct:
+        lines.append("  distinct: rows that are alike come once")
+    if plan.sorted is not None and (plan.sorted.order or plan.sorted.limit is not None or plan.sorted.offset):
+        by = [o.name for o in plan.outputs] + [_named(show(o.expr), names) for o in plan.sorted.hidden]
+        lines.append("  sorted: " + show_sorted(plan.sorted, by))
     shown = ((o.name, str(o.type), _named(show(o.expr), names)) for o in plan.outputs)
     lines.append("  output: " + ", ".join(f"{n} {t}" if n == e else f"{n} {t} = {e}" for n, t, e in shown))
     return lines
 
 
-def show_sorted(asked: Sorted, outputs: Sequence[Output]) -> str:
-    order = ", ".join(outputs[item.output].name + " DESC" * item.descending for item in asked.order)
+def show_sorted(asked: Sorted, names: Sequence[str]) -> str:
+    order = ", ".join(names[item.output] + " DESC" * item.descending for item in asked.order)
     limit = "" if asked.limit is None else f", {asked.limit} rows"
     return (order or "as they come") + limit + (f" after the first {asked.offset}" if asked.offset else "")
 

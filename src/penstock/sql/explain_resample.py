@@ -21,7 +21,7 @@ def resample_lines(plan: SparkPlan, asked: ResamplePlan) -> list[str]:
     if asked.having is not None:
         lines.append(f"  of those: {show(_named(asked, asked.having))}")
     if asked.sorted is not None:
-        lines.append("  sorted: " + show_sorted(asked.sorted, asked.outputs))
+        lines.append("  sorted: " + show_sorted(asked.sorted, [o.name for o in asked.outputs]))
     outputs = [Output(o.name, o.type, _named(asked, o.expr)) for o in asked.outputs]
     lines.append(f"  output: {show_outputs(outputs)}")
     return lines

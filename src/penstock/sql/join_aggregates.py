@@ -72,7 +72,6 @@ def aggregates_over_read_join(bound: Bound, state: State) -> AggregatePlan | Non
 
 
 def _over_results(bound: Bound, query: exp.Select, ordered: bool) -> AggregatePlan:
-    sorting = sorting_of(bound)
     refuse_around_aggregates(query, but=SORTING)
     taken = Taken(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(
@@ -81,6 +80,7 @@ def _over_results(bound: Bound, query: exp.Select, ordered: bool) -> AggregatePl
     )
     having = query.args.get("having")
     condition = taken.lower(having.this) if having is not None else None
+    sorting = sorting_of(bound, taken.lower)
     own = tuple(taken.own_windows) if any(taken.own_windows) else ()
     if own and taken.panes is not None:
         raise NotCovered("an aggregate with a window of its own beside TUMBLE or SLIDE runs as Spark SQL")

@@ -15,6 +15,7 @@ from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.binding.within import check_within
 from penstock.sql.cores import take_core
 from penstock.sql.correlated import correlated_plan, is_correlated
+from penstock.sql.distinct import group_distinct, ungroup_distinct
 from penstock.sql.join_aggregates import aggregates_over_join, aggregates_over_read_join
 from penstock.sql.join_planner import is_window_join, join_plan
 from penstock.sql.latch import check_latch, refuse_uncovered
@@ -75,6 +76,7 @@ def plan_query(
     latched = check_latch(bound, standing)
     check_within(bound)
     reason, core, top, resampled = "asked once, so it runs as Spark SQL", None, None, None
+    grouped = shared and joins and standing and not resamples(bound.collected) and group_distinct(bound)
     if resamples(bound.collected):
         try:
             resampled, reason = resample_plan(bound, state), "values are found in the log when asked"
@@ -117,6 +119,8 @@ def plan_query(
                 top = aggregates_over_read_join(bound, state) if is_aggregation(bound) and not latched else None
             except NotCovered as failure:
                 reason = str(failure)
+    if grouped:
+        ungroup_distinct(bound)
     if latched and standing:
         refuse_uncovered(bound, reason)
     write_out_resamples(bound.collected)

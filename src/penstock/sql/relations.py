@@ -46,7 +46,7 @@ def settle(collected: Collected) -> None:
 
 def _has_own_window(context: SelectContext) -> bool:
     """Whether an aggregate of this SELECT has a window of its own."""
-    items = [*context.select.expressions, *filter(None, [context.select.args.get("having")])]
+    items = [*context.select.expressions, *filter(None, [context.select.args.get(key) for key in ("having", "order")])]
     return any(
         isinstance(node, OwnWindow) for item in items for node in item.walk(prune=lambda n: isinstance(n, exp.Query))
     )
@@ -80,9 +80,9 @@ def conjuncts(where: exp.Expr | None) -> list[exp.Expr]:
 
 
 _CLAUSES = (
+    ("distinct", "DISTINCT"),
     ("group", "GROUP BY"),
     ("having", "HAVING"),
-    ("distinct", "DISTINCT"),
     ("order", "ORDER BY"),
     ("limit", "LIMIT"),
     ("offset", "OFFSET"),

@@ -33,6 +33,7 @@ class Question:
         None  # a subquery: one aggregate of all rows, through this window or (begin_us None) the question's
     )
     compared: bool = False  # whether HAVING compares with it, beside showing it
+    distinct: bool = False  # SELECT DISTINCT of the keys, and nothing else
 
     @property
     def sql(self) -> str:
@@ -47,9 +48,9 @@ class Question:
         if self.latch_us is not None:
             groups.append("LATCH")
         where = " AND ".join(text for text, _ in filter(None, (self.static, self.stream)))
-        text = f"SELECT {', '.join(items)} FROM probes"
+        text = f"SELECT {'DISTINCT ' if self.distinct else ''}{', '.join(items)} FROM probes"
         text += f" WHERE {where}" if where else ""
-        text += f" GROUP BY {', '.join(groups)}" if groups else ""
+        text += f" GROUP BY {', '.join(groups)}" if groups and not self.distinct else ""
         text += f" HAVING COUNT(*) >= {self.having}" if self.having is not None else ""
         if self.beside is not None and self.compared:
             text += f"{' HAVING' if self.having is None else ' AND'} 3 * COUNT(*) >= ({self.beside.as_value})"

@@ -178,6 +178,11 @@ class Rig:
                 name, keys, few, None, static=pick(STATIC_CONDITIONS), stream=pick(STREAM_CONDITIONS), latch_us=latch_us
             )
         begin = pick([None, 1_000_000, 2_500_000, 10_000_000, 3_333_000])
+        if self.random.random() < 0.12:
+            keys = pick([("value",), ("place", "level"), ("name", "kind"), ("amount",), ("whole", "place", "value")])
+            newest = pick([None, None, (3, True), (10, False)])
+            conditions = {"static": pick(statics), "stream": pick(streams)}
+            return Question(name, keys, (), begin, **conditions, newest=newest, distinct=True)
         pane = pick(panes)
         own: tuple[int | None, ...] = ()
         if pane == (None, None) and self.random.random() < 0.4:

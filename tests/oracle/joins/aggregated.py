@@ -41,6 +41,7 @@ class Aggregated(Question):
     end: int = 0  # the window ends so long before NOW
     own: tuple[int | None, ...] = ()  # per call, over how much of the window's end alone, as in AVG(x, 5 MINUTES)
     implied: bool = False  # the window is the longest of those, and not written
+    distinct: bool = False  # SELECT DISTINCT of the keys, and nothing else
     floors: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -61,6 +62,8 @@ class Aggregated(Question):
             items = ["window_start", "window_end", *items]
             width, step = (f"{us // 1000} MS" for us in self.pane)
             groups.append(f"TUMBLE({width})" if width == step else f"SLIDE({width}, {step})")
+        if self.distinct:
+            return f"SELECT {hint} DISTINCT {', '.join(items)} {sources}"
         text = f"SELECT {hint} {', '.join(items)} {sources}"
         text += f" GROUP BY {', '.join(groups)}" if groups else ""
         return text + (f" HAVING COUNT(*) >= {self.having}" if self.having is not None else "")
@@ -215,7 +218,9 @@ class AggregatedStory(Story):
             having=pick([None, None, None, 2]),
             end=end,
         )
-        if self.own_windows and pane is None:
+        if question.keys and self.random.random() < 0.2:
+            question.distinct, question.calls, question.pane, question.having = True, (), None, None
+        elif self.own_windows and pane is None:
             self._give_own_windows(question)
         return question
 

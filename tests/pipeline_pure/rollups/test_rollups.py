@@ -179,6 +179,8 @@ def test_a_question_that_is_asked_once_reaches_back_as_well(pipe: Pipe) -> None:
         (21.0, "south"),
         (12.0, "north"),
     ]
+    found = pipe.db.execute("SELECT DISTINCT place FROM probes BEGIN (NOW - 1 DAY) END (NOW - 1 HOUR) ORDER BY 1 DESC")
+    assert found.table.to_pylist() == [{"place": "south"}, {"place": "north"}] and found.rolled_up is not None
     found = pipe.db.execute("SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 139 MINUTES) END (NOW)")
     assert found.table.to_pylist() == [{"n": 2 * 19}] and found.complete_from_us == BEGAN_US + 60 * MINUTE_US
     told = "\n".join(pipe.db.execute(f"EXPLAIN {LAST_DAY}").table.column("plan").to_pylist())

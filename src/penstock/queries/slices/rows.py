@@ -47,13 +47,14 @@ def answer_table(plan: AggregatePlan, whole: Mapping[Measure, Combined], groups:
 
 
 def projected(plan: AggregatePlan, columns: dict[str, pa.Array], count: int) -> pa.Table:
-    """The answer of keys, edges of panes and finished aggregates."""
+    """The answer of keys, edges of panes and finished aggregates, and behind it what only its order needs."""
     columns = _in_order(plan, columns)
     if plan.having is not None:
         kept = pa.array(np.flatnonzero(evaluate_mask(plan.having, columns, count)))
         columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
-    arrays = [evaluate(output.expr, columns, count) for output in plan.outputs]
-    schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
+    outputs = (*plan.outputs, *(plan.sorted.hidden if plan.sorted is not None else ()))
+    arrays = [evaluate(output.expr, columns, count) for output in outputs]
+    schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in outputs])
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
