@@ -135,6 +135,10 @@ def run(operation: str, type_: Type, *arguments: tuple[Any, Type]) -> Any:
         ((Decimal("2.50"), parse_type("DECIMAL(5, 2)")), TEXT, "2.50"),
         (("é", TEXT), BINARY, "é".encode()),
         (("é".encode(), BINARY), TEXT, "é"),
+        (("9" * 5000, TEXT), BIGINT, None),
+        (("-" + "0" * 5000 + "7", TEXT), INT, -7),
+        (("1e99999999999999999999", TEXT), parse_type("DECIMAL(5, 2)"), None),
+        ((Decimal("9" * 20), parse_type("DECIMAL(20, 0)")), TIMESTAMP, -2537764290116403776),
     ],
 )
 def test_casts_give_null_where_spark_does_and_its_spelling_elsewhere(
@@ -153,6 +157,8 @@ def test_decimals_are_exact_and_null_where_they_do_not_fit() -> None:
     assert run("mod", narrow, (Decimal("-5.50"), narrow), (Decimal("2.00"), narrow)) == Decimal("-1.50")
     assert run("round", narrow, (Decimal("-2.345"), parse_type("DECIMAL(6, 3)")), (2, INT)) == Decimal("-2.35")
     assert run("floor", BIGINT, (Decimal("-2.50"), narrow)) == -3
+    assert run("floor", narrow, (Decimal("-999.50"), narrow)) is None
+    assert run("ceil", narrow, (Decimal("998.50"), narrow)) == Decimal("999.00")
     assert run("gt", BOOLEAN, (Decimal("2.50"), narrow), (Decimal("2.49"), narrow)) is True
 
 
@@ -168,6 +174,22 @@ def test_arrays_and_structs_compare_by_value() -> None:
     columns = {"x": pa.array([[1], [2], None], numbers.to_arrow()), "y": pa.array([[1], [3], [1]], numbers.to_arrow())}
     expr = Call("eq", (Column("x", numbers), Column("y", numbers)), BOOLEAN)
     assert evaluate(expr, columns, 3).to_pylist() == [True, False, None]
+
+
+def test_arrays_and_structs_are_ordered_part_by_part_with_null_first_and_nan_last() -> None:
+    pair = Type("STRUCT", fields=(Field("x", INT), Field("y", Type("ARRAY", element=DOUBLE))))
+    rising = [
+        {"x": None, "y": [1.0]},
+        {"x": 1, "y": None},
+        {"x": 1, "y": [None]},
+        {"x": 1, "y": [2.0]},
+        {"x": 1, "y": [2.0, 0.0]},
+        {"x": 1, "y": [math.nan]},
+    ]
+    columns = {"a": pa.array(rising, pair.to_arrow()), "b": pa.array([*rising[1:], rising[-1]], pair.to_arrow())}
+    less, same = (Call(op, (Column("a", pair), Column("b", pair)), BOOLEAN) for op in ("lt", "eq"))
+    assert evaluate(less, columns, 6).to_pylist() == [True] * 5 + [False]
+    assert evaluate(same, columns, 6).to_pylist() == [False] * 5 + [True]
 
 
 def test_a_predicate_that_is_null_selects_nothing() -> None:

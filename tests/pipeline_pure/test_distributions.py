@@ -49,3 +49,12 @@ def test_numbers_of_any_type_are_measured_and_others_are_counted(column: pa.Arra
     found.add(column)
     facts = found.as_dict()
     assert (facts["sampled"], facts["nulls"], facts.get("mean")) == (len(column), column.null_count, mean)
+
+
+def test_very_large_values_have_a_mean_and_no_warning() -> None:
+    found = Distribution()
+    for _ in range(3):
+        found.add(pa.array([1.7e308, 1.7e308, -1.7e308]))
+    facts = found.as_dict()
+    assert facts["mean"] == pytest.approx(1.7e308 / 3) and facts["stddev"] == float("inf")
+    assert (facts["least"], facts["p50"], facts["most"]) == (-1.7e308, 1.7e308, 1.7e308)

@@ -136,3 +136,17 @@ def test_asked_once_it_is_exact_and_its_own_bounds(pipes: Callable[..., Pipe]) -
     question = "SELECT COUNT(*) AS n FROM calls WHERE cost > (SELECT AVG(cost) FROM calls) WITHIN 1 PERCENT WITH BOUNDS"
     text = pipe.db.execute(f"EXPLAIN {question}").table.column("plan").to_pylist()
     assert text[0].startswith("Spark SQL") and any("n_lower BIGINT, n_upper BIGINT" in line for line in text), text
+
+
+def test_an_infinite_reading_is_told_as_it_is(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.probes()
+    pipe.db.execute(
+        "CREATE QUERY q AS SELECT COUNT(*) AS n, SUM(value) AS s FROM probes"
+        " WHERE value <= 2 * (SELECT MIN(value) FROM probes)"
+        " BEGIN (NOW - 1 HOUR) END (NOW) WITHIN 5 PERCENT WITH BOUNDS"
+    )
+    pipe.push(-math.inf, 1.0)
+    pipe.engine.drain()
+    (row,) = pipe.db.invoke("q").table.to_pylist()
+    assert (row["n"], row["s"], row["s_lower"], row["s_upper"]) == (1, -math.inf, -math.inf, -math.inf)

@@ -151,3 +151,9 @@ def test_no_static_condition_is_pushed_below_an_outer_join(world: World) -> None
 def test_a_union_shares_the_window_behind_its_last_select(world: World) -> None:
     plan = world.spark("SELECT ppm FROM sensors UNION ALL SELECT speed FROM loops BEGIN (NOW - 1 HOUR)")
     assert {str(r.window) for r in plan.relations} == {"BEGIN (NOW - 1h) END (NOW)"}
+
+
+@pytest.mark.parametrize("column", ["tags", "at"])
+def test_a_nested_value_is_spelled_by_spark_alone(world: World, column: str) -> None:
+    plan = world.plan(f"SELECT amount FROM odd WHERE CAST({column} AS TEXT) <> ''", standing=True)
+    assert isinstance(plan, SparkPlan) and "as TEXT runs as Spark SQL" in plan.reason

@@ -141,3 +141,8 @@ def test_a_missing_value_is_an_error_that_points_at_the_parameter(sql: str, para
         parse_script(sql, params)
     assert failure.value.message == message
     assert failure.value.column == 8
+
+
+def test_a_text_that_is_no_unicode_is_refused_as_a_parameter() -> None:
+    with pytest.raises(PenstockError, match="surrogate"):
+        parse_script("INSERT INTO sensors (location) VALUES ($1)", ["half a pair: \ud83d"])

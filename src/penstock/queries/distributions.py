@@ -47,11 +47,16 @@ class Distribution:
         values = _as_numbers(column)
         if values is None or not len(values):
             return
-        count, mean = len(values), float(values.mean())
-        total, shift = self.measured + count, mean - self.mean
-        # Moments of both parts put together, which loses no digits however long it goes on.
-        self._squares += float(((values - mean) ** 2).sum()) + shift * shift * self.measured * count / total
-        self.mean += shift * count / total
+        count = len(values)
+        total = self.measured + count
+        # Moments of both parts put together, which loses no digits however long it goes on. Divided before it is
+        # added up, so that the mean of very large values is one; their spread may be larger than any number.
+        mean = float((values / count).sum())
+        with np.errstate(over="ignore"):
+            shift = np.float64(mean) - self.mean if self.measured else np.float64(0)
+            apart = ((values - mean) ** 2).sum() + shift * shift * (self.measured * count / total)
+        self._squares += float(apart)
+        self.mean = self.mean * (self.measured / total) + mean * (count / total)
         self.least, self.most = min(self.least, float(values.min())), max(self.most, float(values.max()))
         self._keep(values)
         self.measured = total
@@ -71,7 +76,8 @@ class Distribution:
             kept = self._kept[: min(self.measured, KEPT_VALUES)]
             facts |= {"least": self.least, "most": self.most, "mean": _short(self.mean)}
             facts["stddev"] = _short(math.sqrt(self._squares / self.measured))
-            cuts = np.quantile(kept, list(QUANTILES.values())).tolist()
+            # Halved, so that two values are never further apart than a number can say.
+            cuts = (np.quantile(kept / 2, list(QUANTILES.values())) * 2).tolist()
             facts |= {name: _short(cut) for name, cut in zip(QUANTILES, cuts, strict=True)}
         return facts
 

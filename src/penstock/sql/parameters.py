@@ -87,6 +87,8 @@ def literal(value: Any) -> exp.Expr:
         number = exp.Literal.number(repr(abs(value)))
         return exp.Neg(this=number) if value < 0 or str(value).startswith("-") else number
     if isinstance(value, str):
+        if any("\ud800" <= mark <= "\udfff" for mark in value):
+            raise error("invalid_parameter", detail="a text has half of a surrogate pair, which is no character")
         return exp.Literal.string(value)
     if isinstance(value, datetime | date):
         return exp.Literal.string(value.isoformat())

@@ -120,7 +120,7 @@ def _from_timestamp(value: pa.Array, to: Type, target: pa.DataType) -> pa.Array:
 def _to_timestamp(value: pa.Array, target: pa.DataType) -> pa.Array:
     missing = nulls((value,), len(value))
     if pa.types.is_decimal(value.type):
-        us = per_distinct(lambda d: int(d * 1_000_000), value, pa.int64())
+        us = per_distinct(lambda d: _wrap(int(d.scaleb(6, _EXACT)), 64), value, pa.int64())
         return us.cast(target)
     if pa.types.is_floating(value.type):
         seconds = fixed_width(value)

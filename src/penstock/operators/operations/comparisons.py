@@ -49,8 +49,19 @@ def compare(operation: str, left: Value, right: Value, rows: int) -> Value:
         missing = nulls((left, right), rows)
         return with_nulls(compare_floats(operation, numbers(left), numbers(right)), pa.bool_(), missing)
     if is_nested(left):
-        return row_by_row(_PYTHON[operation], (left, right), BOOLEAN, rows)
+        holds = _PYTHON[operation]
+        return row_by_row(lambda a, b: holds(_rank(a), _rank(b)), (left, right), BOOLEAN, rows)
     return _ARROW[operation](left, right)
+
+
+def _rank(value: Any) -> tuple[Any, ...]:
+    """A nested value, or a part of one, as something Python can order: part by part, NULL first, NaN last."""
+    if value is None:
+        return (0,)
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return (1, [_rank(part) for part in parts])
+    return (2,) if value != value else (1, value)
 
 
 def compare_floats(operation: str, left: Any, right: Any) -> Any:

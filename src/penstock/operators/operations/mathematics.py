@@ -25,9 +25,10 @@ from penstock.operators.operations.values import (
     row_by_row,
     with_nulls,
 )
-from penstock.types import DOUBLE
+from penstock.types import DOUBLE, Type
 
 _EXACT = Context(prec=800, rounding=ROUND_HALF_UP)
+_WHOLE = Type("DECIMAL", 38, 0)  # room for every DECIMAL without its fraction
 
 
 def _abs(arguments: Sequence[Value], call: Call, rows: int) -> Value:
@@ -69,16 +70,12 @@ def _whole(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     up = call.operation == "ceil"
     if is_decimal(value):
         rounding = "ROUND_CEILING" if up else "ROUND_FLOOR"
-        whole = row_by_row(lambda d: int(d.to_integral_value(rounding)), (value,), _big(call), rows)
+        whole = row_by_row(lambda d: d.to_integral_value(rounding), (value,), _WHOLE, rows)
         return cast_value(whole, call.type)
     if not is_float(value):
         return cast_value(value, call.type)
     out = np.ceil(fixed_width(value)) if up else np.floor(fixed_width(value))
     return cast_value(with_nulls(out, pa.float64(), nulls((value,), rows)), call.type)
-
-
-def _big(call: Call) -> Any:
-    return call.type
 
 
 def _sign(arguments: Sequence[Value], call: Call, rows: int) -> Value:
@@ -112,7 +109,7 @@ def _half_up(value: Decimal, digits: int) -> Decimal:
 
 
 def _round_integers(value: pa.Array, digits: int) -> pa.Array:
-    unit: int = 10**digits
+    unit: int = 10 ** min(digits, 20)  # above every BIGINT; more digits would only take time
     bits: int = value.type.bit_width
 
     def one(number: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ _TIMESTAMP = re.compile(
     r"\s*(Z|UTC|[+-]\d{1,2}(?::?\d{2})?)?)?)?)?",
     re.ASCII,
 )
+_DIGITS_MAX = 19  # of a BIGINT
 _BLANK = "".join(map(chr, range(33)))
 
 
@@ -39,7 +40,10 @@ def parse_integer(text: str, bits: int) -> int | None:
     if not _INTEGER.fullmatch(text):
         return None
     whole = text.partition(".")[0]
-    value = int(whole) if whole not in ("", "+", "-") else 0
+    digits = whole.lstrip("+-").lstrip("0")
+    if len(digits) > _DIGITS_MAX:  # Python refuses to read thousands of them
+        return None
+    value = int(digits or "0") * (-1 if whole.startswith("-") else 1)
     return value if -(1 << (bits - 1)) <= value < (1 << (bits - 1)) else None
 
 
@@ -53,7 +57,10 @@ def parse_double(text: str) -> float | None:
 
 def parse_decimal(text: str) -> Decimal | None:
     text = text.strip(_BLANK)
-    return Decimal(text) if _DECIMAL.fullmatch(text) else None
+    try:
+        return Decimal(text) if _DECIMAL.fullmatch(text) else None
+    except InvalidOperation:  # an exponent of twenty digits
+        return None
 
 
 def parse_boolean(text: str) -> bool | None:

@@ -38,13 +38,19 @@ class Brackets:
     @property
     def errors(self) -> Floats:
         """How far the truth can be from the value, at most."""
-        return np.maximum(self.uppers - self.values, self.values - self.lowers)
+        return np.maximum(_apart(self.uppers, self.values), _apart(self.values, self.lowers))
 
     def within(self, epsilon: float) -> npt.NDArray[np.bool_]:
         """Whether every truth between the bounds is at most `epsilon` of itself away from the value."""
-        low, high = self.values - self.lowers, self.uppers - self.values
+        low, high = _apart(self.values, self.lowers), _apart(self.uppers, self.values)
         found: npt.NDArray[np.bool_] = (low <= epsilon * np.abs(self.lowers)) & (high <= epsilon * np.abs(self.uppers))
         return found | ~self.known
+
+
+def _apart(large: Floats, small: Floats) -> Floats:
+    """How far two are from each other; an infinity is at itself."""
+    with np.errstate(invalid="ignore"):
+        return np.where(large == small, 0.0, large - small)
 
 
 class Approximate(Partial):
