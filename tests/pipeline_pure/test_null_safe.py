@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.sql.plan import AggregatePlan, SelectPlan, plan_from_json
+from penstock.sql.plan import AggregatePlan, JoinPlan, SelectPlan, plan_from_json
 from tests.pipeline_pure.world import Pipe
 
 CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
@@ -84,3 +84,56 @@ def test_explain_writes_it_as_it_was_asked(pipe: Pipe) -> None:
     told = pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist()
     assert "  stream predicate: (said IS DISTINCT FROM place) AND (n > 3)" in told, told
     assert "  output: n INT, two BOOLEAN = value IS NOT DISTINCT FROM 2.0" in told, told
+
+
+KEYS: dict[str, list[Any]] = {
+    "number INT": [None, 0, 1],
+    "number BIGINT": [None, 0, 2**40],
+    "amount DOUBLE": [None, 0.0, -0.0, math.nan, 2.5],
+    "said TEXT": [None, "", "n"],
+    "yes BOOLEAN": [None, False, True],
+    "seen TIMESTAMP": [None, "1970-01-01T00:00:00Z", "2025-11-15T10:00:00Z"],
+}
+
+
+def alike(a: Any, b: Any) -> bool:
+    return a == b or (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b))
+
+
+@pytest.mark.parametrize("field", KEYS)
+def test_streams_are_joined_by_keys_of_which_some_are_null(pipes: Callable[..., Pipe], field: str) -> None:
+    chance, values = random.Random(field), KEYS[field]
+    pipe, name = pipes(), field.split()[0]
+    for table in "ab":
+        options = "WITH (time = 'valid', out_of_order = 'accept')"
+        pipe.db.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, r STREAM (n INT, {field})) {options}")
+        pipe.db.execute(f"INSERT INTO {table} VALUES (1, NULL)")
+    on, begin = f"a.{name} IS NOT DISTINCT FROM b.{name}", "BEGIN ('2020-01-01') END (NOW)"
+    pipe.db.execute(f"CREATE QUERY q AS SELECT a.n, b.n AS m FROM a, b WINDOW = 2 SECONDS WHERE {on} {begin}")
+    pipe.db.execute(
+        f"CREATE QUERY both AS SELECT a.n, b.n AS m FROM a, b WINDOW = 2 SECONDS WHERE {on} AND a.n = b.n {begin}"
+    )
+    plans = [plan_from_json(pipe.db.definition(query).plan) for query in ("q", "both")]
+    assert all(isinstance(plan, JoinPlan) for plan in plans)
+    assert [(len(p.inputs[0].keys), len(p.conditions)) for p in plans if isinstance(p, JoinPlan)] == [(2, 0), (1, 1)]
+    came: dict[str, list[tuple[int, int, Any]]] = {"a": [], "b": []}
+    for _ in range(4):
+        for table, rows in came.items():
+            fresh = [(len(rows) + i, chance.randint(0, 20), chance.choice(values)) for i in range(12)]
+            readings = [
+                {"id": 1, "n": n, name: value, "ts": f"2025-11-15T06:00:{second:02}Z"} for n, second, value in fresh
+            ]
+            pipe.db.push(table, readings)
+            rows += fresh
+        pipe.engine.drain()
+        now = min(max(s for _, s, _ in rows) for rows in came.values())
+        expected = sorted(
+            (n, m)
+            for n, s, value in came["a"]
+            for m, t, other in came["b"]
+            if abs(s - t) <= 2 and max(s, t) <= now and alike(value, other)
+        )
+        told = sorted((r["n"], r["m"]) for r in pipe.db.standing.invoke("q").table.to_pylist())
+        assert told == expected and told, field
+        both = sorted((r["n"], r["m"]) for r in pipe.db.standing.invoke("both").table.to_pylist())
+        assert both == [(n, m) for n, m in expected if n == m]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import pyarrow as pa
 import pytest
 
 from penstock.catalog.journal import JournalReader
 from penstock.errors import PenstockError
+from penstock.pipeline.spark_sql import Moment
+from penstock.sql.plan import SparkPlan
 from tests.pipeline_pure.world import Pipe
 
 HOT = "SELECT id, value FROM probes WHERE value > {} BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -99,10 +102,91 @@ def test_the_other_refusals_are_named_beside_the_first(pipe: Pipe) -> None:
 
 def test_a_query_may_read_one_that_stands_before_it_in_the_script(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe.probes()
-    monkeypatch.setattr(pipe.db.spark_queries, "admit", lambda plan: None)
+    monkeypatch.setattr(pipe.db.spark_queries, "admit", lambda *_: None)
     monkeypatch.setattr(pipe.db, "wait_for_own_writes", lambda: None)
     pipe.db.execute(f"{script(2)} CREATE QUERY above AS SELECT count(*) FROM q1; CREATE QUERY last AS {HOT.format(9)}")
     assert names(pipe) == ["above", "last", "q0", "q1"]
+
+
+CHAIN = [
+    ("hot", HOT.format(5)),
+    ("sums", "SELECT SUM(value) AS total FROM hot BEGIN (NOW - 1 HOUR) END (NOW)"),
+    ("apart", HOT.format(7)),
+]
+
+
+def test_queries_of_one_call_may_read_those_before_them(pipe: Pipe) -> None:
+    pipe.probes()
+    before = pipe.db.catalog.state.position
+    assert all(done["error"] is None for done in pipe.db.register(CHAIN))
+    assert pipe.db.catalog.state.position == before + 3 and pipe.db.catalog.state.queries["sums"].id == 2
+    pipe.push(1.0, 6.0, 8.0)
+    pipe.engine.drain()
+    pipe.push(0.0)
+    pipe.engine.drain()  # rows of another query are seen a cycle later
+    assert pipe.answer("hot") == [6.0, 8.0] and pipe.answer("sums", "total") == [14.0]
+    pipe.restart()
+    assert pipe.answer("sums", "total") == [14.0]
+    with pytest.raises(PenstockError, match='query "hot" is used by query "sums"'):
+        pipe.db.execute("DROP QUERY hot")
+
+
+def test_a_bad_query_takes_those_that_read_it_with_it(pipe: Pipe) -> None:
+    pipe.probes()
+    wanted = [("hot", "SELECT id, valeu FROM probes"), *CHAIN[1:], ("more", "SELECT MAX(total) FROM sums")]
+    done = pipe.db.register(wanted, "rest")
+    assert names(pipe) == ["apart"] and [d["error"] is None for d in done] == [False, False, True, False]
+    why = 'table "probes" has no column "valeu"'
+    assert done[1]["error"]["message"] == 'query "sums" (2 of 4): there is no table "hot"'
+    assert done[1]["error"]["hint"] == f'query "hot" was refused: {why}' and done[1]["error"]["column"] == 33
+    assert done[3]["error"]["hint"] == f'query "sums" was refused because of query "hot": {why}'
+    with pytest.raises(PenstockError, match="valeu") as refused:
+        pipe.db.register([("hot", wanted[0][1]), CHAIN[1], ("other", HOT.format(1))])
+    assert 'refused as well: "sums"' in str(refused.value.hint) and names(pipe) == ["apart"]
+
+
+def test_a_query_that_reads_a_later_one_of_its_call_is_told_the_order(pipe: Pipe) -> None:
+    pipe.probes()
+    done = pipe.db.register([CHAIN[1], CHAIN[0]], "rest")
+    assert done[0]["error"]["hint"] == 'query "hot" comes later; put it before those that read it'
+    assert names(pipe) == ["hot"]
+
+
+def test_a_script_whose_queries_read_each_other_registers_all_or_none(pipe: Pipe) -> None:
+    pipe.probes()
+    bad = "CREATE QUERY bad AS SELECT MAX(totla) FROM sums"
+    with pytest.raises(PenstockError, match="totla") as refused:
+        pipe.db.execute(";".join([f"CREATE QUERY {name} AS {sql}" for name, sql in CHAIN] + [bad]))
+    assert (refused.value.query, refused.value.index) == ("bad", 3) and names(pipe) == []
+
+
+def test_a_reader_that_spark_runs_is_tried_with_the_queries_of_its_call(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark is asked whether it accepts a query before the ones that it reads are anywhere but in this call."""
+    pipe.probes()
+    pipe.push(3.0)
+    pipe.engine.drain()
+    tried: list[tuple[list[str], list[str]]] = []
+
+    class Runner:
+        def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table]) -> pa.Table:
+            reads = [r.table for r in plan.relations if r.kind in ("query", "state")]
+            tried.append((reads, [moment.state.queries[name].name for name in reads]))
+            assert plan.relations[0].name in given or plan.relations[0].kind == "query"
+            return pa.table({})
+
+    monkeypatch.setattr(pipe.db.spark_queries, "_runner", Runner)
+    pipe.db.register(
+        [
+            ("hot", HOT.format(5)),
+            ("ever", "SELECT id, MAX(value) AS top FROM probes GROUP BY id, LATCH"),
+            ("places", "SELECT DISTINCT id FROM hot BEGIN (NOW - 1 HOUR) END (NOW)"),
+            ("high", "SELECT id FROM ever WHERE top > 10"),
+        ]
+    )
+    assert tried == [(["hot"], ["hot"]), (["ever"], ["ever"])]
+    assert pipe.db.catalog.state.queries["places"].start_us is not None
 
 
 def test_names_that_are_there_already_are_passed_over_if_the_script_says_so(pipe: Pipe) -> None:
@@ -139,7 +223,7 @@ def test_many_are_dropped_together_or_none(pipe: Pipe) -> None:
 
 def test_what_is_dropped_with_its_users_needs_no_cascade(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe.probes()
-    monkeypatch.setattr(pipe.db.spark_queries, "admit", lambda plan: None)
+    monkeypatch.setattr(pipe.db.spark_queries, "admit", lambda *_: None)
     monkeypatch.setattr(pipe.db, "wait_for_own_writes", lambda: None)
     pipe.db.execute(f"{script(2)} CREATE QUERY above AS SELECT count(*) FROM q1")
     with pytest.raises(PenstockError, match='query "q1" is used by query "above"'):

@@ -28,6 +28,9 @@ FORMS: dict[str, Say] = {
         f"SELECT a.n FROM a, b WINDOW = 3 SECONDS WHERE a.k = b.k AND a.v IS DISTINCT FROM {c}"
         f" AND a.v IS NOT DISTINCT FROM b.v"
     ),
+    "key that may be missing": lambda c: (
+        f"SELECT a.n FROM a, b WINDOW = 2 SECONDS WHERE a.k IS NOT DISTINCT FROM b.k AND a.v - b.v > {c}"
+    ),
     "windows": lambda c: f"SELECT a.n FROM a, b DWINDOW(a,b) = {c + 1} SECONDS WHERE a.k = b.k",
     "graph": lambda c: (
         f"SELECT a.n FROM b, a, c WINDOW(a,b) = {c + 1} SECONDS AND DWINDOW(b,c) = 1 SECOND"

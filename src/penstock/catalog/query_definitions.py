@@ -31,6 +31,22 @@ class NewQuery:
     def __post_init__(self, plan: dict[str, object]) -> None:
         object.__setattr__(self, "stored_plan", plan_text(plan))
 
+    def numbered(self, query_id: int) -> QueryDefinition:
+        """What the catalog keeps of it, under a number."""
+        return QueryDefinition(
+            id=query_id,
+            name=self.name,
+            sql=self.sql,
+            stored_plan=self.stored_plan,
+            reads_tables=self.reads_tables,
+            reads_queries=self.reads_queries,
+            reads_functions=self.reads_functions,
+            start_us=self.start_us,
+            owner=self.owner,
+            description=self.description,
+            strategy=self.strategy,
+        )
+
 
 class QueryDefinitions(CatalogWriter):
     def create_query(
@@ -56,19 +72,7 @@ class QueryDefinitions(CatalogWriter):
                 self._exists("table", query.name, self.state.tables, False)
                 self._exists("rollup", query.name, self.state.rollups, False)
                 self._check_reads(query, made, planned or self.state)
-                made[query.name] = QueryDefinition(
-                    id=self.state.next_query_id + len(made),
-                    name=query.name,
-                    sql=query.sql,
-                    stored_plan=query.stored_plan,
-                    reads_tables=query.reads_tables,
-                    reads_queries=query.reads_queries,
-                    reads_functions=query.reads_functions,
-                    start_us=query.start_us,
-                    owner=query.owner,
-                    description=query.description,
-                    strategy=query.strategy,
-                )
+                made[query.name] = query.numbered(self.state.next_query_id + len(made))
             self._write_many([("create_query", query_entry(q)) for q in made.values()])
             return list(made.values())
 

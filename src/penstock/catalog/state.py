@@ -91,6 +91,15 @@ class CatalogState(Defined):
         still._observed, still._heads = self._observed.copy(), copy.copy(self._heads)
         return still
 
+    def expecting(self, coming: Iterable[QueryDefinition]) -> CatalogState:
+        """The same with queries that are not there yet, for planning others that read them. Not to be applied to."""
+        still = self.frozen()
+        draft = still._definitions = self._definitions.copy()
+        for query in coming:
+            draft.queries[query.name] = draft.queries_by_id[query.id] = query
+            draft.query_positions[query.id] = (self.position, self.position)
+        return still
+
     # -- looking up
 
     def rows(self, table_id: int) -> StaticRows:

@@ -44,6 +44,9 @@ def restore(
 
 def copy_backup(source: Path, data: Path) -> None:
     """Copy aside, sync, then rename: a restore that was cut short leaves no half data folder."""
+    from penstock.pipeline.folder import check_finished
+
+    check_finished(source)
     if not (source / "format_version").is_file():
         raise error("invalid_parameter", detail=f"{source} is not a backup", hint="it has no format_version")
     if data.exists() and (not data.is_dir() or any(data.iterdir())):

@@ -14,6 +14,7 @@ from penstock.errors import error
 from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
 
 FORMAT_VERSION = 1
+UNFINISHED = "unfinished"  # a file in a backup that is still being written
 # Containers often have 64 MB: then the folder's own disk, through the page cache, does better.
 SHARED_MEMORY_MIN_BYTES = 1 << 30
 
@@ -78,6 +79,7 @@ class FolderLock:
     def __init__(self, folder: DataFolder) -> None:
         self.folder = folder
         root = folder.root
+        check_finished(root)
         root.mkdir(parents=True, exist_ok=True)
         self._file = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -118,6 +120,13 @@ class FolderLock:
         _remove_shared(self.folder.sheets, self.folder.root)
         fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
+
+
+def check_finished(root: Path) -> None:
+    """Half a backup has readings and definitions, but not all of them: nobody may take it for a data folder."""
+    if (root / UNFINISHED).exists():
+        hint = "take another one; the next backup to the same place removes this one"
+        raise error("unfinished_backup", folder=str(root), hint=hint)
 
 
 def place_sheets(folder: DataFolder, master: str) -> None:

@@ -22,7 +22,7 @@ from penstock.queries.answers import AnswerStore
 from penstock.queries.fetch import Fetcher, TimedPositions
 from penstock.queries.moments import now_of_plan
 from penstock.queries.observing import streams_of
-from penstock.queries.resampled.once import resampled_at
+from penstock.queries.resampled.once import answer_once, hold_once
 from penstock.queries.results import Result
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.queries.windowed import newest
@@ -47,16 +47,20 @@ def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, l
     with database.standing.locked() as store:
         at_us = _moment(plan, store, as_of)
         _check_kept(plan, store, start_us, at_us)
-        cycle, moment = store.cycle, None
+        cycle, most, moment, held = store.cycle, database.settings.result_max_rows, None, None
         if isinstance(plan, SparkPlan):
             moment = _past_moment(plan, store, start_us, at_us)
+            if plan.resampled is not None:
+                ranges = moment.ranges
+                held = hold_once(database.standing, plan, at_us, ranges, most if limit is None else None)
         else:
             past = _PastRows(database, plan, store, start_us, at_us)
     if isinstance(plan, SparkPlan) and moment is not None:
-        found = resampled_at(database.standing, plan, at_us, moment.ranges)
-        table = (found or database.spark_queries.run_at(plan, moment, cycle, {})).table
+        table = answer_once(held) if held is not None else None
+        if table is None:
+            table = database.spark_queries.run_at(plan, moment, cycle, {}).table
     else:
-        table = past.rows(limit, database.settings.result_max_rows)
+        table = past.rows(limit, most)
     return Result(table if limit is None else table.slice(0, limit), cycle=cycle, now_us=at_us)
 
 

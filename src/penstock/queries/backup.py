@@ -3,16 +3,24 @@
 Segments and commit records are immutable, so they are hard-linked or copied as they are; the journal is copied
 first-to-last under the log's write lock. The checkpoint is left out: a restored folder resumes from its last
 commit record.
+
+It is written beside its target and renamed when it is whole and synced: a server that is killed meanwhile leaves a folder
+whose name and whose mark say what it is, and the next backup to the same target removes it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import error
+from penstock.pipeline.folder import UNFINISHED
+from penstock.syncing import sync_file, sync_folder
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -22,21 +30,49 @@ _WHOLE = ("format_version", "folder_id")
 
 def back_up(database: Database, target: Path) -> None:
     """Write a folder to `target` that `penstock serve --data target` can open."""
-    if target.exists() and any(target.iterdir()):
+    if os.path.exists(target) and (not target.is_dir() or any(target.iterdir())):
         raise error("already_exists", kind="folder", name=str(target), hint="name a folder that is not there yet")
-    was_there = target.exists()
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        _copy_folder(database, target)
-    except BaseException as cause:
-        # Half a copy would look like a backup to whoever needs one some day.
-        shutil.rmtree(target, ignore_errors=True)
-        if was_there:
-            target.mkdir(exist_ok=True)
-        if isinstance(cause, OSError):
+    with _half_written(target) as aside:
+        try:
+            _copy_folder(database, aside)
+            _sync_tree(aside)
+            (aside / UNFINISHED).unlink()
+            aside.rename(target)  # also onto an empty folder
+            sync_folder(target.parent)
+        except OSError as cause:
             detail = f"the backup could not be finished, and nothing of it is left: {cause}"
             raise error("engine_failed", detail=detail, hint="see whether its disk is full, or name another") from cause
-        raise
+
+
+@contextlib.contextmanager
+def _half_written(target: Path) -> Iterator[Path]:
+    """An empty folder beside the target, ours alone; gone afterwards unless it was renamed."""
+    aside = target.with_name(f"{target.name}.{UNFINISHED}")
+    try:
+        aside.mkdir(parents=True, exist_ok=True)
+        mark = os.open(aside / UNFINISHED, os.O_RDWR | os.O_CREAT, 0o600)
+    except (OSError, ValueError) as cause:  # no right to, too long a name
+        raise error("invalid_parameter", detail=f"there can be no folder at {str(target)!r}: {cause}") from cause
+    try:
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise error("too_busy", detail=f"another backup to {target} is being written") from None
+        try:
+            _clear(aside)  # what a server that was killed had written
+            yield aside
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    finally:
+        os.close(mark)
+
+
+def _clear(aside: Path) -> None:
+    for entry in aside.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.name != UNFINISHED:
+            entry.unlink()
 
 
 def _copy_folder(database: Database, target: Path) -> None:
@@ -79,3 +115,11 @@ def _link_or_copy(source: Path, target: Path) -> None:
         except OSError:
             pass
     shutil.copy2(source, target)
+
+
+def _sync_tree(folder: Path) -> None:
+    """A whole name must not come before whole files after a power cut."""
+    for at, _, names in os.walk(folder):
+        for name in names:
+            sync_file(Path(at) / name)
+        sync_folder(Path(at))

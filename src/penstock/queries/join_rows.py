@@ -19,7 +19,7 @@ from penstock.queries.handing import IN_MEMORY_ROWS, Piece, hand_over
 from penstock.queries.held import Ids
 from penstock.queries.join_held import JoinHeld, join_schema
 from penstock.queries.standing import StandingQueries
-from penstock.sql.plan import JoinPlan, SparkPlan, plan_from_json
+from penstock.sql.plan import AggregatePlan, JoinPlan, SparkPlan, plan_from_json
 from penstock.sql.read_joins import read_outputs
 from penstock.types import BIGINT, Field
 
@@ -158,10 +158,14 @@ def fetch_rows(
 
 
 def no_rows(plan: SparkPlan, state: CatalogState) -> dict[str, pa.Table]:
-    """Empty tables in place of joins' rows: enough for Spark to say whether it accepts a query."""
+    """Empty tables in place of joins' rows and of states: enough for Spark to say whether it accepts a query."""
     found = {}
     for relation in plan.relations:
         join: JoinPlan | None = None
+        if relation.kind == "state":
+            kept = plan_from_json(state.queries[relation.table].plan)
+            assert isinstance(kept, AggregatePlan)
+            found[relation.name] = pa.schema([(o.name, o.type.to_arrow()) for o in kept.outputs]).empty_table()
         if relation.kind == "core":
             join = plan.core
         elif relation.kind == "query":

@@ -17,6 +17,7 @@ from penstock.queries.join_held import JoinHeld
 from penstock.queries.listings import Listings
 from penstock.queries.readiness import Readiness
 from penstock.queries.ready import ReadyAnswers
+from penstock.queries.resampled.held import ResampleHeld
 from penstock.queries.resampled.holding import hold_resampled
 from penstock.queries.resampled.kept import KeptSamples
 from penstock.queries.results import Result
@@ -117,7 +118,8 @@ class KeptAnswers(Readiness):
         known = mark.resampled.get(query_id)
         if known is None:
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
-        return hold_resampled(self.store, query_id, mark, known, self.folder.log, self.listings, self.samples)
+        most = self.settings.result_max_rows
+        return hold_resampled(self.store, query_id, mark, known, self.folder.log, self.listings, self.samples, most)
 
     def told(self, name: str, mark: CycleMark | None = None) -> JoinHeld:
         """A window join as its readers see it at a cycle: one cycle later, whatever its own window shows."""
@@ -147,6 +149,8 @@ class KeptAnswers(Readiness):
         """The answer for the window as of the last cycle (or an older, kept one)."""
         self.wait_ready(name)
         held = self.held(name, as_of)
+        if limit is not None and isinstance(held, ResampleHeld):
+            held.most = None
         ids = held.inside()
         if limit is None and len(ids) > self.settings.result_max_rows:
             raise error(

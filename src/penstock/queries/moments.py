@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.catalog.model import Table
+from collections.abc import Sequence
+
+from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error
 from penstock.operators.expr import Expr
@@ -13,21 +15,24 @@ from penstock.queries.answers import AnswerStore
 from penstock.sql.plan import Plan, Relation, SparkPlan, plan_from_json, stream_uses
 
 
-def moment_of(plan: SparkPlan, store: AnswerStore, start_us: int | None) -> Moment:
-    """What a plan stands for at the store's committed offset."""
+def moment_of(
+    plan: SparkPlan, store: AnswerStore, start_us: int | None, coming: Sequence[QueryDefinition] = ()
+) -> Moment:
+    """What a plan stands for at the store's committed offset. `coming`: queries that it may read although none took them in."""
     assert store.offset is not None
+    state = store.state.expecting(coming) if coming else store.state.frozen()
     for relation in plan.relations:
-        queries, named = store.state.queries, {relation.table}
+        queries, named = state.queries, {relation.table}
         by_kind = {"query": queries, "state": queries, "system": named, "core": named}
-        known = by_kind.get(relation.kind, store.state.tables)
+        known = by_kind.get(relation.kind, state.tables)
         if relation.table not in known:
             raise _not_taken_in(f'"{relation.table}"')
-    if any(u.table_id not in store.state.tables_by_id for u in stream_uses(plan)):
+    if any(u.table_id not in state.tables_by_id for u in stream_uses(plan)):
         raise _not_taken_in("a stream of the join")
-    now_us = now_of_plan(plan, store)
+    now_us = now_of_plan(plan, store, state)
     fallback = now_us if now_us is not None else store.offset.now_us
     ranges = ranges_of(plan, now_us, start_us)
-    return Moment(store.offset, store.state.frozen(), fallback, ranges, store.start)
+    return Moment(store.offset, state, fallback, ranges, store.start)
 
 
 def ranges_of(plan: SparkPlan, now_us: int | None, start_us: int | None) -> dict[str, tuple[int, int]]:
@@ -48,10 +53,13 @@ def _not_taken_in(what: str) -> PenstockError:
     return error("not_ready", detail=f"no cycle has taken in {what} as it is now", hint="ask again in a moment")
 
 
-def now_of_plan(plan: Plan, store: AnswerStore) -> int | None:
-    """NOW of a query: the smallest over its streams; the cycle's where it reads no stream."""
+def now_of_plan(plan: Plan, store: AnswerStore, state: CatalogState | None = None) -> int | None:
+    """NOW of a query: the smallest over its streams; the cycle's where it reads no stream.
+
+    `state`: a catalog that knows what it reads, where the store's does not yet.
+    """
     assert store.offset is not None
-    streams = [(table.id, predicate) for table, predicate in all_streams(plan, store.state)]
+    streams = [(table.id, predicate) for table, predicate in all_streams(plan, state or store.state)]
     return store.now_of_streams(streams) if streams else store.offset.now_us
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error
 from penstock.pipeline.handed import Handed
 from penstock.pipeline.spark_sql import Moment, SparkRunner
@@ -97,13 +98,17 @@ class SparkQueries:
     def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table | Handed]) -> Evaluated:
         """Evaluate once at a moment of one's own; `cycle` is whose definitions and log it stands on."""
         began = time.monotonic()
-        table = self._runner().run(plan, moment, {**self._system(plan), **joins})
+        others = replace(plan, relations=tuple(r for r in plan.relations if r.name not in joins))
+        table = self._runner().run(plan, moment, {**self._system(others), **joins})
         return Evaluated(table, cycle, moment.now_us, time.monotonic() - began)
 
-    def admit(self, plan: SparkPlan) -> None:
-        """Try a new query once: Spark must accept it, and all such queries must stay fresh enough."""
+    def admit(self, plan: SparkPlan, coming: Sequence[QueryDefinition] = ()) -> None:
+        """Try a new query once: Spark must accept it, and all such queries must stay fresh enough.
+
+        `coming`: queries of the same call, which it may read.
+        """
         with self._standing.locked() as store:
-            moment, cycle = moment_of(plan, store, None), store.cycle
+            moment, cycle = moment_of(plan, store, None, coming), store.cycle
         tried = self.run_at(plan, moment, cycle, no_rows(plan, moment.state))
         total = tried.seconds + sum(a.seconds for a in self._answers.values())
         staleness = total / self._settings.spark_query_budget

@@ -13,6 +13,7 @@ from penstock.errors import error
 from penstock.queries.feed import Feed
 from penstock.queries.held import Held, Ids, SelectHeld, answered_otherwise
 from penstock.queries.results import Event
+from penstock.queries.slices.answered import AnsweredHeld
 from penstock.queries.standing import StandingQueries
 from penstock.queries.told import Told
 
@@ -80,6 +81,9 @@ class SelectSubscription(Waiting):
         held = self._held(cycle - 1)
         if self._changes:
             self._inside = held.inside()
+        elif isinstance(held, AnsweredHeld):
+            # Now: when the next cycle is compared with it, retention may have taken what it stands on.
+            held.answer()
         self._begin_with(held)
 
     @property

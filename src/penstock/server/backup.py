@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import orjson
@@ -45,18 +44,15 @@ async def back_up(request: Request) -> Response:
 
 
 def _back_up(database: Backend, target: Path) -> None:
-    _make_folder(target)
-    try:
-        database.backup(target)
-    except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
-        raise
+    _check_place(target)
+    database.backup(target)
 
 
-def _make_folder(target: Path) -> None:
+def _check_place(target: Path) -> None:
     """Before anything is read: where there can be no folder, the caller has to say another place."""
     try:
         target.mkdir(parents=True)
+        target.rmdir()
     except FileExistsError as cause:
         hint = "name one that does not exist yet"
         raise error("already_exists", kind="folder", name=str(target), hint=hint) from cause

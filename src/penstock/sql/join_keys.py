@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.operators.expr import Call, Column, Expr, calls_user, columns_of
+from penstock.operators.expr import Call, Column, Expr, Literal, calls_user, columns_of
 from penstock.sql.plan import JoinPlan
-from penstock.types import BIGINT, INT
+from penstock.types import BIGINT, BOOLEAN, INT
 
 _KEY_KINDS = {"INT", "BIGINT", "DOUBLE", "DECIMAL", "BOOLEAN", "TEXT", "TIMESTAMP", "BINARY"}
 
@@ -31,6 +31,24 @@ def usable(equality: Equality) -> bool:
     """Whether a key may have these values: plain ones, from two different inputs."""
     left, right = equality
     return left.input != right.input and left.expr.type.kind in _KEY_KINDS
+
+
+# What stands for NULL beside "is it NULL?"; any value does.
+_FILLERS = {"INT": 0, "BIGINT": 0, "DOUBLE": 0.0, "DECIMAL": "0", "BOOLEAN": False, "TEXT": "", "TIMESTAMP": 0}
+
+
+def never_null(equality: Equality) -> tuple[Equality, ...]:
+    """IS NOT DISTINCT FROM as equalities of values that are never NULL: both are NULL or neither is, and else they are equal.
+
+    Nothing where no value can stand for NULL.
+    """
+    left, right = equality
+    if left.expr.type.kind not in _FILLERS or left.expr.type != right.expr.type:
+        return ()
+    filler = Literal(_FILLERS[left.expr.type.kind], left.expr.type)
+    missing = [Side(side.input, Call("is_null", (side.expr,), BOOLEAN)) for side in equality]
+    filled = [Side(side.input, Call("coalesce", (side.expr, filler), side.expr.type)) for side in equality]
+    return (missing[0], missing[1]), (filled[0], filled[1])
 
 
 def equal_classes(equalities: Iterable[Equality], inputs: int) -> list[tuple[tuple[Expr, ...], ...]]:

@@ -17,7 +17,7 @@ from penstock.operators.joins.bounds import MOST_STREAMS
 from penstock.operators.windows import TimeWindow
 from penstock.sql.binding.context import Bound, SelectContext, WindowGraph
 from penstock.sql.hints import refusal
-from penstock.sql.join_keys import Equality, Side, equal_classes, in_class, usable
+from penstock.sql.join_keys import Equality, Side, equal_classes, in_class, never_null, usable
 from penstock.sql.join_names import qualified, sources_in
 from penstock.sql.join_tables import Asked, asked_tables, implied_equalities, join_table, join_tables, left_tables
 from penstock.sql.lower import NotCovered, lower
@@ -188,12 +188,15 @@ def _split(question: _Question) -> tuple[list[JoinInput], list[Expr], list[JoinT
             alone[places[0]].append(lower(condition))
         else:
             together.append(condition)
-    equalities = [_equality(condition, streams) for condition in together]
-    classes = equal_classes([e for e in equalities if e is not None], len(streams))
+    equalities = [_equalities(condition, streams) for condition in together]
+    classes = equal_classes([each[0] for each in equalities if len(each) == 1], len(streams))
+    if not classes:
+        # Where there is another key, what may be NULL is better looked at afterwards: plain keys cost less.
+        classes = equal_classes([e for each in equalities for e in each], len(streams))
     rest = [
         qualified(condition)
-        for condition, equality in zip(together, equalities, strict=True)
-        if equality is None or not in_class(equality, classes)
+        for condition, each in zip(together, equalities, strict=True)
+        if not each or not all(in_class(equality, classes) for equality in each)
     ]
     for one in classes:
         for place, members in enumerate(one):
@@ -224,18 +227,20 @@ def _input(source: Source, conditions: list[Expr], keys: tuple[Expr, ...]) -> Jo
     )
 
 
-def _equality(condition: exp.Expr, streams: list[Source]) -> Equality | None:
-    """The condition as an equality between two streams, where it is one."""
-    if not isinstance(condition, exp.EQ):
-        return None
+def _equalities(condition: exp.Expr, streams: list[Source]) -> tuple[Equality, ...]:
+    """The condition as an equality between two streams, or as two of them where NULL equals NULL; else nothing."""
+    if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
+        return ()
     owners = [sources_in(side) for side in (condition.this, condition.expression)]
     if any(len(owner) != 1 for owner in owners):
-        return None
+        return ()
     left, right = (
         Side(streams.index(next(iter(owner))), lower(side))
         for owner, side in zip(owners, (condition.this, condition.expression), strict=True)
     )
-    return (left, right) if usable((left, right)) else None
+    if not usable((left, right)):
+        return ()
+    return never_null((left, right)) if isinstance(condition, exp.NullSafeEQ) else ((left, right),)
 
 
 def _with_alias(expr: Expr, alias: str) -> Expr:

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from penstock.errors import PenstockError
 from penstock.queries.fetch import Fetcher
 from penstock.queries.held import Held, Ids
-from penstock.queries.resampled.finding import Found, Sampled, answer_of, check_size, sample
+from penstock.queries.resampled.finding import Found, Sampled, answer_of, check_size, room_for, sample
 from penstock.queries.resampled.kept import Kept, KeptSamples
 from penstock.queries.resampled.moving import goes_on, move_on
-from penstock.queries.resampled.stream import Stream
+from penstock.queries.resampled.stream import Room, Stream
 from penstock.queries.slices.answered import AnsweredHeld, without
 from penstock.sql.plan import SparkPlan
 
@@ -30,6 +30,7 @@ class ResampleHeld(AnsweredHeld):
     times: Stream
     values: Stream
     kept: KeptSamples | None  # None: nobody will ask the same again
+    most: int | None  # rows that the answer may have; None: whoever asks takes only the first ones of it
     _known: Kept | None = field(default=None)
 
     @property
@@ -50,15 +51,19 @@ class ResampleHeld(AnsweredHeld):
         assert asked is not None
         before = self._nearest(held)
         if before is not None and before.cycle == self.cycle:
+            Room(self.most).take(
+                before.found.table.num_rows
+            )  # whoever it is kept for may have asked for the first ones
             return before
 
         def work(of_times: Fetcher, of_values: Fetcher) -> Sampled:
+            room = room_for(asked, self.most)
             if before is None:
-                return sample(asked, self.times, self.values, of_times, of_values)
-            return move_on(asked, before.sampled, self.times, self.values, of_times, of_values)
+                return sample(asked, self.times, self.values, of_times, of_values, room)
+            return move_on(asked, before.sampled, self.times, self.values, of_times, of_values, room)
 
         if before is None:
-            check_size(self.times, self.values)
+            check_size(asked, self.times, self.values, self.most)
         try:
             sampled = work(self.times.reader(), self.values.reader())
         except PenstockError as failure:  # by the last listing; where that is too old, by a new one
@@ -66,6 +71,7 @@ class ResampleHeld(AnsweredHeld):
                 raise
             sampled = work(self.times.fresh(), self.values.fresh())
         found = Kept(self.plan, self.cycle, sampled, answer_of(asked, sampled))
+        Room(self.most).take(found.found.table.num_rows)
         if self.kept is not None:
             self.kept.keep(self.query_id, found)
         return found

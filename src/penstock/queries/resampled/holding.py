@@ -38,11 +38,12 @@ def hold_resampled(
     log: Path,
     listings: Listings,
     kept: KeptSamples,
+    most: int,
 ) -> ResampleHeld:
-    """Called under the lock."""
+    """Called under the lock. `most`: rows that an answer may have."""
     spans = ranges_of(at.plan, at.now_us, at.start_us)
     return hold_with(
-        store, query_id, mark.cycle, (at.previous, mark.end), at.plan, at.now_us, spans, log, listings, kept
+        store, query_id, mark.cycle, (at.previous, mark.end), at.plan, at.now_us, spans, log, listings, most, kept
     )
 
 
@@ -56,6 +57,7 @@ def hold_with(
     spans: Mapping[str, tuple[int, int]],
     log: Path,
     listings: Listings,
+    most: int | None,
     kept: KeptSamples | None = None,
 ) -> ResampleHeld:
     """The same with ranges of time of one's own, by relation. `ends`: of the cycle before, whose rows readers of queries see, and of this one."""
@@ -64,7 +66,7 @@ def hold_with(
     times, values = (
         _stream(store, plan.relations[place], ends, spans, log, listings) for place in (asked.times, asked.values)
     )
-    return ResampleHeld(cycle, query_id, now_us, plan, times, values, kept)
+    return ResampleHeld(cycle, query_id, now_us, plan, times, values, kept, most)
 
 
 def _stream(

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.windows import FOREVER
-from penstock.queries.fetch import Fetcher
+from penstock.queries.fetch import Fetcher, TimedPositions
 from penstock.queries.resampled.finding import Sampled, asked_of_times, values_at
-from penstock.queries.resampled.stream import Rows, Stream, read_rows
+from penstock.queries.resampled.stream import Room, Rows, Stream, read_rows
 from penstock.sql.plan import ResamplePlan
 
 
@@ -34,20 +34,25 @@ def _covers_now(plan: ResamplePlan, times: Stream, values: Stream) -> bool:
 
 
 def move_on(
-    plan: ResamplePlan, before: Sampled, times: Stream, values: Stream, of_times: Fetcher, of_values: Fetcher
+    plan: ResamplePlan,
+    before: Sampled,
+    times: Stream,
+    values: Stream,
+    of_times: Fetcher,
+    of_values: Fetcher,
+    room: Room,
 ) -> Sampled:
     """The same as reading everything, where it `goes_on`."""
     was, (low, high) = before.times, times.span
-    asked = asked_of_times(plan)
-    came = [
-        read_rows(replace(times, floor=max(times.floor, was.head)), of_times, low, high, plan.times_predicate, asked)
-    ]
+    asked, inside = asked_of_times(plan), before.rows.found.times >= low
+    room.take(int(inside.sum()))
+    new = replace(times, floor=max(times.floor, was.head))
+    came = [read_rows(new, of_times, low, high, plan.times_predicate, asked, room)]
     if high > was.span[1]:  # END has reached readings that were there
         older = replace(times, head=was.head)
-        came.append(read_rows(older, of_times, was.span[1] + 1, high, plan.times_predicate, asked))
-    inside = before.rows.found.times >= low
+        came.append(read_rows(older, of_times, was.span[1] + 1, high, plan.times_predicate, asked, room))
     news = replace(values, floor=max(values.floor, before.resampled.head))
-    touched = _near(plan, before.rows.found.times, read_rows(news, of_values, -FOREVER, FOREVER, None, []))
+    touched = _near(plan, before.rows.found.times, news.times(of_values, -FOREVER, FOREVER))
     stays, again = np.flatnonzero(inside & ~touched), np.flatnonzero(inside & touched)
     todo = Rows.together([before.rows.take(again), *came])
     found = values_at(plan, todo, values, of_values)
@@ -60,7 +65,7 @@ def move_on(
     return Sampled(rows.take(order), columns, times, values)
 
 
-def _near(plan: ResamplePlan, times: np.ndarray, news: Rows) -> np.ndarray:
+def _near(plan: ResamplePlan, times: np.ndarray, news: TimedPositions) -> np.ndarray:
     """Which times have one of some new readings near enough to count."""
-    new = np.append(np.sort(news.found.times), FOREVER)
+    new = np.append(np.sort(news.times), FOREVER)
     return new[np.searchsorted(new, times - plan.back_us)] <= times + plan.ahead_us

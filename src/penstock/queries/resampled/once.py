@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from penstock.errors import error
+import pyarrow as pa
+
 from penstock.queries.moments import moment_of
 from penstock.queries.resampled.finding import too_many
 from penstock.queries.resampled.held import ResampleHeld
@@ -25,39 +26,21 @@ def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluated | No
     began = time.monotonic()
     with standing.locked() as store:
         moment = moment_of(plan, store, None)
-        held = _hold(standing, plan, moment.now_us, moment.ranges)
-    return _evaluated(standing, held, moment.now_us, began)
+        held = hold_once(standing, plan, moment.now_us, moment.ranges, standing.settings.result_max_rows)
+    found = answer_once(held)
+    return None if found is None else Evaluated(found, held.cycle, moment.now_us, time.monotonic() - began)
 
 
-def resampled_at(
-    standing: StandingQueries, plan: SparkPlan, at_us: int, spans: Mapping[str, tuple[int, int]]
-) -> Evaluated | None:
-    """The same as of a past time; `spans` are what windows are then, by relation."""
-    if plan.resampled is None:
-        return None
-    began = time.monotonic()
-    with standing.locked():
-        held = _hold(standing, plan, at_us, spans)
-    return _evaluated(standing, held, at_us, began)
-
-
-def _hold(
-    standing: StandingQueries, plan: SparkPlan, now_us: int, spans: Mapping[str, tuple[int, int]]
+def hold_once(
+    standing: StandingQueries, plan: SparkPlan, now_us: int, spans: Mapping[str, tuple[int, int]], most: int | None
 ) -> ResampleHeld:
+    """The answer for a NOW and for what windows are then, by relation, over the logs as of the last cycle. Under the lock."""
     store = standing.store
     assert store.offset is not None
     log, listings = standing.folder.log, standing.listings
-    return hold_with(store, 0, store.cycle, (store.start, store.offset), plan, now_us, spans, log, listings)
+    return hold_with(store, 0, store.cycle, (store.start, store.offset), plan, now_us, spans, log, listings, most)
 
 
-def _evaluated(standing: StandingQueries, held: ResampleHeld, now_us: int, began: float) -> Evaluated | None:
-    if too_many(held.times, held.values) is not None:
-        return None
-    rows, most = held.answer(), standing.settings.result_max_rows
-    if rows.num_rows > most:
-        raise error(
-            "over_budget",
-            detail=f"the answer has more than {most} rows",
-            hint="add LIMIT or a narrower window, or raise result_max_rows",
-        )
-    return Evaluated(rows, held.cycle, now_us, time.monotonic() - began)
+def answer_once(held: ResampleHeld) -> pa.Table | None:
+    """None where that is too much to read for anybody but Spark."""
+    return None if too_many(held.times, held.values) is not None else held.answer()

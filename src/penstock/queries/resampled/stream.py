@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import POSITION_COLUMN
+from penstock.errors import error
 from penstock.operators.evaluate import evaluate_mask
 from penstock.operators.expr import Expr, columns_of
 from penstock.queries.fetch import Fetcher, TimedPositions, no_rows
+
+PIECE_ROWS = 1_000_000  # of a log at a time, and of the other stream's readings that are looked up at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,47 @@ class Stream:
     def rows_at_most(self) -> int:
         """How many rows of the log lie in files that its window touches."""
         return sum(end - first for first, end in self.reader().ranges(self.floor, self.head, *self.span))
+
+    def rows_at_least(self) -> int:
+        """How many rows of the log lie in files that are inside its window as a whole."""
+        low, high = self.span
+        inside = [s for s in self.reader().segments() if s.min_ts >= low and s.max_ts <= high]
+        return sum(max(0, min(s.end, self.head) - max(s.first, self.floor)) for s in inside)
+
+    def times(self, fetcher: Fetcher, low: int, high: int) -> TimedPositions:
+        """Its rows inside the window and [low, high], in log order."""
+        return TimedPositions.together([no_rows(), *self.times_in_pieces(fetcher, low, high)])
+
+    def times_in_pieces(self, fetcher: Fetcher, low: int, high: int) -> Iterator[TimedPositions]:
+        """The same, for so many rows of the log at a time."""
+        low, high = max(low, self.span[0]), min(high, self.span[1])
+        if low > high:
+            return
+        fetcher.require(None, self.floor, self.head)
+        for first, end in fetcher.ranges(self.floor, self.head, low, high):
+            for start in range(first, end, PIECE_ROWS):
+                found = fetcher.times(None, min(end, start + PIECE_ROWS), low, high, start)
+                yield found if self.passing is None else found.take(np.flatnonzero(self.passing[found.vids]))
+
+
+class Room:
+    """How many rows an answer may have. Whoever finds rows says so before reading more of them; one too many is refused."""
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+        self._taken = 0
+
+    def take(self, rows: int) -> None:
+        self._taken += rows
+        if self.most is not None and self._taken > self.most:
+            raise error(
+                "over_budget",
+                detail=f"the answer has more than {self.most} rows",
+                hint="add LIMIT or a narrower window, or raise result_max_rows",
+            )
+
+
+ENDLESS = Room(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +97,38 @@ class Rows:
 
 
 def read_rows(
-    stream: Stream, fetcher: Fetcher, low: int, high: int, predicate: Expr | None, asked: Sequence[Expr]
+    stream: Stream,
+    fetcher: Fetcher,
+    low: int,
+    high: int,
+    predicate: Expr | None,
+    asked: Sequence[Expr],
+    room: Room = ENDLESS,
 ) -> Rows:
     """Its rows inside the window and [low, high] that satisfy the predicate, in log order, with the columns that are asked for."""
-    low, high = max(low, stream.span[0]), min(high, stream.span[1])
-    found = fetcher.times(None, stream.head, low, high, stream.floor) if low <= high else no_rows()
-    if stream.passing is not None:
-        found = found.take(np.flatnonzero(stream.passing[found.vids]))
-    wanted = set().union(*(columns_of(e) for e in (*asked, *([] if predicate is None else [predicate]))))
-    columns = fetcher.columns(wanted - {POSITION_COLUMN.name}, found.positions)
+    wanted = asked if predicate is None else [*asked, predicate]
+    found = list(_in_pieces(stream, fetcher, low, high, predicate, wanted, room))
+    return Rows.together(found) if found else rows_at(fetcher, no_rows(), wanted)
+
+
+def _in_pieces(
+    stream: Stream, fetcher: Fetcher, low: int, high: int, predicate: Expr | None, asked: Sequence[Expr], room: Room
+) -> Iterator[Rows]:
+    """Of what the predicate throws away there is one piece in memory at a time."""
+    for found in stream.times_in_pieces(fetcher, low, high):
+        if predicate is None:
+            room.take(len(found.positions))
+            yield rows_at(fetcher, found, asked)
+            continue
+        rows = rows_at(fetcher, found, asked)
+        kept = np.flatnonzero(evaluate_mask(predicate, rows.columns, rows.count))
+        room.take(len(kept))
+        yield rows.take(kept)
+
+
+def rows_at(fetcher: Fetcher, found: TimedPositions, asked: Sequence[Expr]) -> Rows:
+    """Rows of the log with the columns that are asked for."""
+    wanted = set().union(*(columns_of(e) for e in asked)) - {POSITION_COLUMN.name}
+    columns = fetcher.columns(wanted, found.positions)
     columns[POSITION_COLUMN.name] = pa.array(found.positions)
-    rows = Rows(found, columns)
-    return rows if predicate is None else rows.take(np.flatnonzero(evaluate_mask(predicate, columns, rows.count)))
+    return Rows(found, columns)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from sqlglot import exp
 
+from penstock.catalog.model import QueryDefinition
 from penstock.catalog.query_definitions import NewQuery
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error
@@ -21,13 +21,13 @@ from penstock.queries.results import Result
 from penstock.queries.statements.asking import plan_of
 from penstock.queries.statements.noting import notices_of
 from penstock.queries.statements.replies import done
+from penstock.queries.statements.together import Together, named_in
 from penstock.sql import statements as st
 from penstock.sql.latch import registered
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import Plan, SparkPlan, evaluated_by_spark, join_of, looks_of, plan_to_json
 from penstock.sql.planner import reads_of
 from penstock.sql.query_facts import query_facts
-from penstock.sql.scope import fold
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -57,30 +57,18 @@ class Outcome:
 
 
 def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Registering]]:
-    """A script's statements, with those that register queries one after another gathered into one.
-
-    A query that reads one of its own run begins a new one: what it reads must be there when it is planned.
-    """
+    """A script's statements, with those that register queries one after another gathered into one."""
     run: list[Registering] = []
-    names: set[str] = set()
     for statement in statements:
-        registers = isinstance(statement, st.CreateQuery | st.BadQuery)
-        if run and (not registers or not names.isdisjoint(_reads(statement))):
-            yield run
-            run, names = [], set()
         if isinstance(statement, st.CreateQuery | st.BadQuery):
             run.append(statement)
-            names.add(statement.name)
-        else:
-            yield statement
+            continue
+        if run:
+            yield run
+            run = []
+        yield statement
     if run:
         yield run
-
-
-def _reads(statement: st.Statement) -> set[str]:
-    if not isinstance(statement, st.CreateQuery):
-        return set()
-    return {fold(t.this) for t in statement.select.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
 
 
 def create_queries(
@@ -143,7 +131,7 @@ def register_all(database: Database, wanted: Iterable[Wanted], count: int, on_er
     """
     state = database.catalog.state.frozen()
     with loading():
-        made, became = _plan_all(database, wanted, count, state)
+        made, became = _plan_all(database, wanted, count, Together(state))
     bad = [outcome.failure for outcome in became if outcome.failure is not None]
     if bad and on_error == "none":
         raise _first_of(bad)
@@ -152,27 +140,33 @@ def register_all(database: Database, wanted: Iterable[Wanted], count: int, on_er
 
 
 def _plan_all(
-    database: Database, wanted: Iterable[Wanted], count: int, state: CatalogState
+    database: Database, wanted: Iterable[Wanted], count: int, together: Together
 ) -> tuple[dict[str, NewQuery], list[Outcome]]:
-    made: dict[str, NewQuery] = {}
+    made = together.made
     became: list[Outcome] = []
     for index, query in enumerate(wanted):
         if index % _COLLECT_EVERY == _COLLECT_EVERY - 1:
             gc.collect(0)  # trees of SQL are full of circles, and nobody looks for them meanwhile
+        reads: set[str] = set()
         try:
             if isinstance(query.asks, PenstockError):
                 raise query.asks
             if query.name in made:
                 raise error("already_exists", kind="query", name=query.name)
             _check_room(database, len(made))
+            reads = named_in(query.asks) if count > 1 else reads  # before planning, which spends the tree
+            state = together.state_for(reads)
             plan = _plan(database, query.name, query.asks, state)
-            made[query.name] = _new_query(database, query.name, query.asks, plan, query.facts, state)
+            new = _new_query(database, query, query.asks, plan, state, together.coming)
             notices = notices_of(database, query.name, plan, query.facts.get("strategy"), state)
+            made[query.name] = new
             became.append(Outcome(notices=notices))
         except PenstockError as failure:
             if query.statement is not None and failure.sql is None:
                 query.statement.point(failure)
+            together.refuse(query.name, reads, failure)
             became.append(Outcome(failure.of_many(index, query.name, count) if count > 1 else failure))
+    together.explain_order()
     return made, became
 
 
@@ -210,19 +204,24 @@ def _plan(database: Database, name: str, select: st.Select, state: CatalogState)
 
 
 def _new_query(
-    database: Database, name: str, select: st.Select, plan: Plan, facts: Mapping[str, str | None], state: CatalogState
+    database: Database,
+    query: Wanted,
+    select: st.Select,
+    plan: Plan,
+    state: CatalogState,
+    coming: Sequence[QueryDefinition],
 ) -> NewQuery:
     tables, queries, functions = reads_of(plan, state)
     if evaluated_by_spark(plan):
         assert isinstance(plan, SparkPlan)
         database.wait_for_own_writes()
-        database.spark_queries.admit(plan)
+        database.spark_queries.admit(plan, coming)
     join = join_of(plan)
     if join is not None:
         check_join_fits(join, database.folder.log, database.settings)
     start_us = _start_of(database, plan, state)
-    plan = registered(plan, f"{name}@{state.position}", start_us)
-    return NewQuery(name, select.sql, stored(plan), tables, queries, functions, start_us, **facts)
+    plan = registered(plan, f"{query.name}@{state.position}", start_us)
+    return NewQuery(query.name, select.sql, stored(plan), tables, queries, functions, start_us, **query.facts)
 
 
 def stored(plan: Plan) -> dict[str, Any]:
@@ -257,6 +256,6 @@ def _start_of(database: Database, plan: Plan, state: CatalogState) -> int | None
             offset = store.offset
             return max(database.clock.now_us(), offset.now_us if offset is not None else 0)
         try:
-            return now_of_plan(plan, store)
+            return now_of_plan(plan, store, state)
         except KeyError:  # the table is newer than the last committed cycle: nothing is known of its time
             return None

@@ -1,0 +1,62 @@
+"""Queries of one call that read each other: each is planned as if those before it stood already."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlglot import exp
+
+from penstock.catalog.catalog import NewQuery
+from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
+from penstock.errors import PenstockError, error
+from penstock.sql import statements as st
+from penstock.sql.scope import fold
+
+
+def named_in(select: st.Select) -> set[str]:
+    """Every name that stands where a table or a query may stand."""
+    return {fold(t.this) for t in select.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
+
+
+class Together:
+    """What a call has made so far, and why it refused the others."""
+
+    def __init__(self, state: CatalogState) -> None:
+        self.made: dict[str, NewQuery] = {}
+        self.coming: tuple[QueryDefinition, ...] = ()  # those of them that others read
+        self._state = state
+        self._refused: dict[str, tuple[str, str]] = {}  # by name: which query is the cause, and what it fails with
+        self._missing: list[tuple[PenstockError, set[str]]] = []
+
+    def state_for(self, reads: Collection[str]) -> CatalogState:
+        """The catalog that a query is planned with; the queries of this call that it reads are there."""
+        new = [self.made[name] for name in reads if name in self.made and name not in self._state.queries]
+        if new:
+            # The catalog numbers them when they are all planned; until then they have numbers that nobody has.
+            numbered = tuple(query.numbered(-1 - len(self.coming) - i) for i, query in enumerate(new))
+            self.coming += numbered
+            self._state = self._state.expecting(numbered)
+        return self._state
+
+    def refuse(self, name: str, reads: set[str], failure: PenstockError) -> None:
+        """Whoever reads this one hears why it is not there; so does this one of what it reads."""
+        cause, why = name, str(failure)
+        for read in sorted(reads & self._refused.keys()):
+            if _is_about(failure, read):
+                cause, why = self._refused[read]
+                through = "" if cause == read else f' because of query "{cause}"'
+                failure.hint = f'query "{read}" was refused{through}: {why}'
+        self._refused[name] = cause, why
+        self._missing.append((failure, reads))
+
+    def explain_order(self) -> None:
+        """A query reads those before it; of those after it, it is told that they come too late."""
+        for failure, reads in self._missing:
+            for read in sorted(reads & self.made.keys()):
+                if _is_about(failure, read):
+                    failure.hint = f'query "{read}" comes later; put it before those that read it'
+
+
+def _is_about(failure: PenstockError, name: str) -> bool:
+    return failure.condition == "table_not_found" and str(failure) == str(error("table_not_found", table=name))
