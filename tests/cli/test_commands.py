@@ -130,7 +130,6 @@ def test_subscribe_prints_rows_as_they_come_until_the_query_goes(run: Run, datab
         while not database.subscriptions:
             time.sleep(0.01)
         database.commit("gas_alarm", 2)
-        time.sleep(0.2)
         del database.definitions["gas_alarm"]
         database.wake()
 
