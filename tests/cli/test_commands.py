@@ -273,8 +273,8 @@ def test_restore_overwrites_nothing(run: Run, tmp_path: Path) -> None:
 def test_serve_refuses_what_it_cannot_do_before_it_starts_anything(run: Run) -> None:
     refused = run("serve", "--host", "0.0.0.0")
     assert refused.exit_code == 1 and "token_required" in refused.stderr
-    for flag, value in (("--port", "99999999"), ("--log-level", "LOUD")):
-        typo = run("serve", flag, value)
+    for flags in (["--port", "99999999"], ["--port", "0", "--log-level", "LOUD"]):
+        typo = run("serve", *flags)
         assert typo.exit_code == 1 and "invalid_option" in typo.stderr
 
 
