@@ -7,8 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
+# How long an example takes to make or to run says something about the machine, and nothing about what is tested.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 # Stories of several tests on one server: each goes on where the one before it stopped.
 STORIES = ("tests/console/",)
 WITH_SPARK = ("tests/bad_input/", "tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")

@@ -130,7 +130,6 @@ def test_subscribe_prints_rows_as_they_come_until_the_query_goes(run: Run, datab
         while not database.subscriptions:
             time.sleep(0.01)
         database.commit("gas_alarm", 2)
-        time.sleep(0.2)
         del database.definitions["gas_alarm"]
         database.wake()
 
@@ -274,8 +273,8 @@ def test_restore_overwrites_nothing(run: Run, tmp_path: Path) -> None:
 def test_serve_refuses_what_it_cannot_do_before_it_starts_anything(run: Run) -> None:
     refused = run("serve", "--host", "0.0.0.0")
     assert refused.exit_code == 1 and "token_required" in refused.stderr
-    for flag, value in (("--port", "99999999"), ("--log-level", "LOUD")):
-        typo = run("serve", flag, value)
+    for flags in (["--port", "99999999"], ["--port", "0", "--log-level", "LOUD"]):
+        typo = run("serve", *flags)
         assert typo.exit_code == 1 and "invalid_option" in typo.stderr
 
 

@@ -73,7 +73,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_an_executor_dies_in_mid_run_and_answers_stay_exact(cluster: Cluster) -> None:
     server = cluster.server
-    assert len(server.parts("executor")) == 2
+    server.wait(lambda: len(server.parts("executor")) == 2, 120, "running two executors")
     writer = cluster.writer(1)
     writer.start()
     try:
@@ -84,7 +84,7 @@ def test_an_executor_dies_in_mid_run_and_answers_stay_exact(cluster: Cluster) ->
             db.sql(late.create)
             cluster.asked.append(late)
             wait_until_caught_up(db, server.data)
-        server.wait(lambda: len([e for e in server.parts("executor") if e != dead]) == 2, 60, "two executors again")
+        server.wait(lambda: len([e for e in server.parts("executor") if e != dead]) == 2, 120, "two executors again")
     finally:
         writer.end()
         cluster.number = writer.number
@@ -112,7 +112,7 @@ def test_a_task_that_fails_half_way_counts_once(cluster: Cluster) -> None:
     writer.start()
     try:
         (cluster.failures / "fail").touch()
-        cluster.server.wait(lambda: len(list(cluster.failures.glob("failed-*"))) >= 3, 60, "failing tasks")
+        cluster.server.wait(lambda: len(list(cluster.failures.glob("failed-*"))) >= 3, 120, "failing tasks")
         (cluster.failures / "fail").unlink()
     finally:
         writer.end()

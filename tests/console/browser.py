@@ -67,7 +67,7 @@ def serving(folder: Path) -> Iterator[str]:
         finally:
             process.terminate()
             try:
-                process.wait(60)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -104,7 +104,7 @@ class Visitor:
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         page.on("request", self._asked)
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
 
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):

@@ -39,7 +39,7 @@ class TurningEngine(LocalEngine):
 
     def stop(self) -> None:
         self._stopping.set()
-        self._turning.join(10)
+        self._turning.join(60)
         super().stop()
 
 

@@ -16,7 +16,7 @@ from playwright.sync_api import WebSocketRoute, expect
 
 from tests.console.browser import Visitor, chromium, serving
 
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=120_000)
 COUNT = re.compile(r"[1-9][\d,]*")
 # The names of the catalog come with this function; until then a page waits for it.
 LATE_NAMES = """
@@ -80,15 +80,24 @@ def test_the_overview_shows_rates_alarms_and_each_sensor_where_it_stands(visitor
 def test_keys_and_links_lead_to_every_page_and_the_theme_stays(visitor: Visitor) -> None:
     visitor.go()
     for key, title in (("s", "Sensors"), ("q", "Queries"), ("y", "System"), ("a", "Ask"), ("o", "Overview")):
-        visitor.page.locator("h1").click()
-        visitor.page.keyboard.press("g")
-        visitor.page.keyboard.press(key)
-        expect(visitor.page.get_by_role("heading", name=title, level=1)).to_be_visible()
+        visitor.until(lambda: _leads_to(visitor, key, title))  # noqa: B023
     visitor.button("Theme: auto")
     visitor.button("Theme: light")
     expect(visitor.page.locator("body")).to_have_class(re.compile("body--dark"))
     visitor.go("system")
     expect(visitor.page.locator("body")).to_have_class(re.compile("body--dark"))
+
+
+def _leads_to(visitor: Visitor, key: str, title: str) -> bool:
+    """Both keys within the page's second and a half: on a busy machine, that may take more than one attempt."""
+    visitor.page.locator("h1").click()
+    visitor.page.keyboard.press("g")
+    visitor.page.keyboard.press(key)
+    try:
+        expect(visitor.page.get_by_role("heading", name=title, level=1)).to_be_visible(timeout=10_000)
+    except AssertionError:
+        return False
+    return True
 
 
 def test_a_question_is_answered_as_a_table_and_as_a_chart_and_taken_away(visitor: Visitor, tmp_path: Path) -> None:
@@ -319,6 +328,7 @@ def test_a_page_takes_no_click_before_the_server_would_hear_it(visitor: Visitor)
     visitor.page.goto(f"{visitor.url}/console/sensors")
     page = visitor.page.locator(".frame")
     expect(page).to_have_attribute("inert", "")
+    visitor.until(lambda: bool(held))
     said = "getComputedStyle(document.querySelector('.frame'), '::after').content"
     assert visitor.page.evaluate(said) == '"Connecting…"'
     held[0].connect_to_server()

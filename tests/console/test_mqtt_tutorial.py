@@ -26,7 +26,7 @@ CALM = 'mosquitto_pub -q 1 -t plant/press/vitals -m \'{"load": 0.7'
 ALARM = 'mosquitto_pub -q 1 -t plant/press/vitals -m \'{"load": 0.9'
 SOON_S = 120
 
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=120_000)
 
 
 class Reader:

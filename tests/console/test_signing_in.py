@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 import penstock
 from tests.console.browser import Visitor, chromium, serving
 
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=120_000)
 PASSWORDS = {"root": "the root of it all", "rita": "rita only reads"}
 MAKE = "CREATE USER root PASSWORD $1 ROLE admin; CREATE USER rita PASSWORD $2 ROLE read"
 
@@ -63,7 +63,7 @@ def test_nothing_of_the_console_is_open_to_strangers(url: str) -> None:
     socket = "/console/_nicegui_ws/socket.io/?EIO=4&transport=polling"
     for path in ("/console/", "/console/assets/console.css", "/console/favicon.ico", socket):
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(url + path)
+            urllib.request.urlopen(url + path, timeout=60)
         refused.value.close()
         assert refused.value.code == 401, path
         assert refused.value.headers["X-Frame-Options"] == "DENY", path

@@ -23,7 +23,7 @@ SNAPSHOT = [f"snapshot:{step}" for step in WRITING]
 def run(folder: Path, lives: list[str]) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "tests.kill.crash_child", str(folder), *lives]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     print(done.stderr)
     return done.stdout.split()

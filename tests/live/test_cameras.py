@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import pathlib
+from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from apps.cameras.__main__ import watch
+import apps.cameras.__main__ as app
 from apps.cameras.drawing import draw_map
+from apps.cameras.paths import Path, Paths
 from apps.cameras.town import CAMERAS, FASTEST_M_PER_S, ROUTES, SLOWEST_M_PER_S, length_m
-from apps.cameras.traffic import SECOND, Traffic
+from apps.cameras.traffic import Traffic
 from apps.cameras.view import summary
 from penstock.cli.demo_server import free_port, running_server
+from penstock.client import Connection
 from penstock.clock import WallClock
+from tests.pipeline.asking import eventually
 from tests.support.spark_lock import one_spark
 
-ROOT = Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[2]
 Found = set[tuple[str, tuple[int, ...]]]
 
 
@@ -41,19 +45,52 @@ def combinations(traffic: Traffic, since_us: int, until_us: int) -> Found:
     return found
 
 
+def known(path: Path) -> tuple[str, tuple[int, ...]]:
+    return path.route, path.times_us
+
+
+class Watching:
+    """From when on all cameras see, and up to when all that they saw was told, however slow the machine is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.since_us = self.until_us = 0
+        self._traffic = Traffic()
+        self._paths: list[Paths] = []
+        self._set_up, self._ticks = app.set_up, app._ticks
+        monkeypatch.setattr(app, "set_up", self.set_up)
+        monkeypatch.setattr(app, "_ticks", self.ticks)
+        monkeypatch.setattr(app, "Paths", self.follow)
+
+    def set_up(self, connection: Connection, traffic: Traffic) -> None:
+        self._traffic = traffic
+        self._set_up(connection, traffic)
+        seeing = lambda: [s["state"] in ("open", "idle") for s in connection.sensors("cameras")]  # noqa: E731
+        eventually(lambda: sum(seeing()) == len(CAMERAS))
+        self.since_us = WallClock().now_us()
+
+    def follow(self, connection: Connection) -> Paths:
+        self._paths.append(Paths(connection))
+        return self._paths[-1]
+
+    def ticks(self, seconds: float | None) -> Iterator[None]:
+        yield from self._ticks(seconds)
+        self.until_us = WallClock().now_us()
+        expected = combinations(self._traffic, self.since_us, self.until_us)
+        eventually(lambda: expected <= set(map(known, self._paths[0].found())))
+        yield
+
+
 def test_cars_are_followed_past_cameras_and_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)  # where the server finds the class of the cameras
     traffic = Traffic(every_s=0.25)
+    watching = Watching(monkeypatch)
     with one_spark(), running_server(tmp_path / "data", free_port(0), lambda _: None) as connection:
-        # The queries, and with them the cameras, are there within a few seconds of this.
-        since_us = WallClock().now_us() + 5 * SECOND
-        paths, told = watch(connection, traffic, 38.0, Console(), plain=True)
-        # A busy machine may be behind with the newest.
-        until_us = WallClock().now_us() - 8 * SECOND
+        paths, told = app.watch(connection, traffic, 28.0, Console(), plain=True)
+    since_us, until_us = watching.since_us, watching.until_us
     expected = combinations(traffic, since_us, until_us)
-    found = {(path.route, path.times_us) for path in paths}
+    found = set(map(known, paths))
     assert {path for path in found if since_us < path[1][0] and path[1][-1] <= until_us} == expected
     assert len(found) == len(paths), "each path is told once"
     assert len(expected) > 5 and told.found > 0

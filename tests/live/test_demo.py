@@ -45,11 +45,11 @@ def run_the_demo(tmp_path: Path) -> None:
             family = psutil.Process(demo.pid).children(recursive=True)
             demo.send_signal(signal.SIGINT)
             break
-    rest, errors = demo.communicate(timeout=60)
+    rest, errors = demo.communicate(timeout=120)
     assert family, "".join(lines) + rest + errors
     assert demo.returncode == 0, errors
     assert "Traceback" not in errors
-    _, alive = psutil.wait_procs(family, timeout=5)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
 
 

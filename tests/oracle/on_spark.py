@@ -34,7 +34,7 @@ from tests.oracle.questions import Query, Table, TimeSpan, WindowSpec
 from tests.oracle.spark_sql import answer_sql, query_sql, view_name
 from tests.oracle.timeline import Knowledge, Timeline, replay
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def on_wall_clock(commands: Sequence[Command], prefix: str, now_us: int) -> list[Command]:

@@ -96,10 +96,10 @@ def test_queries_come_change_and_go_while_data_flows(db: Database) -> None:
             time.sleep(0.01)
     finally:
         feeder.ending.set()
-        feeder.join(30)
+        feeder.join(120)
     assert feeder.problem is None
     db.wait_for_own_writes()
-    db.standing.feed.wait(lambda: not db.standing.store.offset.filling, 60)  # type: ignore[union-attr]
+    db.standing.feed.wait(lambda: not db.standing.store.offset.filling, 120)  # type: ignore[union-attr]
     check_answers(db, db.folder.root, bystanders)
     check_answers(db, db.folder.root, living)
     assert len(living) == QUERIES - QUERIES // 4

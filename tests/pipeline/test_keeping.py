@@ -31,11 +31,11 @@ def test_a_backup_taken_while_readings_flow_opens_with_exact_answers(db: Databas
 
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
-    time.sleep(1)
+    eventually(lambda: len(acknowledged) >= 30)
     before = len(acknowledged)
     db.backup(tmp_path / "copy")
     ending.set()
-    feeder.join(10)
+    feeder.join(60)
     copy = Database(Settings(data=str(tmp_path / "copy")), engine=LocalEngine)
     copy.start()
     try:

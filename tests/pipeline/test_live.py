@@ -22,7 +22,7 @@ def events_until(subscription: Subscription, enough: int) -> list[Event]:
     """Events up to the one that brings the number of rows to `enough`."""
     found: list[Event] = []
     while sum(e.table.num_rows for e in found) < enough:
-        event = subscription.next(20)
+        event = subscription.next(60)
         assert event is not None, found
         found.append(event)
     return found
@@ -34,7 +34,7 @@ def test_a_subscriber_gets_the_answer_and_then_each_row_once(db: Database) -> No
     db.execute("CREATE QUERY w AS SELECT n FROM meters WHERE n <> 3 BEGIN (NOW - 1 SECONDS) END (NOW)")
     db.wait_for_own_writes()
     subscription = db.subscribe("w")
-    first = subscription.next(20)
+    first = subscription.next(60)
     assert first is not None and sorted(rows_of(first.table)) == [(0,), (1,)]
     for n in range(2, 8):
         push(db, (1, n, n))
@@ -49,9 +49,9 @@ def test_an_alarm_whose_window_passes_within_the_cycle_is_still_sent(db: Databas
     push(db, (1, 0, 0))
     db.wait_for_own_writes()
     subscription = db.subscribe("w")
-    assert subscription.next(20) is not None
+    assert subscription.next(60) is not None
     push(db, (1, 1, 13), (1, 50, 50))
-    event = subscription.next(20)
+    event = subscription.next(60)
     subscription.close()
     assert event is not None and rows_of(event.table) == [(13,)]
     assert answer(db, "w") == []
@@ -67,7 +67,7 @@ def test_replayed_changes_give_what_select_gives_at_the_same_cycle(db: Database,
     push(db, (1, 0, 0), (2, 1, 1))
     db.wait_for_own_writes()
     subscription = db.subscribe("w", changes=True)
-    events = [subscription.next(20)]
+    events = [subscription.next(60)]
     held: Counter[tuple[Any, ...]] = Counter()
     for n in range(2, 14):
         push(db, (1 + n % 2, n - (2.5 if n % 5 == 0 else 0), n))
@@ -91,7 +91,7 @@ def test_a_subscription_resumes_from_a_cycle(db: Database) -> None:
     push(db, (1, 0, 0))
     db.wait_for_own_writes()
     subscription = db.subscribe("w")
-    first = subscription.next(20)
+    first = subscription.next(60)
     assert first is not None
     subscription.close()
     push(db, (1, 1, 1))

@@ -57,13 +57,13 @@ def test_a_subscriber_gets_each_new_value_and_with_changes_the_old_one_too(pipes
     pipe.engine.drain()
     plain, changes = pipe.db.subscribe("n"), pipe.db.subscribe("n", changes=True)
     for subscription in (plain, changes):
-        event = subscription.next(1.0)
+        event = subscription.next(60.0)
         assert event is not None and event.table.column("n").to_pylist() == [0]
     pipe.push(1.0, 2.0)
     pipe.engine.drain()
-    event = plain.next(1.0)
+    event = plain.next(60.0)
     assert event is not None and event.table.to_pylist() == [{"n": 2}]
-    event = changes.next(1.0)
+    event = changes.next(60.0)
     assert event is not None and event.table.to_pylist() == [{"op": "-", "n": 0}, {"op": "+", "n": 2}]
 
 

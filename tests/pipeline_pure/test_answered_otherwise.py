@@ -40,7 +40,7 @@ def test_aggregates_over_a_join_that_become_sparks(life: Life, changes: bool) ->
     assert life.db.standing.store.slices.nbytes == 0
     life.settled("counted")
     again = life.db.subscribe("counted", changes=changes)
-    event = again.next(1.0)
+    event = again.next(60.0)
     assert event is not None and "n" in event.table.column_names
     again.close()
 
@@ -50,7 +50,7 @@ def test_what_an_older_version_left_to_spark_and_cycles_answer_now(life: Life) -
     life.push()
     life.settled("counted")
     subscription = life.db.subscribe("counted")
-    assert subscription.next(1.0) is not None
+    assert subscription.next(60.0) is not None
     plan = plan_of(life.db, parse_select(COUNTED), standing=True)
     assert life.db.catalog.retarget_query(life.db.definition("counted"), COUNTED, stored(plan))
     life.engine.drain()

@@ -156,10 +156,10 @@ def test_panes_and_changes(pipes: Callable[..., Pipe]) -> None:
     )
     pipe.engine.drain()
     changes = pipe.db.subscribe("q", changes=True)
-    assert changes.next(1.0) is not None
+    assert changes.next(60.0) is not None
     pipe.push(1.0, 2.0, 2.0)
     pipe.engine.drain()
-    event = changes.next(1.0)
+    event = changes.next(60.0)
     assert event is not None and [(r["op"], r["d"]) for r in event.table.to_pylist()] == [("+", 2)]
 
 

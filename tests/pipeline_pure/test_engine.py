@@ -152,17 +152,18 @@ def test_stopping_during_a_restart_waits_for_the_new_spark_and_ends_it(
 
     def start_spark() -> None:
         starting.set()
-        time.sleep(0.3)
+        assert engine._stopping.wait(60)
+        time.sleep(0.05)  # who does not wait has long gone on
         engine.spark = "new"  # type: ignore[assignment]
 
     monkeypatch.setattr(engine_module, "stop_session", ended.append)
-    monkeypatch.setattr(engine_module, "SUPERVISOR_S", 10.0)
+    monkeypatch.setattr(engine_module, "SUPERVISOR_S", 60.0)
     monkeypatch.setattr(engine, "_start_spark", start_spark)
     monkeypatch.setattr(engine, "_start_query", lambda: pytest.fail("no query after stop"))
     engine._query = Query(alive=False)  # type: ignore[assignment]
     engine._supervisor = threading.Thread(target=engine._supervise)
     engine._supervisor.start()
-    assert starting.wait(5)
+    assert starting.wait(60)
     engine.stop()
     assert ended == ["new"]
     assert not engine._supervisor.is_alive()

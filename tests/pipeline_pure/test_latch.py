@@ -152,9 +152,9 @@ def test_kept_cycles_answer_as_they_did_and_subscribers_get_each_new_value(pipes
         said[result.cycle] = result.table.to_pylist()
     for cycle, answer in said.items():
         assert rows(pipe, "best", cycle) == answer
-    event = watching.next(1.0)
+    event = watching.next(60.0)
     assert event is not None and event.table.to_pylist() == [{"op": "+", "place": "north", "high": 3.0, "n": 1}]
-    event = watching.next(1.0)
+    event = watching.next(60.0)
     assert event is not None and [row["op"] for row in event.table.to_pylist()] == ["-", "+"]
 
 

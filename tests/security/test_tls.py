@@ -37,7 +37,9 @@ def test_with_both_settings_the_server_speaks_https_only(certificate: tuple[str,
         assert live.url.startswith("https://")
         with penstock.connect(live.url, token="right", ca=certificate[0]) as connection:
             assert connection.sql("SELECT 1").rows()
-        answer = httpx.post(f"{live.url}/v1/session", json={"token": "right"}, verify=_trust(certificate[0]))
+        answer = httpx.post(
+            f"{live.url}/v1/session", json={"token": "right"}, verify=_trust(certificate[0]), timeout=60
+        )
         assert "; secure" in answer.headers["set-cookie"].lower()
         with penstock.connect(live.url, token="right") as connection, pytest.raises(PenstockError) as caught:
             connection.sql("SELECT 1")

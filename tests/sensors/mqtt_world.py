@@ -49,7 +49,6 @@ class Plant:
         )
         self.db.execute(f"CREATE TABLE {name} ({table.replace('STREAM', f'STREAM {name}_type')}")
         wait_until(lambda: self.facts(name)["state"] == "connected", what=str(self.facts(name)))
-        # Connected is not yet subscribed: the broker has answered once a message comes through.
 
     def facts(self, name: str = "probes") -> dict[str, Any]:
         return next(f for f in self.db.sources.facts() if f["table_name"] == name)
@@ -77,16 +76,18 @@ class Publisher:
     def __init__(self, broker: Mosquitto, user: str = "", password: str = "") -> None:
         self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
         self._client.max_inflight_messages_set(1000)
+        self._taken: set[int] = set()
+        self._client.on_publish = lambda client, data, number, reason, properties: self._taken.add(number)
         if user:
             self._client.username_pw_set(user, password)
         self._client.connect("127.0.0.1", broker.port)
         self._client.loop_start()
 
     def send(self, messages: Iterable[tuple[str, str | bytes]], qos: int = 1, retain: bool = False) -> None:
-        """Returns when the broker has all of them."""
-        sent = [self._client.publish(topic, payload, qos, retain) for topic, payload in messages]
-        for info in sent:
-            info.wait_for_publish(60)
+        """Returns when the broker has all of them, also if it was away meanwhile."""
+        sent = {self._client.publish(topic, payload, qos, retain).mid for topic, payload in messages}
+        wait_until(lambda: sent <= self._taken, 120)
+        self._taken -= sent
 
     def close(self) -> None:
         self._client.disconnect()

@@ -19,7 +19,7 @@ from penstock.streams.manager import StreamManager
 from penstock.streams.segment_rows import read_slice
 from penstock.streams.segments import list_segments, slices
 from penstock.types import DOUBLE, INT, Field
-from tests.sensors.world import FAST, wait_until
+from tests.sensors.world import FAST, PATIENCE_S, wait_until
 
 VALUE = (Field("value", DOUBLE),)
 NAB = Path(__file__).parents[1] / "data" / "nab"
@@ -58,7 +58,7 @@ class Server:
         return found
 
     def close(self) -> None:
-        self.manager.close()
+        self.manager.close(PATIENCE_S)
         self.log.close()
         self.catalog.close()
 
@@ -83,7 +83,7 @@ def test_what_sensors_say_is_in_the_log_and_nothing_else(server: Server) -> None
     wait_until(lambda: server.log.head(table.id) > 20)
     server.manager.release("q")
     wait_until(lambda: all(s.state == "closed" for s in server.manager.states(table.id)))
-    assert server.manager.flush(2.0)
+    assert server.manager.flush(PATIENCE_S)
     rows = server.logged(table)
     assert {vid for vid, _, _ in rows} == {3, 7}
     assert len(rows) == sum(s.readings for s in server.manager.states(table.id))
@@ -96,14 +96,14 @@ def test_a_recording_arrives_whole_and_a_restart_does_not_bring_it_again(tmp_pat
     table = server.create("r", "replay", {"speed": "max"}, rows)
     server.manager.demand("q", table.id, {0, 1})
     wait_until(lambda: {s.state for s in server.manager.states(table.id)} == {"ended"})
-    assert server.manager.flush(2.0)
+    assert server.manager.flush(PATIENCE_S)
     before = server.logged(table)
     assert len(before) == 2495 + 2500
     server.close()
     server = Server(tmp_path)
     server.manager.demand("q", table.id, {0, 1})
     wait_until(lambda: {s.state for s in server.manager.states(table.id)} == {"ended"})
-    assert server.manager.flush(2.0) and server.logged(table) == before
+    assert server.manager.flush(PATIENCE_S) and server.logged(table) == before
     assert not server.ingest.counters("r")["refused"]
     server.close()
 
@@ -119,7 +119,7 @@ def test_a_sensor_that_ended_stays_ended_across_a_restart(tmp_path: Path) -> Non
     assert [(s.sid, s.state) for s in server.manager.states(table.id)] == [(0, "ended")]
     journal = server.catalog.state.position
     server.manager.demand("q", table.id, {0})
-    time.sleep(0.1)
+    assert server.manager._poller.drain(PATIENCE_S) and server.manager.flush(PATIENCE_S)
     assert server.catalog.state.position == journal, "nothing was opened"
     server.catalog.update_rows("r", {0: (1, rows[1][1])})
     server.manager.refresh()

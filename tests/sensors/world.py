@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,11 @@ from penstock.streams.stepping import ManagerLimits
 from penstock.types import DOUBLE, INT, TEXT, Field
 
 FIELDS = (Field("value", DOUBLE),)
-FAST = ManagerLimits(poll=PollLimits(hang_s=0.15, slow_s=0.02, held_s=0.05), back_off_least_s=0.02)
+# A busy machine may leave any thread standing for a while: only where sensors hang on purpose, little time means so.
+FAST = ManagerLimits(poll=PollLimits(hang_s=600, slow_s=0.02, held_s=0.05), back_off_least_s=0.02)
+IMPATIENT = replace(FAST, poll=replace(FAST.poll, hang_s=0.15))
+# The limits only end tests that would fail anyway.
+PATIENCE_S = 60.0
 GAS = (Field("gas_id", INT), Field("gas_name", TEXT), Field("ppm", DOUBLE))
 
 
@@ -87,7 +92,7 @@ class World:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.manager.close()
+        self.manager.close(PATIENCE_S)
 
     def rows(self, table_id: int) -> Rows:
         return Rows(self.addresses[table_id])
@@ -113,9 +118,9 @@ class World:
 
     def observe(self, table_id: int, opened: list[int], closed: list[int], ended: list[int]) -> None:
         assert set(ended) <= set(closed)
-        self.observed.append((table_id, opened, closed))
         self.ended_sids = (self.ended_sids - set(opened)) | set(ended)
         self.events.append(("observe", (table_id, sorted(opened), sorted(closed))))
+        self.observed.append((table_id, opened, closed))  # last: tests wait for it, and then look at the others
 
     def observations(self, table_id: int) -> dict[int, list[tuple[int, int | None]]]:
         return {sid: [(1, None)] for sid in self.left_open} if table_id == 1 else {}
@@ -136,7 +141,7 @@ class World:
         return next(s for s in self.manager.states(table_id) if s.sid == sid)
 
 
-def wait_until(holds: Callable[[], bool], timeout_s: float = 5.0) -> None:
+def wait_until(holds: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline_s, "it never came true"
@@ -166,23 +171,40 @@ class Throwing(Sensor):
         raise RuntimeError("the wire is cut")
 
 
+class Gate:
+    """Holds those who come to it until the test opens it, and counts them."""
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+        self._lock = threading.Lock()
+        self.came = 0
+
+    def pass_through(self) -> None:
+        with self._lock:
+            self.came += 1
+        self._open.wait()
+
+    def set(self) -> None:
+        self._open.set()
+
+
 class Hanging(Sensor):
     """Does not answer until the test lets it go."""
 
-    gate = threading.Event()
+    gate = Gate()
 
     def read(self) -> Reading:
-        self.gate.wait()
+        self.gate.pass_through()
         return new_value((1.0,), next_due_us=self.clock.now_us() + 10_000)
 
 
 class Stubborn(Sensor):
     """Cannot even be opened until the test lets it go."""
 
-    gate = threading.Event()
+    gate = Gate()
 
     def init(self) -> None:
-        self.gate.wait()
+        self.gate.pass_through()
 
     def read(self) -> Reading:
         return NO_VALUE
@@ -198,9 +220,12 @@ class Finite(Sensor):
 
 
 class Greedy(Sensor):
-    """Always has more."""
+    """Always has more; remembers who was asked when."""
+
+    asked: list[str] = []
 
     def read(self) -> Reading:
+        self.asked.append(self.address)
         return new_value((0.0,))
 
 

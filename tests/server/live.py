@@ -19,9 +19,10 @@ from tests.server.fake import FakeDatabase
 class Live:
     """A running server. `stop` ends it as SIGTERM would; `start` brings it back at the same address."""
 
-    def __init__(self, database: FakeDatabase, settings: Settings) -> None:
+    def __init__(self, database: FakeDatabase, settings: Settings, grace_s: int = 2) -> None:
         self._database = database
         self._settings = settings
+        self._grace_s = grace_s
         self._port = 0
         self.url = ""
         self.send_buffer_bytes = 0
@@ -35,7 +36,7 @@ class Live:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
         lifecycle = Lifecycle()
         self.app = create_app(self._database, self._settings, lifecycle)
-        self._server = Server(configured(self.app, self._settings, grace_s=2), lifecycle)
+        self._server = Server(configured(self.app, self._settings, self._grace_s), lifecycle)
         self._loop = asyncio.new_event_loop()
         serve = self._server.serve([listener])
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(serve))
@@ -48,7 +49,7 @@ class Live:
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._server.ask_to_stop)
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         self._loop.close()
         self.app.state.context.workers.close()
@@ -56,8 +57,8 @@ class Live:
 
 
 @contextmanager
-def serving(database: FakeDatabase, settings: Settings | None = None) -> Iterator[Live]:
-    live = Live(database, settings or Settings())
+def serving(database: FakeDatabase, settings: Settings | None = None, grace_s: int = 2) -> Iterator[Live]:
+    live = Live(database, settings or Settings(), grace_s)
     live.start()
     try:
         yield live

@@ -40,12 +40,12 @@ def live(shared: Live, database: FakeDatabase) -> Live:
 
 @contextmanager
 def sending(live: Live, path: str = PATH, **more: Any) -> Iterator[ClientConnection]:
-    with connect(live.url.replace("http", "ws", 1) + path, proxy=None, open_timeout=20, **more) as socket:
+    with connect(live.url.replace("http", "ws", 1) + path, proxy=None, open_timeout=60, **more) as socket:
         yield socket
 
 
 def told(socket: ClientConnection) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(socket.recv(timeout=20))
+    found: dict[str, Any] = json.loads(socket.recv(timeout=60))
     return found
 
 
@@ -143,7 +143,7 @@ def test_a_frame_that_waits_for_its_turn_is_given_up_when_the_server_closes(data
         context.rates.take = take
         with sending(live) as socket:
             socket.send(json.dumps(ROWS))
-            assert asked.wait(20)
+            assert asked.wait(60)
             live._loop.call_soon_threadsafe(context.lifecycle.closing.set)
             with pytest.raises(ConnectionClosed) as caught:
                 told(socket)

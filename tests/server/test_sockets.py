@@ -33,12 +33,12 @@ def live(shared: Live, database: FakeDatabase) -> Live:
 @contextmanager
 def following(live: Live, query: str = "", name: str = "gas_alarm", **more: Any) -> Iterator[ClientConnection]:
     url = live.url.replace("http", "ws", 1) + f"/v1/queries/{name}/ws{query}"
-    with connect(url, proxy=None, open_timeout=20, **more) as socket:
+    with connect(url, proxy=None, open_timeout=60, **more) as socket:
         yield socket
 
 
 def message(socket: ClientConnection) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(socket.recv(timeout=20))
+    found: dict[str, Any] = json.loads(socket.recv(timeout=60))
     return found
 
 
@@ -82,7 +82,7 @@ def test_why_there_is_nothing_to_follow_comes_as_a_message(live: Live, database:
             told = message(socket)
             assert (told["event"], told["error"]["condition"]) == ("error", condition)
             with pytest.raises(ConnectionClosed) as caught:
-                socket.recv(timeout=20)
+                socket.recv(timeout=60)
             assert caught.value.rcvd is not None and (caught.value.rcvd.code, caught.value.rcvd.reason) == (
                 1008,
                 condition,
@@ -112,5 +112,5 @@ def test_without_a_token_nobody_gets_in_and_the_server_ends_gently() -> None:
             eventually(lambda: live.app.state.context.counters.subscribers == 1)
             live.stop()
             with pytest.raises(ConnectionClosed):
-                socket.recv(timeout=20)
+                socket.recv(timeout=60)
         live.start()

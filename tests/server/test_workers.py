@@ -15,7 +15,7 @@ def test_a_full_pool_refuses_instead_of_queueing_for_ever() -> None:
     async def scenario() -> None:
         pool = Pool("test", threads=1, waiting_max=1)
         gate = threading.Event()
-        running = [asyncio.create_task(pool.run(gate.wait, 5)) for _ in range(2)]
+        running = [asyncio.create_task(pool.run(gate.wait, 60)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(PenstockError, match="wait already"):
             await pool.run(gate.wait)
@@ -59,7 +59,9 @@ def test_bodies_wait_for_room_in_the_order_they_came() -> None:
         await asyncio.sleep(0.01)
         assert order == ["first"]
         first_done.set()
-        await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            while len(order) < 3:
+                await asyncio.sleep(0)
         assert order == ["first", "big", "small"]
         rest_done.set()
         await asyncio.gather(*tasks)

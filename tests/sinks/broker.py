@@ -20,7 +20,7 @@ class Listener:
         self._client.on_message = lambda _, __, m: self.messages.append((m.topic, m.payload, bool(m.retain)))
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
-        assert subscribed.wait(20)
+        assert subscribed.wait(60)
 
     def close(self) -> None:
         self._client.disconnect()

@@ -79,7 +79,7 @@ def test_sinks_are_shown_and_counted(pipe: Pipe, receiver: Receiver) -> None:
     hot_probes(pipe)
     pipe.db.execute(f"CREATE SINK out FOR hot TO webhook (url = '{receiver.url}')", owner="ada")
     push(pipe, 11.0)
-    eventually(lambda: sink(pipe)["rows"] == 1)
+    eventually(lambda: sink(pipe)["rows"] == 1 and sink(pipe)["lag"] == 0)
     (row,) = pipe.db.execute("SHOW SINKS").table.to_pylist()
     cycle = pipe.db.standing.store.cycle
     assert row == {

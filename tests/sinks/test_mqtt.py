@@ -72,7 +72,7 @@ def test_mosquitto_sub_reads_the_retained_answer(pipe: Pipe, broker: Mosquitto) 
 def test_a_broker_that_was_away_gets_the_newest_answer(pipe: Pipe, broker: Mosquitto) -> None:
     hot_probes(pipe)
     push(pipe, 11.0)
-    to_mqtt(pipe, broker, "topic = 'plant/hot', timeout = 1 SECOND")
+    to_mqtt(pipe, broker, "topic = 'plant/hot'")
     eventually(lambda: sink(pipe)["deliveries"] == 1)
     broker.stop()
     push(pipe, 12.0)
@@ -86,17 +86,18 @@ def test_a_broker_that_was_away_gets_the_newest_answer(pipe: Pipe, broker: Mosqu
 
 
 def test_a_broker_that_was_killed_and_forgot_gets_the_answer_again_although_nothing_changed(
-    pipe: Pipe, broker: Mosquitto
+    pipe: Pipe, broker: Mosquitto, caplog: pytest.LogCaptureFixture
 ) -> None:
     hot_probes(pipe)
     push(pipe, 11.0)
-    to_mqtt(pipe, broker, "topic = 'plant/hot', timeout = 1 SECOND")
+    to_mqtt(pipe, broker, "topic = 'plant/hot'")
     eventually(lambda: sink(pipe)["deliveries"] == 1)
     broker.kill()
+    eventually(lambda: "the broker is gone" in caplog.text)
     broker.start()
     eventually(lambda: sink(pipe)["deliveries"] == 2)
     assert [row["value"] for row in json.loads(retained(broker, "plant/hot")[0])["rows"]] == [11.0]
-    assert sink(pipe)["state"] == "RUNNING" and "gone" in sink(pipe)["last_error"]
+    assert sink(pipe)["state"] == "RUNNING" and sink(pipe)["failed"] > 0
 
 
 def test_a_restarted_server_publishes_its_answer_again(pipe: Pipe, broker: Mosquitto) -> None:
@@ -115,7 +116,7 @@ def test_a_restarted_server_publishes_its_answer_again(pipe: Pipe, broker: Mosqu
 def test_rows_go_to_topics_of_their_own_and_none_is_lost(pipe: Pipe, broker: Mosquitto) -> None:
     hot_probes(pipe)
     listener = Listener(broker.port, "plant/#")
-    to_mqtt(pipe, broker, "topic = 'plant/{place}/{id}', payload = 'rows', retain = false, timeout = 1 SECOND")
+    to_mqtt(pipe, broker, "topic = 'plant/{place}/{id}', payload = 'rows', retain = false")
     push(pipe, 11.0)
     pipe.push(12.0, sensor=2)
     pipe.engine.drain()

@@ -99,7 +99,7 @@ def test_killed_after_the_first_commit_and_before_any_note_of_it(pipe: Pipe, url
     to_postgres(pipe, url)
     eventually(lambda: sink(pipe)["rows"] == 1)
     kill(pipe)
-    (pipe.folder / "sinks" / "1" / "position.json").unlink()
+    (pipe.folder / "sinks" / "1" / "position.json").unlink(missing_ok=True)
     pipe.open()
     push(pipe, 12.0)
     eventually(lambda: sink(pipe)["rows"] == 1)
@@ -109,7 +109,7 @@ def test_killed_after_the_first_commit_and_before_any_note_of_it(pipe: Pipe, url
 def test_a_database_that_was_away_gets_everything_once(pipe: Pipe, url: str, server: PrivatePostgres) -> None:
     hot_probes(pipe)
     push(pipe, 11.0)
-    to_postgres(pipe, url, ", timeout = 2 SECONDS")
+    to_postgres(pipe, url)
     eventually(lambda: sink(pipe)["rows"] == 1)
     server.stop()
     push(pipe, 12.0)

@@ -64,9 +64,10 @@ def test_beyond_its_backlog_a_sink_says_that_cycles_are_lost_and_begins_anew(
     push(pipe, 11.0)
     eventually(lambda: sink(pipe)["rows"] == 1)
     receiver.refuse_all = True
-    for value in range(12, 24):
+    push(pipe, 12.0)
+    eventually(lambda: sink(pipe)["failed"] > 0)  # this one it holds while the others come and go
+    for value in range(13, 24):
         push(pipe, float(value))
-    eventually(lambda: sink(pipe)["failed"] > 0)
     receiver.refuse_all = False
     eventually(lambda: sink(pipe)["lag"] == 0)
     assert sink(pipe)["gaps"] == 1
@@ -96,9 +97,10 @@ def test_a_paused_sink_stays_paused_over_a_restart(pipe: Pipe, receiver: Receive
     to_webhook(pipe, receiver)
     pipe.db.execute("ALTER SINK out PAUSE")
     pipe.restart()
+    before = len(receiver.requests)  # it may have begun before it was told to pause
     push(pipe, 11.0)
     eventually(lambda: [f.told.state for f in pipe.db.sinks._followers.values()] == ["PAUSED"])
-    assert receiver.requests == []
+    assert len(receiver.requests) == before and receiver.rows() == []
     pipe.db.execute("ALTER SINK out RESUME")
     eventually(lambda: receiver.rows() == [11.0])
 

@@ -37,7 +37,7 @@ class Receiver:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.let_go.wait(30)
+                receiver.let_go.wait()
                 request = (dict(self.headers.items()), body)
                 receiver.requests.append(request)
                 status = receiver.statuses.pop(0) if receiver.statuses else 503 if receiver.refuse_all else 200

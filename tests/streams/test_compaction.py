@@ -39,7 +39,7 @@ def carry_nothing(table_id: int, paths: list[Path]) -> None:
 def log_of(folder: Path, count: int, **options: int) -> StreamLog:
     log = StreamLog(folder, Settings(**options), ManualClock(1_000))  # type: ignore[arg-type]
     for i in range(count):
-        log.append(TABLE, batch(float(2 * i), float(2 * i + 1))).result(5)
+        log.append(TABLE, batch(float(2 * i), float(2 * i + 1))).result(60)
     return log
 
 
@@ -50,7 +50,7 @@ def test_hot_segments_become_one_parquet_file_with_the_same_rows(tmp_path: Path)
     (segment,) = list_files(log.folder / "3")
     assert (segment.first, segment.end, segment.format) == (0, 18, "parquet")
     assert stored(tmp_path, 3) == [float(i) for i in range(18)]
-    assert log.append(TABLE, batch(18.0)).result(5) == 19
+    assert log.append(TABLE, batch(18.0)).result(60) == 19
     assert not compactor.compact(3)
     log.close()
     assert log_heads(log.folder) == {3: 19}
@@ -73,7 +73,7 @@ def test_a_field_that_came_later_is_null_in_the_older_part_of_a_merged_file(tmp_
     log = log_of(tmp_path, 3)
     wider = make_table(time="transaction", fields=(Field("ppm", DOUBLE), Field("seq", INT), Field("unit", TEXT)))
     more = batch(9.0).append_column("unit", pa.array(["C"]))
-    log.append(wider, more).result(5)
+    log.append(wider, more).result(60)
     log.close()
     merge(list_segments(log.folder, 3), log.temporary)
     (segment,) = list_segments(log.folder, 3)
@@ -138,7 +138,7 @@ def test_readers_never_notice_while_segments_are_written_merged_and_removed(tmp_
     for thread in threads:
         thread.start()
     for i in range(300):
-        log.append(TABLE, batch(float(2 * i), float(2 * i + 1))).result(5)
+        log.append(TABLE, batch(float(2 * i), float(2 * i + 1))).result(60)
     stop.set()
     for thread in threads:
         thread.join()
@@ -218,11 +218,11 @@ def test_the_housekeeper_keeps_the_count_of_files_bounded_under_a_stream_of_smal
     while keeper.compactor.merges < 2 and time.monotonic() < deadline:
         futures.append(ingest.push("probes", [{"sensor_id": 1, "ppm": 1.0, "seq": 1}]))
         most = max(most, len(list_files(log.folder / "3")))
-    assert [future.result(5).position for future in futures] == list(range(1, len(futures) + 1))
+    assert [future.result(60).position for future in futures] == list(range(1, len(futures) + 1))
     keeper.close()
     # One round by hand, now that its thread is gone: the table's files belong to one thread at a time.
     for _ in range(2):
-        ingest.push("probes", [{"sensor_id": 1, "ppm": 1.0, "seq": 1}]).result(5)
+        ingest.push("probes", [{"sensor_id": 1, "ppm": 1.0, "seq": 1}]).result(60)
     keeper.tend(3)
     log.close()
     assert keeper.failures == 0
@@ -240,7 +240,7 @@ def test_around_a_missing_file_merging_and_retention_go_on(tmp_path: Path) -> No
     assert [(s.first, s.end) for s in list_what_is_there(log.folder, 3)] == [(0, 14), (16, 40)]
     assert len(list_files(log.folder / "3")) == 2
     table = make_table(time="transaction", retention_us=10)
-    log.append(TABLE, batch(1.0)).result(5)
+    log.append(TABLE, batch(1.0)).result(60)
     position = retention_position(table, log, ManualClock(1_000_000), lambda _: 1_000)
     assert position == 40
     assert compactor.remove(3, 40) == 2

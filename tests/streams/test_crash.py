@@ -27,7 +27,7 @@ def run(folder: Path, steps: list[str]) -> list[str]:
     """Exit codes of one process per step, each on the folder that the one before left behind."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "tests.streams.crash_child", str(folder), *steps]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

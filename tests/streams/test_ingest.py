@@ -169,10 +169,10 @@ def test_opened_sensors_push_by_sid(make: Make) -> None:
     columns = [pa.array([1.0, 2.0, 3.0]), pa.array([1, 2, 3], pa.int32())]
     sids = np.array([0, 1, 2], np.int32)
     times = np.array([NOW, NO_TIME, NOW], np.int64)
-    receipt = bench.ingest.push_resolved(bench.table, sids, times, columns).result(5)
+    receipt = bench.ingest.push_resolved(bench.table, sids, times, columns).result(60)
     assert refusals(receipt) == [(2, "sensor_not_found")]
     assert bench.stored("_vid", "seq") == [(0, 1), (4, 2)]
-    assert bench.ingest.push_resolved(bench.table, sids[:1], None, [pa.array([1.0])]).result(5).accepted == 1
+    assert bench.ingest.push_resolved(bench.table, sids[:1], None, [pa.array([1.0])]).result(60).accepted == 1
 
 
 def test_per_sensor_figures_are_kept(make: Make) -> None:

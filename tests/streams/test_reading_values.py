@@ -143,7 +143,7 @@ def test_a_reading_without_a_value_where_one_must_be_is_refused_and_counted(make
     sent = pa.table({"sensor_id": ids, "ppm": pa.array([None, 2.0, None]), "seq": seqs})
     assert refusals(bench.push(sent)) == [(0, "not_null_violation"), (2, "not_null_violation")]
     columns = [pa.array([None, 4.0]), pa.array([1, 2], pa.int32())]
-    resolved = bench.ingest.push_resolved(bench.table, np.array([0, 1], np.int32), None, columns).result(5)
+    resolved = bench.ingest.push_resolved(bench.table, np.array([0, 1], np.int32), None, columns).result(60)
     assert refusals(resolved) == [(0, "not_null_violation")]
     assert bench.stored("ppm") == [(1.0,), (1.0,), (2.0,), (4.0,)]
     assert bench.ingest.counters("probes")["refused"] == {"not_null_violation": 4, "invalid_value": 1}

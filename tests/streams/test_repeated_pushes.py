@@ -29,11 +29,11 @@ def test_a_repeated_key_gets_its_first_receipt_also_after_a_restart(make: Make) 
 def test_two_pushes_with_one_key_at_the_same_time_are_stored_once(make: Make) -> None:
     bench = make()
     gate = threading.Event()
-    bench.crash_point = lambda step: None if step != "log:begin" else (gate.wait(5), None)[1]
+    bench.crash_point = lambda step: None if step != "log:begin" else (gate.wait(60), None)[1]
     rows = [{"sensor_id": 1, "ppm": 1.0, "seq": 1}]
     futures = [bench.ingest.push("probes", rows, "k") for _ in range(3)]
     gate.set()
-    assert {future.result(5).position for future in futures} == {1}
+    assert {future.result(60).position for future in futures} == {1}
     assert bench.stored("seq") == [(1,)]
 
 

@@ -33,7 +33,7 @@ def test_rows_before_and_after_an_update_carry_the_version_of_their_place(tmp_pa
 
     def push() -> None:
         while not stop.is_set():
-            ingest.push("probes", [{"sensor_id": 1, "ppm": 1.0}]).result(5)
+            ingest.push("probes", [{"sensor_id": 1, "ppm": 1.0}]).result(60)
 
     threads = [threading.Thread(target=push) for _ in range(3)]
     for thread in threads:
@@ -62,12 +62,12 @@ def test_sensors_that_come_and_go_are_found_and_refused(tmp_path: Path) -> None:
     ingest = Ingest(log, lambda: catalog.state, clock, Settings())
     table = catalog.create_table("probes", COLUMNS, ("sensor_id",), STREAM, TableOptions(), False)
     rows = [{"sensor_id": 1, "ppm": 1.0}, {"sensor_id": 2, "ppm": 2.0}]
-    assert ingest.push("probes", rows).result(5).accepted == 0
+    assert ingest.push("probes", rows).result(60).accepted == 0
     catalog.insert_rows("probes", [(1, "north", "a"), (2, "south", "b")])
-    assert ingest.push("probes", rows).result(5).accepted == 2
+    assert ingest.push("probes", rows).result(60).accepted == 2
     catalog.delete_rows("probes", [0])
-    assert [r.index for r in ingest.push("probes", rows).result(5).refused] == [0]
+    assert [r.index for r in ingest.push("probes", rows).result(60).refused] == [0]
     sids = np.array([0, 1], np.int32)
-    receipt = ingest.push_resolved(table, sids, None, [pa.array([1.0, 2.0])]).result(5)
+    receipt = ingest.push_resolved(table, sids, None, [pa.array([1.0, 2.0])]).result(60)
     assert [r.condition for r in receipt.refused] == ["sensor_not_found"]
     log.close()

@@ -41,7 +41,7 @@ class Bench:
         self.open()
 
     def push(self, data: Any, key: str | None = None) -> Receipt:
-        return self.ingest.push("probes", data, key).result(5)
+        return self.ingest.push("probes", data, key).result(60)
 
     def stored(self, *columns: str) -> list[tuple[Any, ...]]:
         segments = list_segments(self.log.folder, self.table.id)

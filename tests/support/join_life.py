@@ -112,7 +112,7 @@ class Life(Pipe):
         return self.runner.given[f"{plan.sql} {plan.relations[0].name}"]
 
 
-def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it never came to hold"

@@ -50,7 +50,7 @@ class Mosquitto:
         assert PROGRAM is not None and self._process is None
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([PROGRAM, "-c", str(self._config)], stdout=log, stderr=log)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
@@ -64,7 +64,7 @@ class Mosquitto:
         assert self._process is not None
         before = self._saved_at()
         self._process.send_signal(signal.SIGUSR1)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while self._saved_at() == before:
             assert time.monotonic() < deadline, self._log.read_text()
             time.sleep(0.01)
@@ -85,5 +85,5 @@ class Mosquitto:
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.wait(60)
             self._process = None

@@ -26,7 +26,7 @@ from penstock.errors import PenstockError
 from tests.support.spark_lock import one_spark
 
 ROOT = Path(__file__).parents[2]
-START_S = 120.0
+START_S = 180.0
 Part = Literal["server", "jvm", "worker", "daemon", "planner", "executor"]
 
 
@@ -120,7 +120,7 @@ class ServerProcess:
             time.sleep(0.05)
         return self.process.wait()
 
-    def run_to_end(self, timeout_s: float = 60.0) -> tuple[int, str]:
+    def run_to_end(self, timeout_s: float = 120.0) -> tuple[int, str]:
         """Start a server that is expected to refuse: its exit code and what it said."""
         before = len(self.printed())
         self.launch()
@@ -140,7 +140,7 @@ class ServerProcess:
         self.observe()
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
         deadline = time.monotonic() + 10
         while any(k.alive() for k in self._known.values()) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -183,12 +183,17 @@ class ServerProcess:
 
     def kill(self, part: Part, number: int = 0) -> Known:
         """SIGKILL one process of the kind; waits for the server's own end."""
-        found = self.parts(part)
-        assert found, f"there is no {part} process"
+        found: list[Known] = []
+
+        def is_there() -> bool:
+            found[:] = self.parts(part)
+            return bool(found)
+
+        self.wait(is_there, 120, f"running a {part}")
         chosen = found[number % len(found)]
         chosen.kill()
         if part == "server":
-            self.process.wait(10)
+            self.process.wait(60)
         return chosen
 
     def kill_all(self) -> None:
@@ -196,10 +201,10 @@ class ServerProcess:
         found = self.observe()
         for known in found:
             known.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         self.assert_all_gone()
 
-    def assert_all_gone(self, within_s: float = 15.0) -> None:
+    def assert_all_gone(self, within_s: float = 60.0) -> None:
         """No process that the server ever started is left."""
         deadline = time.monotonic() + within_s
         while left := [k for k in self._known.values() if k.alive()]:

@@ -222,7 +222,7 @@ def _iso(moment_us: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{part:06d}Z"
 
 
-def persist(action: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+def persist(action: Callable[[], Any], timeout_s: float = 120.0) -> Any:
     """Repeat a call while the server or Spark comes back."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -234,7 +234,7 @@ def persist(action: Callable[[], Any], timeout_s: float = 60.0) -> Any:
             time.sleep(0.2)
 
 
-def wait_until_caught_up(db: Connection, data: Path, timeout_s: float = 90.0) -> None:
+def wait_until_caught_up(db: Connection, data: Path, timeout_s: float = 180.0) -> None:
     """Until a committed cycle covers everything that is in the log now."""
     heads = log_heads(data / "log")
     history = History(data)

@@ -52,12 +52,10 @@ def run(
     progress = progress or _print_progress
     share_free_memory()
     try:
-        _set_up_logging(settings)
-        if listener is None:
-            listener = listen(settings)
-        if not is_loopback(settings.host) and not settings.tls_key:
-            progress("without tls_certificate and tls_key, passwords and tokens cross the network in the clear")
-        with listener:
+        with listener or listen(settings) as listener:
+            _set_up_logging(settings)
+            if not is_loopback(settings.host) and not settings.tls_key:
+                progress("without tls_certificate and tls_key, passwords and tokens cross the network in the clear")
             return asyncio.run(
                 _serve(settings, listener, database or _open_database(settings), progress, prepare, pages)
             )

@@ -82,7 +82,7 @@ class OpenedSensor(Task):
         self.last_error_us = now_us
 
     def snapshot(self, now_us: int, holders: int) -> SensorState:
-        shown = self.shown
+        shown: State = "hung" if self.hung else self.shown
         if shown == "open":
             quiet_since_us = max(self.last_reading_us or 0, self.opened_us or 0)
             if now_us - quiet_since_us > self.table.options.idle_us:

@@ -26,13 +26,14 @@ _LOGGER = logging.getLogger(__name__)
 class Task:
     """What the pool keeps in mind about one thing that is stepped. Subclasses add what the step needs."""
 
-    __slots__ = ("again_s", "due_s", "group", "running", "ticket")
+    __slots__ = ("again_s", "due_s", "group", "hung", "running", "ticket")
 
     def __init__(self, group: int) -> None:
         self.group = group
         self.due_s = math.inf  # monotonic time of the queued step; infinite while none is queued
         self.again_s = math.inf  # asked for while running
         self.running = False
+        self.hung = False  # its step runs, for longer than the limit
         self.ticket = 0
 
 
@@ -167,7 +168,7 @@ class Poller(Generic[TaskT]):
                 _LOGGER.exception("a step of the stream manager failed")
                 delay_s = None
             with self._changed:
-                task.running = False
+                task.running = task.hung = False
                 worker.task = None
                 self._running -= 1
                 due_s = min(math.inf if delay_s is None else time.monotonic() + delay_s, task.again_s)
@@ -242,7 +243,7 @@ class Poller(Generic[TaskT]):
                 now_s = time.monotonic()
                 for worker in list(self._workers):
                     if worker.task is not None and now_s - worker.since_s > limits.hang_s:
-                        worker.abandoned = True
+                        worker.abandoned = worker.task.hung = True
                         self._workers.remove(worker)
                         self._stuck[worker.task.group] += 1
                         hung.append(worker.task)

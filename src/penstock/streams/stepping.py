@@ -200,7 +200,6 @@ class Stepper:
         return pause_s * random.uniform(0.5, 1.0)
 
     def note_hung(self, opened: OpenedSensor) -> None:
-        opened.shown = "hung"
         seconds = self._limits.poll.hang_s
         opened.note_error(f"no answer for {seconds:g} s; its thread was left to it", self._clock.now_us())
 
