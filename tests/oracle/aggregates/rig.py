@@ -181,7 +181,7 @@ class Rig:
         if self.random.random() < 0.12:
             keys = pick([("value",), ("place", "level"), ("name", "kind"), ("amount",), ("whole", "place", "value")])
             newest = pick([None, None, (3, True), (10, False)])
-            conditions = {"static": pick(statics), "stream": pick(streams)}
+            conditions = {"static": pick(STATIC_CONDITIONS), "stream": pick(STREAM_CONDITIONS)}
             return Question(name, keys, (), begin, **conditions, newest=newest, distinct=True)
         pane = pick(panes)
         own: tuple[int | None, ...] = ()
