@@ -207,7 +207,7 @@ class Rig:
     def with_subquery(self, question: Question) -> Question:
         """Some questions are compared with all rows."""
         pick = self.apart.choice
-        if any(question.own_us) or question.latch_us is not None or self.apart.random() < 0.6:
+        if any(question.own_us) or question.latch_us is not None or question.distinct or self.apart.random() < 0.6:
             return question
         static = question.static
         if self.time == "transaction" and question.newest is None:
