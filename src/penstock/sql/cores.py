@@ -1,7 +1,7 @@
 """A window join with more on top -> its core, a JoinPlan, and a question over the core's rows.
 
-What stands on top (aggregates, GROUP BY, DISTINCT, ORDER BY, conditions that no kernel covers) is Spark SQL; the join
-itself is not: it runs in the cycle, and its rows stand in FROM where the streams stood.
+What stands on top is slices of the join's results (`join_aggregates`) or, where these do not cover it (ORDER BY without aggregates, window
+functions, conditions that no kernel covers), Spark SQL. The join itself runs in the cycle, and its rows stand in FROM where the streams stood.
 """
 
 from __future__ import annotations
