@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.queries import as_of
-from penstock.queries.resampled import finding, stream
+from penstock.queries.resampled import finding, once, stream
 from penstock.queries.resampled.finding import pieces_in_time
 from penstock.queries.resampled.held import ResampleHeld
 from tests.pipeline.asking import ask, rows_of
@@ -68,7 +68,7 @@ def test_an_answer_that_is_too_large_is_refused_before_it_is_read(
     for module in (stream, finding):
         monkeypatch.setattr(module, "rows_at", counted)
     world.push(5, 20, 19)
-    over = [
+    over: list[Callable[[], object]] = [
         lambda: world.pipe.db.invoke("q"),
         lambda: following.next(0),
         lambda: world.pipe.db.subscribe("q").next(0),
@@ -94,12 +94,12 @@ def test_an_answer_of_a_past_time_stands_on_one_cycle(
     world.push(0, 30)
     world.execute(f"CREATE QUERY q AS {ASKED} {WINDOW}")
     cycle, expected = world.pipe.db.standing.store.cycle, world.answer(as_of=at(25))
-    answer_once = as_of.answer_once
+    answer_once = once.answer_once
 
     def after_another_cycle(held: ResampleHeld) -> pa.Table | None:
         world.push(0, 30)
         return answer_once(held)
 
-    monkeypatch.setattr(as_of, "answer_once", after_another_cycle)
+    monkeypatch.setattr(as_of, once.answer_once.__name__, after_another_cycle)
     found = world.pipe.db.invoke("q", at(25))
     assert found.cycle == cycle and in_order(rows_of(found.table)) == expected

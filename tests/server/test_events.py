@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.server import events
-from tests.server.fake import FakeDatabase
+from tests.server.fake import FakeDatabase, FakeSubscription
 from tests.server.live import Live, serving
 
 
@@ -126,6 +126,21 @@ def test_silence_is_broken_by_pings_that_carry_the_cycle(
         database.subscriptions[0].cycle = 12  # type: ignore[attr-defined]
         # Those without a cycle were on their way before.
         assert next(frame for frame in found if "id" in frame) == {"event": "ping", "data": "{}", "id": "12"}
+
+
+def test_a_surprise_ends_the_stream_with_an_error_that_says_nothing_of_the_inside(
+    live: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def surprise(*_: object) -> None:
+        raise KeyError("a table of the inside")
+
+    monkeypatch.setattr(FakeSubscription, "next", surprise)
+    with reading(live) as found:
+        frame = next(found)
+        assert frame["event"] == "error" and next(found, None) is None
+    told = json.loads(frame["data"])["error"]
+    assert told["condition"] == "internal_error" and "inside" not in told["message"]
+    assert "a table of the inside" in caplog.text
 
 
 def test_a_dropped_query_ends_the_stream_with_an_error(live: Live, database: FakeDatabase) -> None:

@@ -108,7 +108,9 @@ class SparkRunner:
         if relation.kind == "query":
             definition = moment.state.queries[relation.table]
             plan = plan_from_json(definition.plan)
-            assert isinstance(plan, SelectPlan)
+            if not isinstance(plan, SelectPlan):
+                detail = f'another query "{relation.table}" came while the question was answered'
+                raise error("not_ready", detail=detail, hint="ask again")
             table, plan_json = moment.state.tables_by_id[plan.table_id], definition.plan
             shown = [Field(o.name, o.type) for o in plan.outputs if o.name != "ts"]
             columns = [*shown, Field("ts", TIMESTAMP), *HIDDEN_OF_STREAM]

@@ -20,7 +20,7 @@ from penstock.operators.windows import FOREVER, RowsWindow, TimeWindow, Window
 from penstock.pipeline.spark_sql import Moment
 from penstock.queries.answers import AnswerStore
 from penstock.queries.fetch import Fetcher, TimedPositions
-from penstock.queries.moments import now_of_plan
+from penstock.queries.moments import check_taken_in, now_of_plan
 from penstock.queries.observing import streams_of
 from penstock.queries.resampled.once import answer_once, hold_once
 from penstock.queries.results import Result
@@ -45,6 +45,9 @@ def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, l
     if not isinstance(plan, SelectPlan) or functions_of(plan) or plan.lasting is not None:
         plan = _as_spark_sql(database, definition, plan)
     with database.standing.locked() as store:
+        if definition.id not in store.state.queries_by_id:
+            raise error("query_not_found", query=definition.name, hint="it was dropped")
+        check_taken_in(plan, store.state)
         at_us = _moment(plan, store, as_of)
         _check_kept(plan, store, start_us, at_us)
         cycle, most, moment, held = store.cycle, database.settings.result_max_rows, None, None
@@ -68,7 +71,7 @@ def _as_spark_sql(database: Database, definition: QueryDefinition, plan: Plan) -
     """User functions run in workers only, and what a join or a condition that lasts keeps is not as of older times."""
     if not isinstance(plan, SparkPlan) or plan.core is not None:
         select = parse_select(definition.sql)
-        plan = plan_query(select, database.catalog.state, True, SYSTEM_TABLES, shared=False, spent=True)
+        plan = plan_query(select, database.catalog.state.frozen(), True, SYSTEM_TABLES, shared=False, spent=True)
     assert isinstance(plan, SparkPlan)
     system = next((r.table for r in plan.relations if r.kind in ("system", "state")), None)
     if system is not None:

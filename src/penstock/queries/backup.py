@@ -93,9 +93,11 @@ def _copy_folder(database: Database, target: Path) -> None:
 
 def _copy_tree(source: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    if not source.exists():
-        return
-    for entry in sorted(source.iterdir()):
+    try:
+        entries = sorted(source.iterdir())
+    except FileNotFoundError:
+        return  # nothing of the kind was ever written, or its table was dropped a moment ago
+    for entry in entries:
         if entry.is_dir():
             _copy_tree(entry, target / entry.name)
         else:

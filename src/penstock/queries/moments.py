@@ -21,18 +21,23 @@ def moment_of(
     """What a plan stands for at the store's committed offset. `coming`: queries that it may read although none took them in."""
     assert store.offset is not None
     state = store.state.expecting(coming) if coming else store.state.frozen()
-    for relation in plan.relations:
+    check_taken_in(plan, state)
+    now_us = now_of_plan(plan, store, state)
+    fallback = now_us if now_us is not None else store.offset.now_us
+    ranges = ranges_of(plan, now_us, start_us)
+    return Moment(store.offset, state, fallback, ranges, store.start)
+
+
+def check_taken_in(plan: Plan, state: CatalogState) -> None:
+    """Raise not_ready where cycles do not know yet, or not any more, what a plan reads."""
+    for relation in plan.relations if isinstance(plan, SparkPlan) else ():
         queries, named = state.queries, {relation.table}
         by_kind = {"query": queries, "state": queries, "system": named, "core": named}
         known = by_kind.get(relation.kind, state.tables)
         if relation.table not in known:
             raise _not_taken_in(f'"{relation.table}"')
     if any(u.table_id not in state.tables_by_id for u in stream_uses(plan)):
-        raise _not_taken_in("a stream of the join")
-    now_us = now_of_plan(plan, store, state)
-    fallback = now_us if now_us is not None else store.offset.now_us
-    ranges = ranges_of(plan, now_us, start_us)
-    return Moment(store.offset, state, fallback, ranges, store.start)
+        raise _not_taken_in("a stream that it reads")
 
 
 def ranges_of(plan: SparkPlan, now_us: int | None, start_us: int | None) -> dict[str, tuple[int, int]]:

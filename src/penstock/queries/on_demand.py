@@ -72,6 +72,8 @@ class AggregatesOnDemand:
         for argument in {a.argument for a in asked.aggregates} - {EVERY_ROW} or {EVERY_ROW}:
             column = column_of(argument, rows.held.plan.outputs, isinstance(rows, SelectRows))
             if isinstance(rows, SelectRows):
+                if len(moment.ranges) != 1:
+                    raise NotKept("another query of that name came meanwhile")
                 (span,) = moment.ranges.values()
                 found[argument] = self._of_selection(definition.id, column, rows, span, moment.now_us)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.clock import format_timestamp
+from penstock.errors import PenstockError
 from penstock.queries.answer import NEVER
 from penstock.queries.describing import describe_queries
 from penstock.queries.inputs import input_rows, sensor_state
@@ -51,7 +53,10 @@ class SystemTables:
         heads = database.log.heads()
         out = []
         for table in database.sensor_tables():
-            counters = database.ingest.counters(table.name)
+            try:
+                counters, rows = database.ingest.counters(table.name), database.catalog.state.rows(table.id)
+            except PenstockError:  # dropped a moment ago
+                continue
             with database.standing.locked() as store:
                 known = store.state.tables_by_id.get(table.id)
                 newest = store.newest.get(table.id)
@@ -61,10 +66,10 @@ class SystemTables:
                 {
                     **counters,
                     "table_name": table.name,
-                    "sensors": database.catalog.state.rows(table.id).current().num_rows,
+                    "sensors": rows.current().num_rows,
                     "open": database.observer.manager.open_count(table.id),
                     "rows": heads.get(table.id, 0),
-                    "files": sum(1 for _ in folder.iterdir()) if folder.exists() else 0,
+                    "files": _count_files(folder),
                     "rows_per_s": database.sampler.rates.of(table),
                     "refused": sum(counters["refused"].values()),
                     "newest": latest if latest > NEVER else None,
@@ -86,11 +91,17 @@ class SystemTables:
     def _sensor_rows(self) -> list[dict[str, Any]]:
         out = []
         for table in self._database.sensor_tables():
-            for sensor in self.sensors(table):
+            for sensor in self._sensors_if_there(table):
                 key = ", ".join(str(sensor["key"][k]) for k in table.key)
                 last = sensor["last_reading_us"]
                 out.append({**sensor, "table_name": table.name, "sensor": key, "last_reading": last})
         return out
+
+    def _sensors_if_there(self, table: Table) -> list[dict[str, Any]]:
+        try:
+            return self.sensors(table)
+        except PenstockError:  # dropped a moment ago
+            return []
 
     def sensors(self, table: Table) -> list[dict[str, Any]]:
         """Static values and live state of each sensor of a table; none where it has no stream."""
@@ -134,3 +145,10 @@ class SystemTables:
             sid = int(sids[vid])
             found[sid] = max(found.get(sid, NEVER), int(newest[vid]))
         return found
+
+
+def _count_files(folder: Path) -> int:
+    try:
+        return sum(1 for _ in folder.iterdir())
+    except FileNotFoundError:  # nothing came yet, or the table was dropped a moment ago
+        return 0

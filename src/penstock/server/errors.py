@@ -26,6 +26,11 @@ def error_response(problem: PenstockError) -> Response:
     return Response(orjson.dumps(problem.body()), problem.status, headers, media_type="application/json")
 
 
+def internal_error() -> PenstockError:
+    """What is told of a surprise, which the log has."""
+    return error("internal_error", detail="the server met a problem of its own; its log has the details")
+
+
 def from_http(problem: HTTPException, method: str, path: str) -> PenstockError:
     """What Starlette itself refuses: unknown paths, methods, unreadable requests."""
     if problem.status_code == 404:
@@ -70,8 +75,7 @@ class ErrorBoundary:
             if started or scope["type"] != "http":
                 raise
             log.exception("%s %s failed", scope["method"], scope["path"])
-            surprise = error("internal_error", detail="the server met a problem of its own; its log has the details")
-            await error_response(surprise)(scope, receive, send)
+            await error_response(internal_error())(scope, receive, send)
 
 
 def add_handlers(app: FastAPI) -> None:

@@ -21,6 +21,7 @@ from penstock.queries.results import Event
 from penstock.server.backend import Subscription
 from penstock.server.context import Context, context_of
 from penstock.server.encode import encode_event
+from penstock.server.errors import internal_error, log
 from penstock.server.openapi import ERRORS
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
@@ -151,6 +152,11 @@ async def stream_events(
                 last = loop.time()
     except PenstockError as problem:
         yield framing.problem(problem)
+    except Exception:
+        # The answer has begun, so nobody above can send a body any more: without a frame the reader would see a broken line.
+        if not closing.is_set():
+            log.exception("a subscription failed")
+            yield framing.problem(internal_error())
     finally:
         context.counters.subscribers -= 1
         closed.cancel()

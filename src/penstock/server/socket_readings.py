@@ -20,6 +20,7 @@ from penstock.security.caller import require
 from penstock.server.access import client_name
 from penstock.server.context import Context
 from penstock.server.decode import ARROW, PARQUET, Readings, decode_readings, rows_of_json
+from penstock.server.errors import internal_error, log
 from penstock.server.readings import KEY_MAX_CHARS, check_rows, count_receipt, counting_refusals, receipt_facts
 from penstock.server.roles import caller_of, needs
 from penstock.streams.receipt import Receipt
@@ -98,6 +99,9 @@ async def _push(context: Context, table: str, frame: bytes | str) -> dict[str, A
                 key, receipt = await context.workers.push.run(work)
     except PenstockError as problem:
         return problem.body()
+    except Exception:
+        log.exception("a frame of readings failed")
+        return internal_error().body()
     count_receipt(context, table, "websocket", receipt, size)
     facts = receipt_facts(receipt)
     return facts if key is None else {"id": key, **facts}

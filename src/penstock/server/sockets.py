@@ -16,6 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from penstock.errors import PenstockError
 from penstock.server.context import Context
 from penstock.server.encode import encode_event
+from penstock.server.errors import internal_error, log
 from penstock.server.events import Framing, open_subscription, stream_events
 
 router = APIRouter(prefix="/v1/queries")
@@ -57,7 +58,10 @@ async def _send(websocket: WebSocket, context: Context, name: str, from_cycle: i
         try:
             context.lifecycle.require_ready()
             subscription = await open_subscription(context, name, from_cycle, changes)
-        except PenstockError as problem:
+        except Exception as surprise:
+            problem = surprise if isinstance(surprise, PenstockError) else internal_error()
+            if problem is not surprise:
+                log.exception("a subscription could not be opened")
             await websocket.send_text(MESSAGES.problem(problem).decode())
             await websocket.close(POLICY_VIOLATION, problem.condition)
             return

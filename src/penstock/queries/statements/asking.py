@@ -28,35 +28,35 @@ if TYPE_CHECKING:
 
 def plan_of(database: Database, select: st.Select, standing: bool, state: CatalogState | None = None) -> Plan:
     """How a SELECT runs. Its tree is spent afterwards."""
-    state = state or database.catalog.state
+    state = state or database.catalog.state.frozen()  # a name that was found must not be gone a line later
     return plan_query(select, state, standing, SYSTEM_TABLES, shared=standing, joins=True, spent=True)
 
 
 def select(database: Database, statement: st.Select, alone: str | None = None) -> Result:
     """`alone`: the whole text, where there is nothing else in it and no parameters; it may be asked again."""
-    name = invocation_of(statement, database.catalog.state)
+    state = database.catalog.state.frozen()
+    name = invocation_of(statement, state)
     if name is not None:
         # Whoever types this expects what was acknowledged before; GET /v1/queries/NAME/rows does not wait.
         database.wait_for_own_writes()
         return database.invoke(name, statement.as_of)
-    sliced = asked_of_slices(statement, database.catalog.state)
+    sliced = asked_of_slices(statement, state)
     if sliced is not None:
         return answered_from_log(database, sliced)
     asked = asked_of_rollup(database, statement)
     found = rolled_up(database, asked) if asked is not None else None
     if found is not None:
         return found
-    position = database.catalog.state.position
-    plan = plan_of(database, statement, standing=False)
+    plan = plan_of(database, statement, standing=False, state=state)
     assert isinstance(plan, SparkPlan)
     if alone is not None and asked is None:
-        database.known_questions.keep(alone, position, plan)
+        database.known_questions.keep(alone, state.position, plan)
     return answered(database, plan)
 
 
 def asked_of_rollup(database: Database, statement: st.Select) -> AskedOnce | None:
     """A question that a rollup can say something of, wherever its window begins."""
-    state = database.catalog.state
+    state = database.catalog.state.frozen()
     asked = asked_once(statement, state) if state.rollups else None
     return asked if asked is not None and find_match(asked.plan, state) is not None else None
 
@@ -98,8 +98,9 @@ def _unobserved(database: Database, plan: SparkPlan, table: pa.Table) -> tuple[s
     """A hint when an empty answer only means that nobody has looked yet."""
     if table.num_rows:
         return ()
-    heads, state = database.log.heads(), database.catalog.state
-    silent = [r.table for r in plan.relations if r.kind == "stream" and not heads.get(state.tables[r.table].id)]
+    heads, tables = database.log.heads(), database.catalog.state.tables
+    streams = [r.table for r in plan.relations if r.kind == "stream" and r.table in tables]
+    silent = [name for name in streams if not heads.get(tables[name].id)]
     return tuple(
         f'nothing has been observed of "{name}" yet: a one-shot SELECT opens no sensor; CREATE QUERY does'
         for name in silent

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 
 def explain(database: Database, statement: st.Explain) -> Result:
-    state = database.catalog.state
+    state = database.catalog.state.frozen()  # of one moment, whatever is dropped meanwhile
     lines: list[str] = []
     if isinstance(statement.target, str) and statement.target in state.rollups:
-        return rows_of([{"plan": line} for line in explain_rollup(database, statement.target)], ("plan",))
+        rollup = state.rollups[statement.target]
+        return rows_of([{"plan": line} for line in explain_rollup(database, rollup, state)], ("plan",))
     if isinstance(statement.target, str):
-        definition = database.definition(statement.target)
+        definition = state.queries.get(statement.target) or database.definition(statement.target)
         plan = plan_from_json(definition.plan)
         if statement.analyze:
             lines = _measured(database, definition.name)
@@ -43,7 +44,7 @@ def explain(database: Database, statement: st.Explain) -> Result:
         if asked is not None:
             lines = plan_lines(asked.plan, state)
         matched = asked_of_rollup(database, statement.target)
-        plan = plan_of(database, statement.target, standing=False)
+        plan = plan_of(database, statement.target, standing=False, state=state)
         if matched is not None:
             lines.append("    as far as that is asked for: added up here with the rows of the log, no Spark job")
         if statement.analyze:
@@ -60,7 +61,7 @@ def explain(database: Database, statement: st.Explain) -> Result:
 
 def _sliced_lines(database: Database, asked: AskedOnce, analyze: bool) -> list[str]:
     """A question that Spark SQL has no words for."""
-    state = database.catalog.state
+    state = database.catalog.state.frozen()
     lines = [*explain_plan(asked.plan, state).splitlines(), *plan_lines(asked.plan, state)]
     lines.append("  asked once: rows of the log are read and aggregated here, nothing is kept, no Spark job")
     if analyze:

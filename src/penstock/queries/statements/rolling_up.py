@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import orjson
 
 from penstock.catalog.encoding import plan_text
+from penstock.catalog.model import Table
+from penstock.catalog.rollup_records import RollupDefinition
+from penstock.catalog.state import CatalogState
 from penstock.errors import error
 from penstock.queries.results import Result
 from penstock.queries.rollups.telling import rollup_lines
@@ -25,7 +28,7 @@ ROLLUPS_MAX = 100
 
 
 def create_rollup(database: Database, statement: st.CreateRollup) -> Result:
-    state = database.catalog.state
+    state = database.catalog.state.frozen()
     if statement.if_not_exists and statement.name in state.rollups:
         return done("CREATE ROLLUP")
     found, plan = bind_create_rollup(statement, state)
@@ -36,23 +39,21 @@ def create_rollup(database: Database, statement: st.CreateRollup) -> Result:
         orjson.dumps([[[body]]])  # an entry has it in its body
     except TypeError:
         raise error("syntax_error", detail="the question is nested too deeply") from None
-    since_us = _all_there_since(database, found.table_id)
+    since_us = _all_there_since(database, state.tables_by_id[found.table_id])
     database.catalog.create_rollup(
         replace(found, stored_plan=plan_text(body), since_us=since_us), statement.if_not_exists
     )
     return done("CREATE ROLLUP")
 
 
-def _all_there_since(database: Database, table_id: int) -> int | None:
+def _all_there_since(database: Database, table: Table) -> int | None:
     """From which time on retention cannot have taken anything yet."""
-    table = database.catalog.state.tables_by_id[table_id]
-    segments = list_what_is_there(database.folder.log, table_id)
+    segments = list_what_is_there(database.folder.log, table.id)
     if not segments or table.options.retention_us is None:
         return None
     return own_now(table, segments, database.clock) - table.options.retention_us
 
 
-def explain_rollup(database: Database, name: str) -> list[str]:
-    rollup = database.catalog.state.rollups[name]
-    rolled = database.catalog.state.rolled_up(rollup.id)
+def explain_rollup(database: Database, rollup: RollupDefinition, state: CatalogState) -> list[str]:
+    rolled = state.rolled_up(rollup.id)
     return rollup_lines(rollup, rolled, database.rollups.failures.get(rollup.id)) if rolled is not None else []
