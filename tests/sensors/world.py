@@ -46,6 +46,10 @@ def sensor_table(table_id: int, kind: type, **sensor_options: str) -> Table:
     return table(table_id, class_=f"{kind.__module__}:{kind.__name__}", **sensor_options)
 
 
+def addresses(count: int) -> dict[int, str | None]:
+    return {sid: f"s{sid}" for sid in range(count)}
+
+
 class Rows:
     def __init__(self, addresses: dict[int, str | None]) -> None:
         self.addresses = addresses
