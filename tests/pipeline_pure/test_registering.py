@@ -181,7 +181,7 @@ def test_a_reader_that_spark_runs_is_tried_with_the_queries_of_its_call(
         [
             ("hot", HOT.format(5)),
             ("ever", "SELECT id, MAX(value) AS top FROM probes GROUP BY id, LATCH"),
-            ("places", "SELECT DISTINCT id FROM hot BEGIN (NOW - 1 HOUR) END (NOW)"),
+            ("places", "SELECT id FROM hot GROUP BY ROLLUP (id) BEGIN (NOW - 1 HOUR) END (NOW)"),
             ("high", "SELECT id FROM ever WHERE top > 10"),
         ]
     )
