@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kill.crash_child import ROWS, open_database
+from tests.crash.child import ROWS, open_database
 from tests.support.brute_force import History, defined_at
 from tests.support.workload import TABLES, check_answers, late_question, questions
 
@@ -22,7 +22,7 @@ SNAPSHOT = [f"snapshot:{step}" for step in WRITING]
 
 def run(folder: Path, lives: list[str]) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-m", "tests.kill.crash_child", str(folder), *lives]
+    command = [sys.executable, "-m", "tests.crash.child", str(folder), *lives]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     print(done.stderr)

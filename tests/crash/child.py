@@ -1,6 +1,6 @@
 """A whole database without Spark that ends at one step of ingest or commit, life after life on one folder.
 
-`python -m tests.kill.crash_child FOLDER STEP:COUNT ...`: each life pushes, registers a query that must fill, runs
+`python -m tests.crash.child FOLDER STEP:COUNT ...`: each life pushes, registers a query that must fill, runs
 cycles, and ends without a word when it reaches its step for the COUNTth time. Prints the exit codes: 7 if it died
 there. All lives are forks of this process, which has imported everything and started nothing.
 """

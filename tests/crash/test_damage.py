@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.queries.database import Database
-from tests.kill.crash_child import open_database
+from tests.crash.child import open_database
 from tests.support.brute_force import defined_at
 from tests.support.workload import TABLES, check_answers, create_tables, questions, reading
 
