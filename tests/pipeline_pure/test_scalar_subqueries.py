@@ -174,6 +174,15 @@ def test_a_window_of_its_own_stays_and_one_that_is_inherited_moves_along(pipe: P
     assert answer(pipe, "own") == [(8, 0.7)] and answer(pipe, "inherited") == [(8, 1.0)]
 
 
+@pytest.mark.parametrize("from_", ["loops l", "loops l, incidents i WHERE i.segment = l.segment"])
+def test_what_only_the_order_needs_may_be_a_subquery(pipe: Pipe, from_: str) -> None:
+    away = "ABS(AVG(l.speed) - (SELECT AVG(speed) FROM loops))"
+    create(pipe, "odd", f"SELECT l.segment FROM {from_} GROUP BY l.segment ORDER BY {away} DESC {WINDOW}")
+    push(pipe, (1, 50.0), (3, 100.0), (2, 40.0))  # 45 and 100 around 63 1/3
+    pipe.engine.drain()
+    assert pipe.db.standing.invoke("odd").table.to_pydict() == {"segment": [8, 7]}
+
+
 def test_nothing_inside_is_null_and_both_are_counted_told_and_forgotten(pipe: Pipe) -> None:
     many = "(SELECT COUNT(speed) FROM loops HAVING COUNT(speed) > 2)"
     create(pipe, "rare", f"SELECT l.segment, {many} AS n FROM loops l GROUP BY l.segment {WINDOW}")
