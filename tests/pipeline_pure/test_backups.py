@@ -96,6 +96,16 @@ def test_two_backups_to_one_place_do_not_mix(pipe: Pipe, tmp_path: Path, monkeyp
     assert [r.condition for r in refused] == ["too_busy"] and (tmp_path / "copy" / "journal").is_dir()
 
 
+def test_a_whole_folder_with_the_name_of_half_a_backup_is_left_alone(pipe: Pipe, tmp_path: Path) -> None:
+    pipe.probes()
+    pipe.db.backup(tmp_path / "copy.unfinished")
+    before = sorted(path.name for path in (tmp_path / "copy.unfinished").iterdir())
+    with pytest.raises(PenstockError, match=r'copy\.unfinished" already exists'):
+        pipe.db.backup(tmp_path / "copy")
+    assert before == sorted(path.name for path in (tmp_path / "copy.unfinished").iterdir()) and "journal" in before
+    assert not (tmp_path / "copy").exists()
+
+
 def test_a_place_where_no_folder_can_be_is_refused(pipe: Pipe, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for name in ("a\0b", "x" * 300, "file/copy"):

@@ -50,6 +50,10 @@ def _half_written(target: Path) -> Iterator[Path]:
     aside = target.with_name(f"{target.name}.{UNFINISHED}")
     try:
         aside.mkdir(parents=True, exist_ok=True)
+        if any(aside.iterdir()) and not (aside / UNFINISHED).exists():
+            # Without a mark it is whole: somebody's folder, or a backup that gets its name at this moment.
+            hint = "a backup is written there before it gets its name; name another, or move that folder"
+            raise error("already_exists", kind="folder", name=str(aside), hint=hint)
         mark = os.open(aside / UNFINISHED, os.O_RDWR | os.O_CREAT, 0o600)
     except (OSError, ValueError) as cause:  # no right to, too long a name
         raise error("invalid_parameter", detail=f"there can be no folder at {str(target)!r}: {cause}") from cause
