@@ -96,6 +96,40 @@ def test_two_backups_to_one_place_do_not_mix(pipe: Pipe, tmp_path: Path, monkeyp
     assert [r.condition for r in refused] == ["too_busy"] and (tmp_path / "copy" / "journal").is_dir()
 
 
+def test_a_backup_leaves_alone_what_another_one_finishes_meanwhile(
+    pipe: Pipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe.probes()
+    at_once = backup.fcntl.flock
+    waiting: list[int] = []
+
+    def lock(mark: int, how: int) -> None:
+        if not waiting:  # the second one has found the first one's mark, and then the first one ends
+            waiting.append(mark)
+            (tmp_path / "copy.unfinished" / "unfinished").unlink()
+            (tmp_path / "copy.unfinished").rename(tmp_path / "copy")
+        at_once(mark, how)
+
+    (tmp_path / "copy.unfinished").mkdir()
+    (tmp_path / "copy.unfinished" / "unfinished").touch()
+    (tmp_path / "copy.unfinished" / "journal").touch()
+    monkeypatch.setattr(backup.fcntl, "flock", lock)
+    with pytest.raises(PenstockError, match="another backup") as refused:
+        pipe.db.backup(tmp_path / "copy")
+    assert refused.value.condition == "too_busy"
+    assert [path.name for path in (tmp_path / "copy").iterdir()] == ["journal"]
+
+
+def test_a_whole_folder_with_the_name_of_half_a_backup_is_left_alone(pipe: Pipe, tmp_path: Path) -> None:
+    pipe.probes()
+    pipe.db.backup(tmp_path / "copy.unfinished")
+    before = sorted(path.name for path in (tmp_path / "copy.unfinished").iterdir())
+    with pytest.raises(PenstockError, match=r'copy\.unfinished" already exists'):
+        pipe.db.backup(tmp_path / "copy")
+    assert before == sorted(path.name for path in (tmp_path / "copy.unfinished").iterdir()) and "journal" in before
+    assert not (tmp_path / "copy").exists()
+
+
 def test_a_place_where_no_folder_can_be_is_refused(pipe: Pipe, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for name in ("a\0b", "x" * 300, "file/copy"):

@@ -174,6 +174,29 @@ def test_a_window_of_its_own_stays_and_one_that_is_inherited_moves_along(pipe: P
     assert answer(pipe, "own") == [(8, 0.7)] and answer(pipe, "inherited") == [(8, 1.0)]
 
 
+@pytest.mark.parametrize("from_", ["loops l", "loops l, incidents i WHERE i.segment = l.segment"])
+def test_what_only_the_order_needs_may_be_a_subquery(pipe: Pipe, from_: str) -> None:
+    away = "ABS(AVG(l.speed) - (SELECT AVG(speed) FROM loops))"
+    create(pipe, "odd", f"SELECT l.segment FROM {from_} GROUP BY l.segment ORDER BY {away} DESC {WINDOW}")
+    push(pipe, (1, 50.0), (3, 100.0), (2, 40.0))  # 45 and 100 around 63 1/3
+    pipe.engine.drain()
+    assert pipe.db.standing.invoke("odd").table.to_pydict() == {"segment": [8, 7]}
+
+
+def test_a_question_that_has_ended_is_not_finished_while_its_subquery_moves_on(pipe: Pipe) -> None:
+    ended = "FROM loops GROUP BY segment BEGIN (START) END (START + 5 SECONDS)"
+    push(pipe, (1, 60.0))
+    pipe.engine.drain()
+    create(pipe, "alone", f"SELECT segment, SUM(speed) AS v {ended}")
+    create(pipe, "both", f"SELECT segment, (SELECT MAX(speed) FROM loops {WINDOW}) AS v {ended}")
+    pipe.engine.drain()
+    for at, speed in ((10, 40.0), (30, 50.0)):
+        push(pipe, (1, speed), at=at)
+        pipe.engine.drain()
+        assert pipe.db.standing.finished == {pipe.db.definition("alone").id}
+        assert answer(pipe, "alone") == [(7, 60.0)] and answer(pipe, "both") == [(7, speed if at > 10 else 60.0)]
+
+
 def test_nothing_inside_is_null_and_both_are_counted_told_and_forgotten(pipe: Pipe) -> None:
     many = "(SELECT COUNT(speed) FROM loops HAVING COUNT(speed) > 2)"
     create(pipe, "rare", f"SELECT l.segment, {many} AS n FROM loops l GROUP BY l.segment {WINDOW}")

@@ -50,14 +50,23 @@ def _half_written(target: Path) -> Iterator[Path]:
     aside = target.with_name(f"{target.name}.{UNFINISHED}")
     try:
         aside.mkdir(parents=True, exist_ok=True)
-        mark = os.open(aside / UNFINISHED, os.O_RDWR | os.O_CREAT, 0o600)
+        begun = (aside / UNFINISHED).exists()
+        if not begun and any(aside.iterdir()):
+            # Without a mark it is whole: somebody's folder, or a backup that gets its name at this moment.
+            hint = "a backup is written there before it gets its name; name another, or move that folder"
+            raise error("already_exists", kind="folder", name=str(aside), hint=hint)
+        # One that was there is never made anew: it would come into a folder that was renamed meanwhile.
+        mark = os.open(aside / UNFINISHED, os.O_RDWR | (0 if begun else os.O_CREAT), 0o600)
     except (OSError, ValueError) as cause:  # no right to, too long a name
         raise error("invalid_parameter", detail=f"there can be no folder at {str(target)!r}: {cause}") from cause
     try:
         try:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = os.fstat(mark).st_nlink > 0
         except OSError:
-            raise error("too_busy", detail=f"another backup to {target} is being written") from None
+            alone = False
+        if not alone:  # another one holds the mark, or had it until now
+            raise error("too_busy", detail=f"another backup to {target} is being written")
         try:
             _clear(aside)  # what a server that was killed had written
             yield aside

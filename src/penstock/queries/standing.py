@@ -37,6 +37,7 @@ from penstock.queries.strategy import READY_MAX_ROWS, READY_SECONDS, Chooser, St
 from penstock.queries.trimming import now_at, still_read, trim
 from penstock.queries.window_history import WindowHistory, WindowsAt
 from penstock.settings import Settings
+from penstock.sql.plan import own_windows_of
 from penstock.streams.segments import Segment, list_readable
 
 _log = logging.getLogger("penstock.queries")
@@ -208,7 +209,9 @@ class StandingQueries(KeptAnswers):
 
     def _is_finished(self, query_id: int, mark: CycleMark) -> bool:
         answer = self.store.answers[query_id]
-        return is_finished(answer.window, now_at(self.store, mark, query_id, answer), answer.start_us)
+        now_us = now_at(self.store, mark, query_id, answer)
+        windows = (answer.window, *own_windows_of(answer.scalars))
+        return all(is_finished(window, now_us, answer.start_us) for window in windows)
 
     def _trim(self) -> None:
         with self._lock:

@@ -1,7 +1,7 @@
 """Aggregates beside an aggregate of all: `HAVING AVG(x) < (SELECT AVG(x) FROM the same stream)` as slices of both.
 
-The subquery is an aggregation of its own that answers with one value at the same NOW; the value takes the subquery's place in HAVING
-and in the SELECT list when somebody asks. What is around it may be one stream, one with tables beside it, or a window join.
+The subquery is an aggregation of its own that answers with one value at the same NOW; the value takes the subquery's place in HAVING,
+ORDER BY and the SELECT list when somebody asks. What is around it may be one stream, one with tables beside it, or a window join.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.operators.expr import Column, Expr, Literal, substituted, walk
 from penstock.queries.slices.answered import AnsweredHeld
-from penstock.sql.plan import AggregatePlan, scalar_name
+from penstock.sql.plan import AggregatePlan, Output, scalar_name
 
 
 def with_values(plan: AggregatePlan, subqueries: Sequence[AnsweredHeld]) -> AggregatePlan:
@@ -21,14 +21,18 @@ def with_values(plan: AggregatePlan, subqueries: Sequence[AnsweredHeld]) -> Aggr
         scalar_name(place): Literal(_value(held.answer()), scalar.plan.outputs[0].type)
         for place, (scalar, held) in enumerate(zip(plan.scalars, subqueries, strict=True))
     }
-    outputs = tuple(replace(output, expr=_known(output.expr, values)) for output in plan.outputs)
     having = None if plan.having is None else _known(plan.having, values)
-    return replace(plan, outputs=outputs, having=having)
+    order = None if plan.sorted is None else replace(plan.sorted, hidden=_all_known(plan.sorted.hidden, values))
+    return replace(plan, outputs=_all_known(plan.outputs, values), having=having, sorted=order)
 
 
 def _value(answer: pa.Table) -> Any:
     """The one value of an answer of one column; NULL where HAVING left no row."""
     return answer.column(0)[0].as_py() if answer.num_rows else None
+
+
+def _all_known(outputs: Sequence[Output], values: dict[str, Literal]) -> tuple[Output, ...]:
+    return tuple(replace(output, expr=_known(output.expr, values)) for output in outputs)
 
 
 def _known(expr: Expr, values: dict[str, Literal]) -> Expr:

@@ -168,7 +168,7 @@ class AggregatePlan:
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later
     sorted: Sorted | None = None  # None: by window and key, all of them
     picking: Picking | None = None  # of a correlated aggregate with keys or panes
-    scalars: tuple[Scalar, ...] = ()  # subqueries whose values stand in `outputs` and `having`
+    scalars: tuple[Scalar, ...] = ()  # subqueries whose values stand in `outputs`, `having` and `sorted`
 
 
 @dataclass(frozen=True, slots=True)
