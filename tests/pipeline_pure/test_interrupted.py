@@ -13,7 +13,7 @@ import pytest
 
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
-from penstock.queries import database
+from penstock.queries import own_writes
 from penstock.queries.readiness import Readiness
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 from tests.support.interrupting import Interrupting
@@ -148,7 +148,7 @@ def interrupt(pipe: Pipe, interrupting: Interrupting, place: Path, kind: str, ho
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cycles come when a test says so: nobody has to wait for one."""
-    monkeypatch.setattr(database, "READ_YOUR_WRITES_S", 0.0)
+    monkeypatch.setattr(own_writes, "READ_YOUR_WRITES_S", 0.0)
     monkeypatch.setattr(Readiness.wait_ready, "__defaults__", (0.0,))
 
 
