@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from sqlglot import exp
@@ -150,7 +151,13 @@ def _keeping(node: exp.Expr, type_: Type) -> exp.Expr:
 
 
 def _cast(node: exp.Expr, target: Type) -> exp.Expr:
-    return exp.Cast(this=node, to=exp.DataType.build(target.to_spark(), dialect="spark"))
+    return exp.Cast(this=node, to=_spark_type(target.to_spark()).copy())
+
+
+@lru_cache(maxsize=256)
+def _spark_type(name: str) -> exp.DataType:
+    """sqlglot parses the name of a type each time, which a long list of constants cannot afford."""
+    return exp.DataType.build(name, dialect="spark")
 
 
 def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
