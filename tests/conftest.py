@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,15 @@ hypothesis.settings.load_profile("any machine")
 STORIES = ("tests/console/",)
 WITH_SPARK = ("tests/bad_input/", "tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")
 POLITE = 10
+# Where Linux keeps files in memory; what all tests leave at a time is far less than this room.
+IN_MEMORY = Path("/dev/shm")
+ROOM_BYTES = 4 << 30
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Databases of tests sync thousands of small files, and none has to outlive the machine."""
+    if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 
 @pytest.hookimpl(optionalhook=True)

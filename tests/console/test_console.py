@@ -287,6 +287,8 @@ def test_a_list_is_ordered_by_what_its_cells_mean_and_stays_so(visitor: Visitor)
     names = visitor.page.locator(".list tbody tr td:first-child")
     head = visitor.page.get_by_role("columnheader", name="probe_id")
     head.click()
+    # Without an order the rows look the same; a second click before the server has heard of the first would be the same click.
+    expect(head).to_have_class(re.compile(r"\bsorted\b"))
     expect(names.nth(1)).to_have_text("2")  # and not 10, as texts would be
     head.click()
     expect(names.first).to_have_text("60")
