@@ -46,8 +46,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Whoever came last with Spark would be waited for: its processes go first, the others take what they leave."""
-    if "PYTEST_XDIST_WORKER" in os.environ and not item.nodeid.startswith(WITH_SPARK) and os.nice(0) < POLITE:
+    """Whoever came last with Spark would be waited for: its processes go first, the others take what they leave.
+
+    But for a browser, whose pages would stand still for many seconds.
+    """
+    in_a_hurry = item.nodeid.startswith((*WITH_SPARK, *STORIES))
+    if "PYTEST_XDIST_WORKER" in os.environ and not in_a_hurry and os.nice(0) < POLITE:
         os.nice(POLITE - os.nice(0))
 
 
