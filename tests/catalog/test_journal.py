@@ -196,7 +196,6 @@ def test_what_cannot_be_written_as_json_changes_nothing(tmp_path: Path) -> None:
     assert (writer.position, journal_file(tmp_path).stat().st_size) == (0, 0)
 
 
-@pytest.mark.xfail(strict=True, reason="a torn tail is cut off and gone")
 def test_a_tail_that_is_cut_off_is_kept_aside(tmp_path: Path) -> None:
     write(tmp_path, "a", "b")
     whole = journal_file(tmp_path).read_bytes()
@@ -207,7 +206,6 @@ def test_a_tail_that_is_cut_off_is_kept_aside(tmp_path: Path) -> None:
     assert kept.read_bytes() == whole[whole.index(b"\n") + 1 : -5]
 
 
-@pytest.mark.xfail(strict=True, reason="a sync that failed once is taken for good when it is repeated")
 def test_after_a_failed_sync_the_writer_refuses_until_the_file_was_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
