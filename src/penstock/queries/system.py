@@ -12,6 +12,7 @@ from penstock.catalog.model import Table
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
 from penstock.queries.answer import NEVER
+from penstock.queries.damage import damage_rows
 from penstock.queries.describing import describe_queries
 from penstock.queries.inputs import input_rows, sensor_state
 from penstock.queries.rollups.telling import rollup_rows
@@ -44,6 +45,7 @@ class SystemTables:
             "penstock.rollups": self._rollup_rows,
             "penstock.inputs": lambda: input_rows(self._database),
             "penstock.sinks": self._sink_rows,
+            "penstock.damage": lambda: damage_rows(self._database),
         }[name]()
         schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in SYSTEM_TABLES[name]])
         return pa.Table.from_pylist(rows, schema=schema)
