@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection, Engine
 
+from penstock.catalog.folder_format import read_id
 from penstock.catalog.journal import Entry
 from penstock.catalog.projection_engine import make_engine, remove_damaged
 from penstock.catalog.projection_tables import INVISIBLE, MARK, METADATA, follow_entries, write_state
@@ -30,8 +31,7 @@ class Projection:
     """Definitions and live static rows as relational tables. Not thread-safe: the catalog's lock is around it."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        mark = folder / "folder_id"
-        self._folder_id = mark.read_text().strip() if mark.exists() else ""
+        self._folder_id = read_id(folder) if (folder / "folder_id").exists() else ""
         self._file = folder / "catalog.sqlite" if not url else None
         self._engine: Engine = make_engine(url, self._file)
         self._stored: tuple[int, int] | None = None  # position and time in the mark; None: look before writing

@@ -10,10 +10,10 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.catalog.folder_format import FORMAT_VERSION, read_format, read_id, write_format
 from penstock.errors import error
 from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
 
-FORMAT_VERSION = 1
 UNFINISHED = "unfinished"  # a file in a backup that is still being written
 # Containers often have 64 MB: then the folder's own disk, through the page cache, does better.
 SHARED_MEMORY_MIN_BYTES = 1 << 30
@@ -70,7 +70,7 @@ class DataFolder:
         return self.tmp / "sheets"
 
     def read_id(self) -> str:
-        return (self.root / "folder_id").read_text().strip()
+        return read_id(self.root)
 
 
 class FolderLock:
@@ -107,12 +107,10 @@ class FolderLock:
             claim(shared, root, server=True)
 
     def _check_format(self, root: Path) -> None:
-        mark = root / "format_version"
-        if not mark.exists():
-            (root / "folder_id").write_text(uuid.uuid4().hex + "\n")
-            mark.write_text(f"{FORMAT_VERSION}\n")
-        found = int(mark.read_text())
-        if found > FORMAT_VERSION:
+        if not (root / "folder_id").exists() and not any((root / "commits").glob("*.arrow")):
+            write_format(root, uuid.uuid4().hex)  # with commit records, they know it: `commit_recovery`
+        found = read_format(root)
+        if found is not None and found > FORMAT_VERSION:
             raise error("folder_too_new", found=found, known=FORMAT_VERSION, hint="install a newer Penstock")
 
     def release(self) -> None:

@@ -111,7 +111,8 @@ class Database(OwnWrites):
             progress("reading the committed cycles")
             self.standing.load()
             self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)
-            self.rollups.sweep(grace_s=0)
+            if not any(row.kind == "journal" for row in self.damage.open_rows()):
+                self.rollups.sweep(grace_s=0)
             self.system = SystemTables(self)
             self.costs = Costs()
             self.usage = Usage(self.folder.root / "usage.json")
@@ -151,7 +152,7 @@ class Database(OwnWrites):
             self.rollups.retain,
             self.standing.retained,
             self.standing.protected,
-            tidy=self.rollups.sweep,
+            tidy=self._tidy,
         )
         self._ready = True
 
@@ -178,6 +179,14 @@ class Database(OwnWrites):
         if hasattr(self, "lock"):
             forget_report(self.folder.root)
             self.lock.release()
+
+    def _tidy(self) -> None:
+        """Remove files that nothing names or needs any more."""
+        if not any(
+            row.kind == "journal" for row in self.damage.open_rows()
+        ):  # a lost entry may have named a rollup's file
+            self.rollups.sweep()
+        self.catalog.forget_before(self.engine.commits.journal_needed())
 
     def _committed(self, record: CommitRecord) -> None:
         finished = self.standing.finished

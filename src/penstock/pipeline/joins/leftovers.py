@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from penstock.catalog.folder_format import read_id
+
 SHARED = Path("/dev/shm")
 PREFIX = "penstock-"
 OWNER = ".owner"
@@ -104,7 +106,7 @@ def _read_owner(place: Path) -> tuple[Path, str, str, str]:
 
 def _id_of(root: Path) -> str:
     try:
-        return (root / "folder_id").read_text().strip()
+        return read_id(root)
     except OSError:
         return ""
 
