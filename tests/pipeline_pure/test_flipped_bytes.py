@@ -124,11 +124,7 @@ KINDS = {
 }
 
 
-UNNAMED = pytest.mark.xfail(strict=True, reason="a start is refused, or health does not name the file")
-BAD = ("hot segment", "parquet segment")
-
-
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=[UNNAMED] if k in BAD else []) for k in KINDS])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_flipped_byte_stops_no_start_and_makes_no_answer_wrong(
     made: Made, opened: Callable[[Path], Opened], tmp_path: Path, kind: str
 ) -> None:
@@ -154,7 +150,6 @@ def test_a_flipped_byte_stops_no_start_and_makes_no_answer_wrong(
         pipe.db.stop()
 
 
-@pytest.mark.xfail(strict=True, reason="a damaged idempotency key is lost without a word")
 def test_a_repeated_push_is_stored_again_only_where_damage_says_so(
     made: Made, opened: Callable[[Path], Opened], tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, error
 from penstock.pipeline.loading import loading
+from penstock.queries.damage import note_failure
 from penstock.queries.permissions import action_of, changes_something, check_statements, names_of, the_caller
 from penstock.queries.results import Result
 from penstock.queries.statements import (
@@ -67,6 +68,7 @@ class Executor:
                 else:
                     result = self.run(step)
             except PenstockError as failure:
+                note_failure(self._db, failure)
                 self._note(step, failure.condition)
                 if failure.sql is None:
                     statement.point(failure)
