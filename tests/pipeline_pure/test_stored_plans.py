@@ -18,9 +18,6 @@ from tests.pipeline_pure.world import Pipe
 SORTED = "SELECT value AS n FROM probes ORDER BY value"
 POISON = "SELECT reflect('java.lang.System', 'getenv', 'PATH') AS `n` FROM {r0} AS `probes`"
 
-# One commit before the fix.
-pytestmark = pytest.mark.xfail(strict=True, reason="a stored text runs as it is")
-
 
 class Runner:
     """Keeps the texts that it is asked to run."""
