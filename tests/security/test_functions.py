@@ -112,61 +112,6 @@ SPELLINGS = (
 )
 
 
-OPEN = pytest.mark.xfail(strict=True, reason="issue 14, point 1: functions that are not on the list reach Spark")
-CLOSED = [
-    "limit",
-    "from",
-    "from with alias",
-    "table()",
-    "lateral",
-    "lateral view",
-    "join of a table function",
-    "unnest",
-    "begin",
-    "end",
-    "resample",
-    "resampled",
-    "sample",
-    "tumble",
-    "held",
-    "field",
-    "insert of a query",
-    "rollup",
-]
-CLOSED_TO_SPELLINGS = [
-    "select list",
-    "alone",
-    "concatenation",
-    "limit",
-    "window function",
-    "from",
-    "from with alias",
-    "table()",
-    "lateral",
-    "lateral view",
-    "join of a table function",
-    "unnest",
-    "begin",
-    "end",
-    "resample",
-    "resampled",
-    "sample",
-    "tumble",
-    "held",
-    "field",
-    "odbc",
-    "insert",
-    "insert of a query",
-    "update",
-    "delete",
-    "rollup",
-]
-
-
-def still_open(names, closed):
-    return [name if name in closed else pytest.param(name, marks=OPEN) for name in names]
-
-
 @pytest.fixture(scope="module")
 def world() -> World:
     found = World()
@@ -190,7 +135,7 @@ def asked(world: World, sql: str) -> str:
     return "ok"
 
 
-@pytest.mark.parametrize("position", still_open(POSITIONS, CLOSED))
+@pytest.mark.parametrize("position", POSITIONS)
 def test_a_name_that_spark_knows_is_on_the_list_or_refused_wherever_it_stands(world: World, position: str) -> None:
     for name in WORDS:
         if name in LISTED or name in GRAMMAR:
@@ -199,7 +144,7 @@ def test_a_name_that_spark_knows_is_on_the_list_or_refused_wherever_it_stands(wo
         assert said != "ok", (position, name)
 
 
-@pytest.mark.parametrize("position", still_open(POSITIONS, CLOSED_TO_SPELLINGS))
+@pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("name", ("reflect", "java_method"))
 def test_every_spelling_of_a_function_that_reaches_the_machine_is_refused(
     world: World, name: str, position: str
@@ -209,7 +154,6 @@ def test_every_spelling_of_a_function_that_reaches_the_machine_is_refused(
         assert asked(world, POSITIONS[position].format(call=call)) != "ok", (position, call)
 
 
-@OPEN
 def test_the_refusal_of_a_call_says_that_there_is_no_such_function(world: World) -> None:
     for name in WORDS:
         if name in LISTED or name in GRAMMAR:
@@ -220,7 +164,6 @@ def test_the_refusal_of_a_call_says_that_there_is_no_such_function(world: World)
             assert said in ("function_not_found", "syntax_error"), (call, said)
 
 
-@OPEN
 @pytest.mark.parametrize("count", range(6))
 def test_no_number_of_arguments_lets_an_unlisted_name_through(world: World, count: int) -> None:
     for name in WORDS:
@@ -229,7 +172,6 @@ def test_no_number_of_arguments_lets_an_unlisted_name_through(world: World, coun
             assert asked(world, f"SELECT CAST({call} AS TEXT) FROM sensors") != "ok", call
 
 
-@OPEN
 def test_standing_queries_are_bound_like_questions_that_are_asked_once(world: World) -> None:
     for name in WORDS:
         if name not in LISTED and name not in GRAMMAR:
@@ -237,27 +179,14 @@ def test_standing_queries_are_bound_like_questions_that_are_asked_once(world: Wo
                 assert asked(world, f"CREATE QUERY q_{name} AS SELECT {call} AS x FROM sensors") != "ok", call
 
 
-@pytest.mark.parametrize(
-    "name",
-    still_open(
-        OUTSIDE,
-        set(OUTSIDE)
-        - set(
-            ["current_user", "session_user", "current_catalog", "current_database", "current_schema", "version", "uuid"]
-        ),
-    ),
-)
+@pytest.mark.parametrize("name", OUTSIDE)
 def test_what_reaches_outside_or_can_fill_memory_is_not_on_the_list(world: World, name: str) -> None:
     assert name not in LISTED
     assert asked(world, f"SELECT {name}() FROM sensors") in ("function_not_found", "column_not_found", "syntax_error")
 
 
 @pytest.mark.parametrize(
-    "call",
-    still_open(
-        ("CURRENT_USER", "SESSION_USER", "CURRENT_CATALOG", "CURRENT_SCHEMA", "CURRENT_ROLE", "USER", "LOCALTIME"),
-        ("CURRENT_ROLE", "USER"),
-    ),
+    "call", ("CURRENT_USER", "SESSION_USER", "CURRENT_CATALOG", "CURRENT_SCHEMA", "CURRENT_ROLE", "USER", "LOCALTIME")
 )
 def test_functions_without_parentheses_are_on_the_list_or_refused(world: World, call: str) -> None:
     assert asked(world, f"SELECT {call} FROM sensors") in ("function_not_found", "column_not_found")
@@ -286,8 +215,8 @@ def test_functions_without_parentheses_are_on_the_list_or_refused(world: World, 
         "CAST(1 AS reflect)",
         "CAST(1 AS STRUCT<a: reflect>)",
         "EXTRACT(reflect FROM seen)",
-        pytest.param("DATE_TRUNC('reflect', seen)", marks=OPEN),
-        pytest.param("DATE_TRUNC(name, seen)", marks=OPEN),
+        "DATE_TRUNC('reflect', seen)",
+        "DATE_TRUNC(name, seen)",
         "any_value(amount HAVING MAX big)",
         "first(amount) IGNORE NULLS",
         "ROW(1, 2)",
@@ -300,7 +229,6 @@ def test_syntax_that_sqlglot_would_write_as_a_function_is_refused(world: World, 
     assert asked(world, f"SELECT {expression} FROM odd") != "ok"
 
 
-@OPEN
 def test_listed_functions_still_work_and_their_names_go_to_spark(world: World) -> None:
     plan = world.plan("SELECT levenshtein(location, 'a') AS d, CAST(cbrt(ppm) AS INT) AS c FROM sensors")
     assert isinstance(plan, SparkPlan)
@@ -308,7 +236,6 @@ def test_listed_functions_still_work_and_their_names_go_to_spark(world: World) -
     assert "levenshtein(" in plan.sql and "cbrt(" in plan.sql
 
 
-@OPEN
 def test_a_function_of_the_users_own_is_called_whatever_spark_calls_so() -> None:
     world = World()
     world.run(PLANT)

@@ -9,7 +9,10 @@ from sqlglot import exp
 
 from penstock.operators.operations.sampling import PARTS
 from penstock.sql.approximate import is_approximate, spark_aggregate
+from penstock.sql.bounded_text import bounded_text
+from penstock.sql.functions import CALLS
 from penstock.sql.nodes import Const, Sampled
+from penstock.sql.spark_nodes import check_nodes
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
@@ -24,6 +27,7 @@ def hole(name: str) -> exp.Identifier:
 
 def spark_sql(query: exp.Expr) -> str:
     """The text for `str.format`: `{r0}`, `{r1}`, ... are relations, `{now}` is a TIMESTAMP literal."""
+    check_nodes(query)
     text = translate(_without_distinct_on(query.copy())).sql(dialect="spark", comments=False, normalize_functions=False)
     doubled = text.replace("{", "{{").replace("}", "}}")
     return doubled.replace(_OPEN, "{").replace(_CLOSE, "}")
@@ -110,6 +114,10 @@ def _translated(node: exp.Expr) -> exp.Expr:
     if is_approximate(node):
         return spark_aggregate(node)
     match node:
+        case exp.Anonymous() if node.name in CALLS and "penstock" in node.meta and not node.meta.get("user"):
+            return _listed(node)
+        case exp.Repeat() | exp.Pad():
+            return bounded_text(node)
         case exp.Cast() if "penstock" in node.meta:
             return _cast(node.this, external(type_of(node)))
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() if "penstock" in node.meta:
@@ -133,6 +141,13 @@ def _translated(node: exp.Expr) -> exp.Expr:
             micros = exp.Mul(this=exp.Paren(this=node.this), expression=exp.Literal.number("1000000"))
             return _call("timestamp_micros", _cast(micros, BIGINT))
     return node
+
+
+def _listed(node: exp.Anonymous) -> exp.Expr:
+    """A listed function by its name in Spark, with the type that the list says."""
+    function = CALLS[node.name]
+    call = _call(function.spark or node.name, *node.expressions)
+    return _cast(call, external(type_of(node))) if function.cast else call
 
 
 def _whole(node: exp.Expr) -> exp.Expr:
