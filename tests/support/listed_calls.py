@@ -31,6 +31,13 @@ TABLE = (
 )
 # Calls whose arguments the types alone do not tell.
 _WRITTEN = {
+    "round": ("round(d)", "round(d, 2)", "round(i)"),
+    "bround": ("bround(d)", "bround(d, 2)"),
+    "div": ("div(i, i)",),
+    "greatest": ("greatest(d, d)",),
+    "least": ("least(d, d)",),
+    "regexp_replace": ("regexp_replace(s, 'a', 'b')",),
+    "sort_array": ("sort_array(a)", "sort_array(a, false)"),
     "extract": ("EXTRACT(HOUR FROM t)",),
     "position": ("POSITION('a' IN s)",),
     "overlay": ("OVERLAY(s PLACING 'a' FROM 2 FOR 1)",),

@@ -181,7 +181,7 @@ FUNCTIONS: tuple[Function, ...] = (
     # Time
     _scalar("now current_timestamp localtimestamp", "", "TIMESTAMP", exp.CurrentTimestamp),
     _scalar("date_part extract", "unit, TIMESTAMP", "DOUBLE", exp.Extract),
-    _scalar("date_trunc timestamp_trunc", "unit, TIMESTAMP", "TIMESTAMP", exp.TimestampTrunc),
+    _scalar("date_trunc", "unit, TIMESTAMP", "TIMESTAMP", exp.TimestampTrunc),
     _scalar("year", "TIMESTAMP", "INT", exp.Year),
     _scalar("quarter", "TIMESTAMP", "INT", exp.Quarter),
     _scalar("month", "TIMESTAMP", "INT", exp.Month),
@@ -213,7 +213,6 @@ FUNCTIONS: tuple[Function, ...] = (
     _scalar("to_utc_timestamp", "TIMESTAMP, TEXT", "TIMESTAMP"),
     _scalar("from_unixtime", "BIGINT [, TEXT]", "TEXT"),
     _scalar("unix_timestamp", "TIMESTAMP", "BIGINT"),
-    _scalar("unix_date", "TIMESTAMP", "INT"),
     _scalar("unix_micros", "TIMESTAMP", "BIGINT"),
     _scalar("unix_millis", "TIMESTAMP", "BIGINT"),
     _scalar("unix_seconds", "TIMESTAMP", "BIGINT"),
