@@ -166,6 +166,7 @@ FUNCTIONS: tuple[Function, ...] = (
     _scalar("parse_url", "TEXT, TEXT [, TEXT]", "TEXT", spark="try_parse_url"),
     _scalar("base64", "BINARY", "TEXT"),
     _scalar("unbase64", "TEXT", "BINARY"),
+    _scalar("typeof", "any", "TEXT"),
     # Hashes
     _scalar("md5", "TEXT", "TEXT", exp.MD5),
     _scalar("sha1 sha", "TEXT", "TEXT"),
