@@ -26,7 +26,14 @@ SETTINGS = (
     Setting("host", "127.0.0.1", "Address to listen on; anything but loopback requires a token or a user."),
     Setting("port", 8470, "Port of the HTTP API."),
     Setting(
-        "token", "", "Secret of an admin, sent as a bearer token; with users and tokens in the folder it is not needed."
+        "token",
+        "",
+        "Secret of an admin, sent as a bearer token, of at least 32 characters; with users and tokens in the folder it is not needed.",
+    ),
+    Setting(
+        "trusted_proxies",
+        "",
+        "Addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count, separated by commas; empty means none.",
     ),
     Setting(
         "tls_certificate", "", "File with the server's certificate chain (PEM); with tls_key the server speaks HTTPS."
@@ -115,6 +122,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8470
     token: str = ""
+    trusted_proxies: str = ""
     tls_certificate: str = ""
     tls_key: str = ""
     cors_origins: str = ""

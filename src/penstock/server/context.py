@@ -10,6 +10,7 @@ from starlette.requests import Request
 from penstock.errors import error
 from penstock.queries.permissions import the_caller
 from penstock.security.caller import Caller
+from penstock.security.guesses import Guesses
 from penstock.security.users import Users
 from penstock.server.access import USER_HEADER
 from penstock.server.backend import Backend
@@ -48,6 +49,7 @@ class Context:
     counters: Counters
     sessions: Sessions
     rates: Rates
+    guesses: Guesses
 
     @property
     def users(self) -> Users:

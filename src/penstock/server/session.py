@@ -39,7 +39,7 @@ async def get_session(request: Request) -> Response:
 )
 @needs(None)
 async def sign_in(request: Request) -> Response:
-    """By user and password, or by a token. At most ten attempts a minute from one address or for one user."""
+    """By user and password, or by a token. After a few wrong guesses each next one has to wait longer."""
     context: Context = request.app.state.context
     asked = await read_model(request, context, SignIn)
     if not context.users.required:
