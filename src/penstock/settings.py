@@ -89,7 +89,7 @@ SETTINGS = (
     ),
     Setting("group_commit_ms", 5, "How long a reading may wait for others before the log is synced."),
     Setting("queue_max_bytes", 256 << 20, "Most bytes of readings that wait to be written before senders wait."),
-    Setting("body_max_bytes", 64 << 20, "Largest body of a push or a statement."),
+    Setting("body_max_bytes", 64 << 20, "Largest body of a push; statements have at most 4 MB of it."),
     Setting("push_max_rows", 1_000_000, "Most readings of one push."),
     Setting("compact_after_segments", 128, "Hot segments of a table that start a compaction."),
     Setting("files_max_per_table", 400, "Files of one table's log that compaction keeps below."),

@@ -18,6 +18,7 @@ from penstock.security.caller import NOBODY, Caller, acting_as
 from penstock.security.guesses import Guesses
 from penstock.security.secrets import token_digest
 from penstock.security.users import Users
+from penstock.server.body_limits import limited_body
 from penstock.server.errors import error_response
 from penstock.server.local_access import check_local, is_same_origin
 from penstock.server.rates import Rates
@@ -63,6 +64,8 @@ class AccessGuard:
             await self._refuse(problem, scope, headers, address)(scope, receive, send)
             return
         scope["penstock.caller"] = caller
+        if caller.role is None:
+            receive = limited_body(receive)
         with acting_as(caller):
             await self._app(scope, receive, send)
 

@@ -27,6 +27,7 @@ from penstock.server import (
 )
 from penstock.server.access import USER_HEADER, AccessGuard, listed_origins, rates_of
 from penstock.server.backend import Backend
+from penstock.server.budget import ByteBudget
 from penstock.server.context import Context, Lifecycle
 from penstock.server.counters import Counters, CountRequests
 from penstock.server.errors import ErrorBoundary, add_handlers
@@ -36,7 +37,7 @@ from penstock.server.openapi import document
 from penstock.server.roles import require_role
 from penstock.server.sessions import Sessions
 from penstock.server.tracing import HEADER, TraceRequests
-from penstock.server.workers import ByteBudget, Workers
+from penstock.server.workers import Workers
 from penstock.settings import Settings
 
 RESOURCES = (

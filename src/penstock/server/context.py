@@ -14,11 +14,12 @@ from penstock.security.guesses import Guesses
 from penstock.security.users import Users
 from penstock.server.access import USER_HEADER
 from penstock.server.backend import Backend
+from penstock.server.budget import ByteBudget
 from penstock.server.counters import Counters
 from penstock.server.rates import Rates
 from penstock.server.roles import caller_of
 from penstock.server.sessions import Sessions
-from penstock.server.workers import ByteBudget, Workers
+from penstock.server.workers import Workers
 from penstock.settings import Settings
 
 
