@@ -127,6 +127,7 @@ class PenstockError(Exception):
         self.sql = sql
         self.index = index  # which of many queries it is about, from 0
         self.query = query
+        self.retry_after_s: float | None = None  # when to try again, where that is known
 
     @property
     def sqlstate(self) -> str:
