@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,93 @@ def test_a_place_where_no_folder_can_be_is_refused(pipe: Pipe, tmp_path: Path) -
     for name in ("a\0b", "x" * 300, "file/copy"):
         with pytest.raises(PenstockError, match="there can be no folder"):
             pipe.db.backup(tmp_path / name)
+
+
+def flip_bits(folder: Path) -> int:
+    """Change a byte in the middle of every file; how many there were."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
+    for path in files:
+        with path.open("r+b") as stream:
+            stream.seek(path.stat().st_size // 2)
+            byte = stream.read(1)
+            stream.seek(-1, 1)
+            stream.write(bytes([byte[0] ^ 0x10]))
+    return len(files)
+
+
+def filled(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    for value in range(20):
+        pipe.push(float(value))
+    pipe.engine.drain()
+
+
+@pytest.mark.xfail(strict=True, reason="a backup is made of links to the live files")
+def test_rot_after_a_backup_does_not_reach_it(pipe: Pipe, tmp_path: Path) -> None:
+    filled(pipe)
+    pipe.db.backup(tmp_path / "copy")
+    assert flip_bits(pipe.folder / "log") and flip_bits(pipe.folder / "commits") and flip_bits(pipe.folder / "journal")
+    copy_backup(tmp_path / "copy", tmp_path / "data")
+    other = Pipe(tmp_path / "data")
+    assert other.answer("seen") == [float(value) for value in range(20)]
+    other.db.stop()
+
+
+@pytest.mark.xfail(strict=True, reason="a backup has no checksums")
+def test_a_backup_that_rots_is_not_restored(pipe: Pipe, tmp_path: Path) -> None:
+    filled(pipe)
+    pipe.db.backup(tmp_path / "copy")
+    files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+    for path in files:
+        content = path.read_bytes()
+        path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+        with pytest.raises(PenstockError) as refused:
+            copy_backup(tmp_path / "copy", tmp_path / "data")
+        assert refused.value.condition == "damaged_backup" and path.name in refused.value.message
+        assert not (tmp_path / "data").exists()
+        path.write_bytes(content)
+    (tmp_path / "copy" / "log" / "1").rename(tmp_path / "gone")
+    with pytest.raises(PenstockError, match="is missing"):
+        copy_backup(tmp_path / "copy", tmp_path / "data")
+    (tmp_path / "gone").rename(tmp_path / "copy" / "log" / "1")
+    copy_backup(tmp_path / "copy", tmp_path / "data")
+
+
+@pytest.mark.xfail(strict=True, reason="a backup takes over what is damaged")
+def test_damage_in_the_live_folder_is_named_by_the_backup(pipe: Pipe, tmp_path: Path) -> None:
+    filled(pipe)
+    damaged = sorted((pipe.folder / "log" / "1").glob("*.arrow"))[3]
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:600] + bytes([content[600] ^ 1]) + content[601:])
+    problems = pipe.db.backup(tmp_path / "copy")
+    assert [damaged.name in problem for problem in problems] == [True]
+    copy_backup(tmp_path / "copy", tmp_path / "data")  # the rest is as good as it was
+
+
+@pytest.mark.xfail(strict=True, reason="modes of a backup follow the process's mask")
+def test_only_the_owner_reads_a_backup(pipe: Pipe, tmp_path: Path) -> None:
+    filled(pipe)
+    mask = os.umask(0)
+    try:
+        pipe.db.backup(tmp_path / "copy")
+        copy_backup(tmp_path / "copy", tmp_path / "data")
+    finally:
+        os.umask(mask)
+    for top in (tmp_path / "copy", tmp_path / "data"):
+        modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in (top, *top.rglob("*"))}
+        assert modes == {(True, 0o700), (False, 0o600)}
+
+
+@pytest.mark.xfail(strict=True, reason="links are the only way")
+def test_links_are_made_on_request(pipe: Pipe, tmp_path: Path) -> None:
+    filled(pipe)
+    pipe.db.backup(tmp_path / "linked", link=True)
+    pipe.db.backup(tmp_path / "copied")
+
+    def shared(folder: Path) -> set[str]:
+        return {path.suffix for path in folder.rglob("*") if path.is_file() and path.stat().st_nlink > 1}
+
+    assert shared(tmp_path / "linked") == {".arrow"} and shared(tmp_path / "copied") == set()
+    copy_backup(tmp_path / "linked", tmp_path / "data")
+    assert shared(tmp_path / "data") == set()
