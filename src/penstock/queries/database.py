@@ -46,6 +46,7 @@ from penstock.queries.system import SystemTables
 from penstock.queries.usage import Usage
 from penstock.security.audit import Audit
 from penstock.security.users import Users
+from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.statement_parts import AsOf
 from penstock.streams.discovery import Discovery
@@ -283,8 +284,21 @@ class Database(OwnWrites):
             return Health(False, "the server is starting" if not self._stopped.is_set() else "the server is stopping")
         if not self.engine.running:
             return Health(False, f"the pipeline is being restarted: {self.engine.failure}")
+        failing = [service for service in self.services() if service.failure is not None]
+        causes = {service.name: service.failure for service in failing}
+        for service in failing:
+            if service.critical:
+                reason = f'the service "{service.name}" failed and is started again: {causes[service.name]}'
+                return Health(False, reason, {"services": causes})
         facts = {"cycle": self.standing.store.cycle, "restarts": self.engine.restarts, **failures(self)}
+        if causes:
+            facts["services"] = causes
         return Health(True, "ready", facts)
+
+    def services(self) -> list[Service]:
+        """Everything that works in the background, in the order in which it depends on each other."""
+        parts = ("log", "engine", "observer", "sources", "spark_queries", "sinks", "sampler", "housekeeper")
+        return [s for part in parts if hasattr(self, part) for s in getattr(self, part).services()]
 
     def status(self) -> dict[str, Any]:
         return status(self)

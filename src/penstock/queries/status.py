@@ -48,6 +48,7 @@ def status(database: Database) -> dict[str, Any]:
             for t in database.sensor_tables()
         },
         "inputs": input_facts(database),
+        "services": {service.name: service.counts() for service in database.services()},
         "sinks": {sink["name"]: {fact: sink.get(fact) for fact in _OF_SINKS} for sink in sinks},
     }
 

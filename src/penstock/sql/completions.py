@@ -15,5 +15,6 @@ KEYWORDS = (
     "WHEN", "WHERE", "WINDOW", "WITH", "WITH CHANGES",
 )  # fmt: skip
 SYSTEM_TABLES = tuple(
-    f"penstock.{name}" for name in ("cycles", "fields", "inputs", "queries", "rollups", "sensors", "sinks", "streams")
+    f"penstock.{name}"
+    for name in ("cycles", "fields", "inputs", "queries", "rollups", "sensors", "services", "sinks", "streams")
 )
