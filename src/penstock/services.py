@@ -23,7 +23,7 @@ State = Literal["not started", "running", "restarting", "stopped"]
 class Service:
     """Calls `step` again and again, each time after the seconds that it returned, until it returns None or `stop`.
 
-    A step that raises is logged and called again after a pause of 0.5 s, doubled with each failure in a row, up to
+    The first call comes after `first_s`. A step that raises is logged and called again after a pause of 0.5 s, doubled with each failure in a row, up to
     `back_off_max_s`. While a `critical` service fails, the server is not ready.
     """
 
@@ -33,11 +33,13 @@ class Service:
         step: Callable[[], float | None],
         *,
         critical: bool = False,
+        first_s: float = 0.0,
         back_off_max_s: float = BACK_OFF_MAX_S,
     ) -> None:
         self.name = name
         self.step = step
         self.critical = critical
+        self._first_s = first_s
         self._back_off_max_s = back_off_max_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"penstock-{name.replace(' ', '-')}", daemon=True)
@@ -96,6 +98,7 @@ class Service:
 
     def _run(self) -> None:
         try:
+            self._stop.wait(self._first_s)
             while not self._stop.is_set():
                 self._state = "running"
                 began_s = time.monotonic()

@@ -24,7 +24,7 @@ class Sampler:
         self.rates = Rates(ingest)
         self.distributions = Distributions(log.folder, log.heads())
         self._marked_s = time.monotonic()
-        self._service = Service("sampler", self._round)
+        self._service = Service("sampler", self._round, first_s=ROUND_S)
 
     def start(self) -> None:
         self._service.start()

@@ -76,7 +76,7 @@ class SparkQueries:
         self._inputs: dict[int, tuple[object, ...]] = {}
         self._rows: dict[int, dict[str, FetchedRows]] = {}  # of joins, for the last evaluation
         self._journals: dict[int, int] = {}  # up to where definitions and tables were read for it
-        self._service = Service("spark queries", self._round)
+        self._service = Service("spark queries", self._round, first_s=ROUND_S)
 
     def start(self) -> None:
         self._service.start()

@@ -60,7 +60,7 @@ class Housekeeper:
         self._retain_at = 0.0
         self._paused_until: dict[int, float] = {}
         self._quiet = False
-        self._service = Service("housekeeping", self._round)
+        self._service = Service("housekeeping", self._round, first_s=EVERY_S)
         self._service.start()
 
     def close(self) -> None:
