@@ -79,6 +79,7 @@ CONDITIONS = _table(
     ("corrupt_accounts", "XX001", 500, 'the file of users "{file}" cannot be read: {detail}'),
     ("folder_in_use", "55006", 409, 'another server (process {pid}) uses the data folder "{folder}"'),
     ("unfinished_backup", "55000", 500, 'the folder "{folder}" is a backup that was not written to its end'),
+    ("damaged_backup", "XX001", 500, 'the backup "{folder}" is damaged: {detail}'),
     ("folder_too_new", "55000", 500, "the data folder has format {found}; this version reads up to {known}"),
     ("checkpoint_mismatch", "55000", 500, "{detail}"),
     ("cycle_gone", "55000", 410, "cycle {cycle} is no longer kept; the oldest is {oldest}"),

@@ -21,7 +21,7 @@ from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.queries import answering
-from penstock.queries.backup import back_up
+from penstock.queries.backup import Progress, back_up
 from penstock.queries.closing import close_rooms
 from penstock.queries.completeness import Completeness
 from penstock.queries.costs import Costs
@@ -72,6 +72,7 @@ class Database(OwnWrites):
         self.folder = DataFolder(Path(settings.data).absolute())
         self.users = Users(self.folder.root, settings.token, self.clock)
         self.audit = Audit(self.folder.root, self.clock)
+        self.backups: dict[str, Progress] = {}  # those that are being written, by their target
         self._ready = False
         self._stopped = threading.Event()
 
@@ -306,6 +307,10 @@ class Database(OwnWrites):
     def uptime_s(self) -> float:
         return time.monotonic() - self._began_s
 
-    def backup(self, target: Path) -> None:
-        """Write a data folder that another server can open, while everything goes on."""
-        back_up(self, target)
+    def backup(self, target: Path, link: bool = False) -> list[str]:
+        """Write a data folder that another server can open, while everything goes on; what was damaged before."""
+        progress = self.backups[str(target)] = Progress()
+        try:
+            return back_up(self, target, link, progress)
+        finally:
+            self.backups.pop(str(target), None)

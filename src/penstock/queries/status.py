@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -48,6 +49,7 @@ def status(database: Database) -> dict[str, Any]:
             for t in database.sensor_tables()
         },
         "inputs": input_facts(database),
+        "backups": {target: asdict(progress) for target, progress in list(database.backups.items())},
         "services": {service.name: service.counts() for service in database.services()},
         "sinks": {sink["name"]: {fact: sink.get(fact) for fact in _OF_SINKS} for sink in sinks},
     }
