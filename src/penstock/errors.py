@@ -66,6 +66,7 @@ CONDITIONS = _table(
     ("invalid_value", "22P02", 400, 'field "{field}": {detail}'),
     ("out_of_order", "22008", 409, "time {ts} is older than the sensor's newest reading at {newest}"),
     ("too_far_ahead", "22008", 400, "time {ts} lies more than {max_ahead} past the wall clock"),
+    ("clock_untrusted", "55000", 503, "{detail}"),
     ("before_retention", "22008", 400, "time {ts} is older than the table keeps ({retention})"),
     ("duplicate_reading", "23505", 409, "a reading with {key} was accepted within {within}"),
     ("invalid_body", "22P04", 400, "{detail}"),

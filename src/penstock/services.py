@@ -23,8 +23,8 @@ State = Literal["not started", "running", "restarting", "stopped"]
 class Service:
     """Calls `step` again and again, each time after the seconds that it returned, until it returns None or `stop`.
 
-    The first call comes after `first_s`. A step that raises is logged and called again after a pause of 0.5 s, doubled with each failure in a row, up to
-    `back_off_max_s`. While a `critical` service fails, the server is not ready.
+    The first call comes after `first_s`. A step that raises is logged and called again after a pause of 0.5 s, doubled with
+    each failure in a row, up to `back_off_max_s`. While a `critical` service fails, the server is not ready.
     """
 
     def __init__(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.clock import Clock, ManualClock
+from penstock.clock_guard import GuardedClock
 from penstock.queries.database import Database
 from penstock.settings import Settings
 from tests.pipeline_pure.world import BEGAN_US, Pipe
@@ -48,8 +49,8 @@ class Machine:
         self.wall.advance(off_us)
         self.boot = uuid.uuid4().hex
 
-    def clock(self) -> Clock:
-        return self.wall
+    def clock(self) -> GuardedClock:
+        return GuardedClock(self.wall, self.elapsed_us, self.boot)
 
 
 class ClockPipe(Pipe):

@@ -10,7 +10,7 @@ import secrets
 from collections import OrderedDict
 from dataclasses import replace
 
-from penstock.clock import SECOND, Clock, WallClock
+from penstock.clock import SECOND, Clock
 from penstock.errors import error
 from penstock.security.caller import Caller
 from penstock.security.secrets import token_digest
@@ -31,7 +31,7 @@ class Sessions:
 
     def __init__(self, users: Users, settings: Settings, clock: Clock | None = None) -> None:
         self._users = users
-        self._clock = clock or WallClock()
+        self._clock = clock or users.clock
         self.lifetime_s = settings.session_hours * 3600
         # Browsers keep one cookie per name for all ports of a host; two servers must not sign each other out.
         self.cookie = f"penstock_session_{settings.port}"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from penstock.clock import Clock
+from penstock.clock_guard import clock_status
 from penstock.services import Service
 from penstock.streams.catalog_view import State
 from penstock.streams.compaction import GRACE_S, Compactor, InUse
@@ -108,8 +109,9 @@ class Housekeeper:
         while self.compactor.compact(table_id) and not self._service.stopping:
             pass
         if retain:
-            position = retention_position(table, self._log, self._clock, self._protect)
-            if position is not None and position > self._floor(table_id):
-                self._retain(table_id, position)
+            if clock_status(self._clock).state == "followed":  # while the clock is in doubt, nothing is too old
+                position = retention_position(table, self._log, self._clock, self._protect)
+                if position is not None and position > self._floor(table_id):
+                    self._retain(table_id, position)
             self.compactor.remove(table_id, self._floor(table_id))
             self._ingest.remember(table)

@@ -93,7 +93,6 @@ class Poller(Generic[TaskT]):
         self._slow: Counter[int] = Counter()  # tasks by group that are on their way to it
         self._running = 0
         self._closing = False
-        self._names = itertools.count(1)
         with self._changed:
             for _ in range(self._limits.threads):
                 self._start_worker()
@@ -157,7 +156,10 @@ class Poller(Generic[TaskT]):
 
     def _start_worker(self) -> None:
         worker: _Worker[TaskT] = _Worker()
-        worker.service = Service(f"poll {next(self._names)}", partial(self._work, worker), back_off_max_s=2.0)
+        # The least free number: names are labels of metrics, and must stay few however many threads hang.
+        taken = {w.service.name for w in self._workers if w.service is not None}
+        name = next(name for number in itertools.count(1) if (name := f"poll {number}") not in taken)
+        worker.service = Service(name, partial(self._work, worker), back_off_max_s=2.0)
         self._workers.append(worker)
         worker.service.start()
 
