@@ -94,6 +94,11 @@ SETTINGS = (
     Setting("compact_after_segments", 128, "Hot segments of a table that start a compaction."),
     Setting("files_max_per_table", 400, "Files of one table's log that compaction keeps below."),
     Setting("idempotency_keep_hours", 24, "How long an Idempotency-Key is remembered."),
+    Setting(
+        "clock_step_max_s",
+        60,
+        "A wall clock that jumps by more seconds is not followed until it was stable, or an admin accepts it.",
+    ),
     Setting("cycles_keep", 1000, "Committed cycles that a subscriber can go back to."),
     Setting("spark_query_budget", 0.25, "Share of time that standing queries outside the shared pass may use."),
     Setting("result_max_rows", 1_000_000, "Most rows that one answer holds; a larger one is an error."),
@@ -150,6 +155,7 @@ class Settings:
     compact_after_segments: int = 128
     files_max_per_table: int = 400
     idempotency_keep_hours: int = 24
+    clock_step_max_s: int = 60
     cycles_keep: int = 1000
     spark_query_budget: float = 0.25
     result_max_rows: int = 1_000_000

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import Table
-from penstock.clock import format_timestamp
+from penstock.clock import SECOND, format_timestamp
 from penstock.errors import PenstockError
 from penstock.queries.answer import NEVER
 from penstock.queries.describing import describe_queries
@@ -44,6 +44,7 @@ class SystemTables:
             "penstock.rollups": self._rollup_rows,
             "penstock.inputs": lambda: input_rows(self._database),
             "penstock.sinks": self._sink_rows,
+            "penstock.services": self._service_rows,
         }[name]()
         schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in SYSTEM_TABLES[name]])
         return pa.Table.from_pylist(rows, schema=schema)
@@ -87,6 +88,14 @@ class SystemTables:
 
     def _sink_rows(self) -> list[dict[str, Any]]:
         return self._database.sinks.facts(self._database.catalog.state.sinks)
+
+    def _service_rows(self) -> list[dict[str, Any]]:
+        now_us = self._database.clock.now_us()
+        rows = [service.facts() for service in self._database.services()]
+        return [
+            {**row, "last_success": None if row["succeeded_s"] is None else now_us - int(row["succeeded_s"] * SECOND)}
+            for row in rows
+        ]
 
     def _sensor_rows(self) -> list[dict[str, Any]]:
         out = []
