@@ -82,7 +82,7 @@ CONDITIONS = _table(
     ("unfinished_backup", "55000", 500, 'the folder "{folder}" is a backup that was not written to its end'),
     ("damaged_backup", "XX001", 500, 'the backup "{folder}" is damaged: {detail}'),
     ("folder_too_new", "55000", 500, "the data folder has format {found}; this version reads up to {known}"),
-    ("checkpoint_mismatch", "55000", 500, "{detail}"),
+    ("stale_cycle", "55000", 500, "{detail}"),
     ("cycle_gone", "55000", 410, "cycle {cycle} is no longer kept; the oldest is {oldest}"),
     ("history_gone", "55000", 410, "the answer as of {time} is no longer known; the oldest possible is {oldest}"),
     ("not_ready", "57P03", 503, "{detail}"),

@@ -107,11 +107,8 @@ class CommitStore:
                 return None
             if self.last.end != start:
                 known = f"cycle {self.last.cycle} ended at {self.last.end.to_json()}"
-                raise error(
-                    "checkpoint_mismatch",
-                    detail=f"a cycle starts at {start.to_json()}, but {known}",
-                    hint="stop the server and delete the folder `checkpoint`: work resumes from the last commit record",
-                )
+                # The streaming query ends by this, and the next one begins at the last record.
+                raise error("stale_cycle", detail=f"a cycle starts at {start.to_json()}, but {known}")
         cycle = self.last.cycle + 1 if self.last else 1
         record = CommitRecord(cycle, start, end, results, info)
         self._write_file(f"{cycle:012d}.arrow", record)
@@ -168,7 +165,7 @@ def _read_record(path: Path) -> CommitRecord:
 
 
 def read_newest_end(folder: DataFolder) -> Offset | None:
-    """Where the last committed cycle ended: where work starts when there is no checkpoint."""
+    """Where the last committed cycle ended: where work goes on."""
     names = [n for n in os.listdir(folder.commits) if _RECORD.match(n) or _SNAPSHOT.match(n)]
     if not names:
         return None

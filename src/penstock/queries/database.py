@@ -164,8 +164,6 @@ class Database(OwnWrites):
         deadline = time.monotonic() + 120
         while self.standing.store.cycle <= began_at and time.monotonic() < deadline:
             self.standing.feed.wait_past(began_at, 0.2)
-            if self.engine.failure and "checkpoint" in self.engine.failure:
-                raise error("checkpoint_mismatch", detail=self.engine.failure)
         if self.standing.store.cycle <= began_at:
             raise error("engine_failed", detail=self.engine.failure or "Spark ran no cycle within two minutes")
 
