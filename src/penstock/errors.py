@@ -59,6 +59,7 @@ CONDITIONS = _table(
     ("cardinality_violation", "21000", 400, "{detail}"),
     ("over_budget", "53400", 429, "{detail}"),
     ("limit_reached", "53400", 429, "{detail}"),
+    ("address_not_allowed", "42501", 403, 'address "{address}" is not allowed: {detail}'),
     # readings
     ("sensor_not_found", "P0002", 404, 'table "{table}" has no sensor with {key}'),
     ("missing_field", "22004", 400, 'the reading has no field "{field}"'),

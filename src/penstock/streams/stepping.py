@@ -15,6 +15,8 @@ from typing import Literal
 
 from penstock.catalog.model import Table
 from penstock.clock import SECOND, Clock
+from penstock.errors import PenstockError
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import Answer, PushSensor, Reading, Sensor
 from penstock.sensors.registry import create_sensor
 from penstock.streams.courier import Courier
@@ -51,7 +53,9 @@ class Stepper:
         limits: ManagerLimits,
         reschedule: Callable[[OpenedSensor], None],
         newest_us: NewestTime,
+        rules: AddressRules | None = None,
     ) -> None:
+        self._rules = rules
         self._newest_us = newest_us
         self._clock = clock
         self._courier = courier
@@ -105,7 +109,9 @@ class Stepper:
         opened.shown = "opening"
         stream = opened.table.stream
         assert stream is not None and stream.connector is not None
-        sensor = create_sensor(stream.connector, opened.address, stream.fields, stream.options, self._clock)
+        sensor = create_sensor(
+            stream.connector, opened.address, stream.fields, stream.options, self._clock, self._rules
+        )
         if sensor is None:
             return None
         opened.sensor = sensor
@@ -243,4 +249,6 @@ class _Delivery:
 
 
 def _sentence(cause: BaseException) -> str:
+    if isinstance(cause, PenstockError):
+        return f"{cause.condition}: {cause.message}" + (f"; {cause.hint}" if cause.hint else "")
     return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
