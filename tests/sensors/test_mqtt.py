@@ -233,7 +233,6 @@ def test_a_table_whose_columns_the_topic_does_not_fit_is_refused(
     assert says in f"{caught.value.message} {caught.value.hint}"
 
 
-@pytest.mark.xfail(strict=True, reason="messages have no maximum length yet")
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_a_long_message_is_counted_and_acknowledged_and_those_behind_it_come(
     plant: Plant, publisher: Publisher, protocol: str

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.sensors.targets import Targets, is_never, plain_address
+from penstock.sinks.postgres import checked_hosts
 
 NAMES = {
     "plc7.plant.example": ["10.1.2.3"],
@@ -106,3 +107,20 @@ def test_a_pattern_that_cannot_be_read_is_refused_at_the_start(text: str) -> Non
 )
 def test_addresses_inside_addresses_are_seen(text: str) -> None:
     assert is_never(plain_address(text))
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("postgresql://u@plc7.plant.example/d", {"host": "plc7.plant.example", "hostaddr": "10.1.2.3", "port": "5432"}),
+        (
+            "postgresql://u@10.1.2.3:7,six.example/d",
+            {"host": "10.1.2.3,six.example", "hostaddr": "10.1.2.3,2001:db8::1", "port": "7,5432"},
+        ),
+        ("postgresql://u@a.example/d?hostaddr=10.9.9.9", {"host": "a.example", "hostaddr": "10.9.9.9", "port": "5432"}),
+        ("postgresql:///d?host=/run/postgresql", {}),
+        ("postgresql:///d", {}),
+    ],
+)
+def test_postgres_gets_the_checked_address_of_each_host(url: str, hosts: dict[str, str]) -> None:
+    assert checked_hosts(url, Targets()) == hosts

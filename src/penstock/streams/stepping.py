@@ -15,7 +15,7 @@ from typing import Literal
 
 from penstock.catalog.model import Table
 from penstock.clock import SECOND, Clock
-from penstock.errors import PenstockError
+from penstock.errors import one_line
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import Answer, PushSensor, Reading, Sensor
 from penstock.sensors.registry import create_sensor
@@ -191,11 +191,11 @@ class Stepper:
         try:
             sensor.close()
         except Exception as cause:
-            opened.note_error(f"while closing: {_sentence(cause)}", self._clock.now_us())
+            opened.note_error(f"while closing: {one_line(cause)}", self._clock.now_us())
 
     def _back_off(self, opened: OpenedSensor, cause: Exception) -> float | None:
         """Close a sensor that failed and try again later; each time in a row twice as late, up to a minute."""
-        opened.note_error(_sentence(cause), self._clock.now_us())
+        opened.note_error(one_line(cause), self._clock.now_us())
         self._close_sensor(opened)
         if not opened.wanted:
             return 0.0
@@ -246,9 +246,3 @@ class _Delivery:
 
     def failed(self, cause: BaseException) -> None:
         self._stepper.fail_pushed(self._opened, self._sensor, cause)
-
-
-def _sentence(cause: BaseException) -> str:
-    if isinstance(cause, PenstockError):
-        return f"{cause.condition}: {cause.message}" + (f"; {cause.hint}" if cause.hint else "")
-    return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
