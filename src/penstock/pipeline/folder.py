@@ -54,6 +54,11 @@ class DataFolder:
         return self.root / "out"
 
     @property
+    def inbox(self) -> Path:
+        """Files that addresses of sensors may name, unless a setting says another place."""
+        return self.root / "in"
+
+    @property
     def tmp(self) -> Path:
         return self.root / "tmp"
 

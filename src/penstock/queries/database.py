@@ -48,6 +48,7 @@ from penstock.queries.system import SystemTables
 from penstock.queries.usage import Usage
 from penstock.security.audit import Audit
 from penstock.security.users import Users
+from penstock.sensors.address_rules import rules_of
 from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.statement_parts import AsOf
@@ -72,6 +73,7 @@ class Database(OwnWrites):
         self.settings = settings
         self.clock = clock or GuardedClock(step_max_us=settings.clock_step_max_s * SECOND)
         self.folder = DataFolder(Path(settings.data).absolute())
+        self.address_rules = rules_of(settings, self.folder.root)
         self.users = Users(self.folder.root, settings.token, self.clock)
         self.audit = Audit(self.folder.root, self.clock)
         self.backups: dict[str, Progress] = {}  # those that are being written, by their target
@@ -87,6 +89,8 @@ class Database(OwnWrites):
         try:
             self.engine = self._make_engine(self.folder, self.settings, self._committed)
             self.engine.prepare()
+            if not self.settings.sensor_files:
+                self.folder.inbox.mkdir(exist_ok=True)
             progress("opening the log")
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
             self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
@@ -101,7 +105,9 @@ class Database(OwnWrites):
             discovery = Discovery(self.catalog.insert_rows, self.settings.discover_max_sensors)
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
             self.ingest.restore(list(self.catalog.state.tables.values()))
-            self.sources = Sources(self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id())
+            self.sources = Sources(
+                self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id(), self.address_rules
+            )
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings, lambda: self.catalog.state)
@@ -121,7 +127,12 @@ class Database(OwnWrites):
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
             self.known_questions = KnownQuestions()
             self.observer = Observer(
-                self.catalog, self.ingest, self.clock, self.settings, lambda: self.standing.finished
+                self.catalog,
+                self.ingest,
+                self.clock,
+                self.settings,
+                lambda: self.standing.finished,
+                self.address_rules,
             )
             self.sinks = sink_runner(self)
             self.executor = Executor(self)
