@@ -16,6 +16,7 @@ from penstock.catalog.journal import Entry
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status
+from penstock.damage import damage_of, forget_report
 from penstock.errors import error, suggest
 from penstock.logs import note_cycle
 from penstock.pipeline.commits import CommitRecord, read_newest_end
@@ -32,6 +33,7 @@ from penstock.queries.execute import Executor
 from penstock.queries.inputs import LINES, WAYS_IN
 from penstock.queries.known_questions import KnownQuestions
 from penstock.queries.live_runner import LiveRunner
+from penstock.queries.lost_definitions import reserve_lost
 from penstock.queries.observing import Observer
 from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.own_costs import users_of
@@ -86,6 +88,7 @@ class Database(OwnWrites):
         """Open the folder and start the pipeline; ready when the first cycle is through."""
         self._began_s = time.monotonic()
         self.lock = FolderLock(self.folder)
+        self.damage = damage_of(self.folder.root)
         try:
             self.engine = self._make_engine(self.folder, self.settings, self._committed)
             self.engine.prepare()
@@ -94,13 +97,18 @@ class Database(OwnWrites):
             progress("opening the log")
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
             self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
+            known_tables = self.catalog.state.next_table_id
             committed = read_newest_end(self.folder)
             self._open_clock(committed)
+            named = self.engine.commits.journal_named
+            reserve_lost(self.folder.root, self.catalog, named, committed.data if committed is not None else {})
             self.log.reserve(self.catalog.state.heads())
             if committed is not None:
                 known = self.catalog.state.tables_by_id
                 self.log.reserve({t: head for t, head in committed.data.items() if t in known})
             for dropped in set(self.log.table_ids()) - self.catalog.state.tables_by_id.keys():
+                if dropped >= known_tables:  # its definition is lost, and its files were moved aside
+                    continue
                 self.log.drop(dropped)  # dropped in a former life that ended before its files went
             discovery = Discovery(self.catalog.insert_rows, self.settings.discover_max_sensors)
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
@@ -190,6 +198,7 @@ class Database(OwnWrites):
         if hasattr(self, "usage"):
             self.usage.save(self.catalog.state.queries_by_id)
         if hasattr(self, "lock"):
+            forget_report(self.folder.root)
             self.lock.release()
 
     def _committed(self, record: CommitRecord) -> None:
