@@ -7,7 +7,6 @@ record under the next free number says which cycle work resumes after. Readers o
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -148,11 +147,10 @@ class _Recovery:
             self._report.set_aside(path, kind, f"{detail}; {why}", healed=True)
 
     def _resume(self, newest: int, number: int, end: Offset) -> None:
-        """Write the record that stands for the retired ones. Spark's checkpoint knows them, so it goes."""
+        """Write the record that stands for the retired ones."""
         later = replace(end, now_us=max(end.now_us, self._found.now_us))
         record = CommitRecord(number, end, later, RESULT_SCHEMA.empty_table(), {"resumes": newest})
         store(self._folder.tmp, self._folder.commits / record_name(number), record_writer(record), at="commit")
-        shutil.rmtree(self._folder.checkpoint, ignore_errors=True)
         self._found.cycles.append(number)
         self._found.follows[number] = newest
         self._found.last = record

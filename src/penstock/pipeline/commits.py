@@ -96,11 +96,8 @@ class CommitStore:
                 return None
             if self.last.end != start:
                 known = f"cycle {self.last.cycle} ended at {self.last.end.to_json()}"
-                raise error(
-                    "checkpoint_mismatch",
-                    detail=f"a cycle starts at {start.to_json()}, but {known}",
-                    hint="stop the server and delete the folder `checkpoint`: work resumes from the last commit record",
-                )
+                # The streaming query ends by this, and the next one begins at the last record.
+                raise error("stale_cycle", detail=f"a cycle starts at {start.to_json()}, but {known}")
         cycle = self.last.cycle + 1 if self.last else 1
         record = CommitRecord(cycle, start, end, results, info)
         self._write_file(record_name(cycle), record)
@@ -138,7 +135,7 @@ class CommitStore:
 
 
 def read_newest_end(folder: DataFolder) -> Offset | None:
-    """Where the last committed cycle ended: where work starts when there is no checkpoint."""
+    """Where the last committed cycle ended: where work goes on."""
     cycles, snapshots = list_numbers(folder.commits)
     if not cycles and not snapshots:
         return None

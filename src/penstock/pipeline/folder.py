@@ -12,6 +12,7 @@ from pathlib import Path
 
 from penstock.catalog.folder_format import FORMAT_VERSION, read_format, read_id, write_format
 from penstock.errors import error
+from penstock.manifest import MANIFEST
 from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
 
 UNFINISHED = "unfinished"  # a file in a backup that is still being written
@@ -52,12 +53,18 @@ class DataFolder:
         return self.root / "out"
 
     @property
-    def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
+    def inbox(self) -> Path:
+        """Files that addresses of sensors may name, unless a setting says another place."""
+        return self.root / "in"
 
     @property
     def tmp(self) -> Path:
         return self.root / "tmp"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Spark's checkpoint, a folder for each start of the streaming query: see `checkpoint`."""
+        return self.tmp / "checkpoint"
 
     @property
     def buffers(self) -> Path:
@@ -94,12 +101,14 @@ class FolderLock:
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
         os.set_inheritable(self._file, False)
         self._check_format(root)
+        (root / MANIFEST).unlink(missing_ok=True)  # a backup that is opened is a data folder from now on
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
         _remove_shared(folder.buffers, root)  # of a server that was killed
         _remove_shared(folder.sheets, root)
         shutil.rmtree(folder.tmp, ignore_errors=True)
         folder.tmp.mkdir()
+        shutil.rmtree(root / "checkpoint", ignore_errors=True)  # of a release that resumed from it
         remove_places_of_the_dead()
         shared = _shared_memory()
         if shared is not None:

@@ -14,6 +14,7 @@ from penstock.queries.statements import (
     accounts,
     altering,
     asking,
+    clock,
     defining,
     explaining,
     registering,
@@ -155,6 +156,8 @@ class Executor:
                 return showing.describe(database, statement)
             case st.Explain():
                 return explaining.explain(database, statement)
+            case st.AcceptClock():
+                return clock.accept_clock(database)
             case st.Transaction():
                 return done(statement.kind)
             case _:
