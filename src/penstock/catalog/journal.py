@@ -465,6 +465,13 @@ def _named(problem: PenstockError) -> str:
     return f"journal {found}" if found.startswith("entry") else found
 
 
+def bad_line(path: Path) -> str | None:
+    """What is wrong with a file's lines, each by itself; None where nothing is. The last one may be torn."""
+    lines = path.read_bytes().split(b"\n")
+    bad = [number for number, line in enumerate(lines[:-1], start=1) if _checked(line) is None]
+    return f"line {bad[0]} has a wrong checksum" if bad else None
+
+
 def remove_covered(folder: Path, needed: int) -> int:
     """Remove lines and snapshots that no state from position `needed` on depends on; how many files.
 

@@ -44,6 +44,11 @@ class CatalogWriter:
             self._projection.close()
             self._writer.close()
 
+    def write_snapshot(self) -> None:
+        """Cover all lines up to now, also where a snapshot did that already."""
+        with self._lock:
+            self._write_snapshot()
+
     def forget_before(self, needed: int) -> None:
         """Remove journal lines that snapshots cover and no state from position `needed` on depends on."""
         with self._lock:

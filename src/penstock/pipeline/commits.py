@@ -5,6 +5,7 @@ A snapshot folds all records up to a cycle, so that the folder stays small.
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import Any
 
 import pyarrow as pa
@@ -109,7 +110,7 @@ class CommitStore:
         self._write_file(snapshot_name(record.cycle), record)
         self._journals[record.cycle] = record.end.journal
         if record.cycle not in self._snapshots:
-            self._snapshots.append(record.cycle)
+            insort(self._snapshots, record.cycle)
 
     def prune(self, keep: int) -> None:
         """Forget records older than `keep` cycles that a snapshot covers, and snapshots nobody can need."""

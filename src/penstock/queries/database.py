@@ -41,6 +41,7 @@ from penstock.queries.own_writes import OwnWrites
 from penstock.queries.results import Health, Result
 from penstock.queries.rollups.keeper import RollupKeeper
 from penstock.queries.sampling import Sampler
+from penstock.queries.scrubber import Scrubber
 from penstock.queries.sinking import sink_runner
 from penstock.queries.spark_queries import SparkQueries
 from penstock.queries.standing import StandingQueries
@@ -170,6 +171,8 @@ class Database(OwnWrites):
             self.standing.protected,
             tidy=self._tidy,
         )
+        self.scrubber = Scrubber(self.folder.root, self.damage, self.clock, self.settings.scrub_days, self._cover)
+        self.scrubber.start()
         self._ready = True
 
     def _open_clock(self, committed: Offset | None) -> None:
@@ -201,6 +204,15 @@ class Database(OwnWrites):
         if hasattr(self, "lock"):
             forget_report(self.folder.root)
             self.lock.release()
+
+    def _cover(self, kind: str) -> bool:
+        """Write snapshots that take the place of damaged commit records or journal lines; whether that helps."""
+        if kind not in ("commit_record", "journal"):
+            return False
+        if kind == "journal":
+            self.catalog.write_snapshot()
+        self.standing.write_snapshot()
+        return True
 
     def _tidy(self) -> None:
         """Remove files that nothing names or needs any more."""
@@ -341,7 +353,18 @@ class Database(OwnWrites):
 
     def services(self) -> list[Service]:
         """Everything that works in the background, in the order in which it depends on each other."""
-        parts = ("clock", "log", "engine", "observer", "sources", "spark_queries", "sinks", "sampler", "housekeeper")
+        parts = (
+            "clock",
+            "log",
+            "engine",
+            "observer",
+            "sources",
+            "spark_queries",
+            "sinks",
+            "sampler",
+            "housekeeper",
+            "scrubber",
+        )
         found: list[Any] = [getattr(self, part, None) for part in parts]
         return [service for part in found if hasattr(part, "services") for service in part.services()]
 

@@ -109,16 +109,9 @@ class KeyFile:
         """The records that are not past their time."""
         if not self._path.exists():
             return []
-        lines = self._path.read_bytes().split(b"\n")
-        found: list[Record] = []
-        bad = 0
-        for number, line in enumerate(lines):
-            record = _checked(line) if line else None
-            if record is None:
-                # The last line may be torn: its segment is still there.
-                bad += bool(line) and number < len(lines) - 1
-            elif record[1] >= now_us - self._keep_us:
-                found.append(record)
+        lines = map(_checked, self._path.read_bytes().split(b"\n"))
+        found = [record for record in lines if record is not None and record[1] >= now_us - self._keep_us]
+        bad = bad_lines(self._path)
         if bad:
             detail = f"{bad} idempotency keys cannot be read: a push that repeats one of them is stored again"
             damage_of(self._path.parents[2]).note(self._path, "keys", detail)
@@ -165,6 +158,12 @@ def stored_keys(folder: Path, file: KeyFile, now_us: int) -> list[Record]:
 def _lines(records: Iterable[Record]) -> bytes:
     texts = (json.dumps(record, separators=(",", ":")).encode() for record in records)
     return b"".join(b"%08x %s\n" % (zlib.crc32(text), text) for text in texts)
+
+
+def bad_lines(path: Path) -> int:
+    """How many lines of a file of keys cannot be read; the last one may be torn."""
+    lines = path.read_bytes().split(b"\n")
+    return sum(bool(line) and _checked(line) is None for line in lines[:-1])
 
 
 def _checked(line: bytes) -> Record | None:
