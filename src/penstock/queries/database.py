@@ -88,6 +88,7 @@ class Database(OwnWrites):
     def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
         """Open the folder and start the pipeline; ready when the first cycle is through."""
         self._began_s = time.monotonic()
+        self.users.accounts()  # refuses the start where they cannot be read
         self.lock = FolderLock(self.folder)
         self.damage = damage_of(self.folder.root)
         try:
