@@ -96,6 +96,7 @@ CONDITIONS = _table(
     ("engine_failed", "58000", 500, "{detail}"),
     ("function_failed", "38000", 400, 'function "{function}" failed: {detail}'),
     ("java_not_found", "58000", 500, "{detail}"),
+    ("spark_text_refused", "XX000", 500, "the Spark SQL of this question was not run, because {detail}"),
     ("internal_error", "XX000", 500, "{detail}"),
 )
 

@@ -13,7 +13,9 @@ from penstock.errors import CONDITIONS, PenstockError
 from penstock.sql.binding import calls
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
+from penstock.sql.spark_check import check_spark_text
 from tests.sql.world import PLANT, World
+from tests.support.listed_calls import TABLE, listed_calls
 
 SPARK_NAMES = (Path(__file__).parents[1] / "data" / "spark_functions.txt").read_text().split()
 WORDS = [name for name in SPARK_NAMES if name.replace("_", "").isalnum()]
@@ -242,3 +244,12 @@ def test_a_function_of_the_users_own_is_called_whatever_spark_calls_so() -> None
     world.run("CREATE FUNCTION reflect(a TEXT) RETURNS TEXT LANGUAGE python AS $$ return a $$")
     assert asked(world, "SELECT reflect(location) FROM sensors") == "ok"
     assert asked(world, "SELECT builtin.reflect(location) FROM sensors") == "function_not_found"
+
+
+def test_the_check_of_the_finished_text_knows_every_listed_function() -> None:
+    world = World()
+    world.run(TABLE)
+    for call in listed_calls():
+        plan = world.plan(f"SELECT {call} AS x FROM every_type", shared=False)
+        assert isinstance(plan, SparkPlan)
+        check_spark_text(plan.sql, tuple(relation.name for relation in plan.relations), ())

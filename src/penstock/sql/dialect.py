@@ -29,8 +29,10 @@ from penstock.sql.parameters import Parameters
 from penstock.sql.positions import mark, point, span_of
 
 _NOT_NAMES = {TokenType.BEGIN, TokenType.END}
-# The $ of a parameter, and the sign that stands for it while sqlglot reads: nobody types that one.
-_PARAMETER, _SIGN = re.compile(r"(?<![\w$])\$(?=\d)"), "\ue0a4"
+# The $ of a parameter, and the sign that stands for it while sqlglot reads: half of a surrogate pair, which is
+# no character. A text that has one is refused, so no text can imitate the sign.
+_PARAMETER, _SIGN = re.compile(r"(?<![\w$])\$(?=\d)"), "\udfff"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParser):
@@ -188,7 +190,11 @@ class Penstock(Postgres):
 
         def tokenize(self, sql: str) -> list[Token]:
             """sqlglot takes `$1,$` for the beginning of a text between dollars; behind a $ and a digit is a parameter."""
-            signed, parameters = (sql, 0) if _SIGN in sql else _PARAMETER.subn(_SIGN, sql)
+            half = _SURROGATE.search(sql)
+            if half is not None:
+                detail = f"character {half.start() + 1} is half of a surrogate pair, which is no character"
+                raise error("syntax_error", detail=detail)
+            signed, parameters = _PARAMETER.subn(_SIGN, sql)
             try:
                 tokens = super().tokenize(signed)
             except TokenError as failure:
@@ -196,6 +202,8 @@ class Penstock(Postgres):
             for token in tokens if parameters else ():
                 if _SIGN in token.text:  # also in a text that has a price in it
                     token.text = token.text.replace(_SIGN, "$")
+                for place, comment in enumerate(token.comments):
+                    token.comments[place] = comment.replace(_SIGN, "$")
             return tokens
 
     Parser: type[PostgresParser] = PenstockParser

@@ -69,7 +69,7 @@ def _rules(functions: Iterable[Function]) -> dict[type[exp.Expr], Rule]:
     return {function.node: _rule(function) for function in functions if function.node is not None}
 
 
-SCALARS = {
+SCALARS: dict[type[exp.Expr], Rule] = {
     **_rules(f for f in FUNCTIONS if f.kind == "scalar"),
     # The operators ~* and SIMILAR TO.
     exp.RegexpILike: Rule((TEXT,), BOOLEAN),
@@ -78,7 +78,7 @@ SCALARS = {
 AGGREGATES = _rules(f for f in FUNCTIONS if f.kind == "aggregate")
 # Only with OVER (...).
 RANKING = _rules(f for f in FUNCTIONS if f.kind == "ranking")
-RULES = {**SCALARS, **AGGREGATES, **RANKING}
+RULES: dict[type[exp.Expr], Rule] = {**SCALARS, **AGGREGATES, **RANKING}
 
 # Functions that are called by name, because sqlglot's node would lose arguments or their meaning.
 SPARK_FUNCTIONS = {name: _rule(function) for name, function in CALLS.items()}
