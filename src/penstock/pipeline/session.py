@@ -69,11 +69,11 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "false",
+        # No statement names a file as its table.
+        "spark.sql.runSQLOnFiles": "false",
         # No text is anything but what it says: ${...} is not replaced, and a backslash escapes in literals.
         "spark.sql.variable.substitute": "false",
         "spark.sql.parser.escapedStringLiterals": "false",
-        # No statement names a file as its table.
-        "spark.sql.runSQLOnFiles": "false",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
