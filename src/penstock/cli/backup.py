@@ -55,6 +55,7 @@ def copy_backup(source: Path, data: Path) -> None:
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(source, aside, ignore=_left_behind(source), copy_function=_copy_synced)
+        aside.chmod(0o700)
         if data.exists():
             data.rmdir()
         aside.rename(data)

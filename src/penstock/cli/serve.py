@@ -23,6 +23,7 @@ STUCK_S = 3.0
 def serve(config: Path | None = None, **flags: Any) -> None:
     """Start the server and keep it running until Ctrl-C or SIGTERM."""
     before = frozenset(threading.enumerate())
+    keep_files_private()
     with reported():
         settings = load_settings(flags, file=config)
         listener = listen(settings)
@@ -35,6 +36,11 @@ def serve(config: Path | None = None, **flags: Any) -> None:
     from penstock.server.run import run
 
     _leave(run(settings, listener=listener, prepare=compile_kernels, pages=open_console), before)
+
+
+def keep_files_private() -> None:
+    """What this process and those that it starts write from now on is readable by its own account only."""
+    os.umask(0o077)
 
 
 def _leave(code: int, before: frozenset[threading.Thread]) -> NoReturn:
