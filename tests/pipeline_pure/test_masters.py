@@ -21,8 +21,6 @@ FOREIGN = (
     "spark://local[2]",
 )
 
-pytestmark = pytest.mark.xfail(strict=True, reason="traffic with a cluster is neither signed nor encrypted")
-
 
 @pytest.fixture
 def secret_file(tmp_path: Path) -> Path:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from penstock.cli.connecting import reported
+from penstock.pipeline.cluster_security import security_settings
 from penstock.server.listening import listen
 from penstock.settings import SETTINGS, load_settings
 
@@ -26,6 +27,7 @@ def serve(config: Path | None = None, **flags: Any) -> None:
     keep_files_private()
     with reported():
         settings = load_settings(flags, file=config)
+        security_settings(settings)  # refuses a cluster without a secret, before Java is started
         listener = listen(settings)
     # The JVM comes up while FastAPI and the rest load; `penstock --help` must not wait for either.
     from penstock.pipeline.launching import launch_java_early

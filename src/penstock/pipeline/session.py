@@ -7,9 +7,11 @@ import re
 import sys
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import penstock
+from penstock.pipeline.cluster_security import security_settings
 from penstock.pipeline.launching import java_settings
 from penstock.pipeline.spark_home import link_home
 from penstock.settings import Settings
@@ -47,6 +49,11 @@ def _executor_settings(master: str) -> dict[str, str]:
     if cluster:
         conf["spark.executor.memory"] = f"{cluster.group(1)}m"
     return conf
+
+
+def launch_conf(settings: Settings, train: Path | None = None) -> SparkConf:
+    """What the Java process is started with; never a secret."""
+    return SparkConf(loadDefaults=False).setAll(list(java_settings(settings, train).items()))
 
 
 def start_session(settings: Settings, scratch: Path, train: Path | None = None) -> SparkSession:
@@ -87,7 +94,11 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         conf.update(_executor_settings(settings.spark_master))
     if settings.spark_master.startswith("local"):
         conf.update(_LOCAL_DISK)
-    for name, value in conf.items():
+    secured = security_settings(settings)
+    if secured:
+        # A JVM gets its settings as arguments, which other accounts see: it is started before it hears the secret.
+        SparkContext._ensure_initialized(conf=launch_conf(settings, train))
+    for name, value in {**conf, **secured}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
