@@ -72,6 +72,8 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         **(_LOOPBACK if settings.spark_master.startswith("local") else {}),
         "spark.scheduler.mode": "FAIR",
         "spark.local.dir": str(scratch),
+        # Hadoop gives files the modes of a umask of its own.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "false",
