@@ -52,6 +52,12 @@ SETTINGS = (
     ),
     Setting("subscribers_max", 10_000, "Most subscribers at a time; one more is refused."),
     Setting("spark_master", "local[*]", "Where Spark runs: local[*], local-cluster[...] or a cluster's URL."),
+    Setting(
+        "spark_secret_file",
+        "",
+        "File (mode 0600) with the secret that signs and encrypts Spark's traffic; every master but local[..] and"
+        " local-cluster[..] needs it.",
+    ),
     Setting("spark_memory", "1g", "Heap of Spark's JVM, in Spark's spelling."),
     Setting("catalog_url", "", "SQLAlchemy URL of the catalog's projection; empty means SQLite in the data folder."),
     Setting("cycle_max_rows", 600_000, "Most new rows that one cycle takes from the log."),
@@ -151,6 +157,7 @@ class Settings:
     requests_per_s: float = 0.0
     subscribers_max: int = 10_000
     spark_master: str = "local[*]"
+    spark_secret_file: str = ""
     spark_memory: str = "1g"
     catalog_url: str = ""
     cycle_max_rows: int = 600_000

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import penstock
+from penstock.pipeline.cluster_security import security_settings
 from penstock.pipeline.launching import java_settings, launch_java
 from penstock.pipeline.registry import remove_functions
 from penstock.pipeline.spark_home import link_home
@@ -66,6 +67,8 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         **(_LOOPBACK if settings.spark_master.startswith("local") else {}),
         "spark.scheduler.mode": "FAIR",
         "spark.local.dir": str(scratch),
+        # Hadoop gives files the modes of a umask of its own.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "false",
@@ -93,9 +96,10 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         conf.update(_executor_settings(settings.spark_master))
     if settings.spark_master.startswith("local"):
         conf.update(_LOCAL_DISK)
-    for name, value in conf.items():
-        builder = builder.config(name, value)
+    # A JVM gets its settings as arguments, which other accounts see: it is started before it hears the secret.
     launch_java(conf)
+    for name, value in {**conf, **security_settings(settings)}.items():
+        builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     remove_functions(session)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import Table
+from penstock.catalog.secrets import shown_address
 from penstock.clock import SECOND, format_timestamp
 from penstock.errors import PenstockError
 from penstock.queries.answer import NEVER
@@ -135,7 +136,7 @@ class SystemTables:
                 {
                     "key": {k: row[k] for k in table.key},
                     "values": {c.name: row[c.name] for c in table.columns},
-                    "address": row["_address"],
+                    "address": shown_address(row["_address"]) if row["_address"] else row["_address"],
                     "state": live.state if live is not None else closed,
                     "readings": int(counts["accepted"][sid]) if heard else 0,
                     "rows_per_s": float(rates[sid]) if heard else 0.0,

@@ -29,7 +29,7 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
     "penstock.sensors": (
         _TABLE,
         SystemColumn("sensor", TEXT, "its key; values of a key of several columns are separated by commas"),
-        SystemColumn("address", TEXT, "what its row holds in the stream column"),
+        SystemColumn("address", TEXT, "what its row holds in the stream column, without secrets"),
         SystemColumn(
             "state", TEXT, "opening, open, idle, backing off, hung, ended, closed; pushed: it sends by itself"
         ),
