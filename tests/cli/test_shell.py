@@ -92,7 +92,6 @@ def test_leaving_needs_no_semicolon(type_in: Type, database: FakeDatabase) -> No
     assert database.statements == []
 
 
-@pytest.mark.xfail(strict=True, run=False, reason="the server does not notice that its client left")
 def test_ctrl_c_cancels_the_statement_at_the_server_and_the_shell_goes_on(
     type_in: Type, database: FakeDatabase
 ) -> None:

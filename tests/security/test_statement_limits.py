@@ -20,8 +20,6 @@ from penstock.settings import Settings
 from tests.security.conftest import World
 from tests.server.live import Live, serving
 
-pytestmark = pytest.mark.xfail(strict=True, reason="statements have no limits")
-
 # Anything that only Spark answers.
 SLOW = "SELECT COUNT(*) AS n FROM probes a, probes b"
 

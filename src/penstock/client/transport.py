@@ -17,7 +17,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 
 # A statement may run for minutes; that nothing is there shows at once.
-TIMEOUT = httpx.Timeout(connect=5.0, read=600.0, write=60.0, pool=60.0)
+READ_S, MARGIN_S = 600.0, 30.0
+TIMEOUT = httpx.Timeout(connect=5.0, read=READ_S, write=60.0, pool=60.0)
 
 
 class Transport:
@@ -47,10 +48,20 @@ class Transport:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
     ) -> httpx.Response:
+        """`timeout_s`: what the server was given for it; the answer is waited for a little longer."""
+        patience: dict[str, Any] = {}
+        if timeout_s is not None and timeout_s + MARGIN_S > READ_S:
+            patience["timeout"] = httpx.Timeout(connect=5.0, read=timeout_s + MARGIN_S, write=60.0, pool=60.0)
         try:
             response = self._client.request(
-                method, self.url + path, content=content, headers={**self._headers, **(headers or {})}, params=params
+                method,
+                self.url + path,
+                content=content,
+                headers={**self._headers, **(headers or {})},
+                params=params,
+                **patience,
             )
         except (httpx.TransportError, httpx.InvalidURL) as problem:
             raise self._failed(problem) from problem

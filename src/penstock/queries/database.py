@@ -34,8 +34,10 @@ from penstock.queries.observing import Observer
 from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.own_costs import users_of
 from penstock.queries.own_writes import OwnWrites
+from penstock.queries.permissions import the_caller
 from penstock.queries.results import Health, Result
 from penstock.queries.rollups.keeper import RollupKeeper
+from penstock.queries.running_statements import RunningStatements
 from penstock.queries.sampling import Sampler
 from penstock.queries.sinking import sink_runner
 from penstock.queries.spark_queries import SparkQueries
@@ -71,6 +73,7 @@ class Database(OwnWrites):
         self.folder = DataFolder(Path(settings.data).absolute())
         self.users = Users(self.folder.root, settings.token, self.clock)
         self.audit = Audit(self.folder.root, self.clock)
+        self.statements = RunningStatements(settings, self.clock)
         self._ready = False
         self._stopped = threading.Event()
 
@@ -285,6 +288,14 @@ class Database(OwnWrites):
             return Health(False, f"the pipeline is being restarted: {self.engine.failure}")
         facts = {"cycle": self.standing.store.cycle, "restarts": self.engine.restarts, **failures(self)}
         return Health(True, "ready", facts)
+
+    def running_statements(self) -> list[dict[str, Any]]:
+        """The running statements that the caller may see."""
+        return self.statements.visible(the_caller(self.users))
+
+    def cancel_statement(self, statement_id: str) -> None:
+        """End a running statement that the caller may see."""
+        self.statements.cancel(statement_id, the_caller(self.users))
 
     def status(self) -> dict[str, Any]:
         return status(self)

@@ -14,8 +14,10 @@ from penstock.errors import PenstockError
 from penstock.queries.answer import NEVER
 from penstock.queries.describing import describe_queries
 from penstock.queries.inputs import input_rows, sensor_state
+from penstock.queries.permissions import the_caller
 from penstock.queries.rollups.telling import rollup_rows
 from penstock.queries.system_columns import SYSTEM_TABLES
+from penstock.security.caller import current_caller
 from penstock.sql.plan import SparkPlan
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class SystemTables:
             "penstock.rollups": self._rollup_rows,
             "penstock.inputs": lambda: input_rows(self._database),
             "penstock.sinks": self._sink_rows,
+            "penstock.statements": self._statement_rows,
         }[name]()
         schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in SYSTEM_TABLES[name]])
         return pa.Table.from_pylist(rows, schema=schema)
@@ -87,6 +90,13 @@ class SystemTables:
 
     def _sink_rows(self) -> list[dict[str, Any]]:
         return self._database.sinks.facts(self._database.catalog.state.sinks)
+
+    def _statement_rows(self) -> list[dict[str, Any]]:
+        """Those of the caller; none for a standing query on a server with users, which asks in no user's name."""
+        users = self._database.users
+        if current_caller() is None and users.required:
+            return []
+        return self._database.statements.visible(the_caller(users))
 
     def _sensor_rows(self) -> list[dict[str, Any]]:
         out = []

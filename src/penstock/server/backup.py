@@ -38,7 +38,7 @@ async def back_up(request: Request) -> Response:
     target = Path(asked.target)
     if not target.is_absolute():
         raise error("invalid_parameter", detail=f'"{asked.target}" is not an absolute path')
-    await context.workers.statement.run(_back_up, context.database, target)
+    await context.workers.catalog.run(_back_up, context.database, target)
     context.database.audit.note("BACKUP", [str(target)])
     return Response(orjson.dumps({"target": str(target)}), media_type="application/json")
 

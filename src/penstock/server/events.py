@@ -67,7 +67,7 @@ async def open_subscription(context: Context, name: str, from_cycle: int | None,
     if context.counters.subscribers >= most:
         detail = f"there are {most} subscribers already"
         raise error("limit_reached", detail=detail, hint="try again later, or raise subscribers_max")
-    return await context.workers.statement.run(context.database.subscribe, name, from_cycle, changes)
+    return await context.workers.catalog.run(context.database.subscribe, name, from_cycle, changes)
 
 
 def _start_cycle(last_event_id: str | None, from_cycle: int | None) -> int | None:

@@ -1,7 +1,7 @@
 """Threads for blocking work, and a bound on the bytes of bodies that are in memory at once.
 
-The process is Spark's driver too, so the event loop only moves bytes. Pushes, statements and live streams have
-pools of their own: a slow SELECT must not hold up an acknowledgement.
+The process is Spark's driver too, so the event loop only moves bytes. Pushes, statements, live streams and questions
+about the server itself have pools of their own: a slow SELECT must not hold up an acknowledgement or a scrape.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ from contextvars import copy_context
 from typing import TypeVar
 
 from penstock.errors import error
+from penstock.queries.running_statements import LIGHT_MAX, WAITING_MAX
 
 T = TypeVar("T")
 
 # A push mostly waits for the group commit, so many share one sync; a statement mostly waits for Spark.
 PUSH_THREADS = 16
-STATEMENT_THREADS = 8
+# Every statement that runs or waits for its turn holds a thread; `RunningStatements` bounds both, and how many compete.
+STATEMENT_THREADS = LIGHT_MAX + WAITING_MAX
+CATALOG_THREADS = 8
+SYSTEM_THREADS = 4
 # Events are there when they are fetched, except a first answer whose query still fills its window.
 STREAM_THREADS = 16
 WAITING_MAX = 1_000
@@ -56,15 +60,20 @@ class Pool:
 
 
 class Workers:
-    """The pools of one server."""
+    """The pools of one server.
 
-    def __init__(self) -> None:
+    `statement` runs SQL and invocations, `catalog` what reads or changes definitions, `system` what must always answer.
+    """
+
+    def __init__(self, statements_max: int = 8) -> None:
         self.push = Pool("push", PUSH_THREADS)
-        self.statement = Pool("statement", STATEMENT_THREADS)
+        self.statement = Pool("statement", STATEMENT_THREADS + statements_max)
+        self.catalog = Pool("catalog", CATALOG_THREADS)
+        self.system = Pool("system", SYSTEM_THREADS)
         self.stream = Pool("stream", STREAM_THREADS, waiting_max=100_000)
 
     def close(self) -> None:
-        for pool in (self.push, self.statement, self.stream):
+        for pool in (self.push, self.statement, self.catalog, self.system, self.stream):
             pool.close()
 
 
