@@ -101,7 +101,6 @@ class SlowSpark:
         return pa.table({"n": [self.runs]})
 
 
-@pytest.mark.xfail(strict=True, reason="the first slow evaluation fails its query")
 def test_a_standing_query_that_times_out_three_times_in_a_row_fails_until_it_is_resumed(pipe: Pipe) -> None:
     slow = SlowSpark()
     pipe.db.spark_queries._runner = lambda: slow  # type: ignore[assignment,return-value]
@@ -128,7 +127,6 @@ def test_a_standing_query_that_times_out_three_times_in_a_row_fails_until_it_is_
     assert pipe.db.query("counted")["state"] == "RUNNING"
 
 
-@pytest.mark.xfail(strict=True, reason="the first slow evaluation fails its query")
 def test_one_slow_evaluation_keeps_the_answer_before(pipe: Pipe) -> None:
     slow = SlowSpark()
     slow.quick = True
