@@ -20,10 +20,6 @@ from penstock.settings import Settings
 from tests.pipeline.conftest import clear
 from tests.server.live import Live, serving
 
-pytestmark = pytest.mark.xfail(
-    strict=True, run=False, reason="cross joins take every slot of Spark, and nothing ends them"
-)
-
 ROWS = 10_000
 # A million million combinations: no machine ends it while a test waits.
 CROSS = "SELECT COUNT(*) AS n FROM probes a, probes b, probes c WHERE a.value + b.value > c.value * 3"

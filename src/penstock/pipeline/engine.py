@@ -24,9 +24,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import PenstockError, error
 from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore, read_newest_end
 from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.jobs import CYCLE_POOL, history_workers, in_pool
 from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.session import start_session
-from penstock.pipeline.source import PenstockSource
+from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.warming import warm_workers
 from penstock.settings import Settings
 
@@ -79,6 +80,8 @@ class Engine:
     def _start_spark(self) -> None:
         self.spark = start_session(self.settings, self._scratch, self.train)
         self.spark.dataSource.register(PenstockSource)
+        with history_workers(self.spark):
+            self.spark.dataSource.register(HistorySource)
 
     def _start_query(self) -> None:
         assert self.spark is not None
@@ -93,12 +96,13 @@ class Engine:
             .option("join_memory_mb", str(self.settings.join_memory_mb))
             .load()
         )
-        self._query = (
-            stream.writeStream.foreachBatch(self._commit_cycle)
-            .option("checkpointLocation", str(self.folder.checkpoint))
-            .queryName("penstock")
-            .start()
-        )
+        with in_pool(self.spark, CYCLE_POOL):
+            self._query = (
+                stream.writeStream.foreachBatch(self._commit_cycle)
+                .option("checkpointLocation", str(self.folder.checkpoint))
+                .queryName("penstock")
+                .start()
+            )
 
     def _commit_cycle(self, frame: DataFrame, _batch: int) -> None:
         """Called by Spark once per cycle; `toArrow` is the cycle's only action."""
