@@ -86,6 +86,7 @@ class FakeDatabase:
         self.start_error: PenstockError | None = None
         self.backups: list[Path] = []
         self.endless = 0
+        self.damaged: list[str] = []
 
     def start(self, progress: Callable[[str], None]) -> None:
         progress("opening the log")
@@ -243,7 +244,8 @@ class FakeDatabase:
             "queries": [{"name": 'odd "name"', "rows": 2}],
         }
 
-    def backup(self, target: Path) -> None:
+    def backup(self, target: Path, link: bool = False) -> list[str]:
         target.mkdir(exist_ok=True)
         (target / "format_version").write_text("1")
         self.backups.append(target)
+        return list(self.damaged)

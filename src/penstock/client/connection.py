@@ -17,6 +17,10 @@ from penstock.client.subscribe import Change, subscribe
 from penstock.client.transport import ARROW, JSON, Transport
 from penstock.errors import PenstockError, error
 
+# How long an answer is waited for: a little longer than the server was given for it.
+_USUAL_S, _MARGIN_S = 600.0, 30.0
+_BACKUP_S = 86_400.0  # every byte of a data folder is read and written
+
 
 class Connection:
     """Talks to one server; safe to share between threads. Nothing is sent before the first call."""
@@ -58,7 +62,8 @@ class Connection:
         body = {"sql": text, "params": named or list(params) or None}
         content = to_json(body if timeout_s is None else {**body, "timeout_s": timeout_s})
         headers = {"Content-Type": JSON, "Accept": ARROW}
-        response = self._transport.call("POST", "/v1/sql", content=content, headers=headers, timeout_s=timeout_s)
+        read_s = None if timeout_s is None else max(timeout_s + _MARGIN_S, _USUAL_S)
+        response = self._transport.call("POST", "/v1/sql", content=content, headers=headers, read_s=read_s)
         return read_answer(response.content)
 
     def statements(self) -> list[dict[str, Any]]:
@@ -201,6 +206,12 @@ class Connection:
         found: dict[str, Any] = self._transport.json("GET", "/v1/status")
         return found
 
-    def backup(self, target: str) -> None:
-        """Have the server write a copy of its data folder to `target`, an absolute path on its own machine."""
-        self._transport.json("POST", "/v1/backup", {"target": target})
+    def backup(self, target: str, link: bool = False) -> list[str]:
+        """Have the server write a copy of its data folder to `target`, an absolute path on its own machine.
+
+        What comes back names the files that were damaged before: they are in the copy as they are. With `link`, files
+        are hard links where that is possible.
+        """
+        body = {"target": target, "link": link}
+        found: dict[str, Any] = self._transport.json("POST", "/v1/backup", body, read_s=_BACKUP_S)
+        return list(found.get("damaged", []))

@@ -17,8 +17,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 
 # A statement may run for minutes; that nothing is there shows at once.
-READ_S, MARGIN_S = 600.0, 30.0
-TIMEOUT = httpx.Timeout(connect=5.0, read=READ_S, write=60.0, pool=60.0)
+TIMEOUT = httpx.Timeout(connect=5.0, read=600.0, write=60.0, pool=60.0)
 
 
 class Transport:
@@ -48,12 +47,10 @@ class Transport:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
-        timeout_s: float | None = None,
+        read_s: float | None = None,
     ) -> httpx.Response:
-        """`timeout_s`: what the server was given for it; the answer is waited for a little longer."""
-        patience: dict[str, Any] = {}
-        if timeout_s is not None and timeout_s + MARGIN_S > READ_S:
-            patience["timeout"] = httpx.Timeout(connect=5.0, read=timeout_s + MARGIN_S, write=60.0, pool=60.0)
+        """`read_s`: how long the answer may take, where that is longer than usual."""
+        patience = httpx.USE_CLIENT_DEFAULT if read_s is None else httpx.Timeout(60.0, connect=5.0, read=read_s)
         try:
             response = self._client.request(
                 method,
@@ -61,7 +58,7 @@ class Transport:
                 content=content,
                 headers={**self._headers, **(headers or {})},
                 params=params,
-                **patience,
+                timeout=patience,
             )
         except (httpx.TransportError, httpx.InvalidURL) as problem:
             raise self._failed(problem) from problem
@@ -69,11 +66,18 @@ class Transport:
             raise read_error(response.content, response.status_code)
         return response
 
-    def json(self, method: str, path: str, body: Any = None, params: Mapping[str, Any] | None = None) -> Any:
+    def json(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        params: Mapping[str, Any] | None = None,
+        read_s: float | None = None,
+    ) -> Any:
         """A call with JSON both ways; None where the answer is empty."""
         content = None if body is None else to_json(body)
         headers = {"Accept": JSON} | ({"Content-Type": JSON} if body is not None else {})
-        response = self.call(method, path, content=content, headers=headers, params=params)
+        response = self.call(method, path, content=content, headers=headers, params=params, read_s=read_s)
         return orjson.loads(response.content) if response.content else None
 
     @contextmanager

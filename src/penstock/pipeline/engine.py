@@ -29,6 +29,7 @@ from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.session import start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.warming import warm_workers
+from penstock.services import Service
 from penstock.settings import Settings
 
 _log = logging.getLogger("penstock.pipeline")
@@ -47,7 +48,7 @@ class Engine:
         self._on_commit = on_commit
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
-        self._supervisor: threading.Thread | None = None
+        self._supervisor = Service("pipeline", self._supervise, critical=True)
         self.failure: str | None = None
         self.restarts = 0
         self.spark: SparkSession | None = None
@@ -74,8 +75,10 @@ class Engine:
         if self.spark is None:
             self._start_spark()
         self._start_query()
-        self._supervisor = threading.Thread(target=self._supervise, name="penstock-supervisor", daemon=True)
         self._supervisor.start()
+
+    def services(self) -> list[Service]:
+        return [self._supervisor]
 
     def _start_spark(self) -> None:
         self.spark = start_session(self.settings, self._scratch, self.train)
@@ -189,9 +192,8 @@ class Engine:
         self._stopping.set()
         if self._preparing is not None:
             self._preparing.join(timeout=SUPERVISOR_S)
-        if self._supervisor is not None:
-            # It may be starting Spark just now; a JVM that comes after the end would stay.
-            self._supervisor.join(timeout=SUPERVISOR_S)
+        # It may be starting Spark just now; a JVM that comes after the end would stay.
+        self._supervisor.join(SUPERVISOR_S)
         try:
             if self._query is not None:
                 deadline = time.monotonic() + 5

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import error
+from penstock.manifest import MANIFEST
 from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
 
 FORMAT_VERSION = 1
@@ -94,6 +95,7 @@ class FolderLock:
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
         os.set_inheritable(self._file, False)
         self._check_format(root)
+        (root / MANIFEST).unlink(missing_ok=True)  # a backup that is opened is a data folder from now on
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
         _remove_shared(folder.buffers, root)  # of a server that was killed

@@ -18,6 +18,7 @@ _ENDS = (
     ("log", "close"),
     ("catalog", "close"),
     ("audit", "close"),
+    ("clock", "close"),
 )
 
 

@@ -14,14 +14,16 @@ import pyarrow as pa
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.journal import Entry
 from penstock.catalog.model import QueryDefinition, Table
-from penstock.clock import Clock, WallClock
+from penstock.clock import SECOND, Clock
+from penstock.clock_guard import GuardedClock, clock_status
 from penstock.errors import error, suggest
 from penstock.logs import note_cycle
 from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
+from penstock.pipeline.offset import Offset
 from penstock.queries import answering
-from penstock.queries.backup import back_up
+from penstock.queries.backup import Progress, back_up
 from penstock.queries.closing import close_rooms
 from penstock.queries.completeness import Completeness
 from penstock.queries.costs import Costs
@@ -48,6 +50,7 @@ from penstock.queries.system import SystemTables
 from penstock.queries.usage import Usage
 from penstock.security.audit import Audit
 from penstock.security.users import Users
+from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.statement_parts import AsOf
 from penstock.streams.discovery import Discovery
@@ -69,11 +72,12 @@ class Database(OwnWrites):
     def __init__(self, settings: Settings, clock: Clock | None = None, engine: Callable[..., Engine] = Engine) -> None:
         self._make_engine = engine
         self.settings = settings
-        self.clock = clock or WallClock()
+        self.clock = clock or GuardedClock(step_max_us=settings.clock_step_max_s * SECOND)
         self.folder = DataFolder(Path(settings.data).absolute())
         self.users = Users(self.folder.root, settings.token, self.clock)
         self.audit = Audit(self.folder.root, self.clock)
         self.statements = RunningStatements(settings, self.clock)
+        self.backups: dict[str, Progress] = {}  # those that are being written, by their target
         self._ready = False
         self._stopped = threading.Event()
 
@@ -90,6 +94,7 @@ class Database(OwnWrites):
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
             self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
             committed = read_newest_end(self.folder)
+            self._open_clock(committed)
             self.log.reserve(self.catalog.state.heads())
             if committed is not None:
                 known = self.catalog.state.tables_by_id
@@ -149,6 +154,14 @@ class Database(OwnWrites):
             tidy=self.rollups.sweep,
         )
         self._ready = True
+
+    def _open_clock(self, committed: Offset | None) -> None:
+        """Let NOW go on from the newest time that the folder knows of."""
+        if isinstance(self.clock, GuardedClock):
+            tables = self.catalog.state.tables_by_id.values()
+            stamped = self.log.newest_us([t.id for t in tables if t.options.time == "transaction"])
+            known = [at for at in (stamped, committed.now_us if committed is not None else None) if at is not None]
+            self.clock.open(self.folder.root, max(known, default=None))
 
     def _wait_for_first_cycle(self, began_at: int) -> None:
         deadline = time.monotonic() + 120
@@ -286,7 +299,20 @@ class Database(OwnWrites):
             return Health(False, "the server is starting" if not self._stopped.is_set() else "the server is stopping")
         if not self.engine.running:
             return Health(False, f"the pipeline is being restarted: {self.engine.failure}")
+        failing = [service for service in self.services() if service.failure is not None]
+        causes = {service.name: service.failure for service in failing}
+        for service in failing:
+            if service.critical:
+                reason = f'the service "{service.name}" failed and is started again: {causes[service.name]}'
+                return Health(False, reason, {"services": causes})
+        clock = clock_status(self.clock)
+        if clock.state == "untrusted":
+            return Health(False, clock.sentence or "")
         facts = {"cycle": self.standing.store.cycle, "restarts": self.engine.restarts, **failures(self)}
+        if causes:
+            facts["services"] = causes
+        if clock.sentence is not None:
+            facts["clock"] = clock.sentence
         return Health(True, "ready", facts)
 
     def running_statements(self) -> list[dict[str, Any]]:
@@ -297,12 +323,22 @@ class Database(OwnWrites):
         """End a running statement that the caller may see."""
         self.statements.cancel(statement_id, the_caller(self.users))
 
+    def services(self) -> list[Service]:
+        """Everything that works in the background, in the order in which it depends on each other."""
+        parts = ("clock", "log", "engine", "observer", "sources", "spark_queries", "sinks", "sampler", "housekeeper")
+        found: list[Any] = [getattr(self, part, None) for part in parts]
+        return [service for part in found if hasattr(part, "services") for service in part.services()]
+
     def status(self) -> dict[str, Any]:
         return status(self)
 
     def uptime_s(self) -> float:
         return time.monotonic() - self._began_s
 
-    def backup(self, target: Path) -> None:
-        """Write a data folder that another server can open, while everything goes on."""
-        back_up(self, target)
+    def backup(self, target: Path, link: bool = False) -> list[str]:
+        """Write a data folder that another server can open, while everything goes on; what was damaged before."""
+        progress = self.backups[str(target)] = Progress()
+        try:
+            return back_up(self, target, link, progress)
+        finally:
+            self.backups.pop(str(target), None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from penstock.clock import SECOND, format_timestamp
+from penstock.clock_guard import clock_status
 from penstock.queries.inputs import input_facts
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ def status(database: Database) -> dict[str, Any]:
     taken = sum(c["rows"] for c in recent[1:])
     times = sorted(c["ms"] for c in recent if c["ms"] is not None)
     sinks = database.sinks.facts(database.catalog.state.sinks)
+    clock = clock_status(database.clock)
     process = psutil.Process()
     return {
         "ready": database.health().ready,
@@ -48,6 +51,13 @@ def status(database: Database) -> dict[str, Any]:
             for t in database.sensor_tables()
         },
         "inputs": input_facts(database),
+        "clock": {
+            "held": clock.state != "followed",
+            "step_s": round(clock.step_us / SECOND, 3),
+            "retention_lag_s": round(clock.retention_lag_us / SECOND),
+        },
+        "backups": {target: asdict(progress) for target, progress in list(database.backups.items())},
+        "services": {service.name: service.counts() for service in database.services()},
         "sinks": {sink["name"]: {fact: sink.get(fact) for fact in _OF_SINKS} for sink in sinks},
     }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import Table
-from penstock.clock import format_timestamp
+from penstock.clock import SECOND, format_timestamp
 from penstock.errors import PenstockError
 from penstock.queries.answer import NEVER
 from penstock.queries.describing import describe_queries
@@ -47,6 +47,7 @@ class SystemTables:
             "penstock.inputs": lambda: input_rows(self._database),
             "penstock.sinks": self._sink_rows,
             "penstock.statements": self._statement_rows,
+            "penstock.services": self._service_rows,
         }[name]()
         schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in SYSTEM_TABLES[name]])
         return pa.Table.from_pylist(rows, schema=schema)
@@ -97,6 +98,14 @@ class SystemTables:
         if current_caller() is None and users.required:
             return []
         return self._database.statements.visible(the_caller(users))
+
+    def _service_rows(self) -> list[dict[str, Any]]:
+        now_us = self._database.clock.now_us()
+        rows = [service.facts() for service in self._database.services()]
+        return [
+            {**row, "last_success": None if row["succeeded_s"] is None else now_us - int(row["succeeded_s"] * SECOND)}
+            for row in rows
+        ]
 
     def _sensor_rows(self) -> list[dict[str, Any]]:
         out = []

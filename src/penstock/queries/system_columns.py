@@ -192,6 +192,15 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
             "text", TEXT, "the beginning of its text; of a statement that asks nothing, only its kind and names"
         ),
     ),
+    "penstock.services": (
+        SystemColumn("name", TEXT, "a piece of work that goes on in the background"),
+        SystemColumn("state", TEXT, "running; restarting: its last round failed, and it tries again; stopped"),
+        SystemColumn("critical", BOOLEAN, "whether the server is not ready while it fails"),
+        SystemColumn("rounds", BIGINT, "rounds that it finished; some rounds last as long as a connection"),
+        SystemColumn("failures", BIGINT, "rounds that failed"),
+        SystemColumn("last_error", TEXT, "why the last one that failed did"),
+        SystemColumn("last_success", TIMESTAMP, "when it last finished a round"),
+    ),
 }
 
 SYSTEM_TABLES: dict[str, tuple[Field, ...]] = {
@@ -207,5 +216,6 @@ SHOWN: dict[str, list[str]] = {
     "sinks": ["name", "query", "kind", "target", "state", "cycle", "lag", "rows", "failed", "last_error"],
     "inputs": ["name", "state", "target", "messages", "accepted", "refused", "reasons", "ignored", "last_error"],
     "statements": ["id", "owner", "state", "place", "started", "left_s", "text"],
+    "services": [column.name for column in SYSTEM_COLUMNS["penstock.services"]],
     "streams": ["table_name", "sensors", "open", "rows", "rows_per_s", "refused", "late", "newest"],
 }

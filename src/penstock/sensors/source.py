@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
+from penstock.services import Service
 
 SourceState = Literal["connecting", "connected", "backing off", "stopped"]
 
@@ -59,7 +60,12 @@ class SourceFacts:
 
 
 class Source(ABC):
-    """Life: start, stop, join. `identity` names this server and this table, the same after every start."""
+    """Life: start, stop, join. `identity` names this server and this table, the same after every start.
+
+    `service` is the thread that it works in, for the list of services; None where it has none of ours.
+    """
+
+    service: Service | None = None
 
     def __init__(self, inbox: Inbox, options: Mapping[str, Any], clock: Clock, identity: str) -> None:
         self.inbox = inbox

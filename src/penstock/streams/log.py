@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +24,7 @@ from penstock.settings import Settings
 from penstock.streams.dropping import DROP_AFTER_S, DroppedFolders
 from penstock.streams.group_commit import GroupCommit
 from penstock.streams.layout import CORRUPT, LOG, TEMPORARY
-from penstock.streams.queued import Append, LogMoved, Seen, TableLog
+from penstock.streams.queued import LONG_AGO, Append, LogMoved, Seen, TableLog
 from penstock.streams.recovery import open_table
 from penstock.streams.segments import list_files
 from penstock.streams.stamping import stamp
@@ -165,6 +165,12 @@ class StreamLog(GroupCommit):
         with self._lock:
             log = self._tables.get(table_id)
             return log.head if log is not None else 0
+
+    def newest_us(self, table_ids: Iterable[int]) -> int | None:
+        """The newest time that a row of these tables has; None where they have none."""
+        with self._lock:
+            logs = [self._tables[table_id] for table_id in table_ids if table_id in self._tables]
+            return max((log.last_ts for log in logs if log.last_ts > LONG_AGO), default=None)
 
     def floor(self, table_id: int) -> int:
         """The oldest position that is still on disk; the head where there is none."""

@@ -23,6 +23,7 @@ SHOWN = (
     "INPUTS",
     "SINKS",
     "STATEMENTS",
+    "SERVICES",
     "SETTINGS",
     "USERS",
     "TOKENS",
