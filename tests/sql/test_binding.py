@@ -34,7 +34,7 @@ def _outputs(world: World, items: str, table: str = "sensors") -> list[tuple[str
         ("CAST(ppm AS INT), ppm::text", [("ppm", "INT"), ("ppm_2", "TEXT")]),
         ("coalesce(gas_id, 2.5), greatest(1, 2)", [("coalesce", "DOUBLE"), ("greatest", "INT")]),
         ("rank() OVER (ORDER BY ppm)", [("rank", "INT")]),
-        ("CAST(some_function_of_spark(ppm) AS INT)", [("some_function_of_spark", "INT")]),
+        ("CAST(cbrt(ppm) AS INT), levenshtein(location, 'a')", [("cbrt", "INT"), ("levenshtein", "INT")]),
     ],
 )
 def test_outputs_have_the_names_and_types_that_postgresql_users_expect(

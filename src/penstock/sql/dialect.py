@@ -22,6 +22,7 @@ from penstock.sql.clauses.errors import ErrorParser
 from penstock.sql.clauses.parameters import ParameterParser
 from penstock.sql.clauses.window_joins import WindowJoinParser
 from penstock.sql.clauses.windows import WindowParser
+from penstock.sql.functions import NODE_NAMES
 from penstock.sql.generator import PenstockGenerator
 from penstock.sql.nodes import Duration, OwnWindow
 from penstock.sql.parameters import Parameters
@@ -41,10 +42,15 @@ class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParse
     UPDATE_ALIAS_TOKENS = PostgresParser.UPDATE_ALIAS_TOKENS - _NOT_NAMES
     COMMENT_TABLE_ALIAS_TOKENS = PostgresParser.COMMENT_TABLE_ALIAS_TOKENS - _NOT_NAMES
 
-    # Ours are calls like any other.
+    # sqlglot reads the listed functions that have nodes; every other name is a plain call, which the binder looks up.
     FUNCTIONS = {
-        **{n: f for n, f in PostgresParser.FUNCTIONS.items() if n not in ("APPROX_DISTINCT", "APPROX_TOP_K")},
+        **{name: read for name, read in PostgresParser.FUNCTIONS.items() if name.lower() in NODE_NAMES},
         "EVERY": exp.LogicalAnd.from_arg_list,
+    }
+    FUNCTION_PARSERS = {
+        name: read
+        for name, read in PostgresParser.FUNCTION_PARSERS.items()
+        if name.lower() in NODE_NAMES or name in ("CAST", "TRY_CAST")
     }
     QUERY_MODIFIER_PARSERS = {
         **PostgresParser.QUERY_MODIFIER_PARSERS,

@@ -16,14 +16,15 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import PenstockError, error
-from penstock.sql.binding.functions import RULES, SPARK_FUNCTIONS
+from penstock.sql.binding.functions import RULES
+from penstock.sql.functions import CALLS
 from penstock.sql.spark_text import NOW
 
 # Words of the grammar: with the functions all that stands outside of quotes.
 _GRAMMAR = frozenset(
     "all and anti as asc between both by case cross cube current cast desc distinct div else end escape except exists "
-    "false filter first following from full group grouping having if ilike in inner intersect is join last leading left "
-    "like limit not null nulls offset on or order outer over partition preceding range right rlike rollup row rows select "
+    "false filter first following for from full group grouping having if ilike in inner intersect is join last leading left "
+    "like limit not null nulls offset on or order outer over partition placing preceding range right rlike rollup row rows select "
     "semi sets then trailing true unbounded union values when where window within".split()
 )
 _TYPES = frozenset("array bigint binary boolean decimal double int string struct timestamp".split())
@@ -31,9 +32,9 @@ _TIME_PARTS = frozenset("year quarter month week day dow doy dayofweek dayofyear
 _SIGNS = frozenset("( ) , . + - * / % = < > <= >= <> != <=> || -> [ ] >>".split())
 # What the planner writes beside the functions of the binder's tables.
 _WRITTEN = frozenset(
-    "aggregate any_value approx_top_k array_sort cast coalesce collect_list concat extract if lpad max_by min_by mode "
-    "named_struct percentile percentile_disc pmod power rpad struct timestamp_micros trim try_element_at unhex "
-    "unix_micros xxhash64".split()
+    "aggregate any_value approx_top_k array array_sort cast coalesce collect_list concat extract if length lpad ltrim max_by "
+    "min_by mode named_struct percentile percentile_disc pmod power repeat rpad rtrim struct timestamp_micros transform trim "
+    "try_element_at unhex unix_micros xxhash64".split()
 )
 _RELATION = re.compile(r"r\d+")
 
@@ -46,7 +47,7 @@ def refused(detail: str) -> PenstockError:
 @lru_cache(maxsize=1)
 def known_functions() -> frozenset[str]:
     """Functions that a text may call, in lower case: those of the binder's tables in Spark's words, and the planner's."""
-    names = {*_WRITTEN, *SPARK_FUNCTIONS}
+    names = {*_WRITTEN, *(function.spark or name for name, function in CALLS.items())}
     for kind in RULES:
         required = [name for name, is_required in kind.arg_types.items() if is_required]
         for arguments in (required, list(kind.arg_types)):

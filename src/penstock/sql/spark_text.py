@@ -15,7 +15,10 @@ from sqlglot.generators.spark import SparkGenerator
 
 from penstock.operators.operations.sampling import PARTS
 from penstock.sql.approximate import is_approximate, spark_aggregate
+from penstock.sql.bounded_text import bounded_text
+from penstock.sql.functions import CALLS
 from penstock.sql.nodes import Const, Sampled
+from penstock.sql.spark_nodes import check_nodes
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
@@ -45,6 +48,7 @@ def spark_sql(query: exp.Expr) -> str:
 
     Every name is quoted, so that none is taken for a word of Spark's.
     """
+    check_nodes(query)
     tree = translate(_without_distinct_on(query.copy()))
     return tree.sql(dialect=_SparkText, comments=False, normalize_functions=False, identify=True)
 
@@ -132,6 +136,10 @@ def _translated(node: exp.Expr) -> exp.Expr:
     match node:
         case exp.Anonymous() if node.meta.get("user"):
             return exp.Anonymous(this=exp.to_identifier(node.name, quoted=True), expressions=node.expressions)
+        case exp.Anonymous() if node.name in CALLS and "penstock" in node.meta and not node.meta.get("user"):
+            return _listed(node)
+        case exp.Repeat() | exp.Pad():
+            return bounded_text(node)
         case exp.Cast() if "penstock" in node.meta:
             return _cast(node.this, external(type_of(node)))
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() if "penstock" in node.meta:
@@ -155,6 +163,13 @@ def _translated(node: exp.Expr) -> exp.Expr:
             micros = exp.Mul(this=exp.Paren(this=node.this), expression=exp.Literal.number("1000000"))
             return _call("timestamp_micros", _cast(micros, BIGINT))
     return node
+
+
+def _listed(node: exp.Anonymous) -> exp.Expr:
+    """A listed function by its name in Spark, with the type that the list says."""
+    function = CALLS[node.name]
+    call = _call(function.spark or node.name, *node.expressions)
+    return _cast(call, external(type_of(node))) if function.cast else call
 
 
 def _whole(node: exp.Expr) -> exp.Expr:

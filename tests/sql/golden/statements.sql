@@ -225,3 +225,12 @@ ALTER SINK out STOP;
 --| ERROR 42601 syntax_error: expected PAUSE or RESUME, found "STOP"
 --|   1 | ALTER SINK out STOP;
 --|     |                ^^^^
+
+ALTER SYSTEM ACCEPT CLOCK;
+--| AcceptClock
+
+ALTER SYSTEM RESTART;
+--| ERROR 42601 syntax_error: expected ACCEPT CLOCK, found "RESTART"
+--|   1 | ALTER SYSTEM RESTART;
+--|     |              ^^^^^^^
+--| hint: did you mean "CREATE"?
