@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import orjson
 import pytest
 from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
-from penstock.pipeline.spark_parser import check_nodes, check_parsed, nodes_of
+from penstock.pipeline.spark_parser import check_nodes, check_parsed, nodes_of, parse
 from penstock.queries.database import Database
+from penstock.sql.functions import FUNCTIONS
 from tests.security.test_injection import (
     REFUSED,
     literal,
@@ -18,12 +18,15 @@ from tests.security.test_injection import (
     spark_text,
     whole_unicode,
 )
-from tests.sql.world import plant
+from tests.sql.world import World, plant
+from tests.support import listed_calls
 
 
 @pytest.fixture
 def spark(db: Database) -> SparkSession:
-    return SparkSession.Builder().getOrCreate()
+    found = db.engine.spark  # type: ignore[attr-defined]
+    assert isinstance(found, SparkSession)
+    return found
 
 
 def test_spark_parses_the_same_plan_whatever_characters_a_text_has(spark: SparkSession) -> None:
@@ -33,7 +36,7 @@ def test_spark_parses_the_same_plan_whatever_characters_a_text_has(spark: SparkS
     for used in ([f"x{place}" for place in range(len(strings))], strings):
         outputs = ", ".join(f"{literal(each)} AS {name(each)}" for each in used)
         text = spark_text(world, f"SELECT {outputs} FROM pulse AS {name(used[-1])} -- {used[-1]}")
-        plan = orjson.loads(spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toJSON())
+        plan = parse(spark, text)
         check_nodes(plan, ("r0",), ())
         plans.append([node["class"] for node in nodes_of(plan)])
         assert [node["value"] for node in nodes_of(plan) if node["class"].endswith(".Literal")] == used
@@ -64,3 +67,13 @@ def test_spark_is_asked_for_nothing_but_the_text(spark: SparkSession) -> None:
     for text in REFUSED:
         with pytest.raises((PenstockError, ParseException)):
             check_parsed(spark, text, ("r0",), ("similar",))
+
+
+@pytest.mark.parametrize("kind", ["aggregate", "other"])
+def test_the_look_with_sparks_parser_knows_every_listed_function(spark: SparkSession, kind: str) -> None:
+    aggregates = {name for function in FUNCTIONS if function.kind == "aggregate" for name in function.names}
+    items = [item for item in listed_calls.calls() if (item.partition("(")[0] in aggregates) == (kind == "aggregate")]
+    world = World()
+    world.run(listed_calls.TABLE)
+    select = ", ".join(f"{item} AS x{place}" for place, item in enumerate(items))
+    check_parsed(spark, spark_text(world, f"SELECT {select} FROM every_type"), ("r0",), ())
