@@ -91,7 +91,7 @@ def folder(tmp_path: Path) -> DataFolder:
 
 
 def offset(folder: DataFolder, cycle: int) -> Offset:
-    return Offset(folder.read_id(), {1: 10 * cycle}, cycle, cycle)
+    return Offset(folder.read_id(), {1: 10 * cycle}, 0, cycle)
 
 
 def plan(checkpoint: Path, *texts: str) -> None:
