@@ -25,13 +25,15 @@ _log = logging.getLogger("penstock.catalog")
 # After a failure that took this long, callers are not made to wait for another one at once.
 _SLOW_S = 1.0
 _PAUSE_S = 30.0
+_VERSION = 2
 
 
 class Projection:
     """Definitions and live static rows as relational tables. Not thread-safe: the catalog's lock is around it."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        self._folder_id = read_id(folder) if (folder / "folder_id").exists() else ""
+        # With a number: what an older version wrote, secrets among it, is written anew.
+        self._folder_id = f"{read_id(folder) if (folder / 'folder_id').exists() else ''} {_VERSION}"
         self._file = folder / "catalog.sqlite" if not url else None
         self._engine: Engine = make_engine(url, self._file)
         self._stored: tuple[int, int] | None = None  # position and time in the mark; None: look before writing
