@@ -26,7 +26,14 @@ SETTINGS = (
     Setting("host", "127.0.0.1", "Address to listen on; anything but loopback requires a token or a user."),
     Setting("port", 8470, "Port of the HTTP API."),
     Setting(
-        "token", "", "Secret of an admin, sent as a bearer token; with users and tokens in the folder it is not needed."
+        "token",
+        "",
+        "Secret of an admin, sent as a bearer token, of at least 32 characters; with users and tokens in the folder it is not needed.",
+    ),
+    Setting(
+        "trusted_proxies",
+        "",
+        "Addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count, separated by commas; empty means none.",
     ),
     Setting(
         "tls_certificate", "", "File with the server's certificate chain (PEM); with tls_key the server speaks HTTPS."
@@ -82,7 +89,7 @@ SETTINGS = (
     ),
     Setting("group_commit_ms", 5, "How long a reading may wait for others before the log is synced."),
     Setting("queue_max_bytes", 256 << 20, "Most bytes of readings that wait to be written before senders wait."),
-    Setting("body_max_bytes", 64 << 20, "Largest body of a push or a statement."),
+    Setting("body_max_bytes", 64 << 20, "Largest body of a push; statements have at most 4 MB of it."),
     Setting("push_max_rows", 1_000_000, "Most readings of one push."),
     Setting("compact_after_segments", 128, "Hot segments of a table that start a compaction."),
     Setting("files_max_per_table", 400, "Files of one table's log that compaction keeps below."),
@@ -107,6 +114,22 @@ SETTINGS = (
         "Most bytes on disk that a sink puts aside while its target is away; beyond it, old cycles are lost to it.",
     ),
     Setting("sink_files", "", "Folder below which sinks write files; empty means `out` in the data folder."),
+    Setting(
+        "sensor_files",
+        "",
+        "Folder whose files the addresses of sensors may name; empty means `in` in the data folder.",
+    ),
+    Setting(
+        "connect_allow",
+        "",
+        "Hosts and ports that may be connected to, such as 10.0.0.0/8:9000, *.plant.example; empty means loopback for addresses"
+        " in rows and any host for options of stream types and sinks.",
+    ),
+    Setting(
+        "line_max_bytes",
+        1 << 20,
+        "Longest line or message of a sensor; a longer one is left out and counted as an error.",
+    ),
     Setting("log_level", "WARNING", "Least severe message that the server prints; INFO has a line per request."),
     Setting("log_format", "text", "How the server prints messages: text, or json for one object a line."),
 )
@@ -120,6 +143,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8470
     token: str = ""
+    trusted_proxies: str = ""
     tls_certificate: str = ""
     tls_key: str = ""
     cors_origins: str = ""
@@ -155,6 +179,9 @@ class Settings:
     sinks_max: int = 100
     sink_backlog_mb: int = 256
     sink_files: str = ""
+    sensor_files: str = ""
+    connect_allow: str = ""
+    line_max_bytes: int = 1 << 20
     log_level: str = "WARNING"
     log_format: str = "text"
 

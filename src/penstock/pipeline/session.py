@@ -10,7 +10,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.pipeline.launching import java_settings
+from penstock.pipeline.launching import java_settings, launch_java
+from penstock.pipeline.registry import remove_functions
 from penstock.pipeline.spark_home import link_home
 from penstock.settings import Settings
 
@@ -68,6 +69,11 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "false",
+        # No text is anything but what it says: ${...} is not replaced, and a backslash escapes in literals.
+        "spark.sql.variable.substitute": "false",
+        "spark.sql.parser.escapedStringLiterals": "false",
+        # No statement names a file as its table.
+        "spark.sql.runSQLOnFiles": "false",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -89,6 +95,8 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         conf.update(_LOCAL_DISK)
     for name, value in conf.items():
         builder = builder.config(name, value)
+    launch_java(conf)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    remove_functions(session)
     return session

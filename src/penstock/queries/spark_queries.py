@@ -29,6 +29,7 @@ from penstock.queries.join_rows import (
     rests_on_joins,
 )
 from penstock.queries.moments import moment_of
+from penstock.queries.replan import with_text
 from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
 from penstock.services import Service
@@ -255,6 +256,7 @@ class SparkQueries:
                 self._errors.pop(query_id, None)
                 self._standing.feed.wake()
                 return
+            plan = with_text(plan, definition, moment.state)
             rows = fetch_rows(reads, picked, before, plan, moment.state, self._place)
             found = self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
             self._answers[query_id], self._rows[query_id] = found, rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from penstock.catalog.model import Table
 from penstock.clock import SECOND, format_timestamp
 from penstock.errors import PenstockError
 from penstock.queries.answer import NEVER
+from penstock.queries.damage import damage_rows
 from penstock.queries.describing import describe_queries
 from penstock.queries.inputs import input_rows, sensor_state
 from penstock.queries.rollups.telling import rollup_rows
@@ -35,7 +37,7 @@ class SystemTables:
         return system | {r.name: invoke(r.table).table for r in plan.relations if r.kind == "state"}
 
     def table(self, name: str) -> pa.Table:
-        rows = {
+        makers: dict[str, Callable[[], list[dict[str, Any]]]] = {
             "penstock.sensors": self._sensor_rows,
             "penstock.queries": lambda: describe_queries(self._database),
             "penstock.cycles": self._database.costs.cycles,
@@ -45,7 +47,9 @@ class SystemTables:
             "penstock.inputs": lambda: input_rows(self._database),
             "penstock.sinks": self._sink_rows,
             "penstock.services": self._service_rows,
-        }[name]()
+            "penstock.damage": lambda: damage_rows(self._database),
+        }
+        rows = makers[name]()
         schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in SYSTEM_TABLES[name]])
         return pa.Table.from_pylist(rows, schema=schema)
 

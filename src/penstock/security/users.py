@@ -58,7 +58,10 @@ class Users:
 
     def by_token(self, text: str) -> Caller | None:
         """Who has this token; None if nobody has, or it has expired."""
-        digest = token_digest(text)
+        return self.by_digest(token_digest(text))
+
+    def by_digest(self, digest: str) -> Caller | None:
+        """The caller whose token has this digest, as `by_token` finds it."""
         if self._setting is not None and hmac.compare_digest(digest, self._setting):
             return SETTING
         token = self._tokens().get(digest)

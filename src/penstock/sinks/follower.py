@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.catalog.model import Sink
 from penstock.catalog.secrets import secrets_of, without
-from penstock.errors import PenstockError
+from penstock.errors import one_line
 from penstock.services import Service
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import Batch, DeliveryFailed, Outlet, Place
@@ -205,7 +205,7 @@ class Follower:
         self.told.state = "RUNNING"
 
     def _note_failure(self, failure: Exception) -> None:
-        text = failure.message if isinstance(failure, PenstockError) else f"{type(failure).__name__}: {failure}"
+        text = failure.message if isinstance(failure, DeliveryFailed) else one_line(failure)
         self._attempts += 1
         self.told.state = "RETRYING"
         self.told.failed += 1
