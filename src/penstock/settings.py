@@ -52,6 +52,12 @@ SETTINGS = (
     ),
     Setting("subscribers_max", 10_000, "Most subscribers at a time; one more is refused."),
     Setting("spark_master", "local[*]", "Where Spark runs: local[*], local-cluster[...] or a cluster's URL."),
+    Setting(
+        "spark_secret_file",
+        "",
+        "File (mode 0600) with the secret that signs and encrypts Spark's traffic; every master but local[..] and"
+        " local-cluster[..] needs it.",
+    ),
     Setting("spark_memory", "1g", "Heap of Spark's JVM, in Spark's spelling."),
     Setting("catalog_url", "", "SQLAlchemy URL of the catalog's projection; empty means SQLite in the data folder."),
     Setting("cycle_max_rows", 600_000, "Most new rows that one cycle takes from the log."),
@@ -103,6 +109,13 @@ SETTINGS = (
     Setting("spark_query_budget", 0.25, "Share of time that standing queries outside the shared pass may use."),
     Setting("result_max_rows", 1_000_000, "Most rows that one answer holds; a larger one is an error."),
     Setting(
+        "statement_timeout_s",
+        60,
+        "Most seconds that one statement may take, waiting included; less or, for admins, more by `timeout_s`.",
+    ),
+    Setting("statements_max", 8, "Most statements that read the log or ask Spark at a time; more wait for their turn."),
+    Setting("statements_per_user", 4, "The same for one user or token."),
+    Setting(
         "handed_max_rows",
         20_000_000,
         "Most rows of a window join that a question on top of it reads; more are an error.",
@@ -151,6 +164,7 @@ class Settings:
     requests_per_s: float = 0.0
     subscribers_max: int = 10_000
     spark_master: str = "local[*]"
+    spark_secret_file: str = ""
     spark_memory: str = "1g"
     catalog_url: str = ""
     cycle_max_rows: int = 600_000
@@ -175,6 +189,9 @@ class Settings:
     cycles_keep: int = 1000
     spark_query_budget: float = 0.25
     result_max_rows: int = 1_000_000
+    statement_timeout_s: int = 60
+    statements_max: int = 8
+    statements_per_user: int = 4
     handed_max_rows: int = 20_000_000
     sinks_max: int = 100
     sink_backlog_mb: int = 256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,6 @@ FOREIGN = (
     "locally[1]",
     "spark://local[2]",
 )
-
-pytestmark = pytest.mark.xfail(strict=True, reason="traffic with a cluster is neither signed nor encrypted")
 
 
 @pytest.fixture
@@ -78,10 +77,20 @@ def test_a_secret_that_is_none_refuses_the_start(secret_file: Path, how: str) ->
 
 
 def test_the_secret_is_not_among_what_the_java_process_is_started_with(
-    secret_file: Path, monkeypatch: pytest.MonkeyPatch
+    secret_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other accounts of the machine see the arguments of processes."""
     from penstock.pipeline import session
 
+    started: list[dict[str, str]] = []
+
+    def launch(conf: dict[str, str]) -> None:
+        started.append(conf)
+        raise InterruptedError
+
+    monkeypatch.setattr(session, "launch_java", launch)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
     settings = Settings(spark_master="spark://host:7077", spark_secret_file=str(secret_file))
-    assert SECRET not in str(session.launch_conf(settings).getAll())
+    with pytest.raises(InterruptedError):
+        session.start_session(settings, tmp_path / "scratch")
+    assert "spark.driver.memory" in started[0] and SECRET not in str(started[0])

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
 from penstock.cli import serve as serve_command
 from penstock.cli.backup import copy_backup
@@ -33,7 +34,6 @@ def private() -> Iterator[None]:
     os.umask(before)
 
 
-@pytest.mark.xfail(strict=True, reason="files have the modes of the umask that the server was started with")
 def test_all_files_of_a_server_at_work_are_its_own(private: None, tmp_path: Path) -> None:
     pipe = Pipe(tmp_path / "data")
     pipe.probes("WITH (retention = '1 HOUR')")
@@ -54,7 +54,6 @@ def test_all_files_of_a_server_at_work_are_its_own(private: None, tmp_path: Path
     assert open_to_others(tmp_path / "restored") == []
 
 
-@pytest.mark.xfail(strict=True, reason="a data folder keeps the mode that it has")
 def test_a_folder_that_was_open_to_others_is_closed_at_the_start_and_the_log_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -70,7 +69,6 @@ def test_a_folder_that_was_open_to_others_is_closed_at_the_start_and_the_log_say
         assert not caplog.text
 
 
-@pytest.mark.xfail(strict=True, reason="files have the modes of the umask that the server was started with")
 def test_serving_begins_with_a_private_umask(monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.umask(0o022)
     try:
@@ -79,14 +77,13 @@ def test_serving_begins_with_a_private_umask(monkeypatch: pytest.MonkeyPatch) ->
             raise error("address_in_use", address="x", detail="as far as this test goes")
 
         monkeypatch.setattr(serve_command, "listen", stop_here)
-        with pytest.raises(SystemExit):
+        with pytest.raises(typer.Exit):
             serve_command.serve()
         assert os.umask(0o022) == 0o077
     finally:
         os.umask(before)
 
 
-@pytest.mark.xfail(strict=True, reason="files of sinks have the modes of the umask")
 def test_files_of_a_sink_outside_the_data_folder_have_the_permissions_of_their_folder(
     private: None, tmp_path: Path
 ) -> None:

@@ -49,7 +49,6 @@ class Leaky(Sensor):
         return END
 
 
-@pytest.mark.xfail(strict=True, reason="few names are known as secrets")
 def test_options_that_sound_like_secrets_are_masked_and_others_are_not() -> None:
     assert [name for name in SECRET if not is_secret(name)] == []
     assert [name for name in PLAIN if is_secret(name)] == []
@@ -59,7 +58,6 @@ def test_options_that_sound_like_secrets_are_masked_and_others_are_not() -> None
     assert "canary" not in str(shown) and "x=1" in shown["dsn"]
 
 
-@pytest.mark.xfail(strict=True, reason="few names are known as secrets")
 def test_options_of_our_own_that_name_columns_or_files_are_shown() -> None:
     """`key` is the columns of a PostgreSQL sink, and the file of a client certificate's key."""
     assert shown_options({"key": "id, place"}, plain={"key"}) == {"key": "id, place"}
@@ -67,7 +65,6 @@ def test_options_of_our_own_that_name_columns_or_files_are_shown() -> None:
     assert {name for name in declared if is_secret(name)} == {"password", "secret", "token", "key"}
 
 
-@pytest.mark.xfail(strict=True, reason="addresses, errors of sensors and the projection have secrets")
 def test_no_role_reads_a_secret_of_a_stream_type_a_sink_or_an_address(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -75,7 +75,7 @@ def _half_written(target: Path) -> Iterator[Path]:
     """An empty folder beside the target, ours alone; gone afterwards unless it was renamed."""
     aside = target.with_name(f"{target.name}.{UNFINISHED}")
     try:
-        aside.mkdir(parents=True, exist_ok=True)
+        aside.mkdir(parents=True, exist_ok=True, mode=0o700)
         aside.chmod(0o700)
         begun = (aside / UNFINISHED).exists()
         if not begun and any(aside.iterdir()):

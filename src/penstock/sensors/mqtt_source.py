@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.catalog.model import Table
+from penstock.catalog.secrets import secrets_of, without
 from penstock.clock import Clock
 from penstock.errors import PenstockError, error, one_line
 from penstock.sensors.mqtt_client import Client, MessageIn
@@ -265,7 +266,7 @@ class MqttSource(Source):
             return
 
     def _note(self, cause: Exception) -> None:
-        text = one_line(cause)
+        text = without(one_line(cause), secrets_of({"password": str(self.options["password"])}))
         if text != self._last_error:
             _LOGGER.warning("%s: %s", self.options["url"], text)
         self._last_error = text[:500]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.catalog.model import Sink
-from penstock.catalog.secrets import secrets_of, without
+from penstock.catalog.secrets import PLAIN_KEY, secrets_of, without
 from penstock.errors import one_line
 from penstock.services import Service
 from penstock.sinks.backlog import Backlog
@@ -77,7 +77,7 @@ class Follower:
         self._stop = threading.Event()
         self._dropped = False
         self._left_behind = False
-        self._secrets = secrets_of(place.sink.options)
+        self._secrets = secrets_of(place.sink.options, PLAIN_KEY)
         self._position: Position | None = None
         self._reader: Reader | AnswerReader | None = None
         self._outlet: Outlet | None = None

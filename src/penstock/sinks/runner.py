@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.catalog.model import Sink
-from penstock.catalog.secrets import shown_options
+from penstock.catalog.secrets import PLAIN_KEY, shown_options
 from penstock.clock import Clock
 from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
@@ -92,7 +92,7 @@ class SinkRunner:
             described |= {"target": kind.target(parse_options(kind, sink.options)), "promise": kind.promise}
         except PenstockError:
             pass  # made by a version that knew more; its follower says so
-        shown = ", ".join(f"{name} = '{value}'" for name, value in shown_options(sink.options).items())
+        shown = ", ".join(f"{name} = '{value}'" for name, value in shown_options(sink.options, PLAIN_KEY).items())
         told = follower.facts() if follower is not None else {"state": "STARTING"}
         if sink.paused:
             told["state"] = "PAUSED"
