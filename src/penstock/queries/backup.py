@@ -150,7 +150,7 @@ def _damage(path: Path) -> str | None:
     """What is wrong with a file that carries checksums of its own; None where nothing is."""
     try:
         if path.suffix == ".arrow":
-            with pa.OSFile(str(path)) as source:
+            with pa.memory_map(str(path)) as source:
                 check_seal(path, source, pa.ipc.open_file(source))
         elif path.suffix == ".parquet":
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
