@@ -135,7 +135,6 @@ def test_another_user_gets_a_turn_at_once_and_too_many_of_one_user_are_refused(p
     assert set(plant.conditions()) == {"done"}
 
 
-@pytest.mark.xfail(strict=True, reason="a user may hold every light turn and every thread")
 def test_a_user_whose_light_statements_hang_holds_up_no_other_user(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
