@@ -131,7 +131,6 @@ def test_while_readers_run_eight_cross_joins_everything_else_goes_on(plant: Plan
     until(lambda: plant.ended == ["statement_cancelled"] * 10, "all of them end")
 
 
-@pytest.mark.xfail(strict=True, run=False, reason="a statement of many tasks holds every slot")
 def test_a_statement_with_more_tasks_than_slots_gives_some_back_to_a_cycle(plant: Plant) -> None:
     spark, limit = plant.db.engine.spark, Cancellation()
     assert spark is not None
