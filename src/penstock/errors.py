@@ -60,6 +60,7 @@ CONDITIONS = _table(
     ("cardinality_violation", "21000", 400, "{detail}"),
     ("over_budget", "53400", 429, "{detail}"),
     ("limit_reached", "53400", 429, "{detail}"),
+    ("address_not_allowed", "42501", 403, 'address "{address}" is not allowed: {detail}'),
     # readings
     ("sensor_not_found", "P0002", 404, 'table "{table}" has no sensor with {key}'),
     ("missing_field", "22004", 400, 'the reading has no field "{field}"'),
@@ -83,7 +84,7 @@ CONDITIONS = _table(
     ("unfinished_backup", "55000", 500, 'the folder "{folder}" is a backup that was not written to its end'),
     ("damaged_backup", "XX001", 500, 'the backup "{folder}" is damaged: {detail}'),
     ("folder_too_new", "55000", 500, "the data folder has format {found}; this version reads up to {known}"),
-    ("checkpoint_mismatch", "55000", 500, "{detail}"),
+    ("stale_cycle", "55000", 500, "{detail}"),
     ("cycle_gone", "55000", 410, "cycle {cycle} is no longer kept; the oldest is {oldest}"),
     ("history_gone", "55000", 410, "the answer as of {time} is no longer known; the oldest possible is {oldest}"),
     ("not_ready", "57P03", 503, "{detail}"),
@@ -202,3 +203,10 @@ def suggest(name: str, known: Iterable[str]) -> str | None:
     """A hint with the nearest known name, or None where nothing is near."""
     near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.6)
     return f'did you mean "{near[0]}"?' if near else None
+
+
+def one_line(cause: BaseException) -> str:
+    """An exception as a column `last_error` shows it: a named condition with its hint, any other by the name of its class."""
+    if isinstance(cause, PenstockError):
+        return f"{cause.condition}: {cause.message}" + (f"; {cause.hint}" if cause.hint else "")
+    return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__

@@ -52,6 +52,12 @@ SETTINGS = (
     ),
     Setting("subscribers_max", 10_000, "Most subscribers at a time; one more is refused."),
     Setting("spark_master", "local[*]", "Where Spark runs: local[*], local-cluster[...] or a cluster's URL."),
+    Setting(
+        "spark_secret_file",
+        "",
+        "File (mode 0600) with the secret that signs and encrypts Spark's traffic; every master but local[..] and"
+        " local-cluster[..] needs it.",
+    ),
     Setting("spark_memory", "1g", "Heap of Spark's JVM, in Spark's spelling."),
     Setting("catalog_url", "", "SQLAlchemy URL of the catalog's projection; empty means SQLite in the data folder."),
     Setting("cycle_max_rows", 600_000, "Most new rows that one cycle takes from the log."),
@@ -121,6 +127,22 @@ SETTINGS = (
         "Most bytes on disk that a sink puts aside while its target is away; beyond it, old cycles are lost to it.",
     ),
     Setting("sink_files", "", "Folder below which sinks write files; empty means `out` in the data folder."),
+    Setting(
+        "sensor_files",
+        "",
+        "Folder whose files the addresses of sensors may name; empty means `in` in the data folder.",
+    ),
+    Setting(
+        "connect_allow",
+        "",
+        "Hosts and ports that may be connected to, such as 10.0.0.0/8:9000, *.plant.example; empty means loopback for addresses"
+        " in rows and any host for options of stream types and sinks.",
+    ),
+    Setting(
+        "line_max_bytes",
+        1 << 20,
+        "Longest line or message of a sensor; a longer one is left out and counted as an error.",
+    ),
     Setting("log_level", "WARNING", "Least severe message that the server prints; INFO has a line per request."),
     Setting("log_format", "text", "How the server prints messages: text, or json for one object a line."),
 )
@@ -142,6 +164,7 @@ class Settings:
     requests_per_s: float = 0.0
     subscribers_max: int = 10_000
     spark_master: str = "local[*]"
+    spark_secret_file: str = ""
     spark_memory: str = "1g"
     catalog_url: str = ""
     cycle_max_rows: int = 600_000
@@ -173,6 +196,9 @@ class Settings:
     sinks_max: int = 100
     sink_backlog_mb: int = 256
     sink_files: str = ""
+    sensor_files: str = ""
+    connect_allow: str = ""
+    line_max_bytes: int = 1 << 20
     log_level: str = "WARNING"
     log_format: str = "text"
 

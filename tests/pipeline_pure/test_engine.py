@@ -16,7 +16,6 @@ from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.offset import Offset
-from penstock.pipeline.source import CycleReader
 from penstock.settings import Settings
 
 
@@ -66,20 +65,6 @@ def commits() -> list[CommitRecord]:
 def engine(folder: DataFolder, commits: list[CommitRecord], monkeypatch: pytest.MonkeyPatch) -> Engine:
     monkeypatch.setattr(engine_module, "stop_session", lambda spark: None)
     return Engine(folder, Settings(data=str(folder.root)), commits.append)
-
-
-def test_a_first_batch_that_was_committed_already_is_passed_by_when_spark_runs_it_again(
-    engine: Engine, folder: DataFolder, commits: list[CommitRecord]
-) -> None:
-    start = Offset(folder.read_id())
-    end = Offset(folder.read_id(), now_us=5)
-    engine._commit_cycle(of_cycle(start, end), 0)  # type: ignore[arg-type]
-    # Died before Spark noted it. A first batch begins wherever initialOffset says, and that has moved on.
-    reader = CycleReader({"folder": str(folder.root)})
-    assert reader.initialOffset() == end.to_json()
-    assert list(reader.partitions(end.to_json(), end.to_json())) == []
-    engine._commit_cycle(Frame(RESULT_SCHEMA.empty_table()), 0)  # type: ignore[arg-type]
-    assert [c.cycle for c in commits] == [1]
 
 
 def test_a_pipeline_that_fails_again_and_again_waits_longer_each_time_and_is_not_called_ready(
@@ -133,7 +118,7 @@ def test_after_a_cycle_a_restarted_pipeline_is_ready(
     def wait(seconds: float) -> bool:
         states.append((engine.running, engine.failure))
         if len(states) == 3:
-            engine._commit_cycle(of_cycle(Offset(folder.read_id()), Offset(folder.read_id(), now_us=5)), 0)  # type: ignore[arg-type]
+            engine._commit_cycle(0, of_cycle(Offset(folder.read_id()), Offset(folder.read_id(), now_us=5)), 0)  # type: ignore[arg-type]
         return seconds == 0.1 and next(looks)
 
     monkeypatch.setattr(engine, "_restart", restart)

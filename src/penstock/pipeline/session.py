@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import penstock
+from penstock.pipeline.cluster_security import security_settings
 from penstock.pipeline.jobs import local_cores, pool_settings, slots
 from penstock.pipeline.launching import java_settings, launch_java
 from penstock.pipeline.registry import remove_functions
@@ -71,14 +72,16 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         **(_LOOPBACK if settings.spark_master.startswith("local") else {}),
         **pool_settings(settings, scratch),
         "spark.local.dir": str(scratch),
+        # Hadoop gives files the modes of a umask of its own.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "false",
+        # No statement names a file as its table.
+        "spark.sql.runSQLOnFiles": "false",
         # No text is anything but what it says: ${...} is not replaced, and a backslash escapes in literals.
         "spark.sql.variable.substitute": "false",
         "spark.sql.parser.escapedStringLiterals": "false",
-        # No statement names a file as its table.
-        "spark.sql.runSQLOnFiles": "false",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.streaming.pollingDelay": "20ms",
@@ -97,9 +100,10 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         conf.update(_executor_settings(settings.spark_master))
     if settings.spark_master.startswith("local"):
         conf.update(_LOCAL_DISK)
-    for name, value in conf.items():
-        builder = builder.config(name, value)
+    # A JVM gets its settings as arguments, which other accounts see: it is started before it hears the secret.
     launch_java(conf)
+    for name, value in {**conf, **security_settings(settings)}.items():
+        builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     remove_functions(session)

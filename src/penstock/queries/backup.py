@@ -75,7 +75,7 @@ def _half_written(target: Path) -> Iterator[Path]:
     """An empty folder beside the target, ours alone; gone afterwards unless it was renamed."""
     aside = target.with_name(f"{target.name}.{UNFINISHED}")
     try:
-        aside.mkdir(parents=True, exist_ok=True)
+        aside.mkdir(parents=True, exist_ok=True, mode=0o700)
         aside.chmod(0o700)
         begun = (aside / UNFINISHED).exists()
         if not begun and any(aside.iterdir()):
@@ -151,7 +151,7 @@ def _damage(path: Path) -> str | None:
     try:
         if path.suffix == ".arrow":
             with pa.OSFile(str(path)) as source:
-                check_seal(path, source, pa.ipc.open_file(source).schema)
+                check_seal(path, source, pa.ipc.open_file(source))
         elif path.suffix == ".parquet":
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 check_schema(file.schema_arrow)

@@ -16,6 +16,7 @@ from penstock.catalog.journal import Entry
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status
+from penstock.damage import damage_of, forget_report
 from penstock.errors import error, suggest
 from penstock.logs import note_cycle
 from penstock.pipeline.commits import CommitRecord, read_newest_end
@@ -32,6 +33,7 @@ from penstock.queries.execute import Executor
 from penstock.queries.inputs import LINES, WAYS_IN
 from penstock.queries.known_questions import KnownQuestions
 from penstock.queries.live_runner import LiveRunner
+from penstock.queries.lost_definitions import reserve_lost
 from penstock.queries.observing import Observer
 from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.own_costs import users_of
@@ -50,6 +52,7 @@ from penstock.queries.system import SystemTables
 from penstock.queries.usage import Usage
 from penstock.security.audit import Audit
 from penstock.security.users import Users
+from penstock.sensors.address_rules import rules_of
 from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.statement_parts import AsOf
@@ -74,6 +77,7 @@ class Database(OwnWrites):
         self.settings = settings
         self.clock = clock or GuardedClock(step_max_us=settings.clock_step_max_s * SECOND)
         self.folder = DataFolder(Path(settings.data).absolute())
+        self.address_rules = rules_of(settings, self.folder.root)
         self.users = Users(self.folder.root, settings.token, self.clock)
         self.audit = Audit(self.folder.root, self.clock)
         self.statements = RunningStatements(settings, self.clock)
@@ -87,24 +91,34 @@ class Database(OwnWrites):
         """Open the folder and start the pipeline; ready when the first cycle is through."""
         self._began_s = time.monotonic()
         self.lock = FolderLock(self.folder)
+        self.damage = damage_of(self.folder.root)
         try:
             self.engine = self._make_engine(self.folder, self.settings, self._committed)
             self.engine.prepare()
+            if not self.settings.sensor_files:
+                self.folder.inbox.mkdir(exist_ok=True)
             progress("opening the log")
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
             self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
+            known_tables = self.catalog.state.next_table_id
             committed = read_newest_end(self.folder)
             self._open_clock(committed)
+            named = self.engine.commits.journal_named
+            reserve_lost(self.folder.root, self.catalog, named, committed.data if committed is not None else {})
             self.log.reserve(self.catalog.state.heads())
             if committed is not None:
                 known = self.catalog.state.tables_by_id
                 self.log.reserve({t: head for t, head in committed.data.items() if t in known})
             for dropped in set(self.log.table_ids()) - self.catalog.state.tables_by_id.keys():
+                if dropped >= known_tables:  # its definition is lost, and its files were moved aside
+                    continue
                 self.log.drop(dropped)  # dropped in a former life that ended before its files went
             discovery = Discovery(self.catalog.insert_rows, self.settings.discover_max_sensors)
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
             self.ingest.restore(list(self.catalog.state.tables.values()))
-            self.sources = Sources(self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id())
+            self.sources = Sources(
+                self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id(), self.address_rules
+            )
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings, lambda: self.catalog.state)
@@ -124,7 +138,12 @@ class Database(OwnWrites):
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
             self.known_questions = KnownQuestions()
             self.observer = Observer(
-                self.catalog, self.ingest, self.clock, self.settings, lambda: self.standing.finished
+                self.catalog,
+                self.ingest,
+                self.clock,
+                self.settings,
+                lambda: self.standing.finished,
+                self.address_rules,
             )
             self.sinks = sink_runner(self)
             self.executor = Executor(self)
@@ -167,8 +186,6 @@ class Database(OwnWrites):
         deadline = time.monotonic() + 120
         while self.standing.store.cycle <= began_at and time.monotonic() < deadline:
             self.standing.feed.wait_past(began_at, 0.2)
-            if self.engine.failure and "checkpoint" in self.engine.failure:
-                raise error("checkpoint_mismatch", detail=self.engine.failure)
         if self.standing.store.cycle <= began_at:
             raise error("engine_failed", detail=self.engine.failure or "Spark ran no cycle within two minutes")
 
@@ -184,6 +201,7 @@ class Database(OwnWrites):
         if hasattr(self, "usage"):
             self.usage.save(self.catalog.state.queries_by_id)
         if hasattr(self, "lock"):
+            forget_report(self.folder.root)
             self.lock.release()
 
     def _committed(self, record: CommitRecord) -> None:

@@ -10,6 +10,7 @@ from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
 from penstock.operators.expr import Expr
+from penstock.sensors.address_rules import AddressRules
 from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, SparkPlan, looks_of, plan_from_json
@@ -28,10 +29,11 @@ class Observer:
         clock: Clock,
         settings: Settings,
         finished: Callable[[], frozenset[int]],
+        rules: AddressRules | None = None,
     ) -> None:
         self._catalog = catalog
         self._finished = finished
-        self.manager = StreamManager(lambda: catalog.state, ingest, self._observe, clock, settings)
+        self.manager = StreamManager(lambda: catalog.state, ingest, self._observe, clock, settings, rules=rules)
         self._lock = threading.Lock()
         self._holders: dict[str, tuple[object, ...]] = {}
         self._wake = threading.Event()

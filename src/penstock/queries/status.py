@@ -9,6 +9,7 @@ import psutil
 
 from penstock.clock import SECOND, format_timestamp
 from penstock.clock_guard import clock_status
+from penstock.queries.damage import damage_rows
 from penstock.queries.inputs import input_facts
 
 if TYPE_CHECKING:
@@ -65,11 +66,9 @@ def status(database: Database) -> dict[str, Any]:
 def failures(database: Database) -> dict[str, Any]:
     """For health: how many queries of the shared pass fail, and which files are damaged."""
     with database.standing.locked() as store:
-        failed = [a for a in store.answers.values() if a.error is not None]
-    if not failed:
-        return {}
-    damage = sorted({a.error for a in failed if a.error and a.error_condition == "corrupt_segment"})
-    return {"failed_queries": len(failed), "damage": damage}
+        failed = sum(answer.error is not None for answer in store.answers.values())
+    damage = [f"{row['file']}: {row['detail']}" for row in damage_rows(database) if not row["healed"]]
+    return {**({"failed_queries": failed} if failed else {}), **({"damage": damage} if damage or failed else {})}
 
 
 def _resident(process: psutil.Process) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import Table
+from penstock.catalog.secrets import shown_address
 from penstock.clock import SECOND, format_timestamp
 from penstock.errors import PenstockError
 from penstock.queries.answer import NEVER
+from penstock.queries.damage import damage_rows
 from penstock.queries.describing import describe_queries
 from penstock.queries.inputs import input_rows, sensor_state
 from penstock.queries.permissions import the_caller
@@ -37,7 +40,7 @@ class SystemTables:
         return system | {r.name: invoke(r.table).table for r in plan.relations if r.kind == "state"}
 
     def table(self, name: str) -> pa.Table:
-        rows = {
+        makers: dict[str, Callable[[], list[dict[str, Any]]]] = {
             "penstock.sensors": self._sensor_rows,
             "penstock.queries": lambda: describe_queries(self._database),
             "penstock.cycles": self._database.costs.cycles,
@@ -48,7 +51,9 @@ class SystemTables:
             "penstock.sinks": self._sink_rows,
             "penstock.statements": self._statement_rows,
             "penstock.services": self._service_rows,
-        }[name]()
+            "penstock.damage": lambda: damage_rows(self._database),
+        }
+        rows = makers[name]()
         schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in SYSTEM_TABLES[name]])
         return pa.Table.from_pylist(rows, schema=schema)
 
@@ -141,7 +146,7 @@ class SystemTables:
                 {
                     "key": {k: row[k] for k in table.key},
                     "values": {c.name: row[c.name] for c in table.columns},
-                    "address": row["_address"],
+                    "address": shown_address(row["_address"]) if row["_address"] else row["_address"],
                     "state": live.state if live is not None else closed,
                     "readings": int(counts["accepted"][sid]) if heard else 0,
                     "rows_per_s": float(rates[sid]) if heard else 0.0,

@@ -29,7 +29,7 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
     "penstock.sensors": (
         _TABLE,
         SystemColumn("sensor", TEXT, "its key; values of a key of several columns are separated by commas"),
-        SystemColumn("address", TEXT, "what its row holds in the stream column"),
+        SystemColumn("address", TEXT, "what its row holds in the stream column, without secrets"),
         SystemColumn(
             "state", TEXT, "opening, open, idle, backing off, hung, ended, closed; pushed: it sends by itself"
         ),
@@ -200,6 +200,20 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("failures", BIGINT, "rounds that failed"),
         SystemColumn("last_error", TEXT, "why the last one that failed did"),
         SystemColumn("last_success", TIMESTAMP, "when it last finished a round"),
+    ),
+    "penstock.damage": (
+        SystemColumn("file", TEXT, "the damaged file in the data folder, or the journal entries that are lost"),
+        SystemColumn(
+            "kind",
+            TEXT,
+            "what it is: log, commit_record, snapshot, results, journal, journal_tail, keys, rollups, sinks",
+        ),
+        SystemColumn("detail", TEXT, "what was found, and what was done about it"),
+        SystemColumn("since", TIMESTAMP, "when it was first found"),
+        SystemColumn(
+            "healed", BOOLEAN, "whether no answer needs it any more: a snapshot covers it, or it was made again"
+        ),
+        SystemColumn("queries", TEXT, "standing queries that fail because of it"),
     ),
 }
 

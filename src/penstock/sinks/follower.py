@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.catalog.model import Sink
-from penstock.catalog.secrets import secrets_of, without
-from penstock.errors import PenstockError
+from penstock.catalog.secrets import PLAIN_KEY, secrets_of, without
+from penstock.errors import one_line
 from penstock.services import Service
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import Batch, DeliveryFailed, Outlet, Place
@@ -77,7 +77,7 @@ class Follower:
         self._stop = threading.Event()
         self._dropped = False
         self._left_behind = False
-        self._secrets = secrets_of(place.sink.options)
+        self._secrets = secrets_of(place.sink.options, PLAIN_KEY)
         self._position: Position | None = None
         self._reader: Reader | AnswerReader | None = None
         self._outlet: Outlet | None = None
@@ -205,7 +205,7 @@ class Follower:
         self.told.state = "RUNNING"
 
     def _note_failure(self, failure: Exception) -> None:
-        text = failure.message if isinstance(failure, PenstockError) else f"{type(failure).__name__}: {failure}"
+        text = failure.message if isinstance(failure, DeliveryFailed) else one_line(failure)
         self._attempts += 1
         self.told.state = "RETRYING"
         self.told.failed += 1

@@ -19,11 +19,12 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
+from penstock.damage import damage_of
 from penstock.errors import error
 from penstock.settings import Settings
 from penstock.streams.dropping import DROP_AFTER_S, DroppedFolders
 from penstock.streams.group_commit import GroupCommit
-from penstock.streams.layout import CORRUPT, LOG, TEMPORARY
+from penstock.streams.layout import LOG, TEMPORARY
 from penstock.streams.queued import LONG_AGO, Append, LogMoved, Seen, TableLog
 from penstock.streams.recovery import open_table
 from penstock.streams.segments import list_files
@@ -65,7 +66,7 @@ class StreamLog(GroupCommit):
         tables = {}
         for entry in log_folder.iterdir():
             if entry.is_dir() and entry.name.isdigit():
-                tables[int(entry.name)], moved = open_table(entry, self.data_folder / CORRUPT / entry.name)
+                tables[int(entry.name)], moved = open_table(entry, damage_of(self.data_folder))
                 self.corrupt_segments += moved
         super().__init__(log_folder, temporary, settings, tables, crash_point)
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.errors import PenstockError
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector
 from penstock.services import Service
 from penstock.settings import Settings
@@ -70,6 +71,7 @@ class StreamManager:
         clock: Clock,
         settings: Settings | None = None,
         limits: ManagerLimits | None = None,
+        rules: AddressRules | None = None,
     ) -> None:
         self._state = state
         self._clock = clock
@@ -81,7 +83,7 @@ class StreamManager:
         most_bytes = (settings or Settings()).queue_max_bytes
         self._courier = Courier(ingest, observe, self._start_reading, most_bytes // _ROW_BYTES)
         self._stepper = Stepper(
-            clock, self._courier, limits, lambda opened: self._poller.schedule(opened), self._newest_us
+            clock, self._courier, limits, lambda opened: self._poller.schedule(opened), self._newest_us, rules
         )
         self._poller: Poller[OpenedSensor] = Poller(
             self._stepper.step, self._stepper.note_hung, self._stepper.note_held, limits.poll

@@ -12,6 +12,7 @@ from typing import Any
 from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.errors import PenstockError
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector, parse_options
 from penstock.sensors.source import Source
 from penstock.services import Service
@@ -131,7 +132,10 @@ class TableInbox:
 class Sources:
     """All sources of one server. `follow` after every change of definitions; thread-safe."""
 
-    def __init__(self, push: Push, state: Callable[[], Any], clock: Clock, folder_id: str) -> None:
+    def __init__(
+        self, push: Push, state: Callable[[], Any], clock: Clock, folder_id: str, rules: AddressRules | None = None
+    ) -> None:
+        self._rules = rules or AddressRules()
         self._push = push
         self._state = state
         self._clock = clock
@@ -161,6 +165,7 @@ class Sources:
         # With its number: a table that is created again must not inherit what was kept for its namesake.
         identity = f"penstock-{self._folder_id[:8]}-{table.name}-{table.id}"
         source = connector.source(inbox, parse_options(connector, table.stream.options), self._clock, identity)
+        source.rules = self._rules
         self._running[table.id] = (table, inbox, source)
         source.start()
 
