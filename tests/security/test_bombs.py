@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -19,17 +20,6 @@ from tests.server.test_run import free_port
 ROOT = Path(__file__).parents[2]
 GROWS_MAX_BYTES = 200 << 20
 PATIENCE_S = 120.0
-NOT_YET = (
-    "arrow, zstd",
-    "arrow, lz4",
-    "arrow, many batches",
-    "arrow, one value for all rows",
-    "parquet, long values",
-    "parquet, one value for all rows",
-    "parquet, each value like the one before",
-    "csv, many columns",
-    "json, empty objects",
-)
 PUSH = "/v1/tables/probes/readings"
 
 
@@ -96,8 +86,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
     found.close()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14, point 3")
-@pytest.mark.parametrize("name", NOT_YET)
+@pytest.mark.parametrize("name", bombs.PUSHES)
 def test_a_bomb_is_refused_by_name_and_takes_little(attacked: Attacked, name: str) -> None:
     media_type, make, conditions = bombs.PUSHES[name]
     body = make()
@@ -106,4 +95,46 @@ def test_a_bomb_is_refused_by_name_and_takes_little(attacked: Attacked, name: st
     assert 400 <= answer.status_code < 500, answer.text
     assert answer.json()["error"]["condition"] in conditions, answer.text
     assert grew < GROWS_MAX_BYTES, f"{grew >> 20} MB"
+    attacked.is_fine()
+
+
+@pytest.mark.parametrize("name", bombs.LINES)
+def test_a_bomb_of_lines_is_refused_and_takes_little(attacked: Attacked, name: str) -> None:
+    make, statuses = bombs.LINES[name]
+    answer, grew = attacked.attack("/api/v2/write", make(), **{"Content-Encoding": "gzip"})
+    assert answer.status_code in statuses, answer.text
+    assert grew < GROWS_MAX_BYTES, f"{grew >> 20} MB"
+    attacked.is_fine()
+
+
+def test_a_nested_statement_is_refused(attacked: Attacked) -> None:
+    depth = 1 << 20
+    deep = b'{"sql": "SELECT 1", "params": ' + b"[" * depth + b"]" * depth + b"}"
+    answer, grew = attacked.attack("/v1/sql", deep, **{"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["condition"]) == (400, "invalid_body")
+    assert grew < GROWS_MAX_BYTES
+    attacked.is_fine()
+
+
+def test_a_flood_of_headers_takes_little(attacked: Attacked) -> None:
+    before = attacked._start_measuring()
+    with pytest.raises(httpx.HTTPError):
+        answer = attacked.client.get("/v1/health", headers={"X-Flood": "x" * (50 << 20)})
+        if answer.status_code == 400:
+            raise httpx.ReadError("")
+    assert attacked._memory("VmHWM") - before < GROWS_MAX_BYTES
+    attacked.is_fine()
+
+
+def test_many_bombs_at_a_time_take_little(attacked: Attacked) -> None:
+    body = bombs.arrow_columns("zstd")
+    before = attacked._start_measuring()
+
+    def send(_: int) -> int:
+        headers = {**attacked.writer, "Content-Type": bombs.ARROW}
+        return attacked.client.post(PUSH, content=body, headers=headers).status_code
+
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(send, range(64))) == {413}
+    assert attacked._memory("VmHWM") - before < GROWS_MAX_BYTES
     attacked.is_fine()
