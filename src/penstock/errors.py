@@ -67,6 +67,7 @@ CONDITIONS = _table(
     ("invalid_value", "22P02", 400, 'field "{field}": {detail}'),
     ("out_of_order", "22008", 409, "time {ts} is older than the sensor's newest reading at {newest}"),
     ("too_far_ahead", "22008", 400, "time {ts} lies more than {max_ahead} past the wall clock"),
+    ("clock_untrusted", "55000", 503, "{detail}"),
     ("before_retention", "22008", 400, "time {ts} is older than the table keeps ({retention})"),
     ("duplicate_reading", "23505", 409, "a reading with {key} was accepted within {within}"),
     ("invalid_body", "22P04", 400, "{detail}"),
@@ -80,8 +81,9 @@ CONDITIONS = _table(
     ("corrupt_accounts", "XX001", 500, 'the file of users "{file}" cannot be read: {detail}'),
     ("folder_in_use", "55006", 409, 'another server (process {pid}) uses the data folder "{folder}"'),
     ("unfinished_backup", "55000", 500, 'the folder "{folder}" is a backup that was not written to its end'),
+    ("damaged_backup", "XX001", 500, 'the backup "{folder}" is damaged: {detail}'),
     ("folder_too_new", "55000", 500, "the data folder has format {found}; this version reads up to {known}"),
-    ("checkpoint_mismatch", "55000", 500, "{detail}"),
+    ("stale_cycle", "55000", 500, "{detail}"),
     ("cycle_gone", "55000", 410, "cycle {cycle} is no longer kept; the oldest is {oldest}"),
     ("history_gone", "55000", 410, "the answer as of {time} is no longer known; the oldest possible is {oldest}"),
     ("not_ready", "57P03", 503, "{detail}"),
@@ -97,6 +99,7 @@ CONDITIONS = _table(
     ("engine_failed", "58000", 500, "{detail}"),
     ("function_failed", "38000", 400, 'function "{function}" failed: {detail}'),
     ("java_not_found", "58000", 500, "{detail}"),
+    ("spark_text_refused", "XX000", 500, "the Spark SQL of this question was not run, because {detail}"),
     ("internal_error", "XX000", 500, "{detail}"),
 )
 
@@ -127,6 +130,7 @@ class PenstockError(Exception):
         self.sql = sql
         self.index = index  # which of many queries it is about, from 0
         self.query = query
+        self.retry_after_s: float | None = None  # when to try again, where that is known
 
     @property
     def sqlstate(self) -> str:

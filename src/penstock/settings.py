@@ -26,7 +26,14 @@ SETTINGS = (
     Setting("host", "127.0.0.1", "Address to listen on; anything but loopback requires a token or a user."),
     Setting("port", 8470, "Port of the HTTP API."),
     Setting(
-        "token", "", "Secret of an admin, sent as a bearer token; with users and tokens in the folder it is not needed."
+        "token",
+        "",
+        "Secret of an admin, sent as a bearer token, of at least 32 characters; with users and tokens in the folder it is not needed.",
+    ),
+    Setting(
+        "trusted_proxies",
+        "",
+        "Addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count, separated by commas; empty means none.",
     ),
     Setting(
         "tls_certificate", "", "File with the server's certificate chain (PEM); with tls_key the server speaks HTTPS."
@@ -88,11 +95,16 @@ SETTINGS = (
     ),
     Setting("group_commit_ms", 5, "How long a reading may wait for others before the log is synced."),
     Setting("queue_max_bytes", 256 << 20, "Most bytes of readings that wait to be written before senders wait."),
-    Setting("body_max_bytes", 64 << 20, "Largest body of a push or a statement."),
+    Setting("body_max_bytes", 64 << 20, "Largest body of a push; statements have at most 4 MB of it."),
     Setting("push_max_rows", 1_000_000, "Most readings of one push."),
     Setting("compact_after_segments", 128, "Hot segments of a table that start a compaction."),
     Setting("files_max_per_table", 400, "Files of one table's log that compaction keeps below."),
     Setting("idempotency_keep_hours", 24, "How long an Idempotency-Key is remembered."),
+    Setting(
+        "clock_step_max_s",
+        60,
+        "A wall clock that jumps by more seconds is not followed until it was stable, or an admin accepts it.",
+    ),
     Setting("cycles_keep", 1000, "Committed cycles that a subscriber can go back to."),
     Setting("spark_query_budget", 0.25, "Share of time that standing queries outside the shared pass may use."),
     Setting("result_max_rows", 1_000_000, "Most rows that one answer holds; a larger one is an error."),
@@ -137,6 +149,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8470
     token: str = ""
+    trusted_proxies: str = ""
     tls_certificate: str = ""
     tls_key: str = ""
     cors_origins: str = ""
@@ -165,6 +178,7 @@ class Settings:
     compact_after_segments: int = 128
     files_max_per_table: int = 400
     idempotency_keep_hours: int = 24
+    clock_step_max_s: int = 60
     cycles_keep: int = 1000
     spark_query_budget: float = 0.25
     result_max_rows: int = 1_000_000

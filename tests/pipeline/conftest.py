@@ -10,11 +10,15 @@ from penstock.queries.database import Database
 from penstock.settings import Settings
 from tests.support.spark_lock import one_spark
 
+# A secret in the server's environment, which nothing that runs in Spark may see.
+CANARY_NAME, CANARY = "CANARY_DATABASE_URL", "canary-7f3a91"
+
 
 @pytest.fixture(scope="package")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """A database that many tests share. Tests of single statements use `db`, which cleans up behind them."""
-    with one_spark():
+    with one_spark(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CANARY_NAME, CANARY)
         made = Database(Settings(data=str(tmp_path_factory.mktemp("pipeline") / "data"), spark_master="local[2]"))
         made.start()
         try:

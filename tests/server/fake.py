@@ -83,6 +83,7 @@ class FakeDatabase:
         self.oldest_cycle = 0
         self.start_error: PenstockError | None = None
         self.backups: list[Path] = []
+        self.damaged: list[str] = []
 
     def start(self, progress: Callable[[str], None]) -> None:
         progress("opening the log")
@@ -222,7 +223,8 @@ class FakeDatabase:
             "queries": [{"name": 'odd "name"', "rows": 2}],
         }
 
-    def backup(self, target: Path) -> None:
+    def backup(self, target: Path, link: bool = False) -> list[str]:
         target.mkdir(exist_ok=True)
         (target / "format_version").write_text("1")
         self.backups.append(target)
+        return list(self.damaged)

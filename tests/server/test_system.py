@@ -140,7 +140,7 @@ def test_a_backup_needs_a_new_absolute_path(http: Http, database: FakeDatabase, 
 def test_a_backup_that_fails_leaves_no_folder(
     http: Http, database: FakeDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def half(target: Path) -> None:
+    def half(target: Path, link: bool) -> None:
         assert not target.exists()  # the database writes aside and renames, or takes its half away
         raise error("engine_failed", detail="the disk is full")
 

@@ -22,7 +22,7 @@ from penstock.catalog.rollup_records import rollup_to_json
 from penstock.catalog.secrets import PLAIN_KEY, shown_address, shown_options
 from penstock.catalog.state import CatalogState
 
-INVISIBLE = ("observe", "retain", "close_rollup")  # kinds of entries that change nothing in these tables
+INVISIBLE = ("observe", "retain", "close_rollup", "lost")  # kinds of entries that change nothing in these tables
 METADATA = MetaData()
 MARK = SqlTable(
     "penstock_mark",
@@ -90,7 +90,7 @@ def follow_entries(connection: Connection, entries: Sequence[Entry], state: Cata
         elif entry.kind == "drop":
             names |= dict.fromkeys((kind, name) for kind, name in body["names"])
             emptied |= {name: None for kind, name in body["names"] if kind == "table"}
-        elif body["table"] in state.tables_by_id and entry.kind not in INVISIBLE:
+        elif entry.kind not in INVISIBLE and body["table"] in state.tables_by_id:
             sids.setdefault(body["table"], {}).update(dict.fromkeys(_touched(entry, state)))
     _delete_all(connection, _DELETE_DEFINITION, ({"the_kind": kind, "the_name": name} for kind, name in names))
     _put_definitions(connection, state, names)

@@ -17,6 +17,8 @@ from penstock.client.subscribe import Change, subscribe
 from penstock.client.transport import ARROW, JSON, Transport
 from penstock.errors import PenstockError, error
 
+_BACKUP_S = 86_400.0  # every byte of a data folder is read and written
+
 
 class Connection:
     """Talks to one server; safe to share between threads. Nothing is sent before the first call."""
@@ -187,6 +189,12 @@ class Connection:
         found: dict[str, Any] = self._transport.json("GET", "/v1/status")
         return found
 
-    def backup(self, target: str) -> None:
-        """Have the server write a copy of its data folder to `target`, an absolute path on its own machine."""
-        self._transport.json("POST", "/v1/backup", {"target": target})
+    def backup(self, target: str, link: bool = False) -> list[str]:
+        """Have the server write a copy of its data folder to `target`, an absolute path on its own machine.
+
+        What comes back names the files that were damaged before: they are in the copy as they are. With `link`, files
+        are hard links where that is possible.
+        """
+        body = {"target": target, "link": link}
+        found: dict[str, Any] = self._transport.json("POST", "/v1/backup", body, read_s=_BACKUP_S)
+        return list(found.get("damaged", []))

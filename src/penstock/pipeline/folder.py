@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import error
+from penstock.manifest import MANIFEST
 from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
+from penstock.streams.storing import store
 
 _log = logging.getLogger("penstock.folder")
 FORMAT_VERSION = 1
@@ -60,12 +62,13 @@ class DataFolder:
         return self.root / "in"
 
     @property
-    def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
-
-    @property
     def tmp(self) -> Path:
         return self.root / "tmp"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Spark's checkpoint, a folder for each start of the streaming query: see `checkpoint`."""
+        return self.tmp / "checkpoint"
 
     @property
     def buffers(self) -> Path:
@@ -102,24 +105,28 @@ class FolderLock:
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
         os.set_inheritable(self._file, False)
         close_to_others(root)
-        self._check_format(root)
+        self._check_format(folder)
+        (root / MANIFEST).unlink(missing_ok=True)  # a backup that is opened is a data folder from now on
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
         _remove_shared(folder.buffers, root)  # of a server that was killed
         _remove_shared(folder.sheets, root)
         shutil.rmtree(folder.tmp, ignore_errors=True)
         folder.tmp.mkdir()
+        shutil.rmtree(root / "checkpoint", ignore_errors=True)  # of a release that resumed from it
         remove_places_of_the_dead()
         shared = _shared_memory()
         if shared is not None:
             folder.buffers.symlink_to(shared)
             claim(shared, root, server=True)
 
-    def _check_format(self, root: Path) -> None:
+    def _check_format(self, folder: DataFolder) -> None:
+        root = folder.root
         mark = root / "format_version"
         if not mark.exists():
-            (root / "folder_id").write_text(uuid.uuid4().hex + "\n")
-            mark.write_text(f"{FORMAT_VERSION}\n")
+            # Synced: an empty file after a power cut would need manual work.
+            store(folder.tmp, root / "folder_id", lambda aside: _write_line(aside, uuid.uuid4().hex))
+            store(folder.tmp, mark, lambda aside: _write_line(aside, str(FORMAT_VERSION)))
         found = int(mark.read_text())
         if found > FORMAT_VERSION:
             raise error("folder_too_new", found=found, known=FORMAT_VERSION, hint="install a newer Penstock")
@@ -142,6 +149,10 @@ def close_to_others(root: Path) -> None:
         _log.warning("%s is open to other accounts (mode %o) and cannot be closed: %s", root, mode, problem.strerror)
     else:
         _log.warning("%s was open to other accounts (mode %o); it is 700 now", root, mode)
+
+
+def _write_line(path: Path, text: str) -> None:
+    path.write_text(f"{text}\n")
 
 
 def check_finished(root: Path) -> None:

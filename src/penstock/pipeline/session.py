@@ -7,12 +7,12 @@ import re
 import sys
 from pathlib import Path
 
-from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import penstock
 from penstock.pipeline.cluster_security import security_settings
-from penstock.pipeline.launching import java_settings
+from penstock.pipeline.launching import java_settings, launch_java
+from penstock.pipeline.registry import remove_functions
 from penstock.pipeline.spark_home import link_home
 from penstock.settings import Settings
 
@@ -51,11 +51,6 @@ def _executor_settings(master: str) -> dict[str, str]:
     return conf
 
 
-def launch_conf(settings: Settings, train: Path | None = None) -> SparkConf:
-    """What the Java process is started with; never a secret."""
-    return SparkConf(loadDefaults=False).setAll(list(java_settings(settings, train).items()))
-
-
 def start_session(settings: Settings, scratch: Path, train: Path | None = None) -> SparkSession:
     """The one Spark session of this process. `scratch` is where Spark keeps what it may lose.
 
@@ -77,6 +72,11 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "false",
+        # No text is anything but what it says: ${...} is not replaced, and a backslash escapes in literals.
+        "spark.sql.variable.substitute": "false",
+        "spark.sql.parser.escapedStringLiterals": "false",
+        # No statement names a file as its table.
+        "spark.sql.runSQLOnFiles": "false",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -96,12 +96,12 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         conf.update(_executor_settings(settings.spark_master))
     if settings.spark_master.startswith("local"):
         conf.update(_LOCAL_DISK)
+    # The JVM gets its settings as arguments, which other accounts see: it is started before it hears the secret.
     secured = security_settings(settings)
-    if secured:
-        # A JVM gets its settings as arguments, which other accounts see: it is started before it hears the secret.
-        SparkContext._ensure_initialized(conf=launch_conf(settings, train))
     for name, value in {**conf, **secured}.items():
         builder = builder.config(name, value)
+    launch_java(conf)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    remove_functions(session)
     return session

@@ -17,6 +17,7 @@ _ENDS = (
     ("log", "close"),
     ("catalog", "close"),
     ("audit", "close"),
+    ("clock", "close"),
 )
 
 

@@ -13,6 +13,7 @@ from penstock.queries.statements import (
     accounts,
     altering,
     asking,
+    clock,
     defining,
     explaining,
     registering,
@@ -153,6 +154,8 @@ class Executor:
                 return showing.describe(database, statement)
             case st.Explain():
                 return explaining.explain(database, statement)
+            case st.AcceptClock():
+                return clock.accept_clock(database)
             case st.Transaction():
                 return done(statement.kind)
             case _:

@@ -88,6 +88,7 @@ _ACTIONS = {
     "PauseQuery": "ALTER QUERY PAUSE",
     "ResumeQuery": "ALTER QUERY RESUME",
     "AddColumn": "ALTER TABLE",
+    "AcceptClock": "ALTER SYSTEM ACCEPT CLOCK",
     "Select": "SELECT",
     "Transaction": "a transaction",
     "SetOnError": "SET",

@@ -7,7 +7,6 @@ after a run of t seconds it rests, so that all of them together use no more than
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,14 +29,17 @@ from penstock.queries.join_rows import (
     rests_on_joins,
 )
 from penstock.queries.moments import moment_of
+from penstock.queries.replan import with_text
 from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
+from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.plan import SparkPlan, evaluated_by_spark
 
 _log = logging.getLogger("penstock.queries")
 FIRST_ANSWER_S = 60.0
 STALENESS_MAX_S = 60.0
+ROUND_S = 0.05
 KEPT_EVALUATIONS = 64
 KEPT_ROWS = 50_000
 
@@ -75,16 +77,17 @@ class SparkQueries:
         self._inputs: dict[int, tuple[object, ...]] = {}
         self._rows: dict[int, dict[str, FetchedRows]] = {}  # of joins, for the last evaluation
         self._journals: dict[int, int] = {}  # up to where definitions and tables were read for it
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="penstock-spark-queries", daemon=True)
+        self._service = Service("spark queries", self._round, first_s=ROUND_S)
 
     def start(self) -> None:
-        self._thread.start()
+        self._service.start()
 
     def stop(self) -> None:
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=10)
+        self._service.stop()
+        self._service.join(10)
+
+    def services(self) -> list[Service]:
+        return [self._service]
 
     def run(self, plan: SparkPlan, start_us: int | None) -> Evaluated:
         """Evaluate once, now, at the last committed cycle."""
@@ -162,21 +165,15 @@ class SparkQueries:
         table = found.table if limit is None else found.table.slice(0, limit)
         return Result(table, cycle=found.cycle, now_us=found.now_us)
 
-    def _loop(self) -> None:
-        while not self._stopping.wait(0.05):
-            began = time.monotonic()
-            try:
-                for query_id in self._due():
-                    if self._stopping.is_set():
-                        return
-                    self._evaluate(query_id)
-            except Exception:  # one bad round must not be the last
-                _log.exception("while looking for queries to evaluate")
-                self._stopping.wait(1.0)
-                continue
-            spent = time.monotonic() - began
-            if spent > 0.01:
-                self._stopping.wait(spent * (1 / self._settings.spark_query_budget - 1))
+    def _round(self) -> float | None:
+        """Evaluate what is due; the rest that the budget asks for."""
+        began = time.monotonic()
+        for query_id in self._due():
+            if self._service.stopping:
+                return None
+            self._evaluate(query_id)
+        spent = time.monotonic() - began
+        return ROUND_S + (spent * (1 / self._settings.spark_query_budget - 1) if spent > 0.01 else 0.0)
 
     def _due(self) -> list[int]:
         """Queries whose inputs moved since their last evaluation."""
@@ -259,6 +256,7 @@ class SparkQueries:
                 self._errors.pop(query_id, None)
                 self._standing.feed.wake()
                 return
+            plan = with_text(plan, definition, moment.state)
             rows = fetch_rows(reads, picked, before, plan, moment.state, self._place)
             found = self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
             self._answers[query_id], self._rows[query_id] = found, rows

@@ -26,6 +26,7 @@ from penstock.sensors.mqtt_client import Client, MessageIn
 from penstock.sensors.mqtt_payload import PayloadReader
 from penstock.sensors.mqtt_subscriptions import Subscriptions
 from penstock.sensors.source import Delivery, Inbox, Source, SourceFacts, SourceState
+from penstock.services import Service
 
 _LOGGER = logging.getLogger("penstock.mqtt")
 BACK_OFF_LEAST_S = 0.2
@@ -64,10 +65,12 @@ class MqttSource(Source):
         self._woken_r, self._woken_w = socket.socketpair()
         self._woken_r.setblocking(False)
         self._woken_w.setblocking(False)
-        self._thread = threading.Thread(target=self._run, name=f"penstock-mqtt-{identity}", daemon=True)
+        self._failures = 0
+        table = inbox.table()
+        self.service: Service = Service(f"mqtt {table.name if table is not None else identity}", self._step)
 
     def start(self) -> None:
-        self._thread.start()
+        self.service.start()
 
     def stop(self, forever: bool = False) -> None:
         self._forever = forever
@@ -75,8 +78,7 @@ class MqttSource(Source):
         self._wake()
 
     def join(self, timeout_s: float) -> None:
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
+        self.service.join(timeout_s)
 
     def facts(self) -> SourceFacts:
         sending = self._sending
@@ -85,24 +87,25 @@ class MqttSource(Source):
 
     # -- the thread
 
-    def _run(self) -> None:
-        failures = 0
-        while not self._stopped.is_set():
+    def _step(self) -> float | None:
+        """One connection, from its beginning to its end, and the rest after it; None when stopped."""
+        if not self._stopped.is_set():
             connects = self._connects
             try:
                 self._state = "connecting"
                 self._stay_connected()
             except Exception as cause:
                 self._note(cause)
-            if self._stopped.is_set():
-                break
-            failures = 0 if self._connects > connects else failures + 1
-            self._state = "backing off"
-            pause_s = min(BACK_OFF_LEAST_S * 2.0 ** min(failures, 20), BACK_OFF_MOST_S)
-            self._rest(pause_s * random.uniform(0.5, 1.0))
-        self._state = "stopped"
-        self._woken_r.close()
-        self._woken_w.close()
+            self._failures = 0 if self._connects > connects else self._failures + 1
+        if self._stopped.is_set():
+            self._state = "stopped"
+            self._woken_r.close()
+            self._woken_w.close()
+            return None
+        self._state = "backing off"
+        pause_s = min(BACK_OFF_LEAST_S * 2.0 ** min(self._failures, 20), BACK_OFF_MOST_S)
+        self._rest(pause_s * random.uniform(0.5, 1.0))
+        return 0.0
 
     def _rest(self, pause_s: float) -> None:
         """Wait before the next connection, while what was received goes on to be stored."""

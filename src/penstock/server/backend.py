@@ -106,5 +106,8 @@ class Backend(Protocol):
 
     def status(self) -> dict[str, Any]: ...
 
-    def backup(self, target: Path) -> None:
-        """Write a data folder that `penstock serve` can open to `target`, while everything goes on."""
+    def backup(self, target: Path, link: bool = False) -> list[str]:
+        """Write a data folder that `penstock serve` can open to `target`, while everything goes on.
+
+        What comes back names the files that were damaged before; with `link`, immutable files are hard links.
+        """

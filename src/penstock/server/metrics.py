@@ -32,6 +32,7 @@ SERIES_MAX = 500
 _COUNTED = {
     "streams": frozenset({"accepted", "late", "clamped", "unordered", "deduplicated", "failed", "discovered"}),
     "inputs": frozenset({"messages", "bytes", "accepted", "duplicates", "ignored"}),
+    "services": frozenset({"rounds", "failures"}),
     "sinks": frozenset({"rows", "deliveries", "failed", "retries", "gaps"}),
 }
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

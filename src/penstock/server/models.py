@@ -83,6 +83,7 @@ class BackupRequest(Strict):
     """Where to write a copy of the data folder: an absolute path on the server's machine that does not exist yet."""
 
     target: str = Field(min_length=1, examples=["/backups/monday"])
+    link: bool = Field(default=False, description="Hard links in place of copies: fast, but rot is shared.")
 
 
 class Column(BaseModel):

@@ -1,4 +1,4 @@
-"""Threads for blocking work, and a bound on the bytes of bodies that are in memory at once.
+"""Threads for blocking work.
 
 The process is Spark's driver too, so the event loop only moves bytes. Pushes, statements and live streams have
 pools of their own: a slow SELECT must not hold up an acknowledgement.
@@ -7,9 +7,8 @@ pools of their own: a slow SELECT must not hold up an acknowledgement.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -22,6 +21,8 @@ PUSH_THREADS = 16
 STATEMENT_THREADS = 8
 # Events are there when they are fetched, except a first answer whose query still fills its window.
 STREAM_THREADS = 16
+# Unpacking and parsing of bodies whose rows another pool will take.
+DECODE_THREADS = 2
 WAITING_MAX = 1_000
 
 
@@ -61,37 +62,9 @@ class Workers:
     def __init__(self) -> None:
         self.push = Pool("push", PUSH_THREADS)
         self.statement = Pool("statement", STATEMENT_THREADS)
+        self.decode = Pool("decode", DECODE_THREADS)
         self.stream = Pool("stream", STREAM_THREADS, waiting_max=100_000)
 
     def close(self) -> None:
-        for pool in (self.push, self.statement, self.stream):
+        for pool in (self.push, self.statement, self.decode, self.stream):
             pool.close()
-
-
-class ByteBudget:
-    """Bytes of request bodies in memory, over all requests. A request waits for its share, first come first served."""
-
-    def __init__(self, limit: int, patience_s: float = 30.0) -> None:
-        self._free = limit
-        self._limit = limit
-        self._patience_s = patience_s
-        self._turn = asyncio.Lock()
-        self._freed = asyncio.Event()
-
-    @asynccontextmanager
-    async def hold(self, size: int) -> AsyncIterator[None]:
-        size = min(size, self._limit)
-        try:
-            async with asyncio.timeout(self._patience_s):
-                async with self._turn:
-                    while self._free < size:
-                        self._freed.clear()
-                        await self._freed.wait()
-                    self._free -= size
-        except TimeoutError:
-            raise error("too_busy", detail="too many bytes wait to be stored", hint="send again later") from None
-        try:
-            yield
-        finally:
-            self._free += size
-            self._freed.set()

@@ -14,6 +14,7 @@ from penstock.catalog.secrets import PLAIN_KEY, shown_options
 from penstock.clock import Clock
 from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
+from penstock.services import Service
 from penstock.sinks.base import Place
 from penstock.sinks.follower import Follower, Limits
 from penstock.sinks.reading import Queries
@@ -73,6 +74,10 @@ class SinkRunner:
                 place = Place(sink, self._folder_id, self._files, self._clock, self._rules)
                 self._followers[sink_id] = Follower(place, self._queries, self._folder / str(sink_id), self._limits)
                 self._followers[sink_id].start()
+
+    def services(self) -> list[Service]:
+        with self._lock:
+            return [follower.service for follower in self._followers.values()]
 
     def facts(self, sinks: Mapping[str, Sink]) -> list[dict[str, Any]]:
         """What is told about each sink, by name; never a secret."""

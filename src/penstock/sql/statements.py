@@ -260,6 +260,11 @@ class Explain(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptClock(Statement):
+    """ALTER SYSTEM ACCEPT CLOCK: the wall clock is right, however far it jumped."""
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction(Statement):
     """BEGIN, COMMIT or ROLLBACK from a driver; does nothing."""
 

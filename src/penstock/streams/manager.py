@@ -22,6 +22,7 @@ from penstock.clock import Clock
 from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector
+from penstock.services import Service
 from penstock.settings import Settings
 from penstock.streams.columns import NO_TIME
 from penstock.streams.courier import Courier, Observe
@@ -88,6 +89,9 @@ class StreamManager:
             self._stepper.step, self._stepper.note_hung, self._stepper.note_held, limits.poll
         )
         self._close_inherited()
+
+    def services(self) -> list[Service]:
+        return [*self._courier.services(), *self._poller.services()]
 
     def demand(self, holder: str, table_id: int, sids: Iterable[int] | NDArray[Any]) -> None:
         """From now on the holder wants exactly these sensors of the table (nothing, if none)."""

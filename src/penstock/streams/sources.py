@@ -15,6 +15,7 @@ from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector, parse_options
 from penstock.sensors.source import Source
+from penstock.services import Service
 from penstock.streams.input_counts import InputCounts
 from penstock.streams.outbox import will_pass
 from penstock.streams.receipt import Receipt
@@ -167,6 +168,10 @@ class Sources:
         source.rules = self._rules
         self._running[table.id] = (table, inbox, source)
         source.start()
+
+    def services(self) -> list[Service]:
+        with self._lock:
+            return [source.service for _, _, source in self._running.values() if source.service is not None]
 
     def facts(self) -> list[dict[str, Any]]:
         """Each source as SHOW INPUTS and the metrics have it, by table."""

@@ -22,6 +22,7 @@ SHOWN = (
     "ROLLUPS",
     "INPUTS",
     "SINKS",
+    "SERVICES",
     "SETTINGS",
     "USERS",
     "TOKENS",
