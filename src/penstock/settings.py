@@ -109,6 +109,13 @@ SETTINGS = (
     Setting("spark_query_budget", 0.25, "Share of time that standing queries outside the shared pass may use."),
     Setting("result_max_rows", 1_000_000, "Most rows that one answer holds; a larger one is an error."),
     Setting(
+        "statement_timeout_s",
+        60,
+        "Most seconds that one statement may take, waiting included; less or, for admins, more by `timeout_s`.",
+    ),
+    Setting("statements_max", 8, "Most statements that read the log or ask Spark at a time; more wait for their turn."),
+    Setting("statements_per_user", 4, "The same for one user or token."),
+    Setting(
         "handed_max_rows",
         20_000_000,
         "Most rows of a window join that a question on top of it reads; more are an error.",
@@ -182,6 +189,9 @@ class Settings:
     cycles_keep: int = 1000
     spark_query_budget: float = 0.25
     result_max_rows: int = 1_000_000
+    statement_timeout_s: int = 60
+    statements_max: int = 8
+    statements_per_user: int = 4
     handed_max_rows: int = 20_000_000
     sinks_max: int = 100
     sink_backlog_mb: int = 256

@@ -37,6 +37,11 @@ def test_a_pipe_gets_csv(run: Run) -> None:
     assert (result.exit_code, result.stdout) == (0, "location,ppm\nnorth gate,37.5\npier,41.0\n")
 
 
+def test_a_statement_has_a_time(run: Run) -> None:
+    assert run("sql", "--timeout", "5", "-c", "SELECT 1").exit_code == 0
+    assert run("sql", "--timeout", "0", "-c", "SELECT 1").exit_code == 2
+
+
 def test_json_is_an_array_of_objects(run: Run) -> None:
     result = run("sql", "-c", "SELECT 1", "--format", "json")
     assert json.loads(result.stdout) == [{"location": "north gate", "ppm": 37.5}, {"location": "pier", "ppm": 41.0}]

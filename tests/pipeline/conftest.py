@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.queries.database import Database
+from penstock.server.queries import quoted
 from penstock.settings import Settings
 from tests.support.spark_lock import one_spark
 
@@ -37,10 +38,10 @@ def db(database: Database) -> Iterator[Database]:
 def clear(database: Database) -> None:
     state = database.catalog.state
     for name in list(state.queries):
-        database.execute(f"DROP QUERY IF EXISTS {name} CASCADE")
+        database.execute(f"DROP QUERY IF EXISTS {quoted(name)} CASCADE")
     for name in list(state.tables):
-        database.execute(f"DROP TABLE IF EXISTS {name} CASCADE")
+        database.execute(f"DROP TABLE IF EXISTS {quoted(name)} CASCADE")
     for name in list(state.stream_types):
-        database.execute(f"DROP STREAM TYPE IF EXISTS {name} CASCADE")
+        database.execute(f"DROP STREAM TYPE IF EXISTS {quoted(name)} CASCADE")
     for name in list(state.functions):
-        database.execute(f"DROP FUNCTION IF EXISTS {name} CASCADE")
+        database.execute(f"DROP FUNCTION IF EXISTS {quoted(name)} CASCADE")

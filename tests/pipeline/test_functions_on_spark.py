@@ -15,10 +15,11 @@ from penstock.pipeline.registry import REMOVED
 from penstock.queries.database import Database
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
+from penstock.sql.spark_text import NOW
 from tests.pipeline.conftest import CANARY, CANARY_NAME
 from tests.security.test_functions import SPARK_NAMES
 from tests.sql.world import World
-from tests.support.listed_calls import TABLE, calls
+from tests.support.listed_calls import TABLE, listed_calls
 
 SPELLINGS = (
     "{name}({arguments})",
@@ -45,8 +46,9 @@ def schema_of(session: SparkSession, items: list[str]) -> list[tuple[str, str, s
     assert isinstance(plan, SparkPlan)
     columns = ", ".join(f"{c.name} {c.type.to_spark()}" for c in world.tables["every_type"].columns)
     session.createDataFrame([], f"{columns}, _born BIGINT, _died BIGINT").createOrReplaceTempView("every_type")
+    arguments = {"r0": "every_type", NOW: 0}
     wanted = StructType.fromDDL(", ".join(f"`{name}` {type_.to_spark()}" for name, type_ in plan.outputs))
-    found = session.sql(plan.sql, {"r0": "every_type", "now": 0}).schema
+    found = session.sql(plan.sql, args=arguments).schema
     session.catalog.dropTempView("every_type")
     pairs = zip(items, wanted.fields, found.fields, strict=True)
     return [(item, w.dataType.simpleString(), f.dataType.simpleString()) for item, w, f in pairs]
@@ -60,7 +62,7 @@ def test_the_stored_list_of_names_is_that_of_the_running_spark(session: SparkSes
 
 def test_every_listed_function_has_the_type_that_spark_gives(session: SparkSession) -> None:
     aggregates = {name for function in FUNCTIONS if function.kind == "aggregate" for name in function.names}
-    items = list(calls())
+    items = list(listed_calls())
     grouped = [item for item in items if item.partition("(")[0] in aggregates]
     alone = [item for item in items if item not in grouped]
     found = [*schema_of(session, grouped), *schema_of(session, alone)]

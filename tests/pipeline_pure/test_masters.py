@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.pipeline import session
-from penstock.pipeline.cluster_security import security_settings
 from penstock.settings import Settings
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -33,18 +32,24 @@ def secret_file(tmp_path: Path) -> Path:
 
 
 def refusal(settings: Settings) -> PenstockError:
+    from penstock.pipeline.cluster_security import security_settings
+
     with pytest.raises(PenstockError) as caught:
         security_settings(settings)
     return caught.value
 
 
 def test_on_this_machine_nothing_is_needed() -> None:
+    from penstock.pipeline.cluster_security import security_settings
+
     for master in OWN:
         assert security_settings(Settings(spark_master=master)) == {}
 
 
 @pytest.mark.parametrize("master", FOREIGN)
 def test_any_other_master_gets_a_secret_authentication_and_encryption(master: str, secret_file: Path) -> None:
+    from penstock.pipeline.cluster_security import security_settings
+
     made = security_settings(Settings(spark_master=master, spark_secret_file=str(secret_file)))
     assert made == {
         "spark.authenticate": "true",
@@ -75,15 +80,17 @@ def test_the_secret_is_not_among_what_the_java_process_is_started_with(
     secret_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other accounts of the machine see the arguments of processes."""
-    launched: list[dict[str, str]] = []
+    from penstock.pipeline import session
+
+    started: list[dict[str, str]] = []
 
     def launch(conf: dict[str, str]) -> None:
-        launched.append(conf)
-        raise InterruptedError("as far as this test goes")
+        started.append(conf)
+        raise InterruptedError
 
-    monkeypatch.setattr(session, "java_settings", lambda *_: {})
     monkeypatch.setattr(session, "launch_java", launch)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
     settings = Settings(spark_master="spark://host:7077", spark_secret_file=str(secret_file))
     with pytest.raises(InterruptedError):
         session.start_session(settings, tmp_path / "scratch")
-    assert launched and SECRET not in str(launched)
+    assert "spark.driver.memory" in started[0] and SECRET not in str(started[0])

@@ -42,7 +42,7 @@ class Gone:
     def createOrReplaceTempView(self, _: str) -> None:
         pass
 
-    def sessionState(self) -> None:
+    def _get_j_spark_session_class(self, _: Any) -> None:
         raise self._failure
 
     def dropTempView(self, _: str) -> None:

@@ -88,3 +88,22 @@ def test_a_query_that_cannot_be_planned_again_fails_alone(pipe: Pipe, sql: str, 
     assert all("reflect" not in text for text in runner.texts)
     assert pipe.db.execute("EXPLAIN broken").table.num_rows > 0
     pipe.db.execute("DROP QUERY broken")
+
+
+def test_a_stored_query_that_calls_an_unlisted_function_fails_with_its_name(pipe: Pipe) -> None:
+    pipe.probes()
+    sql = "SELECT CAST(reflect('java.lang.System', 'getenv', 'PATH') AS TEXT) AS n FROM probes ORDER BY value"
+    register_version_1(pipe, "poison", sql, planned=SORTED)
+    register_version_1(pipe, "sorted", SORTED)
+    pipe.push(1.0)
+    runner = reopened(pipe)
+    assert pipe.db.invoke("sorted").table.num_rows == 1
+    until(lambda: pipe.db.query("poison")["state"] == "FAILED")
+    with pytest.raises(PenstockError) as caught:
+        pipe.db.invoke("poison")
+    assert caught.value.condition == "function_not_found"
+    assert 'there is no function "reflect"' in caught.value.message
+    assert all("reflect" not in text for text in runner.texts)
+    with pytest.raises(PenstockError) as refused:
+        pipe.db.execute("SELECT * FROM poison AS OF NOW - 0 SECONDS")
+    assert refused.value.condition == "function_not_found"

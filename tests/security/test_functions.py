@@ -15,7 +15,7 @@ from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
 from penstock.sql.spark_check import check_spark_text
 from tests.sql.world import PLANT, World
-from tests.support import listed_calls
+from tests.support.listed_calls import TABLE, listed_calls
 
 SPARK_NAMES = (Path(__file__).parents[1] / "data" / "spark_functions.txt").read_text().split()
 WORDS = [name for name in SPARK_NAMES if name.replace("_", "").isalnum()]
@@ -238,21 +238,18 @@ def test_listed_functions_still_work_and_their_names_go_to_spark(world: World) -
     assert "levenshtein(" in plan.sql and "cbrt(" in plan.sql
 
 
-@pytest.mark.parametrize("kind", ("aggregate", "other"))
-def test_the_last_look_at_the_text_knows_every_listed_function(kind: str) -> None:
-    aggregates = {name for function in FUNCTIONS if function.kind == "aggregate" for name in function.names}
-    items = [item for item in listed_calls.calls() if (item.partition("(")[0] in aggregates) == (kind == "aggregate")]
-    world = World()
-    world.run(listed_calls.TABLE)
-    select = ", ".join(f"{item} AS x{i}" for i, item in enumerate(items))
-    plan = world.plan(f"SELECT {select} FROM every_type", shared=False)
-    assert isinstance(plan, SparkPlan)
-    check_spark_text(plan.sql, tuple(relation.name for relation in plan.relations), plan.functions)
-
-
 def test_a_function_of_the_users_own_is_called_whatever_spark_calls_so() -> None:
     world = World()
     world.run(PLANT)
     world.run("CREATE FUNCTION reflect(a TEXT) RETURNS TEXT LANGUAGE python AS $$ return a $$")
     assert asked(world, "SELECT reflect(location) FROM sensors") == "ok"
     assert asked(world, "SELECT builtin.reflect(location) FROM sensors") == "function_not_found"
+
+
+def test_the_check_of_the_finished_text_knows_every_listed_function() -> None:
+    world = World()
+    world.run(TABLE)
+    for call in listed_calls():
+        plan = world.plan(f"SELECT {call} AS x FROM every_type", shared=False)
+        assert isinstance(plan, SparkPlan)
+        check_spark_text(plan.sql, tuple(relation.name for relation in plan.relations), ())

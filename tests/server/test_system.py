@@ -157,6 +157,8 @@ def test_the_api_describes_itself_with_examples(http: Http) -> None:
     calls = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert calls == {
         ("POST", "/v1/sql"),
+        ("GET", "/v1/statements"),
+        ("DELETE", "/v1/statements/{id}"),
         ("POST", "/v1/tables/{table}/readings"),
         ("GET", "/v1/queries"),
         ("POST", "/v1/queries"),

@@ -67,7 +67,7 @@ _WRITTEN = {
 }
 
 
-def calls() -> Iterator[str]:
+def listed_calls() -> Iterator[str]:
     """SQL of the calls."""
     for function in FUNCTIONS:
         for name in function.names:

@@ -86,6 +86,7 @@ def copy_backup(source: Path, data: Path, accept_damage: bool = False, took: Too
         problems = _copy_files(source, aside, took)
         if problems and not accept_damage:
             raise _damaged(source, problems)
+        aside.chmod(0o700)
         if data.exists():
             data.rmdir()
         aside.rename(data)

@@ -29,7 +29,7 @@ RESULT_SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-_NAME = re.compile(r"^(snapshot-)?(\d{12})\.arrow")
+_NAME = re.compile(r"^(snapshot-)?(\d{12})\.arrow$")
 # What reading a damaged file can end in: its names and lengths are read before any checksum.
 _UNREADABLE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, OverflowError)
 

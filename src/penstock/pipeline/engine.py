@@ -25,9 +25,10 @@ from penstock.errors import error
 from penstock.pipeline.checkpoint import new_checkpoint
 from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore
 from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.jobs import CYCLE_POOL, history_workers, in_pool
 from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.session import start_session
-from penstock.pipeline.source import PenstockSource
+from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.warming import warm_workers
 from penstock.services import Service
 from penstock.settings import Settings
@@ -84,6 +85,8 @@ class Engine:
     def _start_spark(self) -> None:
         self.spark = start_session(self.settings, self._scratch, self.train)
         self.spark.dataSource.register(PenstockSource)
+        with history_workers(self.spark):
+            self.spark.dataSource.register(HistorySource)
 
     def _start_query(self) -> None:
         """Start a streaming query at the end of the last committed cycle, whatever the one before it had planned."""
@@ -103,12 +106,13 @@ class Engine:
             .option("join_memory_mb", str(self.settings.join_memory_mb))
             .load()
         )
-        self._query = (
-            stream.writeStream.foreachBatch(partial(self._commit_cycle, self._starts))
-            .option("checkpointLocation", str(new_checkpoint(self.folder)))
-            .queryName(f"penstock-{self._starts}")
-            .start()
-        )
+        with in_pool(self.spark, CYCLE_POOL):
+            self._query = (
+                stream.writeStream.foreachBatch(partial(self._commit_cycle, self._starts))
+                .option("checkpointLocation", str(new_checkpoint(self.folder)))
+                .queryName(f"penstock-{self._starts}")
+                .start()
+            )
 
     def _commit_cycle(self, query: int, frame: DataFrame, _batch: int) -> None:
         """Called by Spark once per cycle; `toArrow` is the cycle's only action."""

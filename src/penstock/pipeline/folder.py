@@ -138,6 +138,10 @@ class FolderLock:
         os.close(self._file)
 
 
+def _write_line(path: Path, text: str) -> None:
+    path.write_text(f"{text}\n")
+
+
 def close_to_others(root: Path) -> None:
     """Make a folder its account's own: mode 0700. What is in it can then be reached by no other account, whatever its mode."""
     mode = stat.S_IMODE(root.stat().st_mode)
@@ -149,10 +153,6 @@ def close_to_others(root: Path) -> None:
         _log.warning("%s is open to other accounts (mode %o) and cannot be closed: %s", root, mode, problem.strerror)
     else:
         _log.warning("%s was open to other accounts (mode %o); it is 700 now", root, mode)
-
-
-def _write_line(path: Path, text: str) -> None:
-    path.write_text(f"{text}\n")
 
 
 def check_finished(root: Path) -> None:

@@ -54,8 +54,15 @@ _PARAMETER = f"{_CATALYST}analysis.NamedParameter"
 
 def check_parsed(spark: SparkSession, text: str, relations: tuple[str, ...], functions: tuple[str, ...]) -> None:
     """Raise `spark_text_refused` where the plan that Spark parses is not one query of these relations and functions."""
-    parser = spark._jsparkSession.sessionState().sqlParser()
-    check_nodes(orjson.loads(parser.parsePlan(text).toJSON()), relations, functions)
+    check_nodes(parse(spark, text), relations, functions)
+
+
+def parse(spark: SparkSession, text: str) -> list[Any]:
+    """The plan that Spark's parser makes of a text, in JSON."""
+    # In a thread without an active session the parser has the settings of none: it would replace ${...}.
+    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+    plan: list[Any] = orjson.loads(spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toJSON())
+    return plan
 
 
 def check_nodes(plan: list[Any], relations: tuple[str, ...], functions: tuple[str, ...]) -> None:

@@ -24,6 +24,7 @@ from penstock.operators.windows import FOREVER
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.handed import Handed
 from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, HistoryRequest
+from penstock.pipeline.jobs import history_workers, read_parallelism, statement_jobs
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.spark_parser import check_parsed
 from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
@@ -61,6 +62,10 @@ class SparkRunner:
 
     def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | Handed]) -> pa.Table:
         """The answer as an Arrow table whose columns are the plan's outputs. `given`: relations as rows, by name."""
+        with statement_jobs(self._spark):
+            return self._run(plan, moment, given)
+
+    def _run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | Handed]) -> pa.Table:
         relations = tuple(relation.name for relation in plan.relations)
         names = check_spark_text(plan.sql, relations, plan.functions)
         views: dict[str, str] = {}
@@ -100,7 +105,8 @@ class SparkRunner:
     def _register_functions(self, state: CatalogState) -> None:
         for function in state.functions.values():
             if self._registered.get(function.name) != function:
-                self._spark.udf.register(function.name, _spark_function(function))
+                with history_workers(self._spark):
+                    self._spark.udf.register(function.name, _spark_function(function))
                 self._registered[function.name] = function
 
     def _frame(
@@ -109,11 +115,11 @@ class SparkRunner:
         if relation.name in given:
             rows = given[relation.name]
             if isinstance(rows, Handed):
-                return self._spark.read.format("penstock").options(**rows.options()).load()
+                return self._spark.read.format("penstock_history").options(**rows.options()).load()
             return self._spark.createDataFrame(rows)
         request, columns = self._request(relation, names, moment)
         ddl = ", ".join(c.to_spark() for c in columns)
-        reader = self._spark.read.format("penstock").option("schema", ddl)
+        reader = self._spark.read.format("penstock_history").option("schema", ddl)
         return reader.option("request", request.to_option()).load()
 
     def _request(self, relation: Relation, names: frozenset[str], moment: Moment) -> tuple[HistoryRequest, list[Field]]:
@@ -148,7 +154,7 @@ class SparkRunner:
             high_us=high,
             static_predicate=expressions.to_json(relation.static_predicate) if relation.static_predicate else None,
             query_plan=plan_json,
-            parallelism=self._spark.sparkContext.defaultParallelism,
+            parallelism=read_parallelism(self._spark.sparkContext.defaultParallelism),
         )
         return request, used
 

@@ -38,8 +38,10 @@ from penstock.queries.observing import Observer
 from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.own_costs import users_of
 from penstock.queries.own_writes import OwnWrites
+from penstock.queries.permissions import the_caller
 from penstock.queries.results import Health, Result
 from penstock.queries.rollups.keeper import RollupKeeper
+from penstock.queries.running_statements import RunningStatements
 from penstock.queries.sampling import Sampler
 from penstock.queries.sinking import sink_runner
 from penstock.queries.spark_queries import SparkQueries
@@ -78,6 +80,7 @@ class Database(OwnWrites):
         self.address_rules = rules_of(settings, self.folder.root)
         self.users = Users(self.folder.root, settings.token, self.clock)
         self.audit = Audit(self.folder.root, self.clock)
+        self.statements = RunningStatements(settings, self.clock)
         self.backups: dict[str, Progress] = {}  # those that are being written, by their target
         self._ready = False
         self._stopped = threading.Event()
@@ -329,6 +332,14 @@ class Database(OwnWrites):
         if clock.sentence is not None:
             facts["clock"] = clock.sentence
         return Health(True, "ready", facts)
+
+    def running_statements(self) -> list[dict[str, Any]]:
+        """The running statements that the caller may see."""
+        return self.statements.visible(the_caller(self.users))
+
+    def cancel_statement(self, statement_id: str) -> None:
+        """End a running statement that the caller may see."""
+        self.statements.cancel(statement_id, the_caller(self.users))
 
     def services(self) -> list[Service]:
         """Everything that works in the background, in the order in which it depends on each other."""

@@ -17,8 +17,10 @@ from penstock.queries.answer import NEVER
 from penstock.queries.damage import damage_rows
 from penstock.queries.describing import describe_queries
 from penstock.queries.inputs import input_rows, sensor_state
+from penstock.queries.permissions import the_caller
 from penstock.queries.rollups.telling import rollup_rows
 from penstock.queries.system_columns import SYSTEM_TABLES
+from penstock.security.caller import current_caller
 from penstock.sql.plan import SparkPlan
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class SystemTables:
             "penstock.rollups": self._rollup_rows,
             "penstock.inputs": lambda: input_rows(self._database),
             "penstock.sinks": self._sink_rows,
+            "penstock.statements": self._statement_rows,
             "penstock.services": self._service_rows,
             "penstock.damage": lambda: damage_rows(self._database),
         }
@@ -93,6 +96,13 @@ class SystemTables:
 
     def _sink_rows(self) -> list[dict[str, Any]]:
         return self._database.sinks.facts(self._database.catalog.state.sinks)
+
+    def _statement_rows(self) -> list[dict[str, Any]]:
+        """Those of the caller; none for a standing query on a server with users, which asks in no user's name."""
+        users = self._database.users
+        if current_caller() is None and users.required:
+            return []
+        return self._database.statements.visible(the_caller(users))
 
     def _service_rows(self) -> list[dict[str, Any]]:
         now_us = self._database.clock.now_us()

@@ -181,6 +181,17 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("last_delivery", TIMESTAMP, "when it last delivered"),
         SystemColumn("options", TEXT, "its options, without secrets"),
     ),
+    "penstock.statements": (
+        SystemColumn("id", TEXT, "what CANCEL STATEMENT takes"),
+        SystemColumn("owner", TEXT, "the user or token that sent it"),
+        SystemColumn("state", TEXT, "waiting (for its turn), running, stopping (it was cancelled, or its time is up)"),
+        SystemColumn("place", TEXT, "where it is worked on: server or Spark"),
+        SystemColumn("started", TIMESTAMP, "when it came"),
+        SystemColumn("left_s", DOUBLE, "seconds that it may still take"),
+        SystemColumn(
+            "text", TEXT, "the beginning of its text; of a statement that asks nothing, only its kind and names"
+        ),
+    ),
     "penstock.services": (
         SystemColumn("name", TEXT, "a piece of work that goes on in the background"),
         SystemColumn("state", TEXT, "running; restarting: its last round failed, and it tries again; stopped"),
@@ -218,6 +229,7 @@ SHOWN: dict[str, list[str]] = {
     "rollups": ["name", "table_name", "every", "keep", "oldest", "newest", "readings", "cells", "bytes", "error"],
     "sinks": ["name", "query", "kind", "target", "state", "cycle", "lag", "rows", "failed", "last_error"],
     "inputs": ["name", "state", "target", "messages", "accepted", "refused", "reasons", "ignored", "last_error"],
+    "statements": ["id", "owner", "state", "place", "started", "left_s", "text"],
     "services": [column.name for column in SYSTEM_COLUMNS["penstock.services"]],
     "streams": ["table_name", "sensors", "open", "rows", "rows_per_s", "refused", "late", "newest"],
 }

@@ -38,7 +38,7 @@ async def back_up(request: Request) -> Response:
     target = Path(asked.target)
     if not target.is_absolute():
         raise error("invalid_parameter", detail=f'"{asked.target}" is not an absolute path')
-    damaged = await context.workers.statement.run(_back_up, context.database, target, asked.link)
+    damaged = await context.workers.catalog.run(_back_up, context.database, target, asked.link)
     context.database.audit.note("BACKUP", [str(target)])
     answer = {"target": str(target)} | ({"damaged": damaged} if damaged else {})
     return Response(orjson.dumps(answer), media_type="application/json")

@@ -106,7 +106,7 @@ async def open_subscription(context: Context, name: str, from_cycle: int | None,
     """One more subscriber, if there may be one more. It counts before anything is waited for."""
     place = SubscriberPlace(context)
     try:
-        await context.workers.statement.run(place.open, name, from_cycle, changes)
+        await context.workers.catalog.run(place.open, name, from_cycle, changes)
     except BaseException:
         place.close()
         raise

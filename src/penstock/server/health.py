@@ -27,7 +27,7 @@ async def health(request: Request) -> Response:
     """Answers without a role too, then with one word."""
     context: Context = request.app.state.context
     if context.lifecycle.ready:
-        found = await context.workers.stream.run(context.database.health)
+        found = await context.workers.system.run(context.database.health)
     else:
         found = Health(False, context.lifecycle.reason)
     if caller_of(request).role is None:
@@ -40,4 +40,4 @@ async def health(request: Request) -> Response:
 @router.get("/status", summary="Cycles, rates, lag", response_class=Response, responses=ERRORS)
 async def status(request: Request) -> Response:
     context = context_of(request)
-    return await context.workers.statement.run(lambda: json_response(context.database.status()))
+    return await context.workers.system.run(lambda: json_response(context.database.status()))

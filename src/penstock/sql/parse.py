@@ -204,6 +204,7 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
     (("DELETE",), changes.delete),
     (("SUBSCRIBE",), questions.subscribe),
     (("SHOW",), questions.show),
+    (("CANCEL", "STATEMENT"), questions.cancel_statement),
     (("DESCRIBE",), questions.describe),
     (("DESC",), questions.describe),
     (("EXPLAIN",), questions.explain),

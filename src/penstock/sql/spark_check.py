@@ -16,7 +16,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import PenstockError, error
-from penstock.sql.binding.functions import RULES
+from penstock.sql.binding.functions import RULES, SPARK_FUNCTIONS
 from penstock.sql.functions import CALLS
 from penstock.sql.spark_text import NOW
 
@@ -34,7 +34,7 @@ _SIGNS = frozenset("( ) , . + - * / % = < > <= >= <> != <=> || -> [ ] >>".split(
 _WRITTEN = frozenset(
     "aggregate any_value approx_top_k array array_sort cast coalesce collect_list concat extract if length lpad ltrim max_by "
     "min_by mode named_struct percentile percentile_disc pmod power repeat rpad rtrim struct timestamp_micros transform trim "
-    "try_element_at unhex unix_micros xxhash64".split()
+    "try_element_at unhex unix_micros window xxhash64".split()
 )
 _RELATION = re.compile(r"r\d+")
 
@@ -47,7 +47,7 @@ def refused(detail: str) -> PenstockError:
 @lru_cache(maxsize=1)
 def known_functions() -> frozenset[str]:
     """Functions that a text may call, in lower case: those of the binder's tables in Spark's words, and the planner's."""
-    names = {*_WRITTEN, *(function.spark or name for name, function in CALLS.items())}
+    names = {*_WRITTEN, *SPARK_FUNCTIONS, *(function.spark for function in CALLS.values() if function.spark)}
     for kind in RULES:
         required = [name for name, is_required in kind.arg_types.items() if is_required]
         for arguments in (required, list(kind.arg_types)):

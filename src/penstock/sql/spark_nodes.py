@@ -12,7 +12,18 @@ from penstock.errors import error
 from penstock.sql.binding.approximate import APPROXIMATE, ERROR
 from penstock.sql.binding.functions import RULES
 from penstock.sql.functions import CALLS
-from penstock.sql.nodes import BeginEnd, BeginEnds, Const, Duration, Edge, OwnWindow, Sampled, WindowJoin, WindowJoins
+from penstock.sql.nodes import (
+    BeginEnd,
+    BeginEnds,
+    Const,
+    Duration,
+    Edge,
+    OwnWindow,
+    Sampled,
+    WindowJoin,
+    WindowJoins,
+    Within,
+)
 
 _SELECTS = (exp.Select, exp.Subquery, exp.Union, exp.Except, exp.Intersect, exp.Values, exp.From, exp.Join, exp.Where)
 _CLAUSES = (exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.Tuple)
@@ -24,7 +35,7 @@ _MORE_OPERATORS = (exp.NullSafeNEQ, exp.Is, exp.In, exp.Between, exp.Like, exp.I
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.DPipe, exp.Concat)
 _FORMS = (exp.Case, exp.If, exp.Cast, exp.Extract, exp.CurrentTimestamp, OwnWindow, Sampled)
 # Clauses of our own, which hang on a SELECT and are not written into its text.
-_WINDOWS = (BeginEnds, BeginEnd, Edge, WindowJoins, WindowJoin)
+_OURS = (BeginEnds, BeginEnd, Edge, WindowJoins, WindowJoin, Within)
 _NODES = frozenset(
     (
         *_SELECTS,
@@ -36,7 +47,7 @@ _NODES = frozenset(
         *_MORE_OPERATORS,
         *_ARITHMETIC,
         *_FORMS,
-        *_WINDOWS,
+        *_OURS,
         *RULES,
     )
 )
@@ -50,8 +61,9 @@ def check_nodes(root: exp.Expr) -> None:
         if type(node) is exp.Anonymous:
             _check_call(node)
         elif type(node) not in _NODES:
-            name = node.sql_name().lower() if isinstance(node, exp.Func) else type(node).__name__
-            raise error("function_not_found", function=name)
+            if isinstance(node, exp.Func):
+                raise error("function_not_found", function=node.sql_name().lower())
+            raise error("not_supported", feature=type(node).__name__)
 
 
 def _check_call(node: exp.Anonymous) -> None:

@@ -136,7 +136,7 @@ def _translated(node: exp.Expr) -> exp.Expr:
     match node:
         case exp.Anonymous() if node.meta.get("user"):
             return exp.Anonymous(this=exp.to_identifier(node.name, quoted=True), expressions=node.expressions)
-        case exp.Anonymous() if node.name in CALLS and "penstock" in node.meta and not node.meta.get("user"):
+        case exp.Anonymous() if node.name in CALLS and "penstock" in node.meta:
             return _listed(node)
         case exp.Repeat() | exp.Pad():
             return bounded_text(node)

@@ -238,6 +238,13 @@ class Subscribe(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class CancelStatement(Statement):
+    """End a running statement; `id` as penstock.statements shows it."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Show(Statement):
     """`what` is one of grammar.admin.SHOWN; `table` narrows SENSORS and the like."""
 

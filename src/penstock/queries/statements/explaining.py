@@ -95,7 +95,8 @@ def _analyzed(database: Database, plan: SparkPlan, asked: AskedOnce | None) -> l
         count, cycle, seconds = rolled.table.num_rows, rolled.cycle, time.monotonic() - began
         told = ["answered from a rollup and the log", *rolled.notices]
     else:
-        found, told = _answered(database, plan)
+        with database.statements.heavy_turn():
+            found, told = _answered(database, plan)
         count, cycle, seconds = found.table.num_rows, found.cycle, found.seconds
     return [*told, f"rows: {count}", f"took: {seconds * 1000:.0f} ms", f"cycle: {cycle}"]
 
