@@ -151,7 +151,7 @@ def _damage(path: Path) -> str | None:
     try:
         if path.suffix == ".arrow":
             with pa.OSFile(str(path)) as source:
-                check_seal(path, source, pa.ipc.open_file(source).schema)
+                check_seal(path, source, pa.ipc.open_file(source))
         elif path.suffix == ".parquet":
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 check_schema(file.schema_arrow)
