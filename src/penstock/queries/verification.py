@@ -97,9 +97,8 @@ def _verify(root: Path, path: Path) -> None:
     elif inside[0] == "security":
         AccountFile(root).read()
     elif path.name == "keys.jsonl":
-        bad = bad_lines(path)
-        if bad:
-            raise ValueError(f"{bad} idempotency keys cannot be read")
+        if count := bad_lines(path):
+            raise ValueError(f"{count} idempotency keys cannot be read")
     elif path.name == "folder_id":
         if not is_id_whole(root):
             raise ValueError("it is not what was written")
