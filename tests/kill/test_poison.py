@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,6 @@ from penstock.client.connection import Connection
 from penstock.errors import PenstockError
 from tests.support.server_process import ServerProcess, server_process
 
-pytestmark = pytest.mark.xfail(
-    strict=True,
-    run=False,
-    reason="one query that raises, hangs or crashes in a cycle stops all of them, and this process",
-)
 QUERIES = 300
 POISON = 13.0
 BODIES = {

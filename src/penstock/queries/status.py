@@ -58,8 +58,9 @@ def failures(database: Database) -> dict[str, Any]:
         failed = [a for a in store.answers.values() if a.error is not None]
     if not failed:
         return {}
+    quarantined = sum(a.error_condition == "query_quarantined" for a in failed)
     damage = sorted({a.error for a in failed if a.error and a.error_condition == "corrupt_segment"})
-    return {"failed_queries": len(failed), "damage": damage}
+    return {"failed_queries": len(failed), "quarantined_queries": quarantined, "damage": damage}
 
 
 def _resident(process: psutil.Process) -> int:
