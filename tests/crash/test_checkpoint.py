@@ -53,6 +53,9 @@ class Spark:
     def load(self) -> Spark:
         return self
 
+    def setLocalProperty(self, _name: str, _value: str | None) -> None:
+        pass
+
     def queryName(self, _name: str) -> Spark:
         return self
 
@@ -91,7 +94,7 @@ def folder(tmp_path: Path) -> DataFolder:
 
 
 def offset(folder: DataFolder, cycle: int) -> Offset:
-    return Offset(folder.read_id(), {1: 10 * cycle}, cycle, cycle)
+    return Offset(folder.read_id(), {1: 10 * cycle}, 0, cycle)
 
 
 def plan(checkpoint: Path, *texts: str) -> None:

@@ -146,9 +146,34 @@ def test_stopping_during_a_restart_waits_for_the_new_spark_and_ends_it(
     monkeypatch.setattr(engine, "_start_spark", start_spark)
     monkeypatch.setattr(engine, "_start_query", lambda: pytest.fail("no query after stop"))
     engine._query = Query(alive=False)  # type: ignore[assignment]
-    engine._supervisor = threading.Thread(target=engine._supervise)
     engine._supervisor.start()
     assert starting.wait(60)
     engine.stop()
     assert ended == ["new"]
     assert not engine._supervisor.is_alive()
+
+
+def test_the_supervisor_goes_on_after_an_exception_of_its_own(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    restarted = threading.Event()
+
+    def failure_text() -> str:
+        asked.append(1)
+        if len(asked) == 1:
+            raise RuntimeError("py4j says something new")
+        return "it died"
+
+    def restart() -> None:
+        engine._query = Query()  # type: ignore[assignment]
+        restarted.set()
+
+    monkeypatch.setattr(engine, "_failure_text", failure_text)
+    monkeypatch.setattr(engine, "_restart", restart)
+    engine._query = Query(alive=False)  # type: ignore[assignment]
+    (supervisor,) = engine.services()
+    supervisor.start()
+    assert restarted.wait(60)
+    assert supervisor.facts()["failures"] == 1 and supervisor.critical and supervisor.failure is None
+    engine._stopping.set()
+    supervisor.join(60)
+    assert not supervisor.is_alive()

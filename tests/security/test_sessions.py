@@ -7,7 +7,7 @@ from http.cookies import SimpleCookie
 import httpx
 import pytest
 
-from penstock.server.sessions import SIGN_INS_PER_MINUTE
+from penstock.security.guesses import FREE_GUESSES
 from tests.security.conftest import World
 
 HOST = "127.0.0.1:8470"
@@ -55,8 +55,8 @@ def test_a_wrong_password_is_refused_the_same_way_for_known_and_unknown_users(wo
 
 
 def test_too_many_attempts_are_refused_even_with_the_right_password(world: World) -> None:
-    world.http.app.state.context.sessions._attempts._now = lambda: 0.0  # no minute passes, however slow the machine
-    for _ in range(SIGN_INS_PER_MINUTE):
+    world.http.app.state.context.guesses.now = lambda: 0.0  # no second passes, however slow the machine
+    for _ in range(FREE_GUESSES):
         assert sign_in(world, password="wrong password")[0].status_code == 401
     answer, _ = sign_in(world)
     assert (answer.status_code, answer.json()["error"]["condition"]) == (429, "rate_limited")

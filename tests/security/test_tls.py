@@ -32,16 +32,24 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 def test_with_both_settings_the_server_speaks_https_only(certificate: tuple[str, str]) -> None:
-    settings = Settings(tls_certificate=certificate[0], tls_key=certificate[1], token="right")
+    settings = Settings(
+        tls_certificate=certificate[0], tls_key=certificate[1], token="right-right-right-right-right-right"
+    )
     with serving(FakeDatabase(), settings) as live:
         assert live.url.startswith("https://")
-        with penstock.connect(live.url, token="right", ca=certificate[0]) as connection:
+        with penstock.connect(live.url, token="right-right-right-right-right-right", ca=certificate[0]) as connection:
             assert connection.sql("SELECT 1").rows()
         answer = httpx.post(
-            f"{live.url}/v1/session", json={"token": "right"}, verify=_trust(certificate[0]), timeout=60
+            f"{live.url}/v1/session",
+            json={"token": "right-right-right-right-right-right"},
+            verify=_trust(certificate[0]),
+            timeout=60,
         )
         assert "; secure" in answer.headers["set-cookie"].lower()
-        with penstock.connect(live.url, token="right") as connection, pytest.raises(PenstockError) as caught:
+        with (
+            penstock.connect(live.url, token="right-right-right-right-right-right") as connection,
+            pytest.raises(PenstockError) as caught,
+        ):
             connection.sql("SELECT 1")
         assert caught.value.condition == "connection_failed" and "certificate" in caught.value.message
         with pytest.raises(httpx.TransportError):

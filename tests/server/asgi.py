@@ -16,10 +16,12 @@ from tests.server.fake import FakeDatabase
 class Http:
     """An application and a client for it on one event loop."""
 
-    def __init__(self, database: FakeDatabase, settings: Settings, host: str = "127.0.0.1:8470") -> None:
+    def __init__(
+        self, database: FakeDatabase, settings: Settings, host: str = "127.0.0.1:8470", peer: str = "127.0.0.1"
+    ) -> None:
         self._runner = asyncio.Runner()
         self.app: FastAPI = create_app(database, settings)
-        transport = httpx.ASGITransport(app=self.app, client=("127.0.0.1", 50000))
+        transport = httpx.ASGITransport(app=self.app, client=(peer, 50000))
         self._client = httpx.AsyncClient(transport=transport, base_url=f"http://{host}")
 
     def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:

@@ -57,10 +57,13 @@ def test_a_client_that_asks_too_often_is_told_to_wait(client: Opener) -> None:
 
 
 def test_wrong_tokens_count_against_the_address(client: Opener) -> None:
-    http = client(requests_per_s=0.0001, token="right")
+    http = client(requests_per_s=0.0001, token="right-right-right-right-right-right")
     wrong = {"Authorization": "Bearer wrong"}
     assert [http.get("/v1/tables", headers=wrong).status_code for _ in range(3)] == [401, 429, 429]
-    assert http.get("/v1/tables", headers={"Authorization": "Bearer right"}).status_code == 200
+    assert (
+        http.get("/v1/tables", headers={"Authorization": "Bearer right-right-right-right-right-right"}).status_code
+        == 200
+    )
 
 
 def test_a_push_has_so_many_readings_at_most(client: Opener) -> None:
@@ -90,7 +93,7 @@ def test_one_subscriber_too_many_is_refused(client: Opener) -> None:
 
 
 def test_every_answer_is_closed_to_frames_and_to_guessing(client: Opener) -> None:
-    http = client(token="right")
+    http = client(token="right-right-right-right-right-right")
     for path, status in (("/v1/health", 200), ("/v1/tables", 401), ("/sign-in", 200)):
         answer = http.get(path)
         assert answer.status_code == status
@@ -112,16 +115,16 @@ def test_a_request_keeps_a_sane_name_and_gets_one_instead_of_a_forged_one(client
 def test_other_origins_are_closed_unless_the_setting_names_them(client: Opener) -> None:
     page, other = "https://board.example", "https://evil.example"
     asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
-    closed = client(token="right")
+    closed = client(token="right-right-right-right-right-right")
     answer = closed.request("OPTIONS", "/v1/sql", headers={"Origin": page, **asked})
     assert "access-control-allow-origin" not in answer.headers
-    opened = client(token="right", cors_origins=f"{page}, https://second.example/")
+    opened = client(token="right-right-right-right-right-right", cors_origins=f"{page}, https://second.example/")
     answer = opened.request("OPTIONS", "/v1/sql", headers={"Origin": page, **asked})
     assert answer.status_code == 200 and answer.headers["access-control-allow-origin"] == page
     assert "access-control-allow-credentials" not in answer.headers
     answer = opened.request("OPTIONS", "/v1/sql", headers={"Origin": other, **asked})
     assert "access-control-allow-origin" not in answer.headers
-    token = {"Authorization": "Bearer right"}
+    token = {"Authorization": "Bearer right-right-right-right-right-right"}
     answer = opened.get("/v1/tables", headers={"Origin": page, **token})
     assert answer.headers["access-control-allow-origin"] == page
 

@@ -166,10 +166,10 @@ def test_a_frame_above_the_limit_ends_the_connection(live: Live) -> None:
 
 def test_who_may_only_read_may_not_send() -> None:
     database = FakeDatabase()
-    with serving(database, Settings(token="s3cret")) as live:
+    with serving(database, Settings(token="s3cret-s3cret-s3cret-s3cret-s3cret")) as live:
         with pytest.raises(InvalidStatus), sending(live):
             pass
-        with sending(live, additional_headers={"Authorization": "Token s3cret"}) as socket:
+        with sending(live, additional_headers={"Authorization": "Token s3cret-s3cret-s3cret-s3cret-s3cret"}) as socket:
             socket.send(json.dumps(ROWS))
             assert told(socket)["accepted"] == 2
         reader = database.users.create_token("reader", "read")
@@ -181,7 +181,7 @@ def test_who_may_only_read_may_not_send() -> None:
 
 def test_a_connection_ends_with_the_token_that_opened_it() -> None:
     database = FakeDatabase()
-    with serving(database, Settings(token="s3cret")) as live:
+    with serving(database, Settings(token="s3cret-s3cret-s3cret-s3cret-s3cret")) as live:
         token = database.users.create_token("gate", "write")
         with sending(live, additional_headers={"Authorization": f"Bearer {token}"}) as socket:
             socket.send(json.dumps(ROWS))

@@ -104,11 +104,13 @@ def test_a_subscriber_that_leaves_is_let_go(live: Live, database: FakeDatabase) 
 
 
 def test_without_a_token_nobody_gets_in_and_the_server_ends_gently() -> None:
-    with serving(FakeDatabase(), Settings(token="hush")) as live:
+    with serving(FakeDatabase(), Settings(token="hush-hush-hush-hush-hush-hush-hush")) as live:
         with pytest.raises(InvalidStatus) as caught, following(live):
             pass
         assert caught.value.response.status_code == 403
-        with following(live, additional_headers={"Authorization": "Bearer hush"}) as socket:
+        with following(
+            live, additional_headers={"Authorization": "Bearer hush-hush-hush-hush-hush-hush-hush"}
+        ) as socket:
             eventually(lambda: live.app.state.context.counters.subscribers == 1)
             live.stop()
             with pytest.raises(ConnectionClosed):

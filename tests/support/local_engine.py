@@ -18,6 +18,7 @@ from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.planner import Planner
 from penstock.pipeline.planning import Limits
 from penstock.pipeline.tasks import CycleTask, WorkerLimits, cycle_tasks
+from penstock.services import Service
 from penstock.settings import Settings
 
 
@@ -52,6 +53,9 @@ class LocalEngine:
 
     def stop(self) -> None:
         self.running = False
+
+    def services(self) -> list[Service]:
+        return []
 
     def phases_ms(self) -> dict[str, float]:
         return {}

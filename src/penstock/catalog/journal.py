@@ -19,6 +19,7 @@ from typing import Any, overload
 
 import orjson
 
+from penstock.damage import damage_of
 from penstock.errors import PenstockError, error
 from penstock.syncing import sync_folder
 
@@ -175,24 +176,44 @@ class JournalReader:
 
 
 class JournalWriter:
-    """The one writer. Opening cuts a torn tail off."""
+    """The one writer. Opening cuts a torn tail off and keeps its bytes in `corrupt/`."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._file = journal_file(folder)
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        self.position = self._size = 0
+        self.position = self._size = self._sum = 0
         if self._file.exists():
-            texts, self._size = _scan(self._file.read_bytes(), 0)
+            block = self._file.read_bytes()
+            texts, self._size = _scan(block, 0)
             self.position = len(texts)
-        self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.fchmod(self._descriptor, 0o600)  # options hold passwords of what sensors and sinks are reached through
-        if os.fstat(self._descriptor).st_size > self._size:
-            _log.warning("the journal ended in a torn line, which was cut off")
-            os.ftruncate(self._descriptor, self._size)
-        os.fsync(self._descriptor)
+            self._sum = zlib.crc32(block[: self._size])
+            self._keep_tail(block[self._size :])
+        self._descriptor = self._open()
         sync_folder(self._file.parent)
         sync_folder(folder)
         self._unclean = False
+
+    def _keep_tail(self, tail: bytes) -> None:
+        if not tail:
+            return
+        report = damage_of(self._folder)
+        kept = report.keep_bytes(f"journal/after-{self.position:012d}", tail)
+        detail = f"entry {self.position + 1} was written in part, and no client was told that it was stored"
+        report.note(f"journal entry {self.position + 1}", "journal_tail", f"{detail}; kept in {kept.name}", healed=True)
+
+    def _open(self) -> int:
+        """The file, cut to what is known to be whole, and synced."""
+        descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)  # options hold passwords of what sensors and sinks are reached through
+            if os.fstat(descriptor).st_size > self._size:
+                os.ftruncate(descriptor, self._size)
+            os.fsync(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def append(self, kind: str, body: dict[str, Any], heads: dict[int, int], at_us: int) -> Entry:
         return self.append_many([(kind, body)], heads, at_us)[0]
@@ -215,22 +236,42 @@ class JournalWriter:
 
     def _store(self, block: bytes) -> None:
         try:
+            if self._descriptor < 0:
+                self._reopen()
             if self._unclean:
                 os.ftruncate(self._descriptor, self._size)
             self._unclean = True
             written = 0
             while written < len(block):
                 written += os.write(self._descriptor, block[written:])
-            os.fsync(self._descriptor)
-            self._unclean = False
         except OSError as failure:
             self._cut_back()
             raise _storage_error(failure) from failure
+        try:
+            os.fsync(self._descriptor)
+        except OSError as failure:
+            # The system may take the same bytes for written from now on: nothing is added to them before they are read again.
+            self._cut_back()
+            self.close()
+            raise _storage_error(failure) from failure
+        self._unclean = False
+        self._sum = zlib.crc32(block, self._sum)
+
+    def _reopen(self) -> None:
+        """After a failed sync: go on only if the file still holds what it held before."""
+        with self._file.open("rb") as stream:
+            known = stream.read(self._size)
+        if len(known) < self._size or zlib.crc32(known) != self._sum:
+            detail = "after a sync that failed, the file does not hold what was stored in it"
+            raise error("corrupt_journal", position=self.position, detail=detail, hint="restore it from a backup")
+        self._descriptor = self._open()
+        self._unclean = False
 
     def _cut_back(self) -> None:
         try:
-            os.ftruncate(self._descriptor, self._size)
-            self._unclean = False
+            if self._descriptor >= 0:
+                os.ftruncate(self._descriptor, self._size)
+                self._unclean = False
         except OSError:
             # What nobody was promised stays at the end for now; the next append tries again before it writes.
             _log.warning("the journal could not be cut back after a failed write")

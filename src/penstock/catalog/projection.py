@@ -24,6 +24,7 @@ _log = logging.getLogger("penstock.catalog")
 # After a failure that took this long, callers are not made to wait for another one at once.
 _SLOW_S = 1.0
 _PAUSE_S = 30.0
+_VERSION = 2
 
 
 class Projection:
@@ -31,7 +32,8 @@ class Projection:
 
     def __init__(self, folder: Path, url: str) -> None:
         mark = folder / "folder_id"
-        self._folder_id = mark.read_text().strip() if mark.exists() else ""
+        # With a number: what an older version wrote, secrets among it, is written anew.
+        self._folder_id = f"{mark.read_text().strip() if mark.exists() else ''} {_VERSION}"
         self._file = folder / "catalog.sqlite" if not url else None
         self._engine: Engine = make_engine(url, self._file)
         self._stored: tuple[int, int] | None = None  # position and time in the mark; None: look before writing

@@ -110,6 +110,19 @@ class StaticRows:
             self._end([sid for sid, _ in changes], position)
             return self._add([(sid, tuple(values)) for sid, values in changes], position)
 
+    def lose(self, count: int, position: int) -> None:
+        """Versions up to `count` that were defined by a lost entry: sensors of their own, which are gone and all NULL."""
+        with self._lock:
+            nulls = (None,) * (len(self._table.columns) + 1)
+            first, end = self.count, max(self.count, count)
+            self._reserve(end)
+            self._sids[first:end] = range(self.sid_count, self.sid_count + end - first)
+            self._born[first:end] = self._died[first:end] = position
+            self._values.extend([nulls] * (end - first))
+            self.sid_count += end - first
+            self.count = end
+            self._view = None
+
     def delete(self, sids: Sequence[int], position: int) -> None:
         with self._lock:
             self._end(sids, position)

@@ -263,6 +263,16 @@ class CatalogState(Defined):
         if table_id in draft.tables_by_id:
             self._retained[table_id] = max(self._retained.get(table_id, 0), entry.body["position"])
 
+    def _lose(self, draft: Definitions, entry: Entry) -> None:
+        """Entries that were acknowledged are gone: what they may have numbered is not given again."""
+        for table_id, count in entry.body["versions"].items():
+            if int(table_id) in self._rows:
+                self._rows[int(table_id)].lose(count, entry.pos)
+        above = entry.body["above"]
+        self.next_table_id = max(self.next_table_id, above.get("table", 0))
+        self.next_rollup_id = max(self.next_rollup_id, above.get("rollup", 0))
+        self.next_sink_id = max(self.next_sink_id, above.get("sink", 0))
+
     def _create_rollup(self, draft: Definitions, entry: Entry) -> None:
         found = rollup_from_json(entry.body)
         draft.rollups[found.name] = found
@@ -294,8 +304,9 @@ _CHANGES: dict[str, Callable[[CatalogState, Definitions, Entry], None]] = {
     "retain": CatalogState._retain,
     "create_rollup": CatalogState._create_rollup,
     "close_rollup": CatalogState._close_rollup,
+    "lost": CatalogState._lose,
 }
-_DEFINING = _CHANGES.keys() - {"insert_rows", "update_rows", "delete_rows", "observe", "retain", "close_rollup"}
+_DEFINING = _CHANGES.keys() - {"insert_rows", "update_rows", "delete_rows", "observe", "retain", "close_rollup", "lost"}
 
 
 def load_state(folder: Path, upto: int | None = None) -> CatalogState:

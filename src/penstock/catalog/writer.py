@@ -38,6 +38,12 @@ class CatalogWriter:
             self._projection.close()
             self._writer.close()
 
+    def lose(self, count: int, versions: Mapping[int, int], above: Mapping[str, int]) -> None:
+        """Take the numbers of so many lost entries, and of what they numbered: versions by table, next ids by kind."""
+        body = {"versions": {str(t): n for t, n in versions.items()}, "above": dict(above)}
+        with self._lock:
+            self._write_many([("lost", body)] * count)
+
     def _write(self, kind: str, body: dict[str, Any]) -> None:
         self._write_many([(kind, body)])
 

@@ -14,6 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.console import ask, overview, queries, query, sensors, system, table
 from penstock.console.acting import Console, set_console
+from penstock.server.body_limits import CONSOLE_MAX_BYTES, limited_body
+from penstock.server.connections import allow_frames
 from penstock.server.context import Context
 from penstock.server.front import CONSOLE
 
@@ -23,13 +25,21 @@ _FOLDER = Path(__file__).parent
 RECONNECT_S = 15.0
 
 
-class _UnlessGone:
-    """Somebody who leaves while a page is made is no error of ours; Starlette's middleware thinks that it is."""
+class _Pages:
+    """NiceGUI with the server's limits on what browsers send.
 
-    def __init__(self, app: ASGIApp) -> None:
+    A browser that leaves while a page is made is no error of ours; Starlette's middleware thinks that it is.
+    """
+
+    def __init__(self, app: ASGIApp, context: Context) -> None:
         self._app = app
+        self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            allow_frames(scope, CONSOLE_MAX_BYTES, self._context.budget)
+        else:
+            receive = limited_body(receive, CONSOLE_MAX_BYTES)
         try:
             await self._app(scope, receive, send)
         except RuntimeError as failure:
@@ -58,7 +68,7 @@ async def mounted(app: FastAPI) -> AsyncIterator[None]:
     )
     # The page that waits for us is registered already and would win.
     app.router.routes.pop()
-    app.router.routes.insert(0, Mount(CONSOLE, app=_UnlessGone(pages)))
+    app.router.routes.insert(0, Mount(CONSOLE, app=_Pages(pages, context)))
     # Uvicorn runs without lifespan events here: the database has its own beginning and end. NiceGUI begins with its own
     # lifespan, not with the one that run_with wraps around ours: that looks for Uvicorn among all objects there are
     # (gc.get_objects), and a tuple that another thread is making at that moment cannot be finished: SystemError.

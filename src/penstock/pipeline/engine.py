@@ -25,11 +25,13 @@ from penstock.errors import error
 from penstock.pipeline.checkpoint import new_checkpoint
 from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore
 from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.jobs import CYCLE_POOL, history_workers, in_pool
 from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.progress import Progress
 from penstock.pipeline.session import start_session
-from penstock.pipeline.source import PenstockSource
+from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.warming import warm_workers
+from penstock.services import Service
 from penstock.settings import Settings
 
 _log = logging.getLogger("penstock.pipeline")
@@ -49,7 +51,7 @@ class Engine:
         self._on_commit = on_commit
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
-        self._supervisor: threading.Thread | None = None
+        self._supervisor = Service("pipeline", self._supervise, critical=True)
         self.failure: str | None = None
         self.restarts = 0
         # Set by the database: whether rows or definitions wait for a cycle, and what finds and takes out its culprits.
@@ -83,12 +85,16 @@ class Engine:
         if self.spark is None:
             self._start_spark()
         self._start_query()
-        self._supervisor = threading.Thread(target=self._supervise, name="penstock-supervisor", daemon=True)
         self._supervisor.start()
+
+    def services(self) -> list[Service]:
+        return [self._supervisor]
 
     def _start_spark(self) -> None:
         self.spark = start_session(self.settings, self._scratch, self.train)
         self.spark.dataSource.register(PenstockSource)
+        with history_workers(self.spark):
+            self.spark.dataSource.register(HistorySource)
 
     def _start_query(self) -> None:
         """Start a streaming query at the end of the last committed cycle, whatever the one before it had planned."""
@@ -110,12 +116,13 @@ class Engine:
             .option("join_memory_mb", str(self.settings.join_memory_mb))
             .load()
         )
-        self._query = (
-            stream.writeStream.foreachBatch(partial(self._commit_cycle, self._starts))
-            .option("checkpointLocation", str(new_checkpoint(self.folder)))
-            .queryName(f"penstock-{self._starts}")
-            .start()
-        )
+        with in_pool(self.spark, CYCLE_POOL):
+            self._query = (
+                stream.writeStream.foreachBatch(partial(self._commit_cycle, self._starts))
+                .option("checkpointLocation", str(new_checkpoint(self.folder)))
+                .queryName(f"penstock-{self._starts}")
+                .start()
+            )
 
     def _start(self) -> Offset:
         """Where the next cycle begins."""
@@ -252,15 +259,14 @@ class Engine:
         self._stopping.set()
         if self._preparing is not None:
             self._preparing.join(timeout=SUPERVISOR_S)
-        if self._supervisor is not None:
-            # It may be starting Spark just now; a JVM that comes after the end would stay.
-            self._supervisor.join(timeout=SUPERVISOR_S)
+        # It may be starting Spark just now; a JVM that comes after the end would stay.
+        self._supervisor.join(SUPERVISOR_S)
         try:
             if self._query is not None:
                 deadline = time.monotonic() + 5
                 while self._query.status.get("isTriggerActive") and time.monotonic() < deadline:
                     time.sleep(0.02)
-                self._query.stop()
+                self._end_query(with_spark=False)
         except Exception as gone:
             _log.debug("while stopping the query: %s", gone)
         stop_session(self.spark)

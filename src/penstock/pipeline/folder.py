@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
+import stat
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import error
+from penstock.manifest import MANIFEST
 from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
 from penstock.streams.storing import store
 
+_log = logging.getLogger("penstock.folder")
 FORMAT_VERSION = 1
 UNFINISHED = "unfinished"  # a file in a backup that is still being written
 # Containers often have 64 MB: then the folder's own disk, through the page cache, does better.
@@ -53,6 +57,11 @@ class DataFolder:
         return self.root / "out"
 
     @property
+    def inbox(self) -> Path:
+        """Files that addresses of sensors may name, unless a setting says another place."""
+        return self.root / "in"
+
+    @property
     def tmp(self) -> Path:
         return self.root / "tmp"
 
@@ -82,7 +91,7 @@ class FolderLock:
         self.folder = folder
         root = folder.root
         check_finished(root)
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._file = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,7 +104,9 @@ class FolderLock:
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
         os.set_inheritable(self._file, False)
+        close_to_others(root)
         self._check_format(folder)
+        (root / MANIFEST).unlink(missing_ok=True)  # a backup that is opened is a data folder from now on
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
         _remove_shared(folder.buffers, root)  # of a server that was killed
@@ -129,6 +140,19 @@ class FolderLock:
 
 def _write_line(path: Path, text: str) -> None:
     path.write_text(f"{text}\n")
+
+
+def close_to_others(root: Path) -> None:
+    """Make a folder its account's own: mode 0700. What is in it can then be reached by no other account, whatever its mode."""
+    mode = stat.S_IMODE(root.stat().st_mode)
+    if mode & 0o077 == 0:
+        return
+    try:
+        root.chmod(0o700)
+    except OSError as problem:
+        _log.warning("%s is open to other accounts (mode %o) and cannot be closed: %s", root, mode, problem.strerror)
+    else:
+        _log.warning("%s was open to other accounts (mode %o); it is 700 now", root, mode)
 
 
 def check_finished(root: Path) -> None:

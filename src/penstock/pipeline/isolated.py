@@ -25,6 +25,7 @@ from typing import Any
 import orjson
 
 from penstock.catalog.model import QueryDefinition
+from penstock.clock_guard import FolderClock
 from penstock.pipeline.bisection import find_culprits
 from penstock.pipeline.cycle import run_task
 from penstock.pipeline.definitions import definitions_at
@@ -82,7 +83,7 @@ class IsolatedCycle:
         self.last_s = 0.0  # how long the last try took
         self.timed_out = False  # whether it was ended for that
         limits = Limits(job.cycle_max_rows, job.fill_max_rows, history_rows=job.history_max_rows)
-        planner, start = Planner(scratch, limits), offset_from_json(job.start)
+        planner, start = Planner(scratch, limits, FolderClock(Path(job.folder))), offset_from_json(job.start)
         end = planner.latest(start)
         self._skipped = planner.skipped(end.journal)
         state = planner.state_at(end.journal)

@@ -12,7 +12,8 @@ from pathlib import Path
 from penstock.catalog.encoding import quarantined_by
 from penstock.catalog.journal import Entries, JournalReader
 from penstock.catalog.state import CatalogState
-from penstock.clock import SECOND, Clock, WallClock
+from penstock.clock import SECOND, Clock
+from penstock.clock_guard import FolderClock
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.planning import FirstNeeded, Limits, consistent_cut, plan_cycle
@@ -32,7 +33,7 @@ class Planner:
         self._folder = folder
         self._limits = limits
         self._shrink = shrink
-        self._clock = clock or WallClock()
+        self._clock = clock or FolderClock(folder.root)
         self._reader = JournalReader(folder.root)
         self._ahead = Entries([])  # read, and not taken into the state yet
         self._state = CatalogState()
@@ -74,7 +75,7 @@ class Planner:
         return {table: list_readable(self._folder.log, table) for table in tables}
 
     def _now(self, start: Offset, segments: dict[int, list[Segment]]) -> int:
-        """The wall clock, but never before a time that a transaction-time row carries already."""
+        """The server's NOW, but never before a time that a transaction-time row carries already."""
         given = [
             found[-1].max_ts
             for table, found in segments.items()

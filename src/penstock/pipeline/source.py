@@ -46,6 +46,14 @@ class PenstockSource(DataSource):
         return HistoryReader(dict(self.options))
 
 
+class HistorySource(PenstockSource):
+    """The same for statements, registered for workers of their own (see `jobs.history_workers`)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock_history"
+
+
 class CycleReader(DataSourceStreamReader):
     """Planning in Spark's planner process, reading in its workers; nothing here runs in the server."""
 

@@ -6,6 +6,7 @@ import logging
 
 _log = logging.getLogger("penstock")
 _ENDS = (
+    ("statements", "close"),
     ("sinks", "close"),
     ("sources", "close"),
     ("housekeeper", "close"),
@@ -17,6 +18,7 @@ _ENDS = (
     ("log", "close"),
     ("catalog", "close"),
     ("audit", "close"),
+    ("clock", "close"),
 )
 
 

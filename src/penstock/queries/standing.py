@@ -143,6 +143,8 @@ class StandingQueries(KeptAnswers):
     def _fold(self, record: CommitRecord) -> None:
         with self._lock:
             self._torn = True
+            if record.resumes:
+                self.feed.clear()  # subscribers of retired cycles begin with the whole answer
             store = self.store
             store.apply(record)
             self.result_files.note(store)

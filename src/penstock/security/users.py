@@ -30,7 +30,7 @@ class Users:
         """Without a folder they live in memory, for tests."""
         self._file = AccountFile(data) if data is not None else None
         self.trust(setting_token)
-        self._clock = clock or WallClock()
+        self.clock = clock or WallClock()
         self._cost = cost or Cost()
         self._lock = threading.Lock()
         self._read: tuple[Stamp, Accounts] = (None, Accounts())
@@ -58,7 +58,10 @@ class Users:
 
     def by_token(self, text: str) -> Caller | None:
         """Who has this token; None if nobody has, or it has expired."""
-        digest = token_digest(text)
+        return self.by_digest(token_digest(text))
+
+    def by_digest(self, digest: str) -> Caller | None:
+        """The caller whose token has this digest, as `by_token` finds it."""
         if self._setting is not None and hmac.compare_digest(digest, self._setting):
             return SETTING
         token = self._tokens().get(digest)
@@ -96,7 +99,7 @@ class Users:
         return self._by_digest[1]
 
     def _as_caller(self, token: Token) -> Caller | None:
-        if token.expires_us is not None and token.expires_us <= self._clock.now_us():
+        if token.expires_us is not None and token.expires_us <= self.clock.now_us():
             return None
         role = token.role
         if token.owner is not None:
@@ -124,7 +127,7 @@ class Users:
                 if if_not_exists:
                     return now
                 raise error("already_exists", kind="user", name=name)
-            return replace(now, users={**now.users, name: User(name, role, kept, self._clock.now_us())})
+            return replace(now, users={**now.users, name: User(name, role, kept, self.clock.now_us())})
 
         self._change(change)
 
@@ -153,7 +156,7 @@ class Users:
     def create_token(self, name: str, role: Role, owner: str | None = None, expires_us: int | None = None) -> str:
         """The token itself, this once: only its hash is kept."""
         _check_name(name, "token")
-        if expires_us is not None and expires_us <= self._clock.now_us():
+        if expires_us is not None and expires_us <= self.clock.now_us():
             raise error("invalid_option", option="valid until", detail="that time has passed")
         text = new_token()
 
@@ -162,7 +165,7 @@ class Users:
                 raise error("already_exists", kind="token", name=name)
             if owner is not None:
                 _find_user(now, owner)
-            made = Token(name, role, token_digest(text), owner, self._clock.now_us(), expires_us)
+            made = Token(name, role, token_digest(text), owner, self.clock.now_us(), expires_us)
             return replace(now, tokens={**now.tokens, name: made})
 
         self._change(change)

@@ -1,14 +1,12 @@
-"""Who may come in: tokens, sessions of the page, and a guard against web pages that call a server on loopback.
+"""Access to the server: by a token, by a session of the page, or, without users, from this machine (`local_access`).
 
-Without users and tokens anybody on this machine may do anything, and that must not include a page in somebody's
-browser: a name that is not ours in `Host` (DNS rebinding) or a foreign `Origin` is refused. A session's cookie is
-sent by the browser by itself, so a change that comes with one must come from our own page.
+A session's cookie is sent by the browser by itself, so a change that comes with one must come from our own page.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
@@ -17,9 +15,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
 from penstock.security.caller import NOBODY, Caller, acting_as
+from penstock.security.guesses import Guesses
+from penstock.security.secrets import token_digest
 from penstock.security.users import Users
+from penstock.server.body_limits import limited_body
 from penstock.server.errors import error_response
-from penstock.server.listening import is_loopback
+from penstock.server.local_access import check_local, is_same_origin
 from penstock.server.rates import Rates
 from penstock.server.sessions import Sessions
 from penstock.settings import Settings
@@ -38,12 +39,15 @@ _BURST_S = 2.0
 class AccessGuard:
     """Finds out who calls, or refuses, before any handler sees the request."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: Rates) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: Rates, guesses: Guesses
+    ) -> None:
         self._app = app
         self._settings = settings
         self._users = users
         self._sessions = sessions
         self._rates = rates
+        self._guesses = guesses
         self._origins = listed_origins(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,6 +64,8 @@ class AccessGuard:
             await self._refuse(problem, scope, headers, address)(scope, receive, send)
             return
         scope["penstock.caller"] = caller
+        if caller.role is None:
+            receive = limited_body(receive)
         with acting_as(caller):
             await self._app(scope, receive, send)
 
@@ -79,11 +85,11 @@ class AccessGuard:
 
     def _identify(self, scope: Scope, headers: Headers, address: str | None) -> Caller:
         if not self._users.required:
-            self._check_local(headers)
+            check_local(self._settings, self._origins, headers, scope.get("method", "CONNECT"), address)
             return Caller(headers.get(USER_HEADER, "").strip() or "local", "admin", via="open", address=address)
         is_open = scope["path"] in OPEN_PATHS
         if "authorization" in headers:
-            caller = self._by_token(headers["authorization"])
+            caller = self._by_token(headers["authorization"], address)
         else:
             caller = self._by_cookie(scope, headers)
         if caller is not None:
@@ -96,9 +102,15 @@ class AccessGuard:
             hint="send the header Authorization: Bearer <token>, or sign in at /sign-in",
         )
 
-    def _by_token(self, authorization: str) -> Caller | None:
+    def _by_token(self, authorization: str, address: str | None) -> Caller | None:
         scheme, _, given = authorization.partition(" ")
-        return self._users.by_token(given.strip()) if scheme.lower() in _SCHEMES else None
+        if scheme.lower() not in _SCHEMES:
+            return None
+        digest = token_digest(given.strip())
+        self._guesses.begin_token(address, digest)
+        caller = self._users.by_digest(digest)
+        self._guesses.end_token(address, digest, caller is not None)
+        return caller
 
     def _by_cookie(self, scope: Scope, headers: Headers) -> Caller | None:
         name = session_cookie(headers, self._sessions.cookie)
@@ -107,22 +119,10 @@ class AccessGuard:
             return None
         changes = scope["type"] == "websocket" or scope["method"] not in _SAFE
         origin = headers.get("origin")
-        ours = headers.get("sec-fetch-site") == "same-origin" if origin is None else _same(origin, headers)
+        ours = headers.get("sec-fetch-site") == "same-origin" if origin is None else is_same_origin(origin, headers)
         if not ours and (changes or origin is not None):
             raise error("forbidden", detail="a session's cookie only counts on the server's own pages")
         return caller
-
-    def _check_local(self, headers: Headers) -> None:
-        if not is_loopback(self._settings.host):
-            # Somebody dropped the last user of a server that others can reach. It does not open by that.
-            hint = "on the server's machine: penstock user add NAME --role admin"
-            raise error("unauthorized", detail="this server has no users any more", hint=hint)
-        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-        if not is_loopback(host):
-            raise error("unauthorized", detail=f'this server does not answer for the host "{host}"')
-        origin = headers.get("origin")
-        if origin is not None and not _same(origin, headers) and origin not in self._origins:
-            raise error("unauthorized", detail=f'pages of "{origin}" may not call this server')
 
     def _check_rate(self, client: str) -> None:
         wait_s = self._rates.take(client)
@@ -148,10 +148,6 @@ def listed_origins(settings: Settings) -> frozenset[str]:
 def session_cookie(headers: Headers, name: str) -> str | None:
     """The session in the Cookie header."""
     return cookie_parser(headers.get("cookie", "")).get(name)
-
-
-def _same(origin: str, headers: Headers) -> bool:
-    return urlsplit(origin).netloc == headers.get("host")
 
 
 def _too_often(wait_s: float) -> PenstockError:

@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from penstock import __version__
+from penstock.security.guesses import Guesses
 from penstock.server import (
     backup,
     events,
@@ -22,23 +23,27 @@ from penstock.server import (
     socket_readings,
     sockets,
     sql,
+    statements,
     tables,
 )
 from penstock.server.access import USER_HEADER, AccessGuard, listed_origins, rates_of
 from penstock.server.backend import Backend
+from penstock.server.budget import ByteBudget
 from penstock.server.context import Context, Lifecycle
 from penstock.server.counters import Counters, CountRequests
 from penstock.server.errors import ErrorBoundary, add_handlers
 from penstock.server.headers import SecurityHeaders
+from penstock.server.listening import check_proxies, check_token
 from penstock.server.openapi import document
 from penstock.server.roles import require_role
 from penstock.server.sessions import Sessions
 from penstock.server.tracing import HEADER, TraceRequests
-from penstock.server.workers import ByteBudget, Workers
+from penstock.server.workers import Workers
 from penstock.settings import Settings
 
 RESOURCES = (
     sql,
+    statements,
     readings,
     socket_readings,
     events,
@@ -73,25 +78,31 @@ def create_app(database: Backend, settings: Settings, lifecycle: Lifecycle | Non
         docs_url=None,
         redoc_url=None,
     )
+    check_token(settings)
+    check_proxies(settings)
     database.users.trust(settings.token)
-    sessions = Sessions(database.users, settings)
+    guesses = Guesses()
+    sessions = Sessions(database.users, settings, guesses=guesses)
     counters = Counters()
     rates = rates_of(settings)
     app.state.context = Context(
         database=database,
         settings=settings,
-        workers=Workers(),
+        workers=Workers(settings.statements_max),
         budget=ByteBudget(max(settings.queue_max_bytes, settings.body_max_bytes)),
         lifecycle=lifecycle or Lifecycle(),
         counters=counters,
         sessions=sessions,
         rates=rates,
+        guesses=guesses,
     )
     for resource in RESOURCES:
         app.include_router(resource.router)
     add_handlers(app)
     # The last one added is the outermost.
-    app.add_middleware(AccessGuard, settings=settings, users=database.users, sessions=sessions, rates=rates)
+    app.add_middleware(
+        AccessGuard, settings=settings, users=database.users, sessions=sessions, rates=rates, guesses=guesses
+    )
     app.add_middleware(ErrorBoundary)
     _open_to_origins(app, settings)
     app.add_middleware(SecurityHeaders)

@@ -13,7 +13,7 @@ from penstock.errors import error
 from penstock.server.backend import Backend
 from penstock.server.body import read_model
 from penstock.server.context import context_of
-from penstock.server.listening import is_loopback
+from penstock.server.local_access import is_local_client
 from penstock.server.models import BackupRequest
 from penstock.server.openapi import ERRORS, json_body
 from penstock.server.roles import needs
@@ -32,20 +32,21 @@ router = APIRouter(prefix="/v1", tags=["system"])
 async def back_up(request: Request) -> Response:
     """Only for callers on this machine: it writes where they say, with the server's rights."""
     context = context_of(request)
-    if request.client is None or not is_loopback(request.client.host):
+    if not is_local_client(request.headers, request.client.host if request.client else None):
         raise error("unauthorized", detail="a backup can only be asked for on the server's own machine")
     asked = await read_model(request, context, BackupRequest)
     target = Path(asked.target)
     if not target.is_absolute():
         raise error("invalid_parameter", detail=f'"{asked.target}" is not an absolute path')
-    await context.workers.statement.run(_back_up, context.database, target)
+    damaged = await context.workers.catalog.run(_back_up, context.database, target, asked.link)
     context.database.audit.note("BACKUP", [str(target)])
-    return Response(orjson.dumps({"target": str(target)}), media_type="application/json")
+    answer = {"target": str(target)} | ({"damaged": damaged} if damaged else {})
+    return Response(orjson.dumps(answer), media_type="application/json")
 
 
-def _back_up(database: Backend, target: Path) -> None:
+def _back_up(database: Backend, target: Path, link: bool) -> list[str]:
     _check_place(target)
-    database.backup(target)
+    return database.backup(target, link)
 
 
 def _check_place(target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reading a request's body: bounded, without buffering what will be refused anyway."""
+"""Reading a request's body: bounded (`body_limits`), without buffering what will be refused anyway."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from penstock.errors import PenstockError, error
+from penstock.errors import error
+from penstock.server.body_limits import STATEMENT_MAX_BYTES, UNKNOWN_ROLE_MAX_BYTES, UNKNOWN_ROLE_S, Body, too_large
+from penstock.server.budget import Share
 from penstock.server.context import Context
 
 M = TypeVar("M", bound=BaseModel)
 
 # A sender that stops in mid-body would hold its share of the budget for ever.
 SILENCE_S = 30.0
+# A larger JSON document is parsed by a thread.
+PARSED_AT_ONCE_BYTES = 64 << 10
 
 
 def media_type_of(request: Request) -> str:
@@ -30,56 +34,82 @@ def media_type_of(request: Request) -> str:
 
 
 @asynccontextmanager
-async def read_body(request: Request, context: Context) -> AsyncIterator[bytes]:
-    """The whole body, counted against the server's budget while the block runs.
+async def read_body(request: Request, context: Context, limit: int | None = None) -> AsyncIterator[tuple[Body, Share]]:
+    """The whole body and the share of the budget that it holds while the block runs.
 
     A declared length above the limit is refused before a byte is read; the server then discards what still
     comes, so that a sender who reads late finds the answer and may use the connection again.
     """
-    limit = context.settings.body_max_bytes
+    limit = context.settings.body_max_bytes if limit is None else min(limit, context.settings.body_max_bytes)
+    with context.budget.share() as share:
+        yield await _collect(request, limit, share), share
+
+
+async def read_small_body(request: Request) -> Body:
+    """A body that is read before the role is known, or that has to be small: outside the budget, with a deadline."""
+    try:
+        async with asyncio.timeout(UNKNOWN_ROLE_S):
+            return await _collect(request, UNKNOWN_ROLE_MAX_BYTES, None)
+    except TimeoutError:
+        raise error("invalid_body", detail=f"the body did not end within {UNKNOWN_ROLE_S:g} seconds") from None
+
+
+async def _collect(request: Request, limit: int, share: Share | None) -> Body:
     declared = request.headers.get("content-length")
-    size = limit if declared is None else int(declared)
-    if size > limit:
-        raise _too_large(limit)
-    async with context.budget.hold(size):
-        yield await _collect(request, limit)
-
-
-async def _collect(request: Request, limit: int) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
+    if declared is not None and int(declared) > limit:
+        raise too_large(limit)
+    first, rest, size = b"", bytearray(), 0
     stream = request.stream()
     try:
         while True:
             async with asyncio.timeout(SILENCE_S):
                 chunk = await anext(stream, None)
             if chunk is None:
-                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                return rest or first
             size += len(chunk)
             if size > limit:
-                raise _too_large(limit)
-            if chunk:
-                chunks.append(chunk)
+                raise too_large(limit)
+            if share is not None and chunk:
+                await share.take(len(chunk))
+            # Most bodies come in one piece, which is not copied. Many small pieces would take more room than their bytes.
+            if first and chunk and not rest:
+                rest += first
+            if rest:
+                rest += chunk
+            elif chunk:
+                first = chunk
     except TimeoutError:
         raise error("invalid_body", detail=f"no byte of the body came for {SILENCE_S:.0f} seconds") from None
     except ClientDisconnect:
         raise error("invalid_body", detail="the sender left before the end of the body") from None
 
 
-def _too_large(limit: int) -> PenstockError:
-    return error("body_too_large", limit=limit, hint="send it in smaller batches, or raise body_max_bytes")
-
-
 async def read_model(request: Request, context: Context, model: type[M]) -> M:
     """A JSON body as a model. Only as application/json: a browser asks before it sends that to another site."""
+    _check_json(request)
+    async with read_body(request, context, STATEMENT_MAX_BYTES) as (body, _):
+        if len(body) <= PARSED_AT_ONCE_BYTES:
+            return _parsed(model, body)
+        return await context.workers.decode.run(_parsed, model, body)
+
+
+async def read_small_model(request: Request, model: type[M]) -> M:
+    """The same within the limits of a request whose role is not known."""
+    _check_json(request)
+    return _parsed(model, await read_small_body(request))
+
+
+def _check_json(request: Request) -> None:
     media_type = media_type_of(request)
     if media_type != "application/json":
         raise error("unsupported_media_type", media_type=media_type, hint="send Content-Type: application/json")
-    async with read_body(request, context) as body:
-        try:
-            return model.model_validate_json(body)
-        except ValidationError as problem:
-            first = problem.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            detail = f"{where}: {first['msg']}" if where else first["msg"]
-            raise error("invalid_body", detail=detail) from None
+
+
+def _parsed(model: type[M], body: Body) -> M:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        detail = f"{where}: {first['msg']}" if where else first["msg"]
+        raise error("invalid_body", detail=detail) from None

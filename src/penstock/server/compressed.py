@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from penstock.errors import error
 from penstock.server.body import read_body
+from penstock.server.body_limits import Body
 from penstock.server.context import Context
 
 _GZIP = 16 + zlib.MAX_WBITS
@@ -17,23 +18,20 @@ _LEAST = 18  # bytes of a gzip header and trailer
 
 
 @asynccontextmanager
-async def read_unpacked(request: Request, context: Context) -> AsyncIterator[bytes]:
+async def read_unpacked(request: Request, context: Context) -> AsyncIterator[Body]:
     """The body without its Content-Encoding, counted against the server's budget at its full size."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise error("unsupported_media_type", media_type=f"{encoding}-encoded", hint="gzip is understood, or none")
-    if encoding == "identity":
-        async with read_body(request, context) as body:
-            yield body
-        return
-    async with read_body(request, context) as packed:
-        pass
-    size = _declared_size(packed, context.settings.body_max_bytes)
-    async with context.budget.hold(size):
-        yield unpack(packed, size)
+    async with read_body(request, context) as (body, share):
+        if encoding != "identity":
+            size = _declared_size(body, context.settings.body_max_bytes)
+            await share.take(size)
+            body = await context.workers.decode.run(unpack, body, size)
+        yield body
 
 
-def _declared_size(packed: bytes, limit: int) -> int:
+def _declared_size(packed: Body, limit: int) -> int:
     """How many bytes the packed ones stand for, as their last four say. `unpack` never makes more than that."""
     if len(packed) < _LEAST:
         raise error("invalid_body", detail="not gzip: the body is too short")
@@ -43,7 +41,7 @@ def _declared_size(packed: bytes, limit: int) -> int:
     return size
 
 
-def unpack(packed: bytes, size: int) -> bytes:
+def unpack(packed: Body, size: int) -> bytes:
     """Exactly `size` bytes; a body that would unpack to more is refused with no more memory taken."""
     unpacker = zlib.decompressobj(_GZIP)
     try:

@@ -10,14 +10,16 @@ from starlette.requests import Request
 from penstock.errors import error
 from penstock.queries.permissions import the_caller
 from penstock.security.caller import Caller
+from penstock.security.guesses import Guesses
 from penstock.security.users import Users
 from penstock.server.access import USER_HEADER
 from penstock.server.backend import Backend
+from penstock.server.budget import ByteBudget
 from penstock.server.counters import Counters
 from penstock.server.rates import Rates
 from penstock.server.roles import caller_of
 from penstock.server.sessions import Sessions
-from penstock.server.workers import ByteBudget, Workers
+from penstock.server.workers import Workers
 from penstock.settings import Settings
 
 
@@ -48,6 +50,7 @@ class Context:
     counters: Counters
     sessions: Sessions
     rates: Rates
+    guesses: Guesses
 
     @property
     def users(self) -> Users:

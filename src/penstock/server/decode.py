@@ -6,6 +6,7 @@ log. CSV knows only text, so every column stays text here and is cast by the tab
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -15,6 +16,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from penstock.errors import PenstockError, error
+from penstock.server.body_limits import Body
 
 Readings: TypeAlias = pa.Table | list[dict[str, Any]]
 
@@ -28,7 +30,7 @@ UNPACKED_MAX_BYTES = 1 << 30
 _BATCH_ROWS = 8_192
 
 
-def decode_readings(body: bytes, media_type: str) -> Readings:
+def decode_readings(body: Body, media_type: str) -> Readings:
     """Rows of a body by its content type; invalid_body or unsupported_media_type where that fails."""
     decoder = DECODERS.get(media_type)
     if decoder is None:
@@ -36,7 +38,7 @@ def decode_readings(body: bytes, media_type: str) -> Readings:
     return decoder(body)
 
 
-def _decode_json(body: bytes) -> Readings:
+def _decode_json(body: Body) -> Readings:
     try:
         rows = orjson.loads(body)
     except orjson.JSONDecodeError as problem:
@@ -56,11 +58,11 @@ def rows_of_json(rows: Any) -> Readings:
     return rows
 
 
-def _decode_ndjson(body: bytes) -> Readings:
+def _decode_ndjson(body: Body) -> Readings:
     rows: list[dict[str, Any]] = []
     loads = orjson.loads
-    for number, line in enumerate(body.split(b"\n"), 1):
-        if not line or line.isspace():
+    for number, line in enumerate(io.BytesIO(body), 1):
+        if line.isspace():
             continue
         try:
             row = loads(line)
@@ -76,7 +78,7 @@ def _not_an_object(where: str) -> PenstockError:
     return error("invalid_body", detail=f"{where} is not an object", hint='{"sensor_id": 1, "ppm": 37.5}')
 
 
-def _decode_csv(body: bytes) -> Readings:
+def _decode_csv(body: Body) -> Readings:
     if not body.strip():
         raise error("invalid_body", detail="a CSV body starts with a line of column names")
     try:
@@ -97,7 +99,7 @@ def _decode_csv(body: bytes) -> Readings:
 _CSV_PARSE = pa_csv.ParseOptions(newlines_in_values=True)
 
 
-def _decode_arrow(body: bytes) -> Readings:
+def _decode_arrow(body: Body) -> Readings:
     try:
         with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
             table = reader.read_all()
@@ -109,7 +111,7 @@ def _decode_arrow(body: bytes) -> Readings:
     return table
 
 
-def _decode_parquet(body: bytes) -> Readings:
+def _decode_parquet(body: Body) -> Readings:
     batches: list[pa.RecordBatch] = []
     size = 0
     try:
@@ -134,7 +136,7 @@ def _refuse_repeated(names: list[str]) -> None:
             raise error("invalid_body", detail=f'column "{name}" comes twice')
 
 
-DECODERS: dict[str, Callable[[bytes], Readings]] = {
+DECODERS: dict[str, Callable[[Body], Readings]] = {
     JSON: _decode_json,
     NDJSON: _decode_ndjson,
     CSV: _decode_csv,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 
 import orjson
 from fastapi import FastAPI
@@ -22,7 +23,7 @@ def error_response(problem: PenstockError) -> Response:
     if problem.status == 503:
         headers["Retry-After"] = "2"
     if problem.condition == "rate_limited":
-        headers["Retry-After"] = "1"
+        headers["Retry-After"] = str(math.ceil(problem.retry_after_s or 1))
     return Response(orjson.dumps(problem.body()), problem.status, headers, media_type="application/json")
 
 

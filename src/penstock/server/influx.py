@@ -19,7 +19,7 @@ from starlette.responses import Response
 from penstock import __version__
 from penstock.errors import PenstockError, error
 from penstock.queries.inputs import LINES
-from penstock.server.body import read_body
+from penstock.server.body import read_small_body
 from penstock.server.compressed import read_unpacked
 from penstock.server.context import context_of
 from penstock.server.readings import counting_refusals
@@ -89,7 +89,7 @@ async def _write(request: Request, precision: str) -> Response:
         context = context_of(request)
         with counting_refusals(context, LINES):
             async with read_unpacked(request, context) as body:
-                report = await context.workers.push.run(context.database.write_lines, body, precision)
+                report = await context.workers.push.run(context.database.write_lines, bytes(body), precision)
                 context.counters.bytes_in += len(body)
     except PenstockError as problem:
         return _refused(problem)
@@ -160,8 +160,7 @@ async def query_v1(request: Request, q: str = Query("")) -> Response:
     """Nothing is created: there are no databases to choose from. Questions are asked at /v1/sql."""
     asked = q
     if not asked:
-        async with read_body(request, context_of(request)) as body:
-            asked = parse_qs(body.decode("utf-8", "replace")).get("q", [""])[0]
+        asked = parse_qs((await read_small_body(request)).decode("utf-8", "replace")).get("q", [""])[0]
     if _CREATE_DATABASE.fullmatch(asked):
         return Response(b'{"results":[{"statement_id":0}]}', headers=_VERSION, media_type="application/json")
     return _refused(error("not_supported", feature="InfluxQL", hint="ask in SQL at POST /v1/sql"))

@@ -11,9 +11,13 @@ from penstock.errors import error
 from penstock.security.users import Users
 from penstock.settings import Settings
 
+TOKEN_MIN_CHARS = 32
+
 
 def listen(settings: Settings) -> socket.socket:
     """A listening socket where the settings ask for it, or why there is none."""
+    check_token(settings)
+    check_proxies(settings)
     check_tls(settings)
     check_exposure(settings)
     return bind(settings.host, settings.port)
@@ -24,9 +28,37 @@ def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        found = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
+
+
+def check_token(settings: Settings) -> None:
+    """The token of the settings is an admin's: one that can be guessed is refused before anything starts."""
+    if settings.token and len(settings.token.strip()) < TOKEN_MIN_CHARS:
+        raise error(
+            "invalid_option",
+            option="token",
+            detail=f"it has fewer than {TOKEN_MIN_CHARS} characters",
+            hint='make one: python3 -c "import secrets; print(secrets.token_urlsafe(32))"',
+        )
+
+
+def check_proxies(settings: Settings) -> None:
+    """Proxies are named by address or network: a name may be another machine's tomorrow."""
+    for proxy in proxies_of(settings):
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as problem:
+            hint = "for example 127.0.0.1, 10.0.0.0/8"
+            raise error("invalid_option", option="trusted_proxies", detail=str(problem), hint=hint) from None
+
+
+def proxies_of(settings: Settings) -> list[str]:
+    """The addresses and networks whose forwarding headers count."""
+    return [proxy.strip() for proxy in settings.trusted_proxies.split(",") if proxy.strip()]
 
 
 def check_exposure(settings: Settings) -> None:

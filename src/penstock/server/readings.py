@@ -54,7 +54,7 @@ async def push_readings(table: str, request: Request) -> Response:
         if key is not None and not 1 <= len(key) <= KEY_MAX_CHARS:
             raise error("invalid_parameter", detail=f"an Idempotency-Key has 1 to {KEY_MAX_CHARS} characters")
 
-        async with read_body(request, context) as body:
+        async with read_body(request, context) as (body, _):
 
             def work() -> tuple[Receipt, bytes]:
                 readings = decode_readings(body, media_type)

@@ -24,8 +24,9 @@ from penstock.errors import PenstockError, error
 from penstock.logs import FORMATS, set_up_logging
 from penstock.server.app import create_app
 from penstock.server.backend import Backend
+from penstock.server.connections import HttpConnection, SocketConnection
 from penstock.server.context import Context, Lifecycle
-from penstock.server.listening import is_loopback, listen
+from penstock.server.listening import is_loopback, listen, proxies_of
 from penstock.settings import Settings
 from penstock.streams.giving_back import share_free_memory
 
@@ -169,10 +170,15 @@ def configured(app: FastAPI, settings: Settings, grace_s: int = GRACE_S) -> uvic
         lifespan="off",
         timeout_graceful_shutdown=grace_s,
         server_header=False,
+        # Without proxies that are named, what a client says about itself does not count, not even on loopback.
+        proxy_headers=bool(proxies_of(settings)),
+        forwarded_allow_ips=proxies_of(settings),
         ssl_certfile=settings.tls_certificate or None,
         ssl_keyfile=settings.tls_key or None,
-        ws="websockets-sansio",
-        ws_max_size=settings.body_max_bytes,
+        http=HttpConnection,
+        ws=SocketConnection,
+        # Unpacking would block the event loop, and a frame that unpacks cannot be counted before it is read.
+        ws_per_message_deflate=False,
     )
 
 

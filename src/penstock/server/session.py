@@ -10,7 +10,7 @@ from penstock.clock import format_timestamp
 from penstock.errors import PenstockError, error
 from penstock.security.caller import Caller, acting_as
 from penstock.server.access import session_cookie
-from penstock.server.body import read_model
+from penstock.server.body import read_small_model
 from penstock.server.context import Context
 from penstock.server.encode import json_response
 from penstock.server.models import SessionReport, SignIn
@@ -39,9 +39,9 @@ async def get_session(request: Request) -> Response:
 )
 @needs(None)
 async def sign_in(request: Request) -> Response:
-    """By user and password, or by a token. At most ten attempts a minute from one address or for one user."""
+    """By user and password, or by a token. After a few wrong guesses each next one has to wait longer."""
     context: Context = request.app.state.context
-    asked = await read_model(request, context, SignIn)
+    asked = await read_small_model(request, SignIn)
     if not context.users.required:
         raise error("invalid_parameter", detail="nobody has to sign in here", hint="CREATE USER makes it so")
     if (asked.token is None) == (asked.user is None or asked.password is None):

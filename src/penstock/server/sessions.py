@@ -10,18 +10,16 @@ import secrets
 from collections import OrderedDict
 from dataclasses import replace
 
-from penstock.clock import SECOND, Clock, WallClock
+from penstock.clock import SECOND, Clock
 from penstock.errors import error
 from penstock.security.caller import Caller
+from penstock.security.guesses import FREE_GUESSES_OF_ADDRESS, Guesses, address_key, too_many_guesses, user_key
 from penstock.security.secrets import token_digest
 from penstock.security.users import Users, as_caller
-from penstock.server.rates import Rates
 from penstock.server.workers import Pool
 from penstock.settings import Settings
 
 SESSIONS_MAX = 10_000
-# Guessing a password is slow anyway; this keeps it from using the processor, and from ever getting there.
-SIGN_INS_PER_MINUTE = 10
 _THREADS = 2
 _WAITING_MAX = 20
 
@@ -29,31 +27,43 @@ _WAITING_MAX = 20
 class Sessions:
     """Used by the event loop only; hashing runs in two threads of its own."""
 
-    def __init__(self, users: Users, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(
+        self, users: Users, settings: Settings, clock: Clock | None = None, guesses: Guesses | None = None
+    ) -> None:
         self._users = users
-        self._clock = clock or WallClock()
+        self._guesses = guesses or Guesses()
+        self._clock = clock or users.clock
         self.lifetime_s = settings.session_hours * 3600
         # Browsers keep one cookie per name for all ports of a host; two servers must not sign each other out.
         self.cookie = f"penstock_session_{settings.port}"
         self._found: OrderedDict[str, tuple[Caller, int]] = OrderedDict()
-        self._attempts = Rates(SIGN_INS_PER_MINUTE / 60, SIGN_INS_PER_MINUTE)
         self._pool = Pool("sign-in", _THREADS, _WAITING_MAX)
 
     async def sign_in(self, user: str | None, password: str, address: str | None) -> Caller:
         """Who that is, or unauthorized. Without a user the password is a token."""
-        for key in (f"address {address}", f"user {user}"):
-            wait_s = self._attempts.take(key)
-            if wait_s > 0:
-                detail = "too many attempts to sign in"
-                raise error("rate_limited", detail=detail, hint=f"wait {int(wait_s) + 1} seconds")
-        if user is None:
-            caller = self._users.by_token(password)
-        else:
-            found = await self._pool.run(self._users.by_password, user, password)
-            caller = None if found is None else as_caller(found)
+        caller = self._by_token(password, address) if user is None else await self._by_password(user, password, address)
         if caller is None:
             raise error("unauthorized", detail="no user has this name and password, or nobody has this token")
         return replace(caller, via="session", address=address)
+
+    def _by_token(self, token: str, address: str | None) -> Caller | None:
+        digest = token_digest(token)
+        self._guesses.begin_token(address, digest)
+        caller = self._users.by_digest(digest)
+        self._guesses.end_token(address, digest, caller is not None)
+        return caller
+
+    async def _by_password(self, user: str, password: str, address: str | None) -> Caller | None:
+        mine, shared = user_key(user, address), address_key(address)
+        wait_s = self._guesses.begin(mine) or self._guesses.begin(shared, FREE_GUESSES_OF_ADDRESS)
+        if wait_s > 0:
+            raise too_many_guesses(wait_s)
+        found = await self._pool.run(self._users.by_password, user, password)
+        if found is None:
+            return None
+        self._guesses.forget(mine)
+        self._guesses.undo(shared)
+        return as_caller(found)
 
     def begin(self, caller: Caller) -> str:
         """The secret name of a new session."""

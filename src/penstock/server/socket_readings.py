@@ -13,11 +13,14 @@ from typing import Any
 
 import orjson
 from fastapi import APIRouter
+from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.errors import PenstockError, error
 from penstock.security.caller import require
 from penstock.server.access import client_name
+from penstock.server.body_limits import Body
+from penstock.server.connections import allow_frames
 from penstock.server.context import Context
 from penstock.server.decode import ARROW, PARQUET, Readings, decode_readings, rows_of_json
 from penstock.server.errors import internal_error, log
@@ -37,6 +40,7 @@ _PARQUET_BEGINS = b"PAR1"
 async def take_readings(websocket: WebSocket, table: str) -> None:
     """`{"frame": 0, "accepted": 2, "refused": [], "position": 17}`, or `{"frame": 0, "error": {...}}`, frame by frame."""
     context: Context = websocket.app.state.context
+    allow_frames(websocket.scope, context.settings.body_max_bytes, context.budget, texts_as_bytes=True)
     await websocket.accept()
     context.counters.senders += 1
     client = client_name(caller_of(websocket))
@@ -49,7 +53,7 @@ async def take_readings(websocket: WebSocket, table: str) -> None:
             if not await _turn(context, client):
                 break
             refusal = _refusal(context)
-            answer = refusal or await _push(context, table, message.get("bytes") or message.get("text") or "")
+            answer = refusal or await _push(context, table, message.get("bytes"), _text_of(message))
             await websocket.send_text(orjson.dumps({"frame": number, **answer}).decode())
             number += 1
             if refusal is not None:
@@ -83,20 +87,24 @@ def _refusal(context: Context) -> dict[str, Any] | None:
     return None
 
 
-async def _push(context: Context, table: str, frame: bytes | str) -> dict[str, Any]:
+def _text_of(message: Message) -> Body | str:
+    text: Body | str = message.get("penstock.text") or message.get("text") or b""
+    return text
+
+
+async def _push(context: Context, table: str, packed: Body | None, text: Body | str) -> dict[str, Any]:
     """What became of one frame. A frame that cannot be read is told like a bad body, and the next may be better."""
 
     def work() -> tuple[str | None, Receipt]:
-        key, readings = _decode(frame)
+        key, readings = _decode(packed, text)
         check_rows(len(readings), context.settings.push_max_rows)
         return key, context.database.push(table, readings, key)
 
     try:
         context.lifecycle.require_ready()
-        size = len(frame)
+        size = len(packed or text)
         with counting_refusals(context, "websocket"):
-            async with context.budget.hold(size):
-                key, receipt = await context.workers.push.run(work)
+            key, receipt = await context.workers.push.run(work)
     except PenstockError as problem:
         return problem.body()
     except Exception:
@@ -107,11 +115,11 @@ async def _push(context: Context, table: str, frame: bytes | str) -> dict[str, A
     return facts if key is None else {"id": key, **facts}
 
 
-def _decode(frame: bytes | str) -> tuple[str | None, Readings]:
-    if isinstance(frame, bytes):
-        return None, decode_readings(frame, PARQUET if frame.startswith(_PARQUET_BEGINS) else ARROW)
+def _decode(packed: Body | None, text: Body | str) -> tuple[str | None, Readings]:
+    if packed:
+        return None, decode_readings(packed, PARQUET if packed.startswith(_PARQUET_BEGINS) else ARROW)
     try:
-        found = orjson.loads(frame)
+        found = orjson.loads(text)
     except orjson.JSONDecodeError as problem:
         raise error("invalid_body", detail=f"not JSON: {problem}") from None
     if not isinstance(found, dict) or "readings" not in found:

@@ -1,27 +1,32 @@
-"""Threads for blocking work, and a bound on the bytes of bodies that are in memory at once.
+"""Threads for blocking work.
 
-The process is Spark's driver too, so the event loop only moves bytes. Pushes, statements and live streams have
-pools of their own: a slow SELECT must not hold up an acknowledgement.
+The process is Spark's driver too, so the event loop only moves bytes. Pushes, statements, live streams and questions
+about the server itself have pools of their own: a slow SELECT must not hold up an acknowledgement or a scrape.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from contextvars import copy_context
 from typing import TypeVar
 
 from penstock.errors import error
+from penstock.queries import running_statements
 
 T = TypeVar("T")
 
 # A push mostly waits for the group commit, so many share one sync; a statement mostly waits for Spark.
 PUSH_THREADS = 16
-STATEMENT_THREADS = 8
+# Every statement that runs or waits for its turn holds a thread; `RunningStatements` bounds both, and how many compete.
+STATEMENT_THREADS = running_statements.LIGHT_MAX + running_statements.WAITING_MAX
+CATALOG_THREADS = 8
+SYSTEM_THREADS = 4
 # Events are there when they are fetched, except a first answer whose query still fills its window.
 STREAM_THREADS = 16
+# Unpacking and parsing of bodies whose rows another pool will take.
+DECODE_THREADS = 2
 WAITING_MAX = 1_000
 
 
@@ -56,42 +61,19 @@ class Pool:
 
 
 class Workers:
-    """The pools of one server."""
+    """The pools of one server.
 
-    def __init__(self) -> None:
+    `statement` runs SQL and invocations, `catalog` what reads or changes definitions, `system` what must always answer.
+    """
+
+    def __init__(self, statements_max: int = 8) -> None:
         self.push = Pool("push", PUSH_THREADS)
-        self.statement = Pool("statement", STATEMENT_THREADS)
+        self.statement = Pool("statement", STATEMENT_THREADS + statements_max)
+        self.catalog = Pool("catalog", CATALOG_THREADS)
+        self.system = Pool("system", SYSTEM_THREADS)
+        self.decode = Pool("decode", DECODE_THREADS)
         self.stream = Pool("stream", STREAM_THREADS, waiting_max=100_000)
 
     def close(self) -> None:
-        for pool in (self.push, self.statement, self.stream):
+        for pool in (self.push, self.statement, self.catalog, self.system, self.decode, self.stream):
             pool.close()
-
-
-class ByteBudget:
-    """Bytes of request bodies in memory, over all requests. A request waits for its share, first come first served."""
-
-    def __init__(self, limit: int, patience_s: float = 30.0) -> None:
-        self._free = limit
-        self._limit = limit
-        self._patience_s = patience_s
-        self._turn = asyncio.Lock()
-        self._freed = asyncio.Event()
-
-    @asynccontextmanager
-    async def hold(self, size: int) -> AsyncIterator[None]:
-        size = min(size, self._limit)
-        try:
-            async with asyncio.timeout(self._patience_s):
-                async with self._turn:
-                    while self._free < size:
-                        self._freed.clear()
-                        await self._freed.wait()
-                    self._free -= size
-        except TimeoutError:
-            raise error("too_busy", detail="too many bytes wait to be stored", hint="send again later") from None
-        try:
-            yield
-        finally:
-            self._free += size
-            self._freed.set()

@@ -46,7 +46,7 @@ class Files:
         # Hidden, so that whoever reads the folder as a table does not read what is not finished.
         self._aside = self._folder / f".penstock-{place.sink.id}"
         self._open_file = self._aside / "open.arrows"
-        make_folder(self._folder)
+        _make_like_parents(self._folder)
         make_folder(self._aside)
         sweep(self._aside)
         self._first: int | None = None  # cycle of the oldest row in the open file
@@ -54,7 +54,7 @@ class Files:
         self._schema: pa.Schema | None = None
         self._last: int | None = None
         self._size = self._recover()
-        self._descriptor = os.open(self._open_file, os.O_RDWR | os.O_CREAT, 0o644)
+        self._descriptor = os.open(self._open_file, os.O_RDWR | os.O_CREAT, 0o600)
         os.ftruncate(self._descriptor, self._size)
         if self._is_finished():
             self._begin_anew()  # killed after the Parquet file was there, before this one was emptied
@@ -118,6 +118,7 @@ class Files:
                 for frame, _ in _frames(self._open_file):
                     if frame.table.num_rows:
                         writer.write_table(frame.table)
+            os.chmod(path, self._folder.stat().st_mode & 0o666 | 0o600)
 
         store(self._aside, self._target(), write)
         self._begin_anew()
@@ -138,6 +139,14 @@ class Files:
             os.close(self._descriptor)
             self._descriptor = -1
             sync_folder(self._aside)
+
+
+def _make_like_parents(folder: Path) -> None:
+    """Create a folder, and those above it, with the permissions of the one that was there: its owner decides who reads."""
+    missing = [folder, *folder.parents][: next(n for n, p in enumerate((folder, *folder.parents)) if p.is_dir())]
+    for each in reversed(missing):
+        make_folder(each)
+        each.chmod(each.parent.stat().st_mode & 0o777 | 0o700)
 
 
 def _fill(path: Path, data: bytes) -> None:

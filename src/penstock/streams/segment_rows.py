@@ -91,7 +91,7 @@ def _read_parts(
 def _read_arrow(slice: Slice, names: list[str] | None) -> pa.Table:
     source = pa.memory_map(str(slice.path))
     reader = pa.ipc.open_file(source)
-    check_seal(slice.path, source, reader.schema)
+    check_seal(slice.path, source, reader)
     schema = reader.schema.remove_metadata()
     if names is not None:
         picked = [i for i, name in enumerate(schema.names) if name in names]
@@ -195,7 +195,7 @@ def _read_elsewhere(
     folder = slice.path.parent
     found = slices(list_segments(folder.parent, int(folder.name)), slice.first, slice.end)
     if sum(piece.rows for piece in found) != slice.rows or any(piece.path == slice.path for piece in found):
-        raise error("corrupt_segment", segment=slice.path.name, detail="the file is missing")
+        raise _corrupt(slice.path, "the file is missing")
     pieces = [read_slice(piece, columns, schema=schema, min_ts=min_ts, max_ts=max_ts) for piece in found]
     return pa.concat_tables(pieces, promote_options="default")
 

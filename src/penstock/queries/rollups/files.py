@@ -12,6 +12,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.cancellation import check
 from penstock.catalog.rollup_records import RollupFile
 from penstock.errors import error
 from penstock.operators.slices.base import Numbers, Partial
@@ -70,6 +71,7 @@ def read_cells(
     root: Path, rollup_id: int, file: RollupFile, shape: Shape, measures: Sequence[Measure] | None = None
 ) -> RolledCells:
     """The cells of a file, with some of the measures or all."""
+    check()
     found = shape.measures if measures is None else tuple(measures)
     path = path_of(root, rollup_id, file.every_us, file.number)
     try:
