@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from penstock.catalog.journal import Entry
 from penstock.catalog.model import (
     Deduplicate,
     Function,
@@ -136,6 +137,7 @@ def query_entry(query: QueryDefinition) -> dict[str, Any]:
         "owner": query.owner,
         "description": query.description,
         "strategy": query.strategy,
+        "quarantined": query.quarantined,
     }
 
 
@@ -160,7 +162,13 @@ def query_from_json(data: dict[str, Any]) -> QueryDefinition:
         owner=data.get("owner"),
         description=data.get("description"),
         strategy=data.get("strategy"),
+        quarantined=data.get("quarantined"),
     )
+
+
+def quarantined_by(entry: Entry) -> dict[int, str]:
+    """The queries that an entry takes out of the cycles, with the reason for each."""
+    return {int(query_id): reason for query_id, reason in entry.body["queries"].items()}
 
 
 def sink_to_json(sink: Sink) -> dict[str, Any]:
