@@ -8,7 +8,7 @@ PYTEST := $(PY) -m pytest -n 3
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cameras test check format bench bench-joins bench-queries bench-statistics bench-console soak reference screenshots clean
+.PHONY: help demo demo-cameras test check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs soak reference screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench-statistics: $(READY) ## windowed aggregates at a rate and against Spark's;
 
 bench-console: $(READY) ## push to screen, MQTT messages a second, a reader that stops reading; a quarter of an hour
 	@$(PY) -m bench console $(ARGS)
+
+bench-pairs: $(READY) ## this commit against another one in interleaved pairs: ARGS="--before COMMIT"; half an hour
+	@$(PY) -m bench.pairs $(ARGS)
 
 soak: $(READY) ## the long versions of the oracle and kill tests
 	@PENSTOCK_SOAK=1 $(PYTEST) --timeout=14400 $(ARGS)

@@ -1,4 +1,4 @@
-"""Write the pages of docs/reference that are lists of what the code has: settings, errors, connectors, commands.
+"""Write the pages of docs/reference that are lists of what the code has: settings, errors, functions, commands.
 
 `make reference` writes them; tests/test_docs.py fails when a page is not what this would write.
 """
@@ -133,6 +133,44 @@ def system_tables_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def functions_page() -> str:
+    """One row per function, by kind, in the order of the code."""
+    from penstock.sql.functions import FUNCTIONS
+
+    lines = [
+        "# Functions",
+        "",
+        _NOTE,
+        "",
+        "These are all functions that a statement may call, besides [those of your own](sql.md#create-function),",
+        "[RESAMPLE](sql.md#resample-a-value-at-the-times-of-another-stream) and the [approximate",
+        "aggregates](sql.md#approximate-aggregates). Any other name is refused with `function_not_found`, also inside CAST.",
+        "",
+        "| word | stands for |",
+        "| --- | --- |",
+        "| `number` | INT, BIGINT, DOUBLE or DECIMAL |",
+        "| `real` | a number; DECIMAL is taken as DOUBLE |",
+        "| `common` | values that meet in one type |",
+        "| `any` | a value of any type |",
+        "| `array`, `element` | an array, and a value of its elements' type |",
+        "| `unit` | a part of a time, such as `'hour'` |",
+        "| `same` | the type of the first argument |",
+        "| `sum` | BIGINT for whole numbers, else the argument's type |",
+        "| `average` | DOUBLE; the average of durations is a duration |",
+        "",
+        "`[, x]` may be left out, and `...` repeats what is before it. The text of `repeat`, `lpad` and `rpad` has at most",
+        "1 000 000 characters: a longer one is NULL.",
+    ]
+    for kind, title in (("scalar", "Of values"), ("aggregate", "Aggregates"), ("ranking", "Only with OVER (...)")):
+        lines += ["", f"## {title}", "", "| function | takes | gives |", "| --- | --- | --- |"]
+        for function in FUNCTIONS:
+            if function.kind == kind:
+                names = ", ".join(f"`{name}`" for name in function.names)
+                takes = f"`{function.arguments}`" if function.arguments else ""
+                lines.append(f"| {names} | {takes} | `{function.result}` |")
+    return "\n".join([*lines, ""])
+
+
 def commands_page() -> str:
     """A section per command of the command line with its arguments and options."""
     from penstock.cli.main import app
@@ -211,6 +249,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "connectors.md": connectors_page,
     "sinks.md": sinks_page,
     "system-tables.md": system_tables_page,
+    "functions.md": functions_page,
     "cli.md": commands_page,
 }
 

@@ -86,7 +86,7 @@ def test_every_json_example_is_json(block: Block) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["settings.md", "errors.md", "connectors.md", "sinks.md", "system-tables.md", "cli.md"]
+    "name", ["settings.md", "errors.md", "connectors.md", "sinks.md", "system-tables.md", "functions.md", "cli.md"]
 )
 def test_a_generated_page_is_what_the_code_says_now(name: str) -> None:
     page = (ROOT / "docs" / "reference" / name).read_text()

@@ -1,9 +1,14 @@
-"""The one place that reads the wall clock. Everything is UTC, in whole microseconds since the epoch."""
+"""The one place that reads the machine's clocks. Everything is UTC, in whole microseconds since the epoch.
+
+The server does not follow the wall clock blindly: `clock_guard.GuardedClock` stands between them.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 SECOND = 1_000_000
@@ -36,6 +41,23 @@ class ManualClock:
 
     def advance(self, delta_us: int) -> None:
         self._now_us += delta_us
+
+
+def elapsed_us() -> int:
+    """Time since the machine started, also while it slept; no setting of the wall clock moves it."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000
+
+
+def boot_id() -> str:
+    """The name of this start of the machine: `elapsed_us` of two processes may be compared only if it is the same."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+def file_age_s(modified_s: float) -> float:
+    """Seconds since a file's time of change, which the wall clock gave it."""
+    return time.time() - modified_s
 
 
 def format_timestamp(us: int) -> str:

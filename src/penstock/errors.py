@@ -42,6 +42,7 @@ CONDITIONS = _table(
     ("stream_type_not_found", "42704", 404, 'there is no stream type "{stream_type}"'),
     ("sink_not_found", "42704", 404, 'there is no sink "{sink}"'),
     ("sink_kind_not_found", "42704", 400, 'there is no kind of sink called "{kind}"'),
+    ("statement_not_found", "42704", 404, 'there is no statement "{statement}" running'),
     ("delivery_failed", "58000", 503, "{detail}"),
     ("connector_not_found", "42704", 400, 'there is no way to reach sensors called "{connector}"'),
     ("already_exists", "42710", 409, '{kind} "{name}" already exists'),
@@ -59,6 +60,7 @@ CONDITIONS = _table(
     ("cardinality_violation", "21000", 400, "{detail}"),
     ("over_budget", "53400", 429, "{detail}"),
     ("limit_reached", "53400", 429, "{detail}"),
+    ("address_not_allowed", "42501", 403, 'address "{address}" is not allowed: {detail}'),
     # readings
     ("sensor_not_found", "P0002", 404, 'table "{table}" has no sensor with {key}'),
     ("missing_field", "22004", 400, 'the reading has no field "{field}"'),
@@ -66,6 +68,7 @@ CONDITIONS = _table(
     ("invalid_value", "22P02", 400, 'field "{field}": {detail}'),
     ("out_of_order", "22008", 409, "time {ts} is older than the sensor's newest reading at {newest}"),
     ("too_far_ahead", "22008", 400, "time {ts} lies more than {max_ahead} past the wall clock"),
+    ("clock_untrusted", "55000", 503, "{detail}"),
     ("before_retention", "22008", 400, "time {ts} is older than the table keeps ({retention})"),
     ("duplicate_reading", "23505", 409, "a reading with {key} was accepted within {within}"),
     ("invalid_body", "22P04", 400, "{detail}"),
@@ -79,12 +82,15 @@ CONDITIONS = _table(
     ("corrupt_accounts", "XX001", 500, 'the file of users "{file}" cannot be read: {detail}'),
     ("folder_in_use", "55006", 409, 'another server (process {pid}) uses the data folder "{folder}"'),
     ("unfinished_backup", "55000", 500, 'the folder "{folder}" is a backup that was not written to its end'),
+    ("damaged_backup", "XX001", 500, 'the backup "{folder}" is damaged: {detail}'),
     ("folder_too_new", "55000", 500, "the data folder has format {found}; this version reads up to {known}"),
-    ("checkpoint_mismatch", "55000", 500, "{detail}"),
+    ("stale_cycle", "55000", 500, "{detail}"),
     ("cycle_gone", "55000", 410, "cycle {cycle} is no longer kept; the oldest is {oldest}"),
     ("history_gone", "55000", 410, "the answer as of {time} is no longer known; the oldest possible is {oldest}"),
     ("not_ready", "57P03", 503, "{detail}"),
     ("too_busy", "53300", 503, "{detail}"),
+    ("statement_cancelled", "57014", 409, "{detail}"),
+    ("statement_timeout", "57014", 504, "{detail}"),
     ("unauthorized", "28000", 401, "{detail}"),
     ("forbidden", "42501", 403, "{detail}"),
     ("rate_limited", "53400", 429, "{detail}"),
@@ -96,6 +102,7 @@ CONDITIONS = _table(
     ("engine_failed", "58000", 500, "{detail}"),
     ("function_failed", "38000", 400, 'function "{function}" failed: {detail}'),
     ("java_not_found", "58000", 500, "{detail}"),
+    ("spark_text_refused", "XX000", 500, "the Spark SQL of this question was not run, because {detail}"),
     ("internal_error", "XX000", 500, "{detail}"),
 )
 
@@ -196,3 +203,10 @@ def suggest(name: str, known: Iterable[str]) -> str | None:
     """A hint with the nearest known name, or None where nothing is near."""
     near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.6)
     return f'did you mean "{near[0]}"?' if near else None
+
+
+def one_line(cause: BaseException) -> str:
+    """An exception as a column `last_error` shows it: a named condition with its hint, any other by the name of its class."""
+    if isinstance(cause, PenstockError):
+        return f"{cause.condition}: {cause.message}" + (f"; {cause.hint}" if cause.hint else "")
+    return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__

@@ -52,6 +52,12 @@ SETTINGS = (
     ),
     Setting("subscribers_max", 10_000, "Most subscribers at a time; one more is refused."),
     Setting("spark_master", "local[*]", "Where Spark runs: local[*], local-cluster[...] or a cluster's URL."),
+    Setting(
+        "spark_secret_file",
+        "",
+        "File (mode 0600) with the secret that signs and encrypts Spark's traffic; every master but local[..] and"
+        " local-cluster[..] needs it.",
+    ),
     Setting("spark_memory", "1g", "Heap of Spark's JVM, in Spark's spelling."),
     Setting("catalog_url", "", "SQLAlchemy URL of the catalog's projection; empty means SQLite in the data folder."),
     Setting("cycle_max_rows", 600_000, "Most new rows that one cycle takes from the log."),
@@ -94,9 +100,26 @@ SETTINGS = (
     Setting("compact_after_segments", 128, "Hot segments of a table that start a compaction."),
     Setting("files_max_per_table", 400, "Files of one table's log that compaction keeps below."),
     Setting("idempotency_keep_hours", 24, "How long an Idempotency-Key is remembered."),
+    Setting(
+        "clock_step_max_s",
+        60,
+        "A wall clock that jumps by more seconds is not followed until it was stable, or an admin accepts it.",
+    ),
+    Setting(
+        "scrub_days",
+        7.0,
+        "Every file is read once in so many days and its checksum compared, at most 10 MB a second; 0 means never.",
+    ),
     Setting("cycles_keep", 1000, "Committed cycles that a subscriber can go back to."),
     Setting("spark_query_budget", 0.25, "Share of time that standing queries outside the shared pass may use."),
     Setting("result_max_rows", 1_000_000, "Most rows that one answer holds; a larger one is an error."),
+    Setting(
+        "statement_timeout_s",
+        60,
+        "Most seconds that one statement may take, waiting included; less or, for admins, more by `timeout_s`.",
+    ),
+    Setting("statements_max", 8, "Most statements that read the log or ask Spark at a time; more wait for their turn."),
+    Setting("statements_per_user", 4, "The same for one user or token."),
     Setting(
         "handed_max_rows",
         20_000_000,
@@ -109,6 +132,22 @@ SETTINGS = (
         "Most bytes on disk that a sink puts aside while its target is away; beyond it, old cycles are lost to it.",
     ),
     Setting("sink_files", "", "Folder below which sinks write files; empty means `out` in the data folder."),
+    Setting(
+        "sensor_files",
+        "",
+        "Folder whose files the addresses of sensors may name; empty means `in` in the data folder.",
+    ),
+    Setting(
+        "connect_allow",
+        "",
+        "Hosts and ports that may be connected to, such as 10.0.0.0/8:9000, *.plant.example; empty means loopback for addresses"
+        " in rows and any host for options of stream types and sinks.",
+    ),
+    Setting(
+        "line_max_bytes",
+        1 << 20,
+        "Longest line or message of a sensor; a longer one is left out and counted as an error.",
+    ),
     Setting("log_level", "WARNING", "Least severe message that the server prints; INFO has a line per request."),
     Setting("log_format", "text", "How the server prints messages: text, or json for one object a line."),
 )
@@ -130,6 +169,7 @@ class Settings:
     requests_per_s: float = 0.0
     subscribers_max: int = 10_000
     spark_master: str = "local[*]"
+    spark_secret_file: str = ""
     spark_memory: str = "1g"
     catalog_url: str = ""
     cycle_max_rows: int = 600_000
@@ -150,13 +190,21 @@ class Settings:
     compact_after_segments: int = 128
     files_max_per_table: int = 400
     idempotency_keep_hours: int = 24
+    clock_step_max_s: int = 60
+    scrub_days: float = 7.0
     cycles_keep: int = 1000
     spark_query_budget: float = 0.25
     result_max_rows: int = 1_000_000
+    statement_timeout_s: int = 60
+    statements_max: int = 8
+    statements_per_user: int = 4
     handed_max_rows: int = 20_000_000
     sinks_max: int = 100
     sink_backlog_mb: int = 256
     sink_files: str = ""
+    sensor_files: str = ""
+    connect_allow: str = ""
+    line_max_bytes: int = 1 << 20
     log_level: str = "WARNING"
     log_format: str = "text"
 

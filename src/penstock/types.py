@@ -71,7 +71,7 @@ class Type:
             assert self.element is not None
             return f"ARRAY<{self.element.to_spark()}>"
         if self.kind == "STRUCT":
-            return "STRUCT<" + ",".join(f"`{f.name}`:{f.type.to_spark()}" for f in self.fields) + ">"
+            return "STRUCT<" + ",".join(f"{_spark_name(f.name)}:{f.type.to_spark()}" for f in self.fields) + ">"
         return _SPARK[self.kind]
 
     @property
@@ -86,6 +86,14 @@ class Field:
     name: str
     type: Type
     required: bool = False
+
+    def to_spark(self) -> str:
+        """The DDL text of Spark for a column: whatever characters its name has, it is one name."""
+        return f"{_spark_name(self.name)} {self.type.to_spark()}"
+
+
+def _spark_name(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 INT = Type("INT")

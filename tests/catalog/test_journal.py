@@ -194,3 +194,31 @@ def test_what_cannot_be_written_as_json_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         writer.append("a", {"value": object()}, {}, 1)
     assert (writer.position, journal_file(tmp_path).stat().st_size) == (0, 0)
+
+
+def test_a_tail_that_is_cut_off_is_kept_aside(tmp_path: Path) -> None:
+    write(tmp_path, "a", "b")
+    whole = journal_file(tmp_path).read_bytes()
+    journal_file(tmp_path).write_bytes(whole[:-5])
+    write(tmp_path, "c")
+    assert kinds(tmp_path) == ["a", "c"]
+    (kept,) = (tmp_path / "corrupt" / "journal").iterdir()
+    assert kept.read_bytes() == whole[whole.index(b"\n") + 1 : -5]
+
+
+def test_after_a_failed_sync_the_writer_refuses_until_the_file_was_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    writer = JournalWriter(tmp_path)
+    writer.append("a", {}, {}, 1)
+    disk.sync_fails = True
+    with pytest.raises(PenstockError):
+        writer.append("lost", {}, {}, 1)
+    disk.sync_fails = False
+    # The page cache has lost what the disk has not taken: the file is shorter than the writer knows.
+    journal_file(tmp_path).write_bytes(b"")
+    with pytest.raises(PenstockError) as caught:
+        writer.append("b", {}, {}, 1)
+    assert caught.value.condition == "corrupt_journal"
+    assert journal_file(tmp_path).read_bytes() == b""

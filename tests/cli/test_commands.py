@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import penstock
 from penstock.cli.main import app
+from penstock.manifest import FileSum, write_manifest
 from penstock.queries.results import Health, Result
 from penstock.settings import SETTINGS
 from tests.cli.conftest import Run
@@ -34,6 +35,11 @@ def test_every_setting_is_a_flag_of_serve() -> None:
 def test_a_pipe_gets_csv(run: Run) -> None:
     result = run("sql", "-c", "SELECT 1")
     assert (result.exit_code, result.stdout) == (0, "location,ppm\nnorth gate,37.5\npier,41.0\n")
+
+
+def test_a_statement_has_a_time(run: Run) -> None:
+    assert run("sql", "--timeout", "5", "-c", "SELECT 1").exit_code == 0
+    assert run("sql", "--timeout", "0", "-c", "SELECT 1").exit_code == 2
 
 
 def test_json_is_an_array_of_objects(run: Run) -> None:
@@ -285,3 +291,21 @@ def test_without_an_address_the_server_of_this_folder_is_meant(tmp_path: Path, m
     assert "is `penstock serve` running at http://127.0.0.1:9?" in result.stderr
     (tmp_path / "penstock.toml").write_text("prot = 9\n")
     assert 'did you mean "port"?' in CliRunner().invoke(app, ["status"]).stderr
+
+
+def test_backup_names_what_was_damaged_before(run: Run, database: FakeDatabase, tmp_path: Path) -> None:
+    database.damaged = ["log/1/a.arrow: its checksum is wrong"]
+    result = run("backup", str(tmp_path / "copy"))
+    assert result.exit_code == 1 and "1 files were damaged before" in result.stderr
+    assert "log/1/a.arrow: its checksum is wrong" in result.stderr and (tmp_path / "copy").is_dir()
+
+
+def test_restore_names_what_differs_from_the_manifest(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "format_version").write_text("1")
+    write_manifest(tmp_path / "copy", {"format_version": FileSum(1, "0" * 64)}, [])
+    result = run("restore", str(tmp_path / "copy"), "--data", str(tmp_path / "data"))
+    assert result.exit_code == 1 and "damaged_backup" in result.stderr and "format_version has changed" in result.stderr
+    assert "--accept-damage" in result.stderr and not (tmp_path / "data").exists()
+    result = run("restore", str(tmp_path / "copy"), "--data", str(tmp_path / "data"), "--accept-damage")
+    assert result.exit_code == 0 and "format_version has changed" in result.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,6 +90,33 @@ def test_leaving_needs_no_semicolon(type_in: Type, database: FakeDatabase) -> No
     for word in ("\\q", "quit", "exit;"):
         type_in(word, "SELECT 1;")
     assert database.statements == []
+
+
+def test_ctrl_c_cancels_the_statement_at_the_server_and_the_shell_goes_on(
+    type_in: Type, database: FakeDatabase
+) -> None:
+    def interrupt() -> None:
+        until(lambda: database.endless == 1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a runner of tests may have taken away
+    typing = threading.Thread(target=interrupt)
+    typing.start()
+    try:
+        out, err = type_in("SELECT forever;", "SELECT 2;")
+    finally:
+        signal.signal(signal.SIGINT, before)
+        typing.join(60)
+    assert "cancelled" in err and "north gate" in out
+    assert [sql for sql, _ in database.statements] == ["SELECT forever", "SELECT 2"]
+    until(lambda: database.endless == 0)
+
+
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to hold"
+        time.sleep(0.005)
 
 
 def complete(names: Names, text: str) -> list[str]:

@@ -20,7 +20,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request,
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 ROOT = Path(__file__).parents[2]
-SCREENS = Path(os.environ.get("PENSTOCK_SCREENS", ROOT / "build" / "console"))
+# Where pictures of every page go, for people who want to look at them; without it only widths are checked.
+SCREENS = os.environ.get("PENSTOCK_SCREENS")
 # Where the documentation's pictures go; `make screenshots` says so, other runs leave them as they are.
 PICTURES = os.environ.get("PENSTOCK_PICTURES")
 PICTURE_MAX_BYTES = 250_000
@@ -176,20 +177,24 @@ class Visitor:
         self.page.set_viewport_size({"width": 1280, "height": 800})
 
     def screenshots(self, name: str) -> None:
-        """At both widths, in both themes; nothing may stick out."""
-        SCREENS.mkdir(parents=True, exist_ok=True)
+        """At both widths nothing may stick out; pictures in both themes where they are asked for."""
         for width, (x, y) in WIDTHS.items():
             if self.page.viewport_size != {"width": x, "height": y}:
                 self.page.set_viewport_size({"width": x, "height": y})
                 self.page.wait_for_timeout(150)  # charts follow the width
-            for theme in ("light", "dark"):
-                self.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-                self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-                self._screenshot(SCREENS / f"{name}-{width}-{theme}.png")
+            if SCREENS is not None:
+                self._both_themes(Path(SCREENS), f"{name}-{width}")
             beyond = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
             assert beyond <= 0, f"{name} is {beyond} px too wide at {x} px"
         self.page.set_viewport_size({"width": 1280, "height": 800})
         self.page.emulate_media(color_scheme="light")
+
+    def _both_themes(self, folder: Path, name: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for theme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+            self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            self._screenshot(folder / f"{name}-{theme}.png")
 
     def _screenshot(self, file: Path) -> None:
         """On a busy machine Chromium now and then waits for a frame that does not come after a change of size: asked again, it comes."""

@@ -1,17 +1,86 @@
-"""Which of Spark's checkpoints a data folder accepts as its own: checked before Spark starts, from the files alone."""
+"""Spark's checkpoint is scratch: whatever became of it, work resumes from the last commit record without manual work."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.pipeline.commits import RESULT_SCHEMA, CommitStore
-from penstock.pipeline.engine import check_checkpoint
+from penstock.pipeline import engine as engine_module
+from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore
+from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.offset import Offset
+from penstock.pipeline.source import CycleReader
+from penstock.settings import Settings
+
+
+class Query:
+    """A streaming query of `Spark` below, which lives for ever."""
+
+    def __init__(self) -> None:
+        self.isActive = True
+        self.status: dict[str, Any] = {}
+
+    def stop(self) -> None:
+        pass
+
+
+class Spark:
+    """Stands for a session: notes with what each streaming query starts, and leaves files as Spark does."""
+
+    def __init__(self) -> None:
+        self.readStream = self.writeStream = self.sparkContext = self
+        self.defaultParallelism = 2
+        self.options: dict[str, str] = {}
+        self.started: list[dict[str, str]] = []
+        self.found: list[list[Path]] = []
+        self.commit: list[Callable[[Any, int], None]] = []
+
+    def format(self, _name: str) -> Spark:
+        self.options = {}
+        return self
+
+    def option(self, name: str, value: str) -> Spark:
+        self.options[name] = value
+        return self
+
+    def load(self) -> Spark:
+        return self
+
+    def queryName(self, _name: str) -> Spark:
+        return self
+
+    def foreachBatch(self, commit: Callable[[Any, int], None]) -> Spark:
+        self.commit.append(commit)
+        return self
+
+    def start(self) -> Query:
+        checkpoint = Path(self.options["checkpointLocation"])
+        self.found.append(list(checkpoint.rglob("*")))
+        self.started.append(self.options)
+        plan(checkpoint, "")
+        return Query()
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        return [Path(options["checkpointLocation"]) for options in self.started]
+
+
+class Frame:
+    """What Spark hands to foreachBatch."""
+
+    def __init__(self, start: Offset, end: Offset) -> None:
+        self._header = orjson.dumps({"start": start.to_json(), "end": end.to_json()})
+
+    def toArrow(self) -> pa.Table:
+        rows = [[0], ["cycle"], [0], [0], [self._header]]
+        return pa.table([pa.array(c, f.type) for c, f in zip(rows, RESULT_SCHEMA, strict=True)], RESULT_SCHEMA)
 
 
 @pytest.fixture
@@ -22,14 +91,16 @@ def folder(tmp_path: Path) -> DataFolder:
 
 
 def offset(folder: DataFolder, cycle: int) -> Offset:
-    return Offset(folder.read_id(), {1: 10 * cycle}, cycle, cycle)
+    return Offset(folder.read_id(), {1: 10 * cycle}, 0, cycle)
 
 
-def plan(folder: DataFolder, *cycles: int) -> None:
-    (folder.checkpoint / "offsets").mkdir(parents=True)
-    for batch, cycle in enumerate(cycles):
-        text = orjson.dumps(offset(folder, cycle).to_json()).decode()
-        (folder.checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{text}")
+def plan(checkpoint: Path, *texts: str) -> None:
+    """Files as Spark leaves them: it writes them without syncing, so a power cut leaves any part of each."""
+    for part in ("offsets", "commits"):
+        (checkpoint / part).mkdir(parents=True, exist_ok=True)
+        for batch, text in enumerate(texts):
+            (checkpoint / part / str(batch)).write_text(text)
+    (checkpoint / "metadata").write_text("")
 
 
 def commit(folder: DataFolder, upto: int) -> None:
@@ -38,39 +109,119 @@ def commit(folder: DataFolder, upto: int) -> None:
         store.write(offset(folder, cycle - 1), offset(folder, cycle), RESULT_SCHEMA.empty_table(), {})
 
 
+def opened(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Spark, list[CommitRecord]]:
+    monkeypatch.setattr(engine_module, "stop_session", lambda spark: None)
+    FolderLock(folder).release()
+    commits: list[CommitRecord] = []
+    engine, spark = Engine(folder, Settings(data=str(folder.root)), commits.append), Spark()
+    engine.spark = spark  # type: ignore[assignment]
+    return engine, spark, commits
+
+
 @pytest.mark.parametrize(
     ("planned", "committed"),
     [
-        ((), 3),  # deleted
+        ((), 3),  # lost
         ((1,), 0),  # died in the first cycle
         ((1, 2, 3), 3),  # at rest, or died after the record
         ((1, 2, 3), 2),  # died in mid-cycle
-        ((9,), 8),  # began anew after a deletion
+        ((1, 2, 3), 5),  # older than the last record
+        ((1, 2, 3, 4), 2),  # newer than the last record
     ],
 )
-def test_its_own_is_accepted(folder: DataFolder, planned: tuple[int, ...], committed: int) -> None:
-    if planned:
-        plan(folder, *planned)
+@pytest.mark.parametrize("left", ["whole", "empty", "torn", "foreign"])
+def test_whatever_an_older_release_left_there_is_no_manual_step(
+    folder: DataFolder, planned: tuple[int, ...], committed: int, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"v1\n{{}}\n{orjson.dumps(offset(folder, cycle).to_json()).decode()}" for cycle in planned]
+    change: dict[str, Callable[[str], str]] = {
+        "whole": lambda text: text,
+        "empty": lambda text: "",
+        "torn": lambda text: text[: len(text) // 2],
+        "foreign": lambda text: text.replace(folder.read_id(), "0" * 32),
+    }
+    plan(folder.root / "checkpoint", *map(change[left], texts))
     commit(folder, committed)
-    check_checkpoint(folder)
+    engine, spark, _ = opened(folder, monkeypatch)
+    engine.start()
+    engine.stop()
+    assert spark.found == [[]]
+    expected = offset(folder, committed) if committed else Offset(folder.read_id())
+    assert begins_at(folder, spark.started[0]) == expected.to_json()
+    assert not (folder.root / "checkpoint").exists()
 
 
-@pytest.mark.parametrize(("planned", "committed"), [((1, 2, 3), 5), ((1, 2, 3, 4), 2), ((1, 2), 0)])
-def test_one_of_another_time_is_refused(folder: DataFolder, planned: tuple[int, ...], committed: int) -> None:
-    plan(folder, *planned)
-    commit(folder, committed)
-    with pytest.raises(PenstockError) as caught:
-        check_checkpoint(folder)
-    assert caught.value.condition == "checkpoint_mismatch"
-    assert caught.value.hint is not None and "delete the folder" in caught.value.hint
+def begins_at(folder: DataFolder, options: dict[str, str]) -> dict[str, Any]:
+    return CycleReader({**options, "folder": str(folder.root)}).initialOffset()
 
 
-def test_one_of_another_folder_or_without_sense_is_refused(folder: DataFolder) -> None:
-    plan(folder, 1, 2)
+def test_each_start_of_the_streaming_query_has_an_empty_checkpoint_and_old_ones_are_removed(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, spark, _ = opened(folder, monkeypatch)
+    for _ in range(3):
+        engine._start_query()
+    assert spark.found == [[], [], []]
+    assert len(set(spark.checkpoints)) == 3
+    assert [path.exists() for path in spark.checkpoints] == [False, False, True]
+    FolderLock(folder).release()
+    assert not spark.checkpoints[-1].exists()
+
+
+def test_a_restarted_query_begins_where_the_last_commit_record_ended(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commit(folder, 2)
-    newest = folder.checkpoint / "offsets" / "1"
-    for text in (newest.read_text().replace(folder.read_id(), "0" * 32), "v1\n{}\nnonsense", ""):
-        newest.write_text(text)
-        with pytest.raises(PenstockError) as caught:
-            check_checkpoint(folder)
-        assert caught.value.condition == "checkpoint_mismatch"
+    engine, spark, commits = opened(folder, monkeypatch)
+    engine._start_query()
+    spark.commit[0](Frame(offset(folder, 2), offset(folder, 3)), 0)
+    engine._start_query()
+    assert [begins_at(folder, options) for options in spark.started] == [
+        offset(folder, 2).to_json(),
+        offset(folder, 3).to_json(),
+    ]
+    # Nothing of an uncommitted cycle was visible: it may end elsewhere when it is planned anew.
+    spark.commit[1](Frame(offset(folder, 3), offset(folder, 7)), 0)
+    assert [(c.cycle, c.end) for c in commits] == [(3, offset(folder, 3)), (4, offset(folder, 7))]
+
+
+def test_a_record_that_the_server_does_not_know_is_not_where_a_query_begins(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder could not be synced, so the commit failed, yet the file may be there."""
+    commit(folder, 2)
+    engine, spark, commits = opened(folder, monkeypatch)
+    CommitStore(folder).write(offset(folder, 2), offset(folder, 3), RESULT_SCHEMA.empty_table(), {})
+    engine._start_query()
+    assert begins_at(folder, spark.started[0]) == offset(folder, 2).to_json()
+    spark.commit[0](Frame(offset(folder, 2), offset(folder, 4)), 0)
+    assert [(c.cycle, c.end) for c in commits] == [(3, offset(folder, 4))]
+    last = CommitStore(folder).last
+    assert last is not None and last.end == offset(folder, 4)
+
+
+def test_a_cycle_of_a_query_that_was_replaced_is_not_committed(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, spark, commits = opened(folder, monkeypatch)
+    engine._start_query()
+    engine._start_query()
+    late = Frame(Offset(folder.read_id()), offset(folder, 1))
+    with pytest.raises(PenstockError) as caught:
+        spark.commit[0](late, 0)
+    assert caught.value.condition == "stale_cycle"
+    assert commits == []
+    spark.commit[1](Frame(Offset(folder.read_id()), offset(folder, 2)), 0)
+    assert [c.end for c in commits] == [offset(folder, 2)]
+
+
+def test_half_a_commit_record_is_none(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are written aside, synced and renamed: a power cut leaves a torn one only where nothing looks for records."""
+    commit(folder, 2)
+    whole = (folder.commits / f"{2:012d}.arrow").read_bytes()
+    for name in (".aside-1", "000000000003.arrow.part"):
+        (folder.commits / name).write_bytes(whole[: len(whole) // 2])
+        (folder.tmp / name).write_bytes(whole[: len(whole) // 2])
+    engine, _, _ = opened(folder, monkeypatch)
+    assert engine.commits.last is not None and engine.commits.last.cycle == 2
+    assert list(folder.tmp.glob("*.part")) == []

@@ -7,14 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.queries.database import Database
+from penstock.server.queries import quoted
 from penstock.settings import Settings
 from tests.support.spark_lock import one_spark
+
+# A secret in the server's environment, which nothing that runs in Spark may see.
+CANARY_NAME, CANARY = "CANARY_DATABASE_URL", "canary-7f3a91"
 
 
 @pytest.fixture(scope="package")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """A database that many tests share. Tests of single statements use `db`, which cleans up behind them."""
-    with one_spark():
+    with one_spark(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CANARY_NAME, CANARY)
         made = Database(Settings(data=str(tmp_path_factory.mktemp("pipeline") / "data"), spark_master="local[2]"))
         made.start()
         try:
@@ -33,10 +38,10 @@ def db(database: Database) -> Iterator[Database]:
 def clear(database: Database) -> None:
     state = database.catalog.state
     for name in list(state.queries):
-        database.execute(f"DROP QUERY IF EXISTS {name} CASCADE")
+        database.execute(f"DROP QUERY IF EXISTS {quoted(name)} CASCADE")
     for name in list(state.tables):
-        database.execute(f"DROP TABLE IF EXISTS {name} CASCADE")
+        database.execute(f"DROP TABLE IF EXISTS {quoted(name)} CASCADE")
     for name in list(state.stream_types):
-        database.execute(f"DROP STREAM TYPE IF EXISTS {name} CASCADE")
+        database.execute(f"DROP STREAM TYPE IF EXISTS {quoted(name)} CASCADE")
     for name in list(state.functions):
-        database.execute(f"DROP FUNCTION IF EXISTS {name} CASCADE")
+        database.execute(f"DROP FUNCTION IF EXISTS {quoted(name)} CASCADE")

@@ -16,7 +16,6 @@ from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.offset import Offset
-from penstock.pipeline.source import CycleReader
 from penstock.settings import Settings
 
 
@@ -66,20 +65,6 @@ def commits() -> list[CommitRecord]:
 def engine(folder: DataFolder, commits: list[CommitRecord], monkeypatch: pytest.MonkeyPatch) -> Engine:
     monkeypatch.setattr(engine_module, "stop_session", lambda spark: None)
     return Engine(folder, Settings(data=str(folder.root)), commits.append)
-
-
-def test_a_first_batch_that_was_committed_already_is_passed_by_when_spark_runs_it_again(
-    engine: Engine, folder: DataFolder, commits: list[CommitRecord]
-) -> None:
-    start = Offset(folder.read_id())
-    end = Offset(folder.read_id(), now_us=5)
-    engine._commit_cycle(of_cycle(start, end), 0)  # type: ignore[arg-type]
-    # Died before Spark noted it. A first batch begins wherever initialOffset says, and that has moved on.
-    reader = CycleReader({"folder": str(folder.root)})
-    assert reader.initialOffset() == end.to_json()
-    assert list(reader.partitions(end.to_json(), end.to_json())) == []
-    engine._commit_cycle(Frame(RESULT_SCHEMA.empty_table()), 0)  # type: ignore[arg-type]
-    assert [c.cycle for c in commits] == [1]
 
 
 def test_a_pipeline_that_fails_again_and_again_waits_longer_each_time_and_is_not_called_ready(
@@ -133,7 +118,7 @@ def test_after_a_cycle_a_restarted_pipeline_is_ready(
     def wait(seconds: float) -> bool:
         states.append((engine.running, engine.failure))
         if len(states) == 3:
-            engine._commit_cycle(of_cycle(Offset(folder.read_id()), Offset(folder.read_id(), now_us=5)), 0)  # type: ignore[arg-type]
+            engine._commit_cycle(0, of_cycle(Offset(folder.read_id()), Offset(folder.read_id(), now_us=5)), 0)  # type: ignore[arg-type]
         return seconds == 0.1 and next(looks)
 
     monkeypatch.setattr(engine, "_restart", restart)
@@ -161,9 +146,34 @@ def test_stopping_during_a_restart_waits_for_the_new_spark_and_ends_it(
     monkeypatch.setattr(engine, "_start_spark", start_spark)
     monkeypatch.setattr(engine, "_start_query", lambda: pytest.fail("no query after stop"))
     engine._query = Query(alive=False)  # type: ignore[assignment]
-    engine._supervisor = threading.Thread(target=engine._supervise)
     engine._supervisor.start()
     assert starting.wait(60)
     engine.stop()
     assert ended == ["new"]
     assert not engine._supervisor.is_alive()
+
+
+def test_the_supervisor_goes_on_after_an_exception_of_its_own(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    restarted = threading.Event()
+
+    def failure_text() -> str:
+        asked.append(1)
+        if len(asked) == 1:
+            raise RuntimeError("py4j says something new")
+        return "it died"
+
+    def restart() -> None:
+        engine._query = Query()  # type: ignore[assignment]
+        restarted.set()
+
+    monkeypatch.setattr(engine, "_failure_text", failure_text)
+    monkeypatch.setattr(engine, "_restart", restart)
+    engine._query = Query(alive=False)  # type: ignore[assignment]
+    (supervisor,) = engine.services()
+    supervisor.start()
+    assert restarted.wait(60)
+    assert supervisor.facts()["failures"] == 1 and supervisor.critical and supervisor.failure is None
+    engine._stopping.set()
+    supervisor.join(60)
+    assert not supervisor.is_alive()

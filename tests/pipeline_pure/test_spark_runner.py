@@ -1,4 +1,4 @@
-"""What a caller hears when Spark dies under a statement."""
+"""What the runner gives to Spark, and what a caller hears when Spark dies under a statement."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Gone:
     def __init__(self, failure: Exception) -> None:
         self._failure = failure
         self.dropped = 0
+        self.schemas: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         if name == "sparkContext":
@@ -31,12 +32,17 @@ class Gone:
     def format(self, *_: Any) -> Gone:
         return self
 
-    option = load = format
+    def option(self, name: str, value: str) -> Gone:
+        if name == "schema":
+            self.schemas.append(value)
+        return self
+
+    load = format
 
     def createOrReplaceTempView(self, _: str) -> None:
         pass
 
-    def sql(self, _: str) -> None:
+    def _get_j_spark_session_class(self, _: Any) -> None:
         raise self._failure
 
     def dropTempView(self, _: str) -> None:
@@ -57,3 +63,17 @@ def test_a_spark_that_died_is_told_as_not_ready_and_not_as_a_trace(pipe: Pipe, f
         SparkRunner(gone, pipe.db.folder, 10).run(plan, moment, {})  # type: ignore[arg-type]
     assert caught.value.condition == "not_ready"
     assert gone.dropped == 1
+
+
+def test_a_column_is_one_name_in_the_schema_of_a_relation(pipe: Pipe) -> None:
+    pipe.db.execute('CREATE TABLE odd (id INT PRIMARY KEY, "a` INT, `b" TEXT, "!" TEXT, r STREAM (x DOUBLE))')
+    pipe.engine.drain()
+    text = 'SELECT "a` INT, `b", "!" FROM odd ORDER BY id'
+    plan = plan_query(parse_select(text), pipe.db.catalog.state, standing=False)
+    assert isinstance(plan, SparkPlan)
+    with pipe.db.standing.locked() as store:
+        moment = moment_of(plan, store, None)
+    gone = Gone(ConnectionRefusedError(111))
+    with pytest.raises(PenstockError, match="restarted"):
+        SparkRunner(gone, pipe.db.folder, 10).run(plan, moment, {})  # type: ignore[arg-type]
+    assert gone.schemas == ["`id` INT, `a`` INT, ``b` STRING, `!` STRING"]

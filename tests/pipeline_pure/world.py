@@ -17,9 +17,9 @@ TABLE = "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (va
 class Pipe:
     """One data folder, opened and opened again, on a clock that stands still until it is moved."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, began_us: int = BEGAN_US, **settings: Any) -> None:
         self.folder = folder
-        self.clock = ManualClock(BEGAN_US)
+        self.clock = ManualClock(began_us)
         self._settings = settings
         self.open()
 

@@ -19,6 +19,8 @@ NEEDED = {
     "EXPLAIN SELECT * FROM probes": "read",
     "SUBSCRIBE TO hot": "read",
     "BEGIN": "read",
+    "SHOW STATEMENTS": "read",
+    "CANCEL STATEMENT 'x'": "read",
     "SET on_error = rest": "read",
     "CREATE QUERY q AS SELECT * FROM probes": "write",
     "ALTER QUERY hot PAUSE": "write",

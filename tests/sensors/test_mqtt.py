@@ -231,3 +231,20 @@ def test_a_table_whose_columns_the_topic_does_not_fit_is_refused(
     with pytest.raises(PenstockError) as caught:
         plant.db.execute(f"CREATE TABLE t ({table}")
     assert says in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_a_long_message_is_counted_and_acknowledged_and_those_behind_it_come(
+    plant: Plant, publisher: Publisher, protocol: str
+) -> None:
+    plant.create(
+        "sensor TEXT PRIMARY KEY, reading STREAM) WITH (discover = true)",
+        options=f"topic 'long/{{sensor}}', protocol '{protocol}'",
+    )
+    sizes = (0, 3 << 20, (1 << 20) + 10, 0)
+    publisher.send([("long/a", reading(n, pad="x" * size)) for n, size in enumerate(sizes)])
+    plant.wait_for(2)
+    wait_until(lambda: plant.facts()["in_flight"] == 0)
+    assert plant.rows("seq") == [(0,), (3,)]
+    assert plant.facts()["refused"] == {"body_too_large": 2} and "line_max_bytes" in plant.facts()["last_error"]
+    assert plant.facts()["connects"] == 1

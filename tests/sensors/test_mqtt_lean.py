@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import socket
+import threading
 
 import pytest
 from paho.mqtt import _packet
@@ -11,6 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from penstock.sensors.mqtt_connection import CheckedClient
 from penstock.sensors.mqtt_lean import LeanClient, parts_of
 
 
@@ -72,3 +75,45 @@ def test_where_paho_keeps_packets_otherwise_they_go_its_own_way(
     client = LeanClient(CallbackAPIVersion.VERSION2, take=lambda *_: pytest.fail("it cannot know"), protocol=MQTTv5)
     client._in_packet = spoiled  # type: ignore[assignment]
     assert client._handle_publish() == MQTTErrorCode.MQTT_ERR_SUCCESS and handled == [client]
+
+
+@pytest.mark.parametrize("v5", [True, False])
+def test_of_a_packet_that_is_too_long_only_the_head_is_held_and_its_number_is_told(v5: bool) -> None:
+    """200 MB of payload, and a short message behind it."""
+    told: list[tuple[str, int | None, int]] = []
+    client = LeanClient(
+        CallbackAPIVersion.VERSION2,
+        take=lambda header, topic, payload, number: told.append((topic, payload and len(payload), number)),
+        protocol=MQTTv5 if v5 else MQTTv311,
+    )
+    ours, theirs = socket.socketpair()
+    client._sock = ours
+    nothing = b"\0" if v5 else b""
+    length = 200 << 20
+    remaining = bytes([length & 127 | 128, length >> 7 & 127 | 128, length >> 14 & 127 | 128, length >> 21])
+    head = b"\x32" + remaining + b"\0\x01t\0\x07" + nothing
+    short = b"\x32" + bytes([7 + len(nothing)]) + b"\0\x01t\0\x08" + nothing + b"42"
+
+    def send() -> None:
+        theirs.sendall(head)
+        left = length - (len(head) - 5)
+        while left:
+            left -= theirs.send(bytes(min(left, 1 << 20)))
+        theirs.sendall(short)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    held = 0
+    while len(told) < 2:
+        assert client._packet_read() in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_AGAIN)
+        held = max(held, len(client._in_packet["packet"]))
+    thread.join()
+    assert told == [("t", None, 7), ("t", 2, 8)] and held < 1 << 18
+    ours.close()
+    theirs.close()
+
+
+def test_a_broker_that_answers_with_a_packet_without_end_is_left() -> None:
+    client = CheckedClient(CallbackAPIVersion.VERSION2)
+    client._in_packet.update(command=0x90, remaining_length=200 << 20)
+    assert client._packet_handle() == MQTTErrorCode.MQTT_ERR_PROTOCOL

@@ -14,16 +14,23 @@ import pytest
 from penstock.clock import SECOND, ManualClock, parse_timestamp
 from penstock.errors import PenstockError
 from penstock.sensors import recording
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import Answer, Sensor
 from penstock.sensors.registry import create_sensor
+from penstock.sensors.sensor_files import SensorFiles
 from penstock.types import BIGINT, DOUBLE, TEXT, Field
 
 NAB = Path(__file__).parents[1] / "data" / "nab"
 VALUE = (Field("value", DOUBLE),)
 
 
+def beside(address: str | Path) -> AddressRules:
+    """Rules under which the folder of a file is the one that addresses may name."""
+    return AddressRules(SensorFiles(Path(str(address).partition("?")[0]).parent))
+
+
 def open_replay(address: str | Path, clock: ManualClock, fields: Any = VALUE, **options: str) -> Sensor:
-    sensor = create_sensor("replay", str(address), fields, options, clock)
+    sensor = create_sensor("replay", str(address), fields, options, clock, beside(address))
     assert isinstance(sensor, Sensor)
     sensor.init()
     return sensor
@@ -108,7 +115,7 @@ def test_a_replay_resumes_after_what_the_log_holds(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     file.write_text("ts,value\n" + "".join(f"{t},{t}\n" for t in range(100, 200)))
     clock = ManualClock()
-    sensor = create_sensor("replay", str(file), VALUE, {"speed": "1x"}, clock)
+    sensor = create_sensor("replay", str(file), VALUE, {"speed": "1x"}, clock, beside(file))
     assert isinstance(sensor, Sensor)
     sensor.resume(150 * SECOND)
     sensor.init()
@@ -134,7 +141,7 @@ def test_rows_of_one_time_come_together_so_that_a_resumed_replay_misses_none(
         parquet.write_table(pa.table({"ts": pa.array(times, pa.timestamp("s")), "value": values}), file)
 
     def pieces(stored: int | None) -> list[list[float]]:
-        sensor = create_sensor("replay", str(file), VALUE, {"speed": "max"}, ManualClock())
+        sensor = create_sensor("replay", str(file), VALUE, {"speed": "max"}, ManualClock(), beside(file))
         assert isinstance(sensor, Sensor)
         if stored is not None:
             sensor.resume(stored * SECOND)
@@ -143,6 +150,7 @@ def test_rows_of_one_time_come_together_so_that_a_resumed_replay_misses_none(
         while (reading := sensor.read()).answer is not Answer.END:
             assert reading.batch is not None
             found.append([float(v) for v in reading.batch.column(0).to_pylist()])
+        sensor.close()
         return found
 
     whole = pieces(None)

@@ -12,6 +12,8 @@ import pytest
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import StreamColumn, StreamType, Table, TableOptions
 from penstock.clock import SECOND, WallClock
+from penstock.sensors.address_rules import AddressRules
+from penstock.sensors.sensor_files import SensorFiles
 from penstock.settings import Settings
 from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
@@ -23,6 +25,7 @@ from tests.sensors.world import FAST, PATIENCE_S, wait_until
 
 VALUE = (Field("value", DOUBLE),)
 NAB = Path(__file__).parents[1] / "data" / "nab"
+NEAR = AddressRules(SensorFiles(NAB))
 
 
 class Server:
@@ -34,7 +37,7 @@ class Server:
         self.catalog = Catalog(folder, "", self.log.still, clock)
         self.ingest = Ingest(self.log, lambda: self.catalog.state, clock, settings)
         self.manager = StreamManager(
-            lambda: self.catalog.state, self.ingest, self.catalog.observe, clock, settings, limits=FAST
+            lambda: self.catalog.state, self.ingest, self.catalog.observe, clock, settings, limits=FAST, rules=NEAR
         )
 
     def create(self, name: str, connector: str, options: dict[str, str], rows: list[tuple[Any, ...]]) -> Table:

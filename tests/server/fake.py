@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from penstock.cancellation import check
 from penstock.errors import PenstockError, error
 from penstock.queries.inputs import LINES, WAYS_IN
 from penstock.queries.results import Event, Health, Result
@@ -83,6 +85,8 @@ class FakeDatabase:
         self.oldest_cycle = 0
         self.start_error: PenstockError | None = None
         self.backups: list[Path] = []
+        self.endless = 0
+        self.damaged: list[str] = []
 
     def start(self, progress: Callable[[str], None]) -> None:
         progress("opening the log")
@@ -99,6 +103,8 @@ class FakeDatabase:
         self.owners.append(owner)
         if self.fail is not None:
             raise self.fail
+        if "forever" in sql:
+            self._run_forever()
         if "pmp" in sql:
             problem = error("column_not_found", table="sensors", column="pmp", hint='did you mean "ppm"?')
             raise problem.at(sql, 1, sql.index("pmp") + 1, 3)
@@ -111,6 +117,16 @@ class FakeDatabase:
         if sql.startswith(("CREATE", "ALTER", "INSERT")):
             return Result(pa.table({}), done=" ".join(sql.split()[:2]), notices=("noted",))
         return self.result
+
+    def _run_forever(self) -> None:
+        """Until it is cancelled."""
+        self.endless += 1
+        try:
+            while True:
+                check()
+                time.sleep(0.005)
+        finally:
+            self.endless -= 1
 
     def push(self, table: str, data: Any, idempotency_key: str | None = None) -> Receipt:
         if self.fail_pushes:
@@ -210,6 +226,12 @@ class FakeDatabase:
         values = {"sensor_id": 1, "location": "north gate", "built": datetime(2020, 1, 1), "cost": Decimal("1.10")}
         return [{"key": {"sensor_id": 1}, "values": values, "address": "plant/1", "state": "open"}]
 
+    def running_statements(self) -> list[dict[str, Any]]:
+        return []
+
+    def cancel_statement(self, statement_id: str) -> None:
+        raise error("statement_not_found", statement=statement_id)
+
     def health(self) -> Health:
         return self.health_now
 
@@ -222,7 +244,8 @@ class FakeDatabase:
             "queries": [{"name": 'odd "name"', "rows": 2}],
         }
 
-    def backup(self, target: Path) -> None:
+    def backup(self, target: Path, link: bool = False) -> list[str]:
         target.mkdir(exist_ok=True)
         (target / "format_version").write_text("1")
         self.backups.append(target)
+        return list(self.damaged)

@@ -140,7 +140,7 @@ def test_a_backup_needs_a_new_absolute_path(http: Http, database: FakeDatabase, 
 def test_a_backup_that_fails_leaves_no_folder(
     http: Http, database: FakeDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def half(target: Path) -> None:
+    def half(target: Path, link: bool) -> None:
         assert not target.exists()  # the database writes aside and renames, or takes its half away
         raise error("engine_failed", detail="the disk is full")
 
@@ -157,6 +157,8 @@ def test_the_api_describes_itself_with_examples(http: Http) -> None:
     calls = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert calls == {
         ("POST", "/v1/sql"),
+        ("GET", "/v1/statements"),
+        ("DELETE", "/v1/statements/{id}"),
         ("POST", "/v1/tables/{table}/readings"),
         ("GET", "/v1/queries"),
         ("POST", "/v1/queries"),

@@ -30,7 +30,7 @@ def test_a_left_join_in_spark_waits_until_the_window_has_passed(world: World) ->
         "ON (`a`.`ppm` = `b`.`speed` OR FALSE) "
         f"AND {difference} >= CAST(0 AS BIGINT) AND {difference} <= CAST(10000000 AS BIGINT) "
         "WHERE `a`.`ppm` > CAST('1.0' AS DOUBLE) AND (NOT `b`.`ts` IS NULL OR "
-        "{now} > timestamp_micros(unix_micros(`a`.`ts`) + (CAST(10000000 AS BIGINT))))"
+        "timestamp_micros(:now) > timestamp_micros(unix_micros(`a`.`ts`) + (CAST(10000000 AS BIGINT))))"
     )
 
 
@@ -69,8 +69,10 @@ def test_conditions_inside_not_exists_never_filter_the_rows_outside(world: World
 
 def test_not_exists_in_spark_waits_until_the_window_has_passed(world: World) -> None:
     text = world.spark(SILENCE).sql
-    assert text.endswith(") AND {now} > timestamp_micros(unix_micros(`p`.`ts`) + (CAST(300000000 AS BIGINT))))")
-    assert "{now}" not in world.spark(SILENCE.replace("NOT EXISTS", "EXISTS")).sql
+    assert text.endswith(
+        ") AND timestamp_micros(:now) > timestamp_micros(unix_micros(`p`.`ts`) + (CAST(300000000 AS BIGINT))))"
+    )
+    assert ":now" not in world.spark(SILENCE.replace("NOT EXISTS", "EXISTS")).sql
 
 
 def test_not_exists_over_two_streams_waits_for_the_later_of_them(world: World) -> None:
@@ -78,4 +80,6 @@ def test_not_exists_over_two_streams_waits_for_the_later_of_them(world: World) -
         "SELECT a.ppm FROM sensors a WHERE NOT EXISTS "
         "(SELECT 1 FROM loops b, loops c DWINDOW(a,b) = 10 SECONDS AND DWINDOW(b,c) = 20 SECONDS)"
     ).sql
-    assert text.endswith("{now} > timestamp_micros(unix_micros(`a`.`ts`) + (CAST(30000000 AS BIGINT))))")
+    assert text.endswith(
+        "timestamp_micros(:now) > timestamp_micros(unix_micros(`a`.`ts`) + (CAST(30000000 AS BIGINT))))"
+    )

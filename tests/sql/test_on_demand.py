@@ -80,7 +80,7 @@ def test_a_window_join_that_is_written_out_is_cut_to_the_readers_window(asked_ab
     cut = asked_about.spark("SELECT COUNT(*) AS n FROM pairs BEGIN (NOW - 1 MINUTE) END (NOW)")
     assert cut.on_demand is not None and cut.on_demand.window == TimeWindow(Bound("now", -60_000_000), Bound("now"))
     assert "GREATEST(`a`.`ts`, `b`.`ts`) >= TIMESTAMP_MICROS" in cut.sql.replace("timestamp_micros", "TIMESTAMP_MICROS")
-    assert "GREATEST(`a`.`ts`, `b`.`ts`) <= {now}" in cut.sql
+    assert "GREATEST(`a`.`ts`, `b`.`ts`) <= timestamp_micros(:now)" in cut.sql
     grouped = asked_about.spark(
         "SELECT speed, COUNT(*) AS n FROM pairs p GROUP BY speed BEGIN ('2026-01-01') END (NOW) FOR p"
     )

@@ -118,7 +118,7 @@ def test_written_out_it_says_what_brute_force_says(sqlite: sqlite3.Connection, s
     sqlite.execute("CREATE TABLE b (ts INTEGER, _pos INTEGER, sensor_id INTEGER, ppm REAL)")
     sqlite.executemany("INSERT INTO a VALUES (?, ?, ?)", times)
     sqlite.executemany("INSERT INTO b VALUES (?, ?, ?, ?)", [(r.ts, r.position, r.key, r.value) for r in values])
-    ours = sqlite.execute(plan.sql.format(r0="a", r1="b", now="0")).fetchall()
+    ours = sqlite.execute(plan.sql.replace("IDENTIFIER(:r0)", "a").replace("IDENTIFIER(:r1)", "b")).fetchall()
     theirs = []
     for at, _, key in times:
         counted = [r for r in values if r.key == key and r.value is not None and r.value != 2.5]

@@ -176,7 +176,7 @@ def test_a_newest_segment_that_cannot_be_opened_is_moved_away_and_counted(
     newest.write_bytes(damage(newest.read_bytes()))
     again = StreamLog(tmp_path, Settings(), clock)
     assert again.corrupt_segments == 1
-    assert (tmp_path / "corrupt" / "3" / newest.name).exists()
+    assert (tmp_path / "corrupt" / "log" / "3" / newest.name).exists()
     assert again.append(TABLE, batch(3.0)).result(60) == 2
     again.close()
     assert stored(tmp_path, 3) == [1.0, 3.0]

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.catalog.journal import JournalReader
-from penstock.pipeline.commits import CommitRecord, _read_record
+from penstock.pipeline.commit_files import CommitRecord, read_record
 from penstock.streams.segment_rows import read_slice
 from penstock.streams.segments import list_segments, slices
 
@@ -73,7 +73,7 @@ class History:
         self._joined: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
 
     def record(self, cycle: int) -> CommitRecord:
-        return _read_record(self.folder / "commits" / f"{cycle:012d}.arrow")
+        return read_record(self.folder / "commits" / f"{cycle:012d}.arrow")
 
     def rows(self, table_id: int, end: int) -> list[dict[str, Any]]:
         """A table's log up to a position, each row with its position and its time in microseconds."""

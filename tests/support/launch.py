@@ -1,7 +1,7 @@
 """`penstock serve` with something wrong inside: `python -m tests.support.launch serve ...`.
 
 PENSTOCK_TEST_CRASH=commit:renamed:12 ends the server by SIGKILL when it reaches the step for the 12th time; the steps
-are those of CommitStore, and cycle:told, after which Spark commits.
+are those of CommitStore, and cycle:told, after which Spark commits to its checkpoint.
 PENSTOCK_TEST_FAIL=folder makes tasks hand over half of their rows and then fail, on their first attempt, for as long
 as the folder holds a file `fail`; each one that did so leaves a file there.
 """
@@ -59,8 +59,8 @@ def arm(step: str, count: int) -> None:
     CommitStore.crash_point = staticmethod(crash_point)
     commit_cycle = engine.Engine._commit_cycle
 
-    def commit_and_tell(self: engine.Engine, frame: DataFrame, batch: int) -> None:
-        commit_cycle(self, frame, batch)
+    def commit_and_tell(self: engine.Engine, query: int, frame: DataFrame, batch: int) -> None:
+        commit_cycle(self, query, frame, batch)
         crash_point("cycle:told")
 
     engine.Engine._commit_cycle = commit_and_tell  # type: ignore[method-assign]

@@ -17,7 +17,8 @@ from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.planner import Planner
 from penstock.pipeline.planning import Limits
-from penstock.pipeline.tasks import cycle_tasks
+from penstock.pipeline.tasks import CycleTask, cycle_tasks
+from penstock.services import Service
 from penstock.settings import Settings
 
 
@@ -52,6 +53,9 @@ class LocalEngine:
     def stop(self) -> None:
         self.running = False
 
+    def services(self) -> list[Service]:
+        return []
+
     def phases_ms(self) -> dict[str, float]:
         return {}
 
@@ -68,11 +72,14 @@ class LocalEngine:
             return None
         return self.run(start, end)
 
-    def run(self, start: Offset, end: Offset) -> CommitRecord | None:
-        began_s = time.monotonic()
+    def tasks(self, start: Offset, end: Offset) -> list[CycleTask]:
         state = self._planner.state_at(end.journal)
         memory = self.settings.join_memory_mb << 20
-        tasks = cycle_tasks(self.folder.log, start, end, state, self.parallelism, memory)
+        return cycle_tasks(self.folder.log, start, end, state, self.parallelism, memory)
+
+    def run(self, start: Offset, end: Offset) -> CommitRecord | None:
+        began_s = time.monotonic()
+        tasks = self.tasks(start, end)
         batches = [batch for task in random.sample(tasks, len(tasks)) for batch in run_task(task)]
         results = pa.Table.from_batches(batches, RESULT_SCHEMA)
         header = results.filter(pa.compute.equal(results["kind"], "cycle"))["payload"][0].as_py()

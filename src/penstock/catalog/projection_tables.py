@@ -19,10 +19,10 @@ from penstock.catalog.encoding import (
 )
 from penstock.catalog.journal import Entry
 from penstock.catalog.rollup_records import rollup_to_json
-from penstock.catalog.secrets import shown_options
+from penstock.catalog.secrets import PLAIN_KEY, shown_address, shown_options
 from penstock.catalog.state import CatalogState
 
-INVISIBLE = ("observe", "retain", "close_rollup")  # kinds of entries that change nothing in these tables
+INVISIBLE = ("observe", "retain", "close_rollup", "lost")  # kinds of entries that change nothing in these tables
 METADATA = MetaData()
 MARK = SqlTable(
     "penstock_mark",
@@ -90,7 +90,7 @@ def follow_entries(connection: Connection, entries: Sequence[Entry], state: Cata
         elif entry.kind == "drop":
             names |= dict.fromkeys((kind, name) for kind, name in body["names"])
             emptied |= {name: None for kind, name in body["names"] if kind == "table"}
-        elif body["table"] in state.tables_by_id and entry.kind not in INVISIBLE:
+        elif entry.kind not in INVISIBLE and body["table"] in state.tables_by_id:
             sids.setdefault(body["table"], {}).update(dict.fromkeys(_touched(entry, state)))
     _delete_all(connection, _DELETE_DEFINITION, ({"the_kind": kind, "the_name": name} for kind, name in names))
     _put_definitions(connection, state, names)
@@ -124,14 +124,21 @@ def _all_names(state: CatalogState) -> list[tuple[str, str]]:
     return [(kind, name) for kind, names in known for name in names]
 
 
+def _without_secrets(stream: dict[str, Any]) -> dict[str, Any]:
+    """Others read this database: the journal alone knows secrets."""
+    plain = PLAIN_KEY if stream["connector"] == "mqtt" else ()
+    return {**stream, "options": shown_options(stream["options"], plain)}
+
+
 def _put_definitions(connection: Connection, state: CatalogState, names: Iterable[tuple[str, str]]) -> None:
     rows = []
     for kind, name in names:
         body: dict[str, Any] | None = None
         if kind == "stream_type" and name in state.stream_types:
-            body = stream_type_to_json(state.stream_types[name])
+            body = _without_secrets(stream_type_to_json(state.stream_types[name]))
         elif kind == "table" and name in state.tables:
             body = table_to_json(state.tables[name])
+            body["stream"] = _without_secrets(body["stream"]) if body["stream"] is not None else None
         elif kind == "function" and name in state.functions:
             body = function_to_json(state.functions[name])
         elif kind == "query" and name in state.queries:
@@ -139,9 +146,8 @@ def _put_definitions(connection: Connection, state: CatalogState, names: Iterabl
         elif kind == "rollup" and name in state.rollups:
             body = rollup_to_json(state.rollups[name])
         elif kind == "sink" and name in state.sinks:
-            # Others read this database: the journal alone knows secrets.
             body = sink_to_json(state.sinks[name])
-            body["options"] = shown_options(body["options"])
+            body["options"] = shown_options(body["options"], PLAIN_KEY)
         if body is not None:
             rows.append({"kind": kind, "name": name, "body": orjson.dumps(body).decode()})
     if rows:
@@ -157,7 +163,9 @@ def _put_rows(connection: Connection, state: CatalogState, table_id: int, sids: 
         body = orjson.dumps(dict(zip(names, values, strict=True))).decode()
         # PostgreSQL's text has no NUL; the body, as JSON, spells it.
         shown = address if address is None else address.replace("\0", "\ufffd")
-        rows.append({"table_name": table.name, "sid": sid, "address": shown, "body": body})
+        rows.append(
+            {"table_name": table.name, "sid": sid, "address": shown_address(shown) if shown else shown, "body": body}
+        )
     if rows:
         connection.execute(insert(ROWS), rows)
 

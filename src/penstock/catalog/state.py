@@ -20,11 +20,12 @@ from penstock.catalog.encoding import (
     table_from_json,
 )
 from penstock.catalog.heads import Int64s, LogHeads
-from penstock.catalog.journal import Entry, JournalReader
+from penstock.catalog.journal import SNAPSHOT, Entry, JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.observed import Observations, Observed
 from penstock.catalog.rollup_records import RolledUp, RollupDefinition, closed, rollup_from_json
 from penstock.catalog.rows import StaticRows
+from penstock.catalog.snapshot import read_snapshot, restore_snapshot
 from penstock.errors import error
 
 
@@ -64,14 +65,19 @@ class CatalogState(Defined):
         last: Entry | None = None
         try:
             for entry in entries:
-                if entry.kind not in _CHANGES:
+                if entry.kind not in _CHANGES and entry.kind != SNAPSHOT:
                     raise error(
                         "corrupt_journal",
                         position=entry.pos,
                         detail=f'it is of a kind this version does not know ("{entry.kind}")',
                         hint="the data folder was written by a newer Penstock",
                     )
-                assert last is not None or entry.pos == self.position + 1, (entry.pos, self.position)
+                assert last is not None or entry.kind == SNAPSHOT or entry.pos == self.position + 1, entry.pos
+                if entry.kind == SNAPSHOT:
+                    restore_snapshot(self, read_snapshot(Path(entry.body["path"])))
+                    known = draft = self._definitions
+                    last = entry
+                    continue
                 if draft is known and entry.kind in _DEFINING:
                     draft = known.copy()
                 _CHANGES[entry.kind](self, draft, entry)
@@ -254,6 +260,16 @@ class CatalogState(Defined):
         if table_id in draft.tables_by_id:
             self._retained[table_id] = max(self._retained.get(table_id, 0), entry.body["position"])
 
+    def _lose(self, draft: Definitions, entry: Entry) -> None:
+        """Entries that were acknowledged are gone: what they may have numbered is not given again."""
+        for table_id, count in entry.body["versions"].items():
+            if int(table_id) in self._rows:
+                self._rows[int(table_id)].lose(count, entry.pos)
+        above = entry.body["above"]
+        self.next_table_id = max(self.next_table_id, above.get("table", 0))
+        self.next_rollup_id = max(self.next_rollup_id, above.get("rollup", 0))
+        self.next_sink_id = max(self.next_sink_id, above.get("sink", 0))
+
     def _create_rollup(self, draft: Definitions, entry: Entry) -> None:
         found = rollup_from_json(entry.body)
         draft.rollups[found.name] = found
@@ -284,8 +300,9 @@ _CHANGES: dict[str, Callable[[CatalogState, Definitions, Entry], None]] = {
     "retain": CatalogState._retain,
     "create_rollup": CatalogState._create_rollup,
     "close_rollup": CatalogState._close_rollup,
+    "lost": CatalogState._lose,
 }
-_DEFINING = _CHANGES.keys() - {"insert_rows", "update_rows", "delete_rows", "observe", "retain", "close_rollup"}
+_DEFINING = _CHANGES.keys() - {"insert_rows", "update_rows", "delete_rows", "observe", "retain", "close_rollup", "lost"}
 
 
 def load_state(folder: Path, upto: int | None = None) -> CatalogState:

@@ -4,46 +4,75 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from penstock.cli.connecting import Token, Url, connected, progress, reported
-from penstock.errors import error
-from penstock.syncing import sync_file, sync_folder
+from penstock.errors import PenstockError, error
+from penstock.manifest import FileSum, Took, copy_file, difference, list_files, no_progress, read_manifest
+from penstock.syncing import sync_folder
 
-# Belongs to the process that ran there, not to the data.
-LEFT_BEHIND = frozenset({"lock", "tmp"})
+_LOOK_S = 0.5
+_PROBLEMS_SHOWN = 10
 
 
 def backup(
     target: Annotated[Path, typer.Argument(help="A folder that does not exist yet, on the server's machine.")],
+    link: Annotated[
+        bool,
+        typer.Option("--link", help="Make hard links in place of copies: fast, but damage to a file is in both."),
+    ] = False,
     url: Url = "",
     token: Token = "",
 ) -> None:
-    """Copy the data folder of a running server; it goes on meanwhile."""
+    """Copy the data folder of a running server; it goes on meanwhile. Status 1 if files were damaged before."""
     path = target.absolute()
-    with connected(url, token) as connection:
-        with progress.status(f"backing up to {path}"):
-            connection.backup(str(path))
+    with connected(url, token) as connection, _bar(f"backing up to {path}") as (bar, task):
+        with ThreadPoolExecutor(1) as pool:
+            copying = pool.submit(connection.backup, str(path), link)
+            while not copying.done():
+                try:
+                    copying.exception(_LOOK_S)
+                except TimeoutError:
+                    found = connection.status().get("backups", {}).get(str(path))
+                    if found:
+                        bar.update(task, completed=found["bytes"], total=found["total_bytes"])
+        damaged = copying.result()
     typer.echo(f"backup in {path}", err=True)
+    if damaged:
+        typer.echo(f"{len(damaged)} files were damaged before, and are in the backup as they are:", err=True)
+        _list(damaged)
+        raise typer.Exit(1)
 
 
 def restore(
     source: Annotated[Path, typer.Argument(help="A folder that `penstock backup` wrote.")],
     data: Annotated[Path, typer.Option("--data", help="The data folder to make; it must not exist or be empty.")],
+    accept_damage: Annotated[
+        bool, typer.Option("--accept-damage", help="Restore what is left of a backup that is damaged.")
+    ] = False,
 ) -> None:
     """Make a data folder from a backup. No server runs on it yet, and the backup stays as it is."""
     with reported():
-        with progress.status(f"restoring {data}"):
-            copy_backup(source, data)
+        with _bar(f"restoring {data}") as (bar, task):
+            total = sum(path.stat().st_size for path in source.rglob("*") if path.is_file())
+            bar.update(task, total=total)
+            problems = copy_backup(source, data, accept_damage, lambda count: bar.update(task, advance=count))
+    _list(problems)
     typer.echo(f"restored; start it with: penstock serve --data {data}", err=True)
 
 
-def copy_backup(source: Path, data: Path) -> None:
-    """Copy aside, sync, then rename: a restore that was cut short leaves no half data folder."""
+def copy_backup(source: Path, data: Path, accept_damage: bool = False, took: Took = no_progress) -> list[str]:
+    """Copy aside, checking each file against the manifest, then rename: one that was cut short leaves no half data folder.
+
+    What comes back is what differs from the manifest, which is refused unless `accept_damage`.
+    """
     from penstock.pipeline.folder import check_finished
 
     check_finished(source)
@@ -54,24 +83,65 @@ def copy_backup(source: Path, data: Path) -> None:
     aside = data.absolute().with_name(f".{data.name}.restoring-{os.getpid()}")
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, aside, ignore=_left_behind(source), copy_function=_copy_synced)
+        problems = _copy_files(source, aside, took)
+        if problems and not accept_damage:
+            raise _damaged(source, problems)
+        aside.chmod(0o700)
         if data.exists():
             data.rmdir()
         aside.rename(data)
         sync_folder(data.absolute().parent)
+        return problems
     except OSError as problem:
         raise error("invalid_parameter", detail=f"cannot restore to {data}: {problem}") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _left_behind(top: Path) -> Callable[[str, list[str]], set[str]]:
-    def ignore(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if name in LEFT_BEHIND} if Path(folder) == top else set()
+def _copy_files(source: Path, target: Path, took: Took) -> list[str]:
+    """Copy what is there; every difference from the manifest."""
+    wanted: dict[str, FileSum] | None = None
+    problems: list[str] = []
+    try:
+        wanted = read_manifest(source)
+    except FileNotFoundError:
+        problems = []  # written by a version that made none
+    except ValueError as problem:
+        problems = [str(problem)]
+    names = list(list_files(source))
+    target.mkdir(mode=0o700)
+    for name in names:
+        if wanted is not None and name not in wanted:
+            problems.append(f"{name} is not in the manifest")
+            continue
+        (target / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = copy_file(source / name, target / name, took)
+        why = difference(wanted[name], found) if wanted is not None else None
+        if why is not None:
+            problems.append(f"{name} {why}")
+    problems += [f"{name} is missing" for name in (wanted or {}) if name not in set(names)]
+    for at, _, _ in os.walk(target):
+        Path(at).chmod(0o700)
+        sync_folder(Path(at))
+    return problems
 
-    return ignore
+
+def _damaged(source: Path, problems: list[str]) -> PenstockError:
+    more = f"; and {len(problems) - _PROBLEMS_SHOWN} more" if len(problems) > _PROBLEMS_SHOWN else ""
+    detail = "; ".join(problems[:_PROBLEMS_SHOWN]) + more
+    hint = "restore another one; with --accept-damage you get what is left of this one"
+    return error("damaged_backup", folder=str(source), detail=detail, hint=hint)
 
 
-def _copy_synced(source: str, target: str) -> None:
-    shutil.copy2(source, target)
-    sync_file(Path(target))
+def _list(problems: list[str]) -> None:
+    for problem in problems[:_PROBLEMS_SHOWN]:
+        typer.echo(f"  {problem}", err=True)
+    if len(problems) > _PROBLEMS_SHOWN:
+        typer.echo(f"  and {len(problems) - _PROBLEMS_SHOWN} more", err=True)
+
+
+@contextmanager
+def _bar(text: str) -> Iterator[tuple[Progress, TaskID]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=progress) as bar:
+        yield bar, bar.add_task(text, total=None)

@@ -18,21 +18,23 @@ from penstock.client import Connection
 from penstock.errors import PenstockError
 
 
-def run_statement(connection: Connection, statement: str, format: Format) -> None:
+def run_statement(connection: Connection, statement: str, format: Format, timeout_s: float | None = None) -> None:
     """One statement; SUBSCRIBE prints until Ctrl-C or until the query is dropped."""
     subscription = parse_subscribe(statement)
     try:
         if subscription is not None:
             follow(connection, subscription, format)
         else:
-            print_answer(connection.sql(statement), format)
+            print_answer(connection.sql(statement, timeout_s=timeout_s), format)
     except PenstockError as problem:
         # The server says where, this side knows the text.
         problem.sql = statement
         raise
 
 
-def run_script(connection: Connection, script: str, format: Format, origin: str | None = None) -> None:
+def run_script(
+    connection: Connection, script: str, format: Format, origin: str | None = None, timeout_s: float | None = None
+) -> None:
     """Every statement in order; the first that fails ends the run, saying where in the file it stands.
 
     Statements that register queries one after another go to the server together: thousands take one sync.
@@ -43,9 +45,9 @@ def run_script(connection: Connection, script: str, format: Format, origin: str 
         together = len(run) > 1 or (on_error and registers_queries(run[0].text))
         try:
             if together:
-                _run_together(connection, on_error, run, format)
+                _run_together(connection, on_error, run, format, timeout_s)
             else:
-                run_statement(connection, run[0].text, format)
+                run_statement(connection, run[0].text, format, timeout_s)
         except PenstockError:
             if origin is not None:
                 typer.echo(f"{origin}:" if together else f"{origin}, statement at line {run[0].line}:", err=True)
@@ -54,7 +56,9 @@ def run_script(connection: Connection, script: str, format: Format, origin: str 
         on_error = next((f"{p.text};" for p in reversed(run) if sets_on_error(p.text)), on_error)
 
 
-def _run_together(connection: Connection, on_error: str, run: list[Piece], format: Format) -> None:
+def _run_together(
+    connection: Connection, on_error: str, run: list[Piece], format: Format, timeout_s: float | None
+) -> None:
     # Blank lines stand for what comes before, so that lines in errors are those of the file.
     text, line = on_error, 1
     for piece in run:
@@ -62,7 +66,7 @@ def _run_together(connection: Connection, on_error: str, run: list[Piece], forma
         added = "\n" * (piece.line - line) + piece.text + behind_comment + ";"
         text, line = text + added, line + added.count("\n")
     try:
-        print_answer(connection.sql(text), format)
+        print_answer(connection.sql(text, timeout_s=timeout_s), format)
     except PenstockError as problem:
         problem.sql = text
         raise

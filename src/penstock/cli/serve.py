@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from penstock.cli.connecting import reported
+from penstock.pipeline.cluster_security import security_settings
 from penstock.server.listening import listen
 from penstock.settings import SETTINGS, load_settings
 
@@ -23,8 +24,10 @@ STUCK_S = 3.0
 def serve(config: Path | None = None, **flags: Any) -> None:
     """Start the server and keep it running until Ctrl-C or SIGTERM."""
     before = frozenset(threading.enumerate())
+    keep_files_private()
     with reported():
         settings = load_settings(flags, file=config)
+        security_settings(settings)  # refuses a cluster without a secret, before Java is started
         listener = listen(settings)
     # The JVM comes up while FastAPI and the rest load; `penstock --help` must not wait for either.
     from penstock.pipeline.launching import launch_java_early
@@ -35,6 +38,11 @@ def serve(config: Path | None = None, **flags: Any) -> None:
     from penstock.server.run import run
 
     _leave(run(settings, listener=listener, prepare=compile_kernels, pages=open_console), before)
+
+
+def keep_files_private() -> None:
+    """What this process and those that it starts write from now on is readable by its own account only."""
+    os.umask(0o077)
 
 
 def _leave(code: int, before: frozenset[threading.Thread]) -> NoReturn:

@@ -34,9 +34,16 @@ class DiscreetHistory(FileHistory):
 class Shell:
     """Reads statements and runs them until `\\q` or Ctrl-D. An error is shown and the shell goes on."""
 
-    def __init__(self, connection: Connection, format: Format, session: PromptSession[str] | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        format: Format,
+        session: PromptSession[str] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
         self.connection = connection
         self.format = format
+        self._timeout_s = timeout_s
         self._names = Names(connection)
         self._session = session or _prompt_session(self._names)
 
@@ -68,11 +75,11 @@ class Shell:
 
     def _run(self, statement: str) -> None:
         try:
-            run_statement(self.connection, statement, self.format)
+            run_statement(self.connection, statement, self.format, self._timeout_s)
         except PenstockError as problem:
             typer.echo(problem.render(), err=True)
         except KeyboardInterrupt:
-            typer.echo("given up waiting; the server may still finish it", err=True)
+            typer.echo("cancelled", err=True)  # the client closed the connection, by which the server knows
         else:
             if _DEFINES.match(statement):
                 self._names.refresh()

@@ -18,6 +18,9 @@ def sql(
     files: Annotated[list[Path] | None, typer.Argument(help="Files with statements; - is stdin.")] = None,
     file: Annotated[list[Path] | None, typer.Option("--file", help="The same as FILES; repeatable.")] = None,
     command: Annotated[list[str] | None, typer.Option("-c", "--command", help="Statements to run; repeatable.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Most seconds that each statement may take.", min=0.001)
+    ] = None,
     format: AskedFormat = None,
     url: Url = "",
     token: Token = "",
@@ -31,11 +34,11 @@ def sql(
             scripts = [("stdin", sys.stdin.read())]
         if scripts:
             for origin, script in scripts:
-                run_script(connection, script, chosen, origin)
+                run_script(connection, script, chosen, origin, timeout)
             return
         from penstock.cli.shell import Shell
 
-        Shell(connection, chosen).run()
+        Shell(connection, chosen, timeout_s=timeout).run()
 
 
 def _read(path: Path) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import getpass
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import typer
 
 from penstock.cli.connecting import reported
 from penstock.cli.printing import AskedFormat, choose_format, print_rows
-from penstock.clock import SECOND, format_timestamp
+from penstock.clock import SECOND, WallClock, format_timestamp
 from penstock.errors import PenstockError
 from penstock.security.audit import Audit
 from penstock.security.caller import Caller, acting_as
@@ -100,7 +99,7 @@ def token(
 ) -> None:
     """Make a token for a program and print it, this once."""
     with _changing(data, "CREATE TOKEN", name) as users:
-        expires_us = None if days is None else int((time.time() + days * DAY_S) * SECOND)
+        expires_us = None if days is None else WallClock().now_us() + int(days * DAY_S * SECOND)
         typer.echo(users.create_token(name, role_named(role), owner, expires_us))
 
 

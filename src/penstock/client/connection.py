@@ -17,6 +17,10 @@ from penstock.client.subscribe import Change, subscribe
 from penstock.client.transport import ARROW, JSON, Transport
 from penstock.errors import PenstockError, error
 
+# How long an answer is waited for: a little longer than the server was given for it.
+_USUAL_S, _MARGIN_S = 600.0, 30.0
+_BACKUP_S = 86_400.0  # every byte of a data folder is read and written
+
 
 class Connection:
     """Talks to one server; safe to share between threads. Nothing is sent before the first call."""
@@ -47,14 +51,29 @@ class Connection:
 
     # Asking
 
-    def sql(self, text: str, /, *params: Any, **named: Any) -> Answer:
-        """Run one or more statements; the last one's answer. `$1` takes `params`, `:name` takes `named`."""
+    def sql(self, text: str, /, *params: Any, timeout_s: float | None = None, **named: Any) -> Answer:
+        """Run one or more statements; the last one's answer. `$1` takes `params`, `:name` takes `named`.
+
+        `timeout_s` is the most that each statement may take. KeyboardInterrupt cancels it at the server.
+        """
         if params and named:
             raise error("invalid_parameter", detail="give parameters by place or by name, not both")
         refuse_not_finite([*params, *named.values()])
-        content = to_json({"sql": text, "params": named or list(params) or None})
+        body = {"sql": text, "params": named or list(params) or None}
+        content = to_json(body if timeout_s is None else {**body, "timeout_s": timeout_s})
         headers = {"Content-Type": JSON, "Accept": ARROW}
-        return read_answer(self._transport.call("POST", "/v1/sql", content=content, headers=headers).content)
+        read_s = None if timeout_s is None else max(timeout_s + _MARGIN_S, _USUAL_S)
+        response = self._transport.call("POST", "/v1/sql", content=content, headers=headers, read_s=read_s)
+        return read_answer(response.content)
+
+    def statements(self) -> list[dict[str, Any]]:
+        """The statements that run now: one's own, all for an admin."""
+        found: list[dict[str, Any]] = self._transport.json("GET", "/v1/statements")["statements"]
+        return found
+
+    def cancel(self, statement_id: str) -> None:
+        """End a running statement."""
+        self._transport.json("DELETE", f"/v1/statements/{quote(statement_id)}")
 
     def query(self, name_or_select: str, *params: Any) -> Query:
         """A handle on the standing query of that name, or on a SELECT."""
@@ -187,6 +206,12 @@ class Connection:
         found: dict[str, Any] = self._transport.json("GET", "/v1/status")
         return found
 
-    def backup(self, target: str) -> None:
-        """Have the server write a copy of its data folder to `target`, an absolute path on its own machine."""
-        self._transport.json("POST", "/v1/backup", {"target": target})
+    def backup(self, target: str, link: bool = False) -> list[str]:
+        """Have the server write a copy of its data folder to `target`, an absolute path on its own machine.
+
+        What comes back names the files that were damaged before: they are in the copy as they are. With `link`, files
+        are hard links where that is possible.
+        """
+        body = {"target": target, "link": link}
+        found: dict[str, Any] = self._transport.json("POST", "/v1/backup", body, read_s=_BACKUP_S)
+        return list(found.get("damaged", []))

@@ -47,10 +47,18 @@ class Transport:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
+        read_s: float | None = None,
     ) -> httpx.Response:
+        """`read_s`: how long the answer may take, where that is longer than usual."""
+        patience = httpx.USE_CLIENT_DEFAULT if read_s is None else httpx.Timeout(60.0, connect=5.0, read=read_s)
         try:
             response = self._client.request(
-                method, self.url + path, content=content, headers={**self._headers, **(headers or {})}, params=params
+                method,
+                self.url + path,
+                content=content,
+                headers={**self._headers, **(headers or {})},
+                params=params,
+                timeout=patience,
             )
         except (httpx.TransportError, httpx.InvalidURL) as problem:
             raise self._failed(problem) from problem
@@ -58,11 +66,18 @@ class Transport:
             raise read_error(response.content, response.status_code)
         return response
 
-    def json(self, method: str, path: str, body: Any = None, params: Mapping[str, Any] | None = None) -> Any:
+    def json(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        params: Mapping[str, Any] | None = None,
+        read_s: float | None = None,
+    ) -> Any:
         """A call with JSON both ways; None where the answer is empty."""
         content = None if body is None else to_json(body)
         headers = {"Accept": JSON} | ({"Content-Type": JSON} if body is not None else {})
-        response = self.call(method, path, content=content, headers=headers, params=params)
+        response = self.call(method, path, content=content, headers=headers, params=params, read_s=read_s)
         return orjson.loads(response.content) if response.content else None
 
     @contextmanager

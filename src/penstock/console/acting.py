@@ -9,6 +9,7 @@ from nicegui import app as pages
 from nicegui import ui
 from starlette.requests import Request
 
+from penstock.cancellation import Cancellation, cancelled_by
 from penstock.console.pulse import Pulse
 from penstock.errors import PenstockError, error
 from penstock.queries.database import Database
@@ -21,7 +22,8 @@ from penstock.server.workers import Pool
 T = TypeVar("T")
 # A question may take Spark a while; what the pages look at every second must not wait behind it.
 LOOKING_THREADS = 2
-ASKING_THREADS = 4
+# Each statement that runs or waits holds a thread; the database bounds how many of one user do.
+ASKING_THREADS = 24
 
 _SESSION = "session"
 
@@ -48,9 +50,10 @@ class Console:
         with acting_as(caller):
             return await self.asking.run(work, owner)
 
-    async def execute(self, sql: str, params: Any = None) -> Result:
-        """Statements, as a person typed or clicked them."""
-        return await self.ask(lambda owner: self.database.execute(sql, params, owner))
+    async def execute(self, sql: str, params: Any = None, cancellation: Cancellation | None = None) -> Result:
+        """Statements, as a person typed or clicked them; `cancellation` ends them."""
+        with cancelled_by(cancellation or Cancellation()):
+            return await self.ask(lambda owner: self.database.execute(sql, params, owner))
 
     def remember(self, request: Request) -> None:
         """Which session opened this page: what it may do is looked up at each click, not when it was opened."""

@@ -7,6 +7,7 @@ import time
 from nicegui import ui
 from starlette.requests import Request
 
+from penstock.cancellation import Cancellation
 from penstock.console import welcome
 from penstock.console.acting import console
 from penstock.console.answer_view import AnswerView, as_csv, as_parquet
@@ -44,11 +45,14 @@ def _first_question() -> str:
 class _View:
     def __init__(self, text: str) -> None:
         self._result: Result | None = None
+        self._running: Cancellation | None = None
         with card():
             self.editor = SqlEditor(text, self._run)
             with ui.element("div").classes("row-line"):
                 self._button = ui.button("Run", icon="play_arrow", on_click=self._run).props("unelevated")
                 self._button.classes("main-action").tooltip("Ctrl+Enter")
+                self._cancel = ui.button("Cancel", icon="stop", on_click=self._end).props("outline")
+                self._cancel.set_visibility(False)
                 ui.button("Keep as a standing query", icon="push_pin", on_click=self._keep).props("outline")
                 ui.button("Explain", on_click=self._explain).props("flat").classes("quiet")
                 ui.element("div").classes("grow")
@@ -77,9 +81,11 @@ class _View:
     async def _execute(self, text: str, prefix: int = 0) -> None:
         self.editor.clear()
         self._button.props("loading")
+        self._cancel.set_visibility(True)
+        self._running = Cancellation()
         began = time.monotonic()
         try:
-            result = await console().execute(text)
+            result = await console().execute(text, cancellation=self._running)
         except PenstockError as problem:
             if prefix and problem.line == 1 and problem.column is not None:
                 problem.column -= prefix
@@ -87,9 +93,14 @@ class _View:
             return
         finally:
             self._button.props(remove="loading")
+            self._cancel.set_visibility(False)
         self._show(result, time.monotonic() - began)
         if result.done is not None:
             await self.editor.offer_names()
+
+    def _end(self) -> None:
+        if self._running is not None:
+            self._running.cancel("the statement was cancelled on the page")
 
     def _show(self, result: Result, seconds: float) -> None:
         self._result = result

@@ -21,13 +21,16 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import PenstockError, error
-from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore, read_newest_end
+from penstock.errors import error
+from penstock.pipeline.checkpoint import new_checkpoint
+from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore
 from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.jobs import CYCLE_POOL, history_workers, in_pool
 from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.session import start_session
-from penstock.pipeline.source import PenstockSource
+from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.warming import warm_workers
+from penstock.services import Service
 from penstock.settings import Settings
 
 _log = logging.getLogger("penstock.pipeline")
@@ -46,9 +49,11 @@ class Engine:
         self._on_commit = on_commit
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
-        self._supervisor: threading.Thread | None = None
+        self._supervisor = Service("pipeline", self._supervise, critical=True)
         self.failure: str | None = None
         self.restarts = 0
+        self._starts = 0  # of streaming queries: the number of the newest
+        self._committing = threading.Lock()
         self.spark: SparkSession | None = None
         self._scratch = folder.tmp / "spark"
         self.train: Path | None = None
@@ -67,24 +72,32 @@ class Engine:
             self.spark = None
 
     def start(self) -> None:
-        check_checkpoint(self.folder)
         if self._preparing is not None:
             self._preparing.join()
         if self.spark is None:
             self._start_spark()
         self._start_query()
-        self._supervisor = threading.Thread(target=self._supervise, name="penstock-supervisor", daemon=True)
         self._supervisor.start()
+
+    def services(self) -> list[Service]:
+        return [self._supervisor]
 
     def _start_spark(self) -> None:
         self.spark = start_session(self.settings, self._scratch, self.train)
         self.spark.dataSource.register(PenstockSource)
+        with history_workers(self.spark):
+            self.spark.dataSource.register(HistorySource)
 
     def _start_query(self) -> None:
+        """Start a streaming query at the end of the last committed cycle, whatever the one before it had planned."""
         assert self.spark is not None
+        self._starts += 1
+        last = self.commits.last
+        start = last.end if last is not None else Offset(self.folder.read_id())
         stream = (
             self.spark.readStream.format("penstock")
             .option("folder", str(self.folder.root))
+            .option("start", orjson.dumps(start.to_json()).decode())
             .option("parallelism", str(self.spark.sparkContext.defaultParallelism))
             .option("cycle_max_rows", str(self.settings.cycle_max_rows))
             .option("cycle_interval_ms", str(self.settings.cycle_interval_ms))
@@ -93,29 +106,31 @@ class Engine:
             .option("join_memory_mb", str(self.settings.join_memory_mb))
             .load()
         )
-        self._query = (
-            stream.writeStream.foreachBatch(self._commit_cycle)
-            .option("checkpointLocation", str(self.folder.checkpoint))
-            .queryName("penstock")
-            .start()
-        )
+        with in_pool(self.spark, CYCLE_POOL):
+            self._query = (
+                stream.writeStream.foreachBatch(partial(self._commit_cycle, self._starts))
+                .option("checkpointLocation", str(new_checkpoint(self.folder)))
+                .queryName(f"penstock-{self._starts}")
+                .start()
+            )
 
-    def _commit_cycle(self, frame: DataFrame, _batch: int) -> None:
+    def _commit_cycle(self, query: int, frame: DataFrame, _batch: int) -> None:
         """Called by Spark once per cycle; `toArrow` is the cycle's only action."""
         began = time.monotonic()
         results = frame.toArrow()
-        if results.num_rows == 0:
-            # A first batch that Spark runs again begins where the last record ended, which is its own: see initialOffset.
-            return
         kinds = results.column("kind")
         header = results.filter(pc.equal(kinds, "cycle")).column("payload")[0].as_py()
         offsets = orjson.loads(header)
         start, end = offset_from_json(offsets["start"]), offset_from_json(offsets["end"])
         results = results.filter(pc.not_equal(kinds, "cycle")).cast(RESULT_SCHEMA)
         info = {"ms": round((time.monotonic() - began) * 1000, 1)}
-        record = self.commits.write(start, end, results, info)
-        if record is not None:
-            self._on_commit(record)
+        with self._committing:
+            if query != self._starts:
+                # Its tasks went on after it was given up. The query after it plans the same rows anew.
+                raise error("stale_cycle", detail="the streaming query of this cycle was replaced meanwhile")
+            record = self.commits.write(start, end, results, info)
+            if record is not None:
+                self._on_commit(record)
         if not self._warmed and self.spark is not None:
             # Not before: until the first cycle is through, every processor has something better to do.
             self._warmed = True
@@ -160,7 +175,7 @@ class Engine:
             return "Spark's Java process died"
 
     def _restart(self) -> None:
-        """Resume from the checkpoint; with a new JVM where the old one is gone."""
+        """Resume from the last commit record; with a new JVM where the old one is gone."""
         if self.spark is None or not _answers(self.spark):
             _forget_session()
             self._start_spark()
@@ -185,9 +200,8 @@ class Engine:
         self._stopping.set()
         if self._preparing is not None:
             self._preparing.join(timeout=SUPERVISOR_S)
-        if self._supervisor is not None:
-            # It may be starting Spark just now; a JVM that comes after the end would stay.
-            self._supervisor.join(timeout=SUPERVISOR_S)
+        # It may be starting Spark just now; a JVM that comes after the end would stay.
+        self._supervisor.join(SUPERVISOR_S)
         try:
             if self._query is not None:
                 deadline = time.monotonic() + 5
@@ -242,40 +256,3 @@ def _forget_session() -> None:
     SparkSession._instantiatedSession = None
     if hasattr(SparkSession, "_activeSession"):
         SparkSession._activeSession = None
-
-
-def check_checkpoint(folder: DataFolder) -> None:
-    """Refuse a checkpoint of another data folder or another time: its offsets mean other rows."""
-    offsets = folder.checkpoint / "offsets"
-    newest = newest_batch(offsets)
-    if newest is None:
-        return
-    planned = _read_offset(offsets / str(newest))
-    if planned.folder != folder.read_id():
-        raise _foreign("it was written for another data folder")
-    last = read_newest_end(folder)
-    if newest == 0 or planned == last:
-        return
-    # Spark plans one cycle ahead of what is committed, never more.
-    if last is None or _read_offset(offsets / str(newest - 1)) != last:
-        raise _foreign("it is older or newer than the last commit record")
-
-
-def _read_offset(path: Path) -> Offset:
-    try:
-        return offset_from_json(orjson.loads(path.read_text().splitlines()[-1]))
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
-        raise _foreign("its newest offset cannot be read") from None
-
-
-def newest_batch(folder: Path) -> int | None:
-    numbers = [int(p.name) for p in folder.glob("*") if p.name.isdigit()] if folder.exists() else []
-    return max(numbers, default=None)
-
-
-def _foreign(why: str) -> PenstockError:
-    return error(
-        "checkpoint_mismatch",
-        detail=f"the folder `checkpoint` does not belong here: {why}",
-        hint="delete the folder `checkpoint`: work resumes from the last commit record, and nothing is lost",
-    )

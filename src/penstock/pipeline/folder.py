@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
+import stat
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.catalog.folder_format import FORMAT_VERSION, read_format, read_id, write_format
 from penstock.errors import error
+from penstock.manifest import MANIFEST
 from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
 
-FORMAT_VERSION = 1
+_log = logging.getLogger("penstock.folder")
 UNFINISHED = "unfinished"  # a file in a backup that is still being written
 # Containers often have 64 MB: then the folder's own disk, through the page cache, does better.
 SHARED_MEMORY_MIN_BYTES = 1 << 30
@@ -52,12 +56,18 @@ class DataFolder:
         return self.root / "out"
 
     @property
-    def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
+    def inbox(self) -> Path:
+        """Files that addresses of sensors may name, unless a setting says another place."""
+        return self.root / "in"
 
     @property
     def tmp(self) -> Path:
         return self.root / "tmp"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Spark's checkpoint, a folder for each start of the streaming query: see `checkpoint`."""
+        return self.tmp / "checkpoint"
 
     @property
     def buffers(self) -> Path:
@@ -70,7 +80,7 @@ class DataFolder:
         return self.tmp / "sheets"
 
     def read_id(self) -> str:
-        return (self.root / "folder_id").read_text().strip()
+        return read_id(self.root)
 
 
 class FolderLock:
@@ -80,7 +90,7 @@ class FolderLock:
         self.folder = folder
         root = folder.root
         check_finished(root)
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._file = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,13 +103,16 @@ class FolderLock:
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
         os.set_inheritable(self._file, False)
+        close_to_others(root)
         self._check_format(root)
+        (root / MANIFEST).unlink(missing_ok=True)  # a backup that is opened is a data folder from now on
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
         _remove_shared(folder.buffers, root)  # of a server that was killed
         _remove_shared(folder.sheets, root)
         shutil.rmtree(folder.tmp, ignore_errors=True)
         folder.tmp.mkdir()
+        shutil.rmtree(root / "checkpoint", ignore_errors=True)  # of a release that resumed from it
         remove_places_of_the_dead()
         shared = _shared_memory()
         if shared is not None:
@@ -107,12 +120,10 @@ class FolderLock:
             claim(shared, root, server=True)
 
     def _check_format(self, root: Path) -> None:
-        mark = root / "format_version"
-        if not mark.exists():
-            (root / "folder_id").write_text(uuid.uuid4().hex + "\n")
-            mark.write_text(f"{FORMAT_VERSION}\n")
-        found = int(mark.read_text())
-        if found > FORMAT_VERSION:
+        if not (root / "folder_id").exists() and not any((root / "commits").glob("*.arrow")):
+            write_format(root, uuid.uuid4().hex)  # with commit records, they know it: `commit_recovery`
+        found = read_format(root)
+        if found is not None and found > FORMAT_VERSION:
             raise error("folder_too_new", found=found, known=FORMAT_VERSION, hint="install a newer Penstock")
 
     def release(self) -> None:
@@ -120,6 +131,19 @@ class FolderLock:
         _remove_shared(self.folder.sheets, self.folder.root)
         fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
+
+
+def close_to_others(root: Path) -> None:
+    """Make a folder its account's own: mode 0700. What is in it can then be reached by no other account, whatever its mode."""
+    mode = stat.S_IMODE(root.stat().st_mode)
+    if mode & 0o077 == 0:
+        return
+    try:
+        root.chmod(0o700)
+    except OSError as problem:
+        _log.warning("%s is open to other accounts (mode %o) and cannot be closed: %s", root, mode, problem.strerror)
+    else:
+        _log.warning("%s was open to other accounts (mode %o); it is 700 now", root, mode)
 
 
 def check_finished(root: Path) -> None:

@@ -24,9 +24,10 @@ class Handed:
 
     def options(self) -> dict[str, str]:
         """What the data source `penstock` needs to read them."""
-        names = [f.name.replace("`", "``") for f in self.fields]
-        columns = [f"`{name}` {f.type.to_spark()}" for name, f in zip(names, self.fields, strict=True)]
-        return {"schema": ", ".join(columns), "files": orjson.dumps([str(f) for f in self.files]).decode()}
+        return {
+            "schema": ", ".join(f.to_spark() for f in self.fields),
+            "files": orjson.dumps([str(f) for f in self.files]).decode(),
+        }
 
 
 def write_handed(path: Path, rows: pa.Table) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 
 from penstock.pipeline.archive import train_archive, use_archive
+from penstock.pipeline.environment import PopenOptions
 from penstock.pipeline.java import find_java
 from penstock.pipeline.spark_home import spark_home
 from penstock.settings import Settings
@@ -64,5 +67,13 @@ def launch_java_early(settings: Settings) -> None:
 
 
 def _launch(settings: Settings) -> None:
-    conf = SparkConf(loadDefaults=False).setAll(list(java_settings(settings).items()))
-    SparkContext._ensure_initialized(conf=conf)  # takes the lock that a session takes, too
+    launch_java(java_settings(settings))
+
+
+def launch_java(settings: Mapping[str, str]) -> None:
+    """Start the JVM with these settings of Spark, unless it runs. It gets a cut environment (see `environment`)."""
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with SparkContext._lock:  # which a session takes, too
+        if not SparkContext._gateway:
+            gateway = launch_gateway(conf, popen_kwargs=PopenOptions())  # type: ignore[no-untyped-call]
+            SparkContext._ensure_initialized(gateway=gateway, conf=conf)

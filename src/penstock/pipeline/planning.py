@@ -1,7 +1,7 @@
 """Plan a cycle: the next consistent cut through log and journal, under admission control.
 
 `plan_cycle` is a pure function of what it is given; the planner process reads heads, journal and clock and
-calls it. What it returns is written to Spark's checkpoint before the cycle runs.
+calls it. The commit record keeps what it returned; until then a cycle may be planned anew, with another end.
 """
 
 from __future__ import annotations

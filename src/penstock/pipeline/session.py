@@ -10,7 +10,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.pipeline.launching import java_settings
+from penstock.pipeline.cluster_security import security_settings
+from penstock.pipeline.jobs import local_cores, pool_settings, slots
+from penstock.pipeline.launching import java_settings, launch_java
+from penstock.pipeline.registry import remove_functions
 from penstock.pipeline.spark_home import link_home
 from penstock.settings import Settings
 
@@ -28,10 +31,13 @@ _LOCAL_DISK = {
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
-def retrying_master(master: str) -> str:
-    """local[N] never retries a task, so one dead worker would fail the query: ask for four tries."""
-    plain = re.fullmatch(r"local(?:\[([^,\]]+)\])?", master)
-    return f"local[{plain.group(1) or '1'},4]" if plain else master
+def retrying_master(master: str, statements_max: int = 0) -> str:
+    """local[N] never retries a task, so one dead worker would fail the query: ask for four tries.
+
+    It gets slots for statements beside those of its N processors (see `jobs`).
+    """
+    cores = local_cores(master) if re.fullmatch(r"local(?:\[([^,\]]+)\])?", master) else None
+    return master if cores is None else f"local[{slots(cores, statements_max)},4]"
 
 
 def _executor_settings(master: str) -> dict[str, str]:
@@ -57,18 +63,25 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     scratch.mkdir(parents=True, exist_ok=True)
     if settings.spark_master.startswith("local-cluster"):
         os.environ["SPARK_HOME"] = str(link_home(scratch / "home"))
-    builder = SparkSession.Builder().master(retrying_master(settings.spark_master)).appName("penstock")
+    master = retrying_master(settings.spark_master, settings.statements_max)
+    builder = SparkSession.Builder().master(master).appName("penstock")
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **java_settings(settings, train),
         **(_LOOPBACK if settings.spark_master.startswith("local") else {}),
-        "spark.scheduler.mode": "FAIR",
+        **pool_settings(settings, scratch),
         "spark.local.dir": str(scratch),
+        # Hadoop gives files the modes of a umask of its own.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "false",
-        "spark.sql.shuffle.partitions": "4",
+        # No statement names a file as its table.
+        "spark.sql.runSQLOnFiles": "false",
+        # No text is anything but what it says: ${...} is not replaced, and a backslash escapes in literals.
+        "spark.sql.variable.substitute": "false",
+        "spark.sql.parser.escapedStringLiterals": "false",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.streaming.pollingDelay": "20ms",
@@ -87,8 +100,11 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         conf.update(_executor_settings(settings.spark_master))
     if settings.spark_master.startswith("local"):
         conf.update(_LOCAL_DISK)
-    for name, value in conf.items():
+    # A JVM gets its settings as arguments, which other accounts see: it is started before it hears the secret.
+    launch_java(conf)
+    for name, value in {**conf, **security_settings(settings)}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    remove_functions(session)
     return session

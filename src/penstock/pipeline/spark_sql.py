@@ -17,7 +17,6 @@ from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-d
 
 from penstock.catalog.model import Function, Table
 from penstock.catalog.state import CatalogState
-from penstock.clock import format_timestamp
 from penstock.errors import PenstockError, error
 from penstock.operators import expr as expressions
 from penstock.operators.functions import compile_function
@@ -25,11 +24,16 @@ from penstock.operators.windows import FOREVER
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.handed import Handed
 from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, HistoryRequest
+from penstock.pipeline.jobs import history_workers, read_parallelism, statement_jobs
 from penstock.pipeline.offset import Offset
+from penstock.pipeline.spark_parser import check_parsed
 from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
+from penstock.sql.spark_check import check_spark_text
+from penstock.sql.spark_text import NOW
 from penstock.types import TIMESTAMP, Field
 
 _numbers = itertools.count(1)
+_PARSED_KEPT = 256
 # What a call raises when Spark's JVM is not there any more.
 _LOST = (Py4JNetworkError, ConnectionError, EOFError)
 
@@ -54,18 +58,25 @@ class SparkRunner:
         self._folder = folder
         self._max_rows = result_max_rows
         self._registered: dict[str, Function] = {}
+        self._parsed: dict[tuple[str, tuple[str, ...], tuple[str, ...]], None] = {}  # what Spark's parser agreed to
 
     def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | Handed]) -> pa.Table:
         """The answer as an Arrow table whose columns are the plan's outputs. `given`: relations as rows, by name."""
+        with statement_jobs(self._spark):
+            return self._run(plan, moment, given)
+
+    def _run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | Handed]) -> pa.Table:
+        relations = tuple(relation.name for relation in plan.relations)
+        names = check_spark_text(plan.sql, relations, plan.functions)
         views: dict[str, str] = {}
         try:
             self._register_functions(moment.state)
             for relation in plan.relations:
                 view = f"penstock_{relation.name}_{next(_numbers)}"
-                self._frame(relation, plan.sql, moment, given).createOrReplaceTempView(view)
+                self._frame(relation, names, moment, given).createOrReplaceTempView(view)
                 views[relation.name] = view
-            text = plan.sql.format(now=f"TIMESTAMP '{format_timestamp(moment.now_us)}'", **views)
-            result = self._spark.sql(text).limit(self._max_rows + 1).toArrow()
+            self._check_parsed(plan.sql, relations, plan.functions)
+            result = self._spark.sql(plan.sql, args={NOW: moment.now_us, **views}).limit(self._max_rows + 1).toArrow()
         except (PySparkException, Py4JJavaError) as failure:
             raise translate(failure) from failure
         except _LOST as lost:
@@ -83,26 +94,35 @@ class SparkRunner:
         schema = pa.schema([pa.field(name, type_.to_arrow()) for name, type_ in plan.outputs])
         return result.rename_columns([n for n, _ in plan.outputs]).cast(schema, safe=False)
 
+    def _check_parsed(self, text: str, relations: tuple[str, ...], functions: tuple[str, ...]) -> None:
+        """Have Spark's own parser look at a text, once for all runs of it."""
+        if (text, relations, functions) not in self._parsed:
+            check_parsed(self._spark, text, relations, functions)
+            while len(self._parsed) >= _PARSED_KEPT:
+                self._parsed.pop(next(iter(self._parsed)), None)
+            self._parsed[text, relations, functions] = None
+
     def _register_functions(self, state: CatalogState) -> None:
         for function in state.functions.values():
             if self._registered.get(function.name) != function:
-                self._spark.udf.register(function.name, _spark_function(function))
+                with history_workers(self._spark):
+                    self._spark.udf.register(function.name, _spark_function(function))
                 self._registered[function.name] = function
 
     def _frame(
-        self, relation: Relation, text: str, moment: Moment, given: Mapping[str, pa.Table | Handed]
+        self, relation: Relation, names: frozenset[str], moment: Moment, given: Mapping[str, pa.Table | Handed]
     ) -> DataFrame:
         if relation.name in given:
             rows = given[relation.name]
             if isinstance(rows, Handed):
-                return self._spark.read.format("penstock").options(**rows.options()).load()
+                return self._spark.read.format("penstock_history").options(**rows.options()).load()
             return self._spark.createDataFrame(rows)
-        request, columns = self._request(relation, text, moment)
-        ddl = ", ".join(f"`{c.name}` {c.type.to_spark()}" for c in columns)
-        reader = self._spark.read.format("penstock").option("schema", ddl)
+        request, columns = self._request(relation, names, moment)
+        ddl = ", ".join(c.to_spark() for c in columns)
+        reader = self._spark.read.format("penstock_history").option("schema", ddl)
         return reader.option("request", request.to_option()).load()
 
-    def _request(self, relation: Relation, text: str, moment: Moment) -> tuple[HistoryRequest, list[Field]]:
+    def _request(self, relation: Relation, names: frozenset[str], moment: Moment) -> tuple[HistoryRequest, list[Field]]:
         low, high = moment.ranges.get(relation.name, (-FOREVER, FOREVER))
         offset, plan_json = moment.offset, None
         if relation.kind == "query":
@@ -119,9 +139,8 @@ class SparkRunner:
         else:
             table = moment.state.tables[relation.table]
             columns = columns_of_relation(relation.kind, table)
-        # Without column pruning in Python sources: leave out what the text cannot mean.
-        used = [c for c in columns if c.name.startswith("_") or re.search(rf"\b{re.escape(c.name)}\b", text)]
-        used = [c for c in used if not c.name.startswith("_") or c.name in text] or columns[:1]
+        # Without column pruning in Python sources: leave out what the text does not name.
+        used = [c for c in columns if c.name in names] or columns[:1]
         request = HistoryRequest(
             folder=str(self._folder.root),
             kind=relation.kind,
@@ -135,7 +154,7 @@ class SparkRunner:
             high_us=high,
             static_predicate=expressions.to_json(relation.static_predicate) if relation.static_predicate else None,
             query_plan=plan_json,
-            parallelism=self._spark.sparkContext.defaultParallelism,
+            parallelism=read_parallelism(self._spark.sparkContext.defaultParallelism),
         )
         return request, used
 

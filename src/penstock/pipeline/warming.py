@@ -9,16 +9,27 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from penstock.pipeline.jobs import adhoc_parallelism, history_workers
+
 _log = logging.getLogger("penstock.pipeline")
 
 
 def warm_workers(spark: SparkSession) -> None:
-    """One small task per core. Soft: whatever goes wrong here, the first cycle does it anyway."""
+    """One small task per core, and some for statements. Soft: whatever goes wrong here, the first cycle does it anyway."""
     cores = spark.sparkContext.defaultParallelism
+    tasks = adhoc_parallelism(cores)
     try:
         spark.range(0, cores, 1, cores).mapInArrow(_load, "id BIGINT").toArrow()
+        with history_workers(spark):
+            frame = spark.range(0, tasks, 1, tasks).mapInArrow(_load_history, "id BIGINT")
+        frame.toArrow()
     except Exception as failure:
         _log.debug("workers could not be warmed: %s", failure)
+
+
+def _load_history(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    importlib.import_module("penstock.pipeline.history")
+    yield from batches
 
 
 def _load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.queries.as_of import answer_as_of
+from penstock.queries.damage import note_failure
 from penstock.queries.results import Result
 from penstock.queries.spark_subscription import SparkSubscription
 from penstock.queries.subscription import SelectSubscription, Subscription
+from penstock.security.caller import LOCAL, current_caller
 from penstock.sql.parse import parse_as_of
 from penstock.sql.plan import SparkPlan, evaluated_by_spark, plan_from_json
 from penstock.sql.statement_parts import AsOf
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
 
 def invoke(database: Database, name: str, as_of: int | str | AsOf | None, limit: int | None) -> Result:
     """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
+    statements = database.statements
+    try:
+        with statements.enter(f"SELECT * FROM {name}", current_caller() or LOCAL), statements.light_turn():
+            return _invoke(database, name, as_of, limit)
+    except PenstockError as failure:
+        note_failure(database, failure)
+        raise
+
+
+def _invoke(database: Database, name: str, as_of: int | str | AsOf | None, limit: int | None) -> Result:
     began = time.thread_time()
     definition = database.definition(name)
     database.wait_for_query(definition)
@@ -28,7 +40,8 @@ def invoke(database: Database, name: str, as_of: int | str | AsOf | None, limit:
         as_of = parse_as_of(as_of)
     cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
     if isinstance(as_of, AsOf) and cycle is None:
-        result = answer_as_of(database, definition, as_of, limit)
+        with database.statements.heavy_turn():
+            result = answer_as_of(database, definition, as_of, limit)
     elif not isinstance(plan, SparkPlan) or not evaluated_by_spark(plan):
         result = database.standing.invoke(name, cycle, limit)
     else:

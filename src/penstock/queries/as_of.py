@@ -22,6 +22,7 @@ from penstock.queries.answers import AnswerStore
 from penstock.queries.fetch import Fetcher, TimedPositions
 from penstock.queries.moments import check_taken_in, now_of_plan
 from penstock.queries.observing import streams_of
+from penstock.queries.replan import with_text
 from penstock.queries.resampled.once import answer_once, hold_once
 from penstock.queries.results import Result
 from penstock.queries.system_columns import SYSTEM_TABLES
@@ -73,6 +74,7 @@ def _as_spark_sql(database: Database, definition: QueryDefinition, plan: Plan) -
         select = parse_select(definition.sql)
         plan = plan_query(select, database.catalog.state.frozen(), True, SYSTEM_TABLES, shared=False, spent=True)
     assert isinstance(plan, SparkPlan)
+    plan = with_text(plan, definition, database.catalog.state.frozen())
     system = next((r.table for r in plan.relations if r.kind in ("system", "state")), None)
     if system is not None:
         raise error("not_supported", feature=f'AS OF on "{system}", which has no past')

@@ -6,6 +6,8 @@ import logging
 
 _log = logging.getLogger("penstock")
 _ENDS = (
+    ("statements", "close"),
+    ("scrubber", "close"),
     ("sinks", "close"),
     ("sources", "close"),
     ("housekeeper", "close"),
@@ -17,6 +19,7 @@ _ENDS = (
     ("log", "close"),
     ("catalog", "close"),
     ("audit", "close"),
+    ("clock", "close"),
 )
 
 

@@ -14,14 +14,17 @@ import pyarrow as pa
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.journal import Entry
 from penstock.catalog.model import QueryDefinition, Table
-from penstock.clock import Clock, WallClock
+from penstock.clock import SECOND, Clock
+from penstock.clock_guard import GuardedClock, clock_status
+from penstock.damage import damage_of, forget_report
 from penstock.errors import error, suggest
 from penstock.logs import note_cycle
 from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
+from penstock.pipeline.offset import Offset
 from penstock.queries import answering
-from penstock.queries.backup import back_up
+from penstock.queries.backup import Progress, back_up
 from penstock.queries.closing import close_rooms
 from penstock.queries.completeness import Completeness
 from penstock.queries.costs import Costs
@@ -30,13 +33,17 @@ from penstock.queries.execute import Executor
 from penstock.queries.inputs import LINES, WAYS_IN
 from penstock.queries.known_questions import KnownQuestions
 from penstock.queries.live_runner import LiveRunner
+from penstock.queries.lost_definitions import reserve_lost
 from penstock.queries.observing import Observer
 from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.own_costs import users_of
 from penstock.queries.own_writes import OwnWrites
+from penstock.queries.permissions import the_caller
 from penstock.queries.results import Health, Result
 from penstock.queries.rollups.keeper import RollupKeeper
+from penstock.queries.running_statements import RunningStatements
 from penstock.queries.sampling import Sampler
+from penstock.queries.scrubber import Scrubber
 from penstock.queries.sinking import sink_runner
 from penstock.queries.spark_queries import SparkQueries
 from penstock.queries.standing import StandingQueries
@@ -46,6 +53,8 @@ from penstock.queries.system import SystemTables
 from penstock.queries.usage import Usage
 from penstock.security.audit import Audit
 from penstock.security.users import Users
+from penstock.sensors.address_rules import rules_of
+from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.statement_parts import AsOf
 from penstock.streams.discovery import Discovery
@@ -67,10 +76,13 @@ class Database(OwnWrites):
     def __init__(self, settings: Settings, clock: Clock | None = None, engine: Callable[..., Engine] = Engine) -> None:
         self._make_engine = engine
         self.settings = settings
-        self.clock = clock or WallClock()
+        self.clock = clock or GuardedClock(step_max_us=settings.clock_step_max_s * SECOND)
         self.folder = DataFolder(Path(settings.data).absolute())
+        self.address_rules = rules_of(settings, self.folder.root)
         self.users = Users(self.folder.root, settings.token, self.clock)
         self.audit = Audit(self.folder.root, self.clock)
+        self.statements = RunningStatements(settings, self.clock)
+        self.backups: dict[str, Progress] = {}  # those that are being written, by their target
         self._ready = False
         self._stopped = threading.Event()
 
@@ -79,31 +91,44 @@ class Database(OwnWrites):
     def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
         """Open the folder and start the pipeline; ready when the first cycle is through."""
         self._began_s = time.monotonic()
+        self.users.accounts()  # refuses the start where they cannot be read
         self.lock = FolderLock(self.folder)
+        self.damage = damage_of(self.folder.root)
         try:
             self.engine = self._make_engine(self.folder, self.settings, self._committed)
             self.engine.prepare()
+            if not self.settings.sensor_files:
+                self.folder.inbox.mkdir(exist_ok=True)
             progress("opening the log")
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
             self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
+            known_tables = self.catalog.state.next_table_id
             committed = read_newest_end(self.folder)
+            self._open_clock(committed)
+            named = self.engine.commits.journal_named
+            reserve_lost(self.folder.root, self.catalog, named, committed.data if committed is not None else {})
             self.log.reserve(self.catalog.state.heads())
             if committed is not None:
                 known = self.catalog.state.tables_by_id
                 self.log.reserve({t: head for t, head in committed.data.items() if t in known})
             for dropped in set(self.log.table_ids()) - self.catalog.state.tables_by_id.keys():
+                if dropped >= known_tables:  # its definition is lost, and its files were moved aside
+                    continue
                 self.log.drop(dropped)  # dropped in a former life that ended before its files went
             discovery = Discovery(self.catalog.insert_rows, self.settings.discover_max_sensors)
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
             self.ingest.restore(list(self.catalog.state.tables.values()))
-            self.sources = Sources(self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id())
+            self.sources = Sources(
+                self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id(), self.address_rules
+            )
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}
             self.standing = StandingQueries(self.folder, self.engine.commits, self.settings, lambda: self.catalog.state)
             progress("reading the committed cycles")
             self.standing.load()
             self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)
-            self.rollups.sweep(grace_s=0)
+            if not any(row.kind == "journal" for row in self.damage.open_rows()):
+                self.rollups.sweep(grace_s=0)
             self.system = SystemTables(self)
             self.costs = Costs()
             self.usage = Usage(self.folder.root / "usage.json")
@@ -116,7 +141,12 @@ class Database(OwnWrites):
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
             self.known_questions = KnownQuestions()
             self.observer = Observer(
-                self.catalog, self.ingest, self.clock, self.settings, lambda: self.standing.finished
+                self.catalog,
+                self.ingest,
+                self.clock,
+                self.settings,
+                lambda: self.standing.finished,
+                self.address_rules,
             )
             self.sinks = sink_runner(self)
             self.executor = Executor(self)
@@ -143,16 +173,24 @@ class Database(OwnWrites):
             self.rollups.retain,
             self.standing.retained,
             self.standing.protected,
-            tidy=self.rollups.sweep,
+            tidy=self._tidy,
         )
+        self.scrubber = Scrubber(self.folder.root, self.damage, self.clock, self.settings.scrub_days, self._cover)
+        self.scrubber.start()
         self._ready = True
+
+    def _open_clock(self, committed: Offset | None) -> None:
+        """Let NOW go on from the newest time that the folder knows of."""
+        if isinstance(self.clock, GuardedClock):
+            tables = self.catalog.state.tables_by_id.values()
+            stamped = self.log.newest_us([t.id for t in tables if t.options.time == "transaction"])
+            known = [at for at in (stamped, committed.now_us if committed is not None else None) if at is not None]
+            self.clock.open(self.folder.root, max(known, default=None))
 
     def _wait_for_first_cycle(self, began_at: int) -> None:
         deadline = time.monotonic() + 120
         while self.standing.store.cycle <= began_at and time.monotonic() < deadline:
             self.standing.feed.wait_past(began_at, 0.2)
-            if self.engine.failure and "checkpoint" in self.engine.failure:
-                raise error("checkpoint_mismatch", detail=self.engine.failure)
         if self.standing.store.cycle <= began_at:
             raise error("engine_failed", detail=self.engine.failure or "Spark ran no cycle within two minutes")
 
@@ -168,7 +206,25 @@ class Database(OwnWrites):
         if hasattr(self, "usage"):
             self.usage.save(self.catalog.state.queries_by_id)
         if hasattr(self, "lock"):
+            forget_report(self.folder.root)
             self.lock.release()
+
+    def _cover(self, kind: str) -> bool:
+        """Write snapshots that take the place of damaged commit records or journal lines; whether that helps."""
+        if kind not in ("commit_record", "journal"):
+            return False
+        if kind == "journal":
+            self.catalog.write_snapshot()
+        self.standing.write_snapshot()
+        return True
+
+    def _tidy(self) -> None:
+        """Remove files that nothing names or needs any more."""
+        if not any(
+            row.kind == "journal" for row in self.damage.open_rows()
+        ):  # a lost entry may have named a rollup's file
+            self.rollups.sweep()
+        self.catalog.forget_before(self.engine.commits.journal_needed())
 
     def _committed(self, record: CommitRecord) -> None:
         finished = self.standing.finished
@@ -283,8 +339,46 @@ class Database(OwnWrites):
             return Health(False, "the server is starting" if not self._stopped.is_set() else "the server is stopping")
         if not self.engine.running:
             return Health(False, f"the pipeline is being restarted: {self.engine.failure}")
+        failing = [service for service in self.services() if service.failure is not None]
+        causes = {service.name: service.failure for service in failing}
+        for service in failing:
+            if service.critical:
+                reason = f'the service "{service.name}" failed and is started again: {causes[service.name]}'
+                return Health(False, reason, {"services": causes})
+        clock = clock_status(self.clock)
+        if clock.state == "untrusted":
+            return Health(False, clock.sentence or "")
         facts = {"cycle": self.standing.store.cycle, "restarts": self.engine.restarts, **failures(self)}
+        if causes:
+            facts["services"] = causes
+        if clock.sentence is not None:
+            facts["clock"] = clock.sentence
         return Health(True, "ready", facts)
+
+    def running_statements(self) -> list[dict[str, Any]]:
+        """The running statements that the caller may see."""
+        return self.statements.visible(the_caller(self.users))
+
+    def cancel_statement(self, statement_id: str) -> None:
+        """End a running statement that the caller may see."""
+        self.statements.cancel(statement_id, the_caller(self.users))
+
+    def services(self) -> list[Service]:
+        """Everything that works in the background, in the order in which it depends on each other."""
+        parts = (
+            "clock",
+            "log",
+            "engine",
+            "observer",
+            "sources",
+            "spark_queries",
+            "sinks",
+            "sampler",
+            "housekeeper",
+            "scrubber",
+        )
+        found: list[Any] = [getattr(self, part, None) for part in parts]
+        return [service for part in found if hasattr(part, "services") for service in part.services()]
 
     def status(self) -> dict[str, Any]:
         return status(self)
@@ -292,6 +386,10 @@ class Database(OwnWrites):
     def uptime_s(self) -> float:
         return time.monotonic() - self._began_s
 
-    def backup(self, target: Path) -> None:
-        """Write a data folder that another server can open, while everything goes on."""
-        back_up(self, target)
+    def backup(self, target: Path, link: bool = False) -> list[str]:
+        """Write a data folder that another server can open, while everything goes on; what was damaged before."""
+        progress = self.backups[str(target)] = Progress()
+        try:
+            return back_up(self, target, link, progress)
+        finally:
+            self.backups.pop(str(target), None)

@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, error
 from penstock.pipeline.loading import loading
-from penstock.queries.permissions import action_of, changes_something, check_statements, names_of, the_caller
+from penstock.queries.damage import note_failure
+from penstock.queries.permissions import (
+    action_of,
+    changes_something,
+    check_statements,
+    names_of,
+    shown_text,
+    the_caller,
+)
 from penstock.queries.results import Result
 from penstock.queries.statements import (
     accounts,
     altering,
     asking,
+    clock,
     defining,
     explaining,
     registering,
@@ -31,6 +40,8 @@ from penstock.sql.plan import SparkPlan
 if TYPE_CHECKING:
     from penstock.queries.database import Database
 
+# These are never kept waiting: with them a user finds out what holds the others up, and ends it.
+PROMPT = (st.Show, st.CancelStatement)
 Params = Sequence[Any] | Mapping[str, Any] | None
 
 
@@ -42,10 +53,15 @@ class Executor:
 
     def execute(self, sql: str, params: Params = None, owner: str | None = None) -> Result:
         """Run one or more statements; the last one's result. `owner` is who registers queries without another."""
+        with self._db.statements.enter("a script", the_caller(self._db.users)):
+            return self._execute(sql, params, owner)
+
+    def _execute(self, sql: str, params: Params, owner: str | None) -> Result:
         known = None if params else self._db.known_questions.find(sql, self._db.catalog.state.position)
         if known is not None:
-            check_statements((), self._db.users, self._db.audit)
-            return self._answer_again(sql, known)
+            self._db.statements.next_step(sql)
+            with self._db.statements.light_turn():
+                return self._answer_again(sql, known)
         result = done("OK")
         on_error: st.OnError = "none"
         with loading():
@@ -55,24 +71,38 @@ class Executor:
         owner = owner or _user()
         for step in steps:
             statement = step[0] if isinstance(step, list) else step
+            self._db.statements.next_step(shown_text(statement))
             try:
-                if isinstance(step, list):
-                    result = registering.create_queries(self._db, step, on_error, owner)
-                elif isinstance(step, st.SetOnError):
+                if isinstance(step, st.SetOnError):
                     on_error, result = step.choice, done("SET")
-                elif isinstance(step, st.CreateSink):
-                    result = sinking.create_sink(self._db, step, owner)
-                elif isinstance(step, st.Select):
-                    result = asking.select(self._db, step, sql if len(steps) == 1 and not params else None)
-                else:
+                elif isinstance(step, PROMPT):
                     result = self.run(step)
+                else:
+                    with self._db.statements.light_turn():
+                        result = self._run_step(step, on_error, owner, sql if len(steps) == 1 and not params else None)
             except PenstockError as failure:
+                note_failure(self._db, failure)
                 self._note(step, failure.condition)
                 if failure.sql is None:
                     statement.point(failure)
                 raise
             self._note(step, "done")
         return result
+
+    def _run_step(
+        self,
+        step: st.Statement | list[registering.Registering],
+        on_error: st.OnError,
+        owner: str | None,
+        alone: str | None,
+    ) -> Result:
+        if isinstance(step, list):
+            return registering.create_queries(self._db, step, on_error, owner)
+        if isinstance(step, st.CreateSink):
+            return sinking.create_sink(self._db, step, owner)
+        if isinstance(step, st.Select):
+            return asking.select(self._db, step, alone)
+        return self.run(step)
 
     def _note(self, step: st.Statement | list[registering.Registering], outcome: str) -> None:
         """One line of the audit per change, done or refused."""
@@ -93,9 +123,12 @@ class Executor:
         self, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
     ) -> list[dict[str, Any]]:
         """CREATE QUERY for records; what each of them became is in the audit."""
-        require(the_caller(self._db.users), "write", "CREATE QUERY")
+        caller = the_caller(self._db.users)
+        require(caller, "write", "CREATE QUERY")
+        statements = self._db.statements
         try:
-            done = registering.register(self._db, queries, on_error, owner or _user())
+            with statements.enter(f"CREATE QUERY, {len(queries)} of them", caller), statements.light_turn():
+                done = registering.register(self._db, queries, on_error, owner or _user())
         except PenstockError as failure:
             self._db.audit.note("CREATE QUERY", [str(query["name"]) for query in queries], failure.condition)
             raise
@@ -147,12 +180,17 @@ class Executor:
                 return sinking.alter_sink(database, statement)
             case st.Subscribe():
                 return asking.refuse_subscribe(database, statement)
+            case st.CancelStatement():
+                database.statements.cancel(statement.id, the_caller(database.users))
+                return done("CANCEL STATEMENT")
             case st.Show():
                 return showing.show(database, statement)
             case st.Describe():
                 return showing.describe(database, statement)
             case st.Explain():
                 return explaining.explain(database, statement)
+            case st.AcceptClock():
+                return clock.accept_clock(database)
             case st.Transaction():
                 return done(statement.kind)
             case _:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from penstock.cancellation import current_cancellation
 from penstock.errors import PenstockError, error
 from penstock.pipeline.offset import Offset
 from penstock.queries.stream_nows import NowsAt
@@ -125,7 +126,27 @@ class Feed:
             return next((m.cycle for m in self._marks if m.cycle > after and query_id in m.resampled), None)
 
     def wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until a condition holds that commits can make true."""
+        """Wait until a condition holds that commits can make true; a statement that is cancelled ends here."""
+        cancellation = current_cancellation()
+        if cancellation is None or until():
+            return self._wait(until, timeout_s)
+        left_s = cancellation.left_s()
+        forget = cancellation.on_stop(self._rouse)
+        try:
+            found = self._wait(
+                lambda: cancellation.stopped or until(), timeout_s if left_s is None else min(timeout_s, left_s)
+            )
+            cancellation.check()
+            return found
+        finally:
+            forget()
+
+    def _rouse(self) -> None:
+        with self._changed:
+            self._wakes += 1
+            self._changed.notify_all()
+
+    def _wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
         while True:
             with self._changed:

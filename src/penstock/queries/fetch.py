@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from penstock.cancellation import check
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError
@@ -22,7 +23,7 @@ from penstock.queries.open_files import OpenFiles
 from penstock.queries.partners import Blocks
 from penstock.sql.plan import SelectPlan
 from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import Segment, list_segments, slices
+from penstock.streams.segments import Segment, Slice, list_segments, slices
 from penstock.streams.whole import lost_position, missing_file
 
 _BARE = slice_schema([])  # times and static versions alone
@@ -111,9 +112,13 @@ class Fetcher:
         pieces = slices(self.segments(), first, end)
         if not pieces:
             return
-        log = pa.concat_tables([read_slice(piece, schema=schema) for piece in pieces])
+        log = pa.concat_tables([self._read_piece(piece, schema) for piece in pieces])
         vids = log.column(VERSION_COLUMN.name).to_numpy()
         yield pieces[0].first, vids, flat_columns(self._table, wanted, log, vids, self.static)
+
+    def _read_piece(self, piece: Slice, schema: pa.Schema) -> pa.Table:
+        check()
+        return read_slice(piece, schema=schema)
 
     def require(self, blocks: Blocks | None, first: int, end: int) -> None:
         """Raise corrupt_segment where a position in [first, end) that `blocks` names (None: any) is in no file."""

@@ -10,6 +10,8 @@ from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
 from penstock.operators.expr import Expr
+from penstock.sensors.address_rules import AddressRules
+from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, SparkPlan, looks_of, plan_from_json
 from penstock.streams.ingest import Ingest
@@ -27,17 +29,17 @@ class Observer:
         clock: Clock,
         settings: Settings,
         finished: Callable[[], frozenset[int]],
+        rules: AddressRules | None = None,
     ) -> None:
         self._catalog = catalog
         self._finished = finished
-        self.manager = StreamManager(lambda: catalog.state, ingest, self._observe, clock, settings)
+        self.manager = StreamManager(lambda: catalog.state, ingest, self._observe, clock, settings, rules=rules)
         self._lock = threading.Lock()
         self._holders: dict[str, tuple[object, ...]] = {}
         self._wake = threading.Event()
-        self._closing = False
         # Opening sensors journals, and journalling calls us: a thread of its own breaks the circle.
-        self._thread = threading.Thread(target=self._run, name="penstock-observer", daemon=True)
-        self._thread.start()
+        self._service = Service("observer", self._settle_when_woken)
+        self._service.start()
 
     def _observe(self, table_id: int, opened: list[int], closed: list[int], ended: list[int]) -> None:
         self._catalog.observe(table_id, opened, closed, ended)
@@ -46,12 +48,20 @@ class Observer:
         """Definitions changed, or a query finished: look again, soon."""
         self._wake.set()
 
-    def _run(self) -> None:
-        while not self._closing:
-            self._wake.wait()
-            self._wake.clear()
-            if not self._closing:
-                self.settle()
+    def services(self) -> list[Service]:
+        return [self._service, *self.manager.services()]
+
+    def _settle_when_woken(self) -> float | None:
+        self._wake.wait()
+        self._wake.clear()
+        if self._service.stopping:
+            return None
+        try:
+            self.settle()
+        except BaseException:
+            self._wake.set()  # what it was woken for is still to do
+            raise
+        return 0.0
 
     def settle(self) -> None:
         """Make demands fit the definitions as they are now."""
@@ -79,9 +89,9 @@ class Observer:
         self.manager.refresh()
 
     def close(self) -> None:
-        self._closing = True
+        self._service.stop()
         self._wake.set()
-        self._thread.join(timeout=5)
+        self._service.join(5)
         self.manager.close()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from penstock.cancellation import check
 from penstock.catalog.model import POSITION_COLUMN
 from penstock.queries.decoded import DecodedColumns
 from penstock.streams.segment_rows import read_slice
@@ -28,6 +29,7 @@ class OpenFiles:
 
     def read(self, segment: Segment, first: int, end: int, schema: pa.Schema) -> pa.Table:
         """Rows [first, end) of a segment, counted from its own first; NULL where the file is older than a column."""
+        check()
         if segment.format != "arrow":
             mark = _mark(segment.path)
             rows = self._decoded.read(segment, mark, first, end, schema) if mark is not None else None

@@ -20,6 +20,7 @@ READ: tuple[type[st.Statement], ...] = (
     st.Show,
     st.Describe,
     st.Explain,
+    st.CancelStatement,
     st.Transaction,
     st.SetOnError,
 )
@@ -88,6 +89,7 @@ _ACTIONS = {
     "PauseQuery": "ALTER QUERY PAUSE",
     "ResumeQuery": "ALTER QUERY RESUME",
     "AddColumn": "ALTER TABLE",
+    "AcceptClock": "ALTER SYSTEM ACCEPT CLOCK",
     "Select": "SELECT",
     "Transaction": "a transaction",
     "SetOnError": "SET",
@@ -106,6 +108,13 @@ def action_of(statement: st.Statement) -> str:
         return _ACTIONS[name]
     words = "".join(" " + letter if letter.isupper() else letter for letter in name)
     return words.strip().upper()
+
+
+def shown_text(statement: st.Statement) -> str:
+    """A statement as others may read it: questions whole, of anything else only what it is about, never a value."""
+    if isinstance(statement, st.Select | st.Explain | st.Show | st.Describe | st.CancelStatement):
+        return statement.source.sql
+    return " ".join([action_of(statement), ", ".join(names_of(statement))]).strip()
 
 
 def names_of(statement: st.Statement) -> Sequence[str]:

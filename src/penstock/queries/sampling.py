@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable
 
 from penstock.catalog.model import Table
 from penstock.queries.distributions import Distributions
 from penstock.queries.rates import MARK_EVERY_S, Rates
+from penstock.services import Service
 from penstock.streams.ingest import Ingest
 from penstock.streams.log import StreamLog
 
-_log = logging.getLogger("penstock.queries")
 ROUND_S = 1.0
 
 
@@ -25,28 +23,26 @@ class Sampler:
         self._tables = tables
         self.rates = Rates(ingest)
         self.distributions = Distributions(log.folder, log.heads())
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock-sampler", daemon=True)
+        self._marked_s = time.monotonic()
+        self._service = Service("sampler", self._round, first_s=ROUND_S)
 
     def start(self) -> None:
-        self._thread.start()
+        self._service.start()
 
     def close(self) -> None:
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=5)
+        self._service.stop()
+        self._service.join(5)
+
+    def services(self) -> list[Service]:
+        return [self._service]
 
     def look(self) -> None:
         """One round of sampling values."""
         self.distributions.sample(self._tables(), self._log.heads())
 
-    def _run(self) -> None:
-        marked_s = time.monotonic()
-        while not self._stopping.wait(ROUND_S):
-            try:
-                self.look()
-                if time.monotonic() - marked_s >= MARK_EVERY_S:
-                    marked_s = time.monotonic()
-                    self.rates.mark(self._tables())
-            except Exception:  # figures about the work must not end it
-                _log.exception("while sampling")
+    def _round(self) -> float:
+        self.look()
+        if time.monotonic() - self._marked_s >= MARK_EVERY_S:
+            self._marked_s = time.monotonic()
+            self.rates.mark(self._tables())
+        return ROUND_S

@@ -52,4 +52,5 @@ def sink_runner(database: Database) -> SinkRunner:
         folder.read_id(),
         database.clock,
         Limits(max(2, settings.cycles_keep), settings.sink_backlog_mb << 20),
+        database.address_rules,
     )

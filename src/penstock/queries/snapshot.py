@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import PenstockError
 from penstock.operators.windows import any_from_json as window_from_json
 from penstock.operators.windows import to_json as window_to_json
 from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
@@ -94,9 +95,9 @@ def restore(store: AnswerStore, record: CommitRecord, folder: DataFolder) -> Non
             try:
                 answer.results = results_from_json(kept["results"], folder)
                 answer.coming = results_from_json(kept["coming"], folder)
-            except (OSError, pa.ArrowException) as damage:
+            except PenstockError as damage:
                 answer.results, answer.coming = JoinResults(0), None
-                kept = {**kept, "error": f"results: {damage}", "error_condition": "corrupt_segment"}
+                kept = {**kept, "error": damage.message, "error_condition": damage.condition}
         answer.window = window
         answer.matched, answer.fill_first = kept["matched"], kept["fill_first"]
         answer.filled_before, answer.error = kept["filled_before"], kept["error"]

@@ -7,13 +7,13 @@ after a run of t seconds it rests, so that all of them together use no more than
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from penstock.cancellation import Cancellation, cancelled_by
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error
 from penstock.pipeline.handed import Handed
@@ -30,16 +30,20 @@ from penstock.queries.join_rows import (
     rests_on_joins,
 )
 from penstock.queries.moments import moment_of
+from penstock.queries.replan import with_text
 from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
+from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.plan import SparkPlan, evaluated_by_spark
 
 _log = logging.getLogger("penstock.queries")
 FIRST_ANSWER_S = 60.0
 STALENESS_MAX_S = 60.0
+ROUND_S = 0.05
 KEPT_EVALUATIONS = 64
 KEPT_ROWS = 50_000
+TIMEOUTS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +79,18 @@ class SparkQueries:
         self._inputs: dict[int, tuple[object, ...]] = {}
         self._rows: dict[int, dict[str, FetchedRows]] = {}  # of joins, for the last evaluation
         self._journals: dict[int, int] = {}  # up to where definitions and tables were read for it
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="penstock-spark-queries", daemon=True)
+        self._timeouts: dict[int, tuple[int, tuple[int, int]]] = {}  # in a row, and of which definition
+        self._service = Service("spark queries", self._round, first_s=ROUND_S)
 
     def start(self) -> None:
-        self._thread.start()
+        self._service.start()
 
     def stop(self) -> None:
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=10)
+        self._service.stop()
+        self._service.join(10)
+
+    def services(self) -> list[Service]:
+        return [self._service]
 
     def run(self, plan: SparkPlan, start_us: int | None) -> Evaluated:
         """Evaluate once, now, at the last committed cycle."""
@@ -162,21 +168,15 @@ class SparkQueries:
         table = found.table if limit is None else found.table.slice(0, limit)
         return Result(table, cycle=found.cycle, now_us=found.now_us)
 
-    def _loop(self) -> None:
-        while not self._stopping.wait(0.05):
-            began = time.monotonic()
-            try:
-                for query_id in self._due():
-                    if self._stopping.is_set():
-                        return
-                    self._evaluate(query_id)
-            except Exception:  # one bad round must not be the last
-                _log.exception("while looking for queries to evaluate")
-                self._stopping.wait(1.0)
-                continue
-            spent = time.monotonic() - began
-            if spent > 0.01:
-                self._stopping.wait(spent * (1 / self._settings.spark_query_budget - 1))
+    def _round(self) -> float | None:
+        """Evaluate what is due; the rest that the budget asks for."""
+        began = time.monotonic()
+        for query_id in self._due():
+            if self._service.stopping:
+                return None
+            self._evaluate(query_id)
+        spent = time.monotonic() - began
+        return ROUND_S + (spent * (1 / self._settings.spark_query_budget - 1) if spent > 0.01 else 0.0)
 
     def _due(self) -> list[int]:
         """Queries whose inputs moved since their last evaluation."""
@@ -188,6 +188,8 @@ class SparkQueries:
             for query_id, plan in store.spark_plans.items():
                 definition = store.state.queries_by_id[query_id]
                 if definition.paused or not evaluated_by_spark(plan):
+                    continue
+                if self._gave_up(query_id, store.state.query_positions[query_id]):
                     continue
                 below = joins_below(plan, store.state, definition.name)
                 if not self._joins_answer(query_id, set(below.values()), store):
@@ -212,10 +214,28 @@ class SparkQueries:
                 if self._inputs.get(query_id) != marks:
                     self._inputs[query_id] = marks
                     due.append(query_id)
-            for known in (self._answers, self._kept, self._errors, self._inputs, self._rows, self._journals):
+            per_query = (
+                self._answers,
+                self._kept,
+                self._errors,
+                self._inputs,
+                self._rows,
+                self._journals,
+                self._timeouts,
+            )
+            for known in per_query:
                 for gone in [q for q in known if q not in store.spark_plans]:
                     known.pop(gone, None)
         return due
+
+    def _gave_up(self, query_id: int, position: tuple[int, int]) -> bool:
+        """Whether a query took too long too often; one that was changed since begins anew."""
+        count, of = self._timeouts.get(query_id, (0, position))
+        if count and of != position:
+            del self._timeouts[query_id]
+            self._errors.pop(query_id, None)
+            return False
+        return count >= TIMEOUTS_MAX
 
     def _joins_answer(self, query_id: int, names: Iterable[str], store: AnswerStore) -> bool:
         """Whether the joins below a query have read their history; what one of them fails with the query fails with."""
@@ -240,6 +260,7 @@ class SparkQueries:
                 return
             # Definition and moment of one cycle: the answer's stamp stands for both.
             moment, cycle = moment_of(plan, store, definition.start_us), store.cycle
+            position = store.state.query_positions[query_id]
             try:
                 reads = read_joins(plan, moment, self._standing, definition.name)
             except PenstockError:  # a join below began to read its history again: the query is due once it has
@@ -259,28 +280,51 @@ class SparkQueries:
                 self._errors.pop(query_id, None)
                 self._standing.feed.wake()
                 return
+            plan = with_text(plan, definition, moment.state)
             rows = fetch_rows(reads, picked, before, plan, moment.state, self._place)
-            found = self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
+            limit = Cancellation(standing=True)
+            limit.limit(max(1, self._settings.statement_timeout_s))
+            with cancelled_by(limit):
+                found = self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
+            self._timeouts.pop(query_id, None)
             self._answers[query_id], self._rows[query_id] = found, rows
             self._journals[query_id] = moment.offset.journal
             self._kept[query_id] = _bounded((*self.kept(query_id), found))
             self._errors.pop(query_id, None)
             self._spent(query_id, found.seconds, found.table)
         except PenstockError as failure:
-            known, self._errors[query_id] = self._errors.get(query_id), failure
-            if failure.condition != "over_budget":  # which only other inputs can mend
-                self._inputs.pop(query_id, None)
-            told = known is not None and known.message == failure.message
-            _log.log(
-                logging.DEBUG if told else logging.WARNING,
-                'query "%s" could not be evaluated: %s',
-                definition.name,
-                failure.message,
-            )
+            if failure.condition == "statement_timeout":
+                self._note_timeout(query_id, definition.name, position)
+            else:
+                self._note_failure(query_id, definition.name, failure)
         except Exception as failure:  # Spark may be restarting under us
             self._inputs.pop(query_id, None)
             _log.debug("while evaluating: %s", failure)
         self._standing.feed.wake()
+
+    def _note_failure(self, query_id: int, name: str, failure: PenstockError) -> None:
+        known, self._errors[query_id] = self._errors.get(query_id), failure
+        if failure.condition != "over_budget":  # which only other inputs can mend
+            self._inputs.pop(query_id, None)
+        told = known is not None and known.message == failure.message
+        _log.log(
+            logging.DEBUG if told else logging.WARNING,
+            'query "%s" could not be evaluated: %s',
+            name,
+            failure.message,
+        )
+
+    def _note_timeout(self, query_id: int, name: str, position: tuple[int, int]) -> None:
+        """One more evaluation that took too long. After three in a row the query fails, until it is changed or resumed."""
+        count = self._timeouts.get(query_id, (0, position))[0] + 1
+        self._timeouts[query_id] = count, position
+        self._inputs.pop(query_id, None)
+        most = self._settings.statement_timeout_s
+        _log.warning('query "%s" took longer than statement_timeout_s (%d), %d times in a row', name, most, count)
+        if count >= TIMEOUTS_MAX:
+            detail = f"its evaluation took longer than {most} s, {count} times in a row"
+            hint = "give it a shorter window, then pause and resume it, or raise statement_timeout_s"
+            self._errors[query_id] = error("statement_timeout", detail=detail, hint=hint)
 
 
 def _bounded(evaluations: tuple[Evaluated, ...]) -> tuple[Evaluated, ...]:

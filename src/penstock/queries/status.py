@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from penstock.clock import SECOND, format_timestamp
+from penstock.clock_guard import clock_status
+from penstock.queries.damage import damage_rows
 from penstock.queries.inputs import input_facts
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ def status(database: Database) -> dict[str, Any]:
     taken = sum(c["rows"] for c in recent[1:])
     times = sorted(c["ms"] for c in recent if c["ms"] is not None)
     sinks = database.sinks.facts(database.catalog.state.sinks)
+    clock = clock_status(database.clock)
     process = psutil.Process()
     return {
         "ready": database.health().ready,
@@ -48,6 +52,13 @@ def status(database: Database) -> dict[str, Any]:
             for t in database.sensor_tables()
         },
         "inputs": input_facts(database),
+        "clock": {
+            "held": clock.state != "followed",
+            "step_s": round(clock.step_us / SECOND, 3),
+            "retention_lag_s": round(clock.retention_lag_us / SECOND),
+        },
+        "backups": {target: asdict(progress) for target, progress in list(database.backups.items())},
+        "services": {service.name: service.counts() for service in database.services()},
         "sinks": {sink["name"]: {fact: sink.get(fact) for fact in _OF_SINKS} for sink in sinks},
     }
 
@@ -55,11 +66,9 @@ def status(database: Database) -> dict[str, Any]:
 def failures(database: Database) -> dict[str, Any]:
     """For health: how many queries of the shared pass fail, and which files are damaged."""
     with database.standing.locked() as store:
-        failed = [a for a in store.answers.values() if a.error is not None]
-    if not failed:
-        return {}
-    damage = sorted({a.error for a in failed if a.error and a.error_condition == "corrupt_segment"})
-    return {"failed_queries": len(failed), "damage": damage}
+        failed = sum(answer.error is not None for answer in store.answers.values())
+    damage = [f"{row['file']}: {row['detail']}" for row in damage_rows(database) if not row["healed"]]
+    return {**({"failed_queries": failed} if failed else {}), **({"damage": damage} if damage or failed else {})}
 
 
 def _resident(process: psutil.Process) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import Table
-from penstock.clock import format_timestamp
+from penstock.catalog.secrets import shown_address
+from penstock.clock import SECOND, format_timestamp
 from penstock.errors import PenstockError
 from penstock.queries.answer import NEVER
+from penstock.queries.damage import damage_rows
 from penstock.queries.describing import describe_queries
 from penstock.queries.inputs import input_rows, sensor_state
+from penstock.queries.permissions import the_caller
 from penstock.queries.rollups.telling import rollup_rows
 from penstock.queries.system_columns import SYSTEM_TABLES
+from penstock.security.caller import current_caller
 from penstock.sql.plan import SparkPlan
 
 if TYPE_CHECKING:
@@ -35,7 +40,7 @@ class SystemTables:
         return system | {r.name: invoke(r.table).table for r in plan.relations if r.kind == "state"}
 
     def table(self, name: str) -> pa.Table:
-        rows = {
+        makers: dict[str, Callable[[], list[dict[str, Any]]]] = {
             "penstock.sensors": self._sensor_rows,
             "penstock.queries": lambda: describe_queries(self._database),
             "penstock.cycles": self._database.costs.cycles,
@@ -44,7 +49,11 @@ class SystemTables:
             "penstock.rollups": self._rollup_rows,
             "penstock.inputs": lambda: input_rows(self._database),
             "penstock.sinks": self._sink_rows,
-        }[name]()
+            "penstock.statements": self._statement_rows,
+            "penstock.services": self._service_rows,
+            "penstock.damage": lambda: damage_rows(self._database),
+        }
+        rows = makers[name]()
         schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in SYSTEM_TABLES[name]])
         return pa.Table.from_pylist(rows, schema=schema)
 
@@ -88,6 +97,21 @@ class SystemTables:
     def _sink_rows(self) -> list[dict[str, Any]]:
         return self._database.sinks.facts(self._database.catalog.state.sinks)
 
+    def _statement_rows(self) -> list[dict[str, Any]]:
+        """Those of the caller; none for a standing query on a server with users, which asks in no user's name."""
+        users = self._database.users
+        if current_caller() is None and users.required:
+            return []
+        return self._database.statements.visible(the_caller(users))
+
+    def _service_rows(self) -> list[dict[str, Any]]:
+        now_us = self._database.clock.now_us()
+        rows = [service.facts() for service in self._database.services()]
+        return [
+            {**row, "last_success": None if row["succeeded_s"] is None else now_us - int(row["succeeded_s"] * SECOND)}
+            for row in rows
+        ]
+
     def _sensor_rows(self) -> list[dict[str, Any]]:
         out = []
         for table in self._database.sensor_tables():
@@ -122,7 +146,7 @@ class SystemTables:
                 {
                     "key": {k: row[k] for k in table.key},
                     "values": {c.name: row[c.name] for c in table.columns},
-                    "address": row["_address"],
+                    "address": shown_address(row["_address"]) if row["_address"] else row["_address"],
                     "state": live.state if live is not None else closed,
                     "readings": int(counts["accepted"][sid]) if heard else 0,
                     "rows_per_s": float(rates[sid]) if heard else 0.0,

@@ -29,7 +29,7 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
     "penstock.sensors": (
         _TABLE,
         SystemColumn("sensor", TEXT, "its key; values of a key of several columns are separated by commas"),
-        SystemColumn("address", TEXT, "what its row holds in the stream column"),
+        SystemColumn("address", TEXT, "what its row holds in the stream column, without secrets"),
         SystemColumn(
             "state", TEXT, "opening, open, idle, backing off, hung, ended, closed; pushed: it sends by itself"
         ),
@@ -181,6 +181,40 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("last_delivery", TIMESTAMP, "when it last delivered"),
         SystemColumn("options", TEXT, "its options, without secrets"),
     ),
+    "penstock.statements": (
+        SystemColumn("id", TEXT, "what CANCEL STATEMENT takes"),
+        SystemColumn("owner", TEXT, "the user or token that sent it"),
+        SystemColumn("state", TEXT, "waiting (for its turn), running, stopping (it was cancelled, or its time is up)"),
+        SystemColumn("place", TEXT, "where it is worked on: server or Spark"),
+        SystemColumn("started", TIMESTAMP, "when it came"),
+        SystemColumn("left_s", DOUBLE, "seconds that it may still take"),
+        SystemColumn(
+            "text", TEXT, "the beginning of its text; of a statement that asks nothing, only its kind and names"
+        ),
+    ),
+    "penstock.services": (
+        SystemColumn("name", TEXT, "a piece of work that goes on in the background"),
+        SystemColumn("state", TEXT, "running; restarting: its last round failed, and it tries again; stopped"),
+        SystemColumn("critical", BOOLEAN, "whether the server is not ready while it fails"),
+        SystemColumn("rounds", BIGINT, "rounds that it finished; some rounds last as long as a connection"),
+        SystemColumn("failures", BIGINT, "rounds that failed"),
+        SystemColumn("last_error", TEXT, "why the last one that failed did"),
+        SystemColumn("last_success", TIMESTAMP, "when it last finished a round"),
+    ),
+    "penstock.damage": (
+        SystemColumn("file", TEXT, "the damaged file in the data folder, or the journal entries that are lost"),
+        SystemColumn(
+            "kind",
+            TEXT,
+            "what it is: log, commit_record, snapshot, results, journal, journal_tail, keys, rollups, sinks",
+        ),
+        SystemColumn("detail", TEXT, "what was found, and what was done about it"),
+        SystemColumn("since", TIMESTAMP, "when it was first found"),
+        SystemColumn(
+            "healed", BOOLEAN, "whether no answer needs it any more: a snapshot covers it, or it was made again"
+        ),
+        SystemColumn("queries", TEXT, "standing queries that fail because of it"),
+    ),
 }
 
 SYSTEM_TABLES: dict[str, tuple[Field, ...]] = {
@@ -195,5 +229,7 @@ SHOWN: dict[str, list[str]] = {
     "rollups": ["name", "table_name", "every", "keep", "oldest", "newest", "readings", "cells", "bytes", "error"],
     "sinks": ["name", "query", "kind", "target", "state", "cycle", "lag", "rows", "failed", "last_error"],
     "inputs": ["name", "state", "target", "messages", "accepted", "refused", "reasons", "ignored", "last_error"],
+    "statements": ["id", "owner", "state", "place", "started", "left_s", "text"],
+    "services": [column.name for column in SYSTEM_COLUMNS["penstock.services"]],
     "streams": ["table_name", "sensors", "open", "rows", "rows_per_s", "refused", "late", "newest"],
 }

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.catalog.state import CatalogState
+from penstock.errors import PenstockError
 from penstock.pipeline.commits import CommitRecord
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.results import from_bytes, read_results
@@ -67,9 +68,9 @@ class Taking(Nows):
                 file = payload.decode() if kind == "join_file" else None
                 try:
                     table = from_bytes(payload) if file is None else read_results(self._folder, file)
-                except (OSError, pa.ArrowException) as damage:
-                    # Nobody else's answer suffers from a file that cannot be read.
-                    answer.error, answer.error_condition = f"results {file}: {damage}", "corrupt_segment"
+                except PenstockError as damage:
+                    # No other answer suffers from a file that cannot be read.
+                    answer.error, answer.error_condition = damage.message, damage.condition
                     self.touched.add(query_id)
                     continue
                 _take_join(answer, table, file, position)

@@ -21,6 +21,9 @@ NAME_MAX_CHARS = 128
 SETTING = Caller("token", "admin", via="setting", credential="setting")
 
 
+_UNREAD: Stamp = (-1, -1, -1)  # of no file: the first look reads it
+
+
 class Users:
     """One data folder's users and tokens, and the token of the settings. Thread-safe."""
 
@@ -30,10 +33,10 @@ class Users:
         """Without a folder they live in memory, for tests."""
         self._file = AccountFile(data) if data is not None else None
         self.trust(setting_token)
-        self._clock = clock or WallClock()
+        self.clock = clock or WallClock()
         self._cost = cost or Cost()
         self._lock = threading.Lock()
-        self._read: tuple[Stamp, Accounts] = (None, Accounts())
+        self._read: tuple[Stamp, Accounts] = (_UNREAD, Accounts())
         self._by_digest: tuple[Accounts, dict[str, Token]] = (self._read[1], {})
         # What an unknown user's password is held against, so that it takes as long as a known one's.
         self._decoy: str | None = None
@@ -99,7 +102,7 @@ class Users:
         return self._by_digest[1]
 
     def _as_caller(self, token: Token) -> Caller | None:
-        if token.expires_us is not None and token.expires_us <= self._clock.now_us():
+        if token.expires_us is not None and token.expires_us <= self.clock.now_us():
             return None
         role = token.role
         if token.owner is not None:
@@ -127,7 +130,7 @@ class Users:
                 if if_not_exists:
                     return now
                 raise error("already_exists", kind="user", name=name)
-            return replace(now, users={**now.users, name: User(name, role, kept, self._clock.now_us())})
+            return replace(now, users={**now.users, name: User(name, role, kept, self.clock.now_us())})
 
         self._change(change)
 
@@ -156,7 +159,7 @@ class Users:
     def create_token(self, name: str, role: Role, owner: str | None = None, expires_us: int | None = None) -> str:
         """The token itself, this once: only its hash is kept."""
         _check_name(name, "token")
-        if expires_us is not None and expires_us <= self._clock.now_us():
+        if expires_us is not None and expires_us <= self.clock.now_us():
             raise error("invalid_option", option="valid until", detail="that time has passed")
         text = new_token()
 
@@ -165,7 +168,7 @@ class Users:
                 raise error("already_exists", kind="token", name=name)
             if owner is not None:
                 _find_user(now, owner)
-            made = Token(name, role, token_digest(text), owner, self._clock.now_us(), expires_us)
+            made = Token(name, role, token_digest(text), owner, self.clock.now_us(), expires_us)
             return replace(now, tokens={**now.tokens, name: made})
 
         self._change(change)

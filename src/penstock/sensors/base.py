@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.source import SourceFactory
 from penstock.types import Field
 
@@ -87,9 +88,11 @@ class _AtAddress:
     """What a sensor is made with.
 
     `OPTIONS` declares what the class understands; left empty, `options` holds the texts of the stream type.
+    The address comes from a row, so a sensor opens files and connections by its `rules` only; they are set before `init`.
     """
 
     OPTIONS: ClassVar[tuple[Option, ...]] = ()
+    rules: AddressRules = AddressRules()
 
     def __init__(self, address: str, fields: tuple[Field, ...], options: Mapping[str, Any], clock: Clock) -> None:
         self.address = address
@@ -155,7 +158,8 @@ class Connector:
 
     `mode` is pull, push, or outside: readings of such a table come through the HTTP API, and nothing is
     ever opened; or subscribed: a `source` reads for all sensors of a table at once. `check` looks at fields and parsed
-    options together and raises a named error; so does `check_table`, when a table with such a stream is created.
+    options together and raises a named error; so does `check_table`, when a table with such a stream is created, and
+    `check_address`, when a row with an address is written: what it can tell without waiting for a disk or a name server.
     """
 
     name: str
@@ -167,6 +171,7 @@ class Connector:
     free_options: bool = False
     source: SourceFactory | None = None
     check_table: Callable[[Table, Mapping[str, Any]], None] | None = None
+    check_address: Callable[[str, AddressRules], None] | None = None
 
 
 def connector_of(name: str, sensor: type[Sensor] | type[PushSensor]) -> Connector:

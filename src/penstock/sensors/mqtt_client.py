@@ -18,6 +18,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.mqtt_lean import LeanClient
 from penstock.sensors.mqtt_url import BrokerUrl, password_of
 
@@ -29,10 +30,13 @@ _GOODBYE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class MessageIn:
-    """One message. `repeated`: the broker says that it has sent it before. `connection`: of which client."""
+    """One message. `repeated`: the broker says that it has sent it before. `connection`: of which client.
+
+    Without a `payload` it was too long to be kept.
+    """
 
     topic: str
-    payload: bytes
+    payload: bytes | None
     qos: int
     mid: int
     retained: bool
@@ -47,7 +51,10 @@ class Refused(ConnectionError):
 class Client:
     """One connection from its opening on; ConnectionError once it is lost. `number` tells connections apart."""
 
-    def __init__(self, options: Mapping[str, Any], identity: str, take: Callable[[MessageIn], None]) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], identity: str, take: Callable[[MessageIn], None], rules: AddressRules
+    ) -> None:
+        self._rules = rules
         self.number = next(_NUMBERS)
         self.connected = False
         self.session_present = False
@@ -76,6 +83,7 @@ class Client:
         client = LeanClient(
             CallbackAPIVersion.VERSION2,
             take=self._take_parts,
+            rules=self._rules,
             client_id=client_id,
             protocol=paho.MQTTv5 if self._v5 else paho.MQTTv311,
             manual_ack=True,
@@ -96,8 +104,10 @@ class Client:
 
     # -- what paho tells
 
-    def _take_parts(self, header: int, topic: str, payload: bytes, mid: int) -> None:
+    def _take_parts(self, header: int, topic: str, payload: bytes | None, mid: int) -> None:
         self._taken += 1
+        if payload is not None and len(payload) > self._rules.line_max_bytes:
+            payload = None
         self._take(
             MessageIn(topic, payload, header >> 1 & 3, mid, bool(header & 1), bool(header & 8), self.number),
         )

@@ -11,11 +11,13 @@ from typing import Any
 import paho.mqtt.client as paho
 from paho.mqtt.enums import MQTTErrorCode
 
-TakeMessage = Callable[[int, str, bytes, int], None]
-"""Takes a message: the first byte of its packet, topic, payload, and number (0 with QoS 0)."""
+from penstock.sensors.mqtt_connection import CheckedClient
+
+TakeMessage = Callable[[int, str, bytes | None, int], None]
+"""Takes a message: the first byte of its packet, topic, payload (None if it was too long), and number (0 with QoS 0)."""
 
 
-class LeanClient(paho.Client):
+class LeanClient(CheckedClient):
     """Gives messages to `take`. What looks unusual goes the long way, to `on_message`, as would all if paho named its parts otherwise."""
 
     def __init__(self, *arguments: Any, take: TakeMessage, **options: Any) -> None:
@@ -28,10 +30,21 @@ class LeanClient(paho.Client):
             header, packet = self._in_packet["command"], self._in_packet["packet"]
         except (AttributeError, KeyError, TypeError):
             return super()._handle_publish()
+        if self.is_too_long:
+            return self._take_head(header, bytes(packet))
         found = parts_of(header, packet, self._v5)
         if found is None:
             return super()._handle_publish()
         self._take(header, *found)
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def _take_head(self, header: int, packet: bytes) -> MQTTErrorCode:
+        """A message whose payload was not kept: it is told, so that it is counted and the broker does not send it again."""
+        found = parts_of(header, packet, v5=False)
+        if found is None:
+            return MQTTErrorCode.MQTT_ERR_PROTOCOL
+        topic, _, number = found
+        self._take(header, topic, None, number)
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
 

@@ -19,17 +19,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.catalog.model import Table
+from penstock.catalog.secrets import secrets_of, without
 from penstock.clock import Clock
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, error, one_line
 from penstock.sensors.mqtt_client import Client, MessageIn
 from penstock.sensors.mqtt_payload import PayloadReader
 from penstock.sensors.mqtt_subscriptions import Subscriptions
 from penstock.sensors.source import Delivery, Inbox, Source, SourceFacts, SourceState
+from penstock.services import Service
 
 _LOGGER = logging.getLogger("penstock.mqtt")
 BACK_OFF_LEAST_S = 0.2
 BACK_OFF_MOST_S = 30.0
 _LOOK_S = 0.25  # how often sensors and retries are looked at when nothing else happens
+_WAITING_MAX_BYTES = 64 << 20  # of payloads that wait for the batch before them
 _BURST = 2_000  # messages between two looks at everything else
 _FAREWELL_S = 3.0
 
@@ -52,6 +55,7 @@ class MqttSource(Source):
         self._last_error: str | None = None
         self._connects = 0
         self._waiting: list[MessageIn] = []
+        self._waiting_bytes = 0
         self._sending: _Parcel | None = None
         # Read, but the connection broke before they were acknowledged: their repeats are not stored again.
         self._unsaid: dict[int, MessageIn] = {}
@@ -61,10 +65,12 @@ class MqttSource(Source):
         self._woken_r, self._woken_w = socket.socketpair()
         self._woken_r.setblocking(False)
         self._woken_w.setblocking(False)
-        self._thread = threading.Thread(target=self._run, name=f"penstock-mqtt-{identity}", daemon=True)
+        self._failures = 0
+        table = inbox.table()
+        self.service: Service = Service(f"mqtt {table.name if table is not None else identity}", self._step)
 
     def start(self) -> None:
-        self._thread.start()
+        self.service.start()
 
     def stop(self, forever: bool = False) -> None:
         self._forever = forever
@@ -72,8 +78,7 @@ class MqttSource(Source):
         self._wake()
 
     def join(self, timeout_s: float) -> None:
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
+        self.service.join(timeout_s)
 
     def facts(self) -> SourceFacts:
         sending = self._sending
@@ -82,24 +87,25 @@ class MqttSource(Source):
 
     # -- the thread
 
-    def _run(self) -> None:
-        failures = 0
-        while not self._stopped.is_set():
+    def _step(self) -> float | None:
+        """One connection, from its beginning to its end, and the rest after it; None when stopped."""
+        if not self._stopped.is_set():
             connects = self._connects
             try:
                 self._state = "connecting"
                 self._stay_connected()
             except Exception as cause:
                 self._note(cause)
-            if self._stopped.is_set():
-                break
-            failures = 0 if self._connects > connects else failures + 1
-            self._state = "backing off"
-            pause_s = min(BACK_OFF_LEAST_S * 2.0 ** min(failures, 20), BACK_OFF_MOST_S)
-            self._rest(pause_s * random.uniform(0.5, 1.0))
-        self._state = "stopped"
-        self._woken_r.close()
-        self._woken_w.close()
+            self._failures = 0 if self._connects > connects else self._failures + 1
+        if self._stopped.is_set():
+            self._state = "stopped"
+            self._woken_r.close()
+            self._woken_w.close()
+            return None
+        self._state = "backing off"
+        pause_s = min(BACK_OFF_LEAST_S * 2.0 ** min(self._failures, 20), BACK_OFF_MOST_S)
+        self._rest(pause_s * random.uniform(0.5, 1.0))
+        return 0.0
 
     def _rest(self, pause_s: float) -> None:
         """Wait before the next connection, while what was received goes on to be stored."""
@@ -110,7 +116,7 @@ class MqttSource(Source):
             self._move_on(None)
 
     def _stay_connected(self) -> None:
-        client = Client(self.options, self.identity, self._take)
+        client = Client(self.options, self.identity, self._take, self.rules)
         try:
             while not self._stopped.is_set():
                 self._turn(client)
@@ -145,10 +151,13 @@ class MqttSource(Source):
 
     def _is_full(self) -> bool:
         sending = len(self._sending.messages) if self._sending is not None else 0
-        return bool(len(self._waiting) + sending >= self.options["in_flight"])
+        return bool(
+            len(self._waiting) + sending >= self.options["in_flight"] or self._waiting_bytes >= _WAITING_MAX_BYTES
+        )
 
     def _take(self, message: MessageIn) -> None:
         self._waiting.append(message)
+        self._waiting_bytes += len(message.payload or b"")
 
     def _move_on(self, client: Client | None) -> None:
         """Finish the batch under way and begin the next."""
@@ -159,6 +168,7 @@ class MqttSource(Source):
             self._sending = None
         if self._waiting:
             messages, self._waiting = self._waiting, []
+            self._waiting_bytes = 0
             delivery = self._deliver(messages)
             self._sending = _Parcel(messages, delivery)
             if delivery is None:
@@ -175,7 +185,7 @@ class MqttSource(Source):
     def _deliver(self, messages: list[MessageIn]) -> Delivery | None:
         """The rows of messages, on their way; None where there are none."""
         table = self.inbox.table()
-        self.inbox.came(len(messages), sum(len(message.payload) for message in messages))
+        self.inbox.came(len(messages), sum(len(message.payload or b"") for message in messages))
         if table is None:
             return None
         reader = self._reader_of(table)
@@ -184,6 +194,9 @@ class MqttSource(Source):
             if message.qos and self._unsaid and self._was_read(message):
                 continue
             if message.retained and not self.options["retained"]:
+                continue
+            if message.payload is None:
+                self._refuse_long(message)
                 continue
             try:
                 levels = self._subscriptions.levels(message.topic)
@@ -195,6 +208,10 @@ class MqttSource(Source):
             self.inbox.ignore(reader.ignored)
             reader.ignored.clear()
         return self.inbox.push(rows, self._wake) if rows else None
+
+    def _refuse_long(self, message: MessageIn) -> None:
+        problem = error("body_too_large", limit=self.rules.line_max_bytes)
+        self.inbox.refuse(problem.condition, f"{message.topic[:100]}: {problem.message} (line_max_bytes)")
 
     def _reader_of(self, table: Table) -> PayloadReader:
         if self._reader is None or self._reader.table is not table:
@@ -249,7 +266,7 @@ class MqttSource(Source):
             return
 
     def _note(self, cause: Exception) -> None:
-        text = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+        text = without(one_line(cause), secrets_of({"password": str(self.options["password"])}))
         if text != self._last_error:
             _LOGGER.warning("%s: %s", self.options["url"], text)
         self._last_error = text[:500]

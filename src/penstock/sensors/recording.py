@@ -7,10 +7,11 @@ rows: `loops.csv?sensor=6005&lane=2` keeps those whose columns have these values
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 
 from penstock.clock import parse_timestamp
 from penstock.errors import error, suggest
+from penstock.sensors.bounded_lines import BoundedLines
+from penstock.sensors.sensor_files import SensorFiles
 
 _BLOCK_BYTES = 1 << 18
 _BATCH_ROWS = 8192
@@ -33,22 +36,28 @@ UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 class Address:
     """A file, and which of its rows."""
 
-    path: Path
+    path: str
     chosen: Mapping[str, str]
 
 
 def parse_address(text: str) -> Address:
     path, _, query = text.partition("?")
-    return Address(Path(path).expanduser(), dict(parse_qsl(query, keep_blank_values=True)))
+    return Address(path, dict(parse_qsl(query, keep_blank_values=True)))
 
 
 class Recording:
-    """A file that is open for reading. `skipped` counts lines with the wrong number of values."""
+    """A file that is open for reading. `skipped` counts lines that are too long or have the wrong number of values."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, files: SensorFiles, line_max_bytes: int) -> None:
         self.address = address
+        self.name = PurePosixPath(address.path).name
+        # A line of more than a block would end the whole file with an error of the CSV reader.
+        self.line_max_bytes = min(line_max_bytes, _BLOCK_BYTES)
         self.skipped = 0
-        self._is_parquet = address.path.suffix.lower() in (".parquet", ".pq")
+        self.too_long = 0
+        self._files = files
+        self._file: BinaryIO | None = None
+        self._is_parquet = address.path.lower().endswith((".parquet", ".pq"))
         self.columns = self._read_columns()
         for name in address.chosen:
             self.require(name)
@@ -57,7 +66,7 @@ class Recording:
     def require(self, column: str) -> None:
         if column not in self.columns:
             hint = suggest(column, self.columns) or "its columns are " + ", ".join(self.columns)
-            raise error("column_not_found", table=self.address.path.name, column=column, hint=hint)
+            raise error("column_not_found", table=self.name, column=column, hint=hint)
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The chosen rows from the beginning, with these columns in this order."""
@@ -72,23 +81,33 @@ class Recording:
         if self._open is not None:
             self._open.close()
             self._open = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _read_columns(self) -> list[str]:
-        if self._is_parquet:
-            with parquet.ParquetFile(self.address.path) as file:
-                return list(file.schema_arrow.names)
-        with self.address.path.open(newline="", encoding="utf-8-sig") as file:
-            return [name.strip() for name in next(csv.reader(file), [])]
+        with self._files.open(self.address.path) as file:
+            if self._is_parquet:
+                with parquet.ParquetFile(file) as found:
+                    return list(found.schema_arrow.names)
+            header = file.readline(self.line_max_bytes + 1)
+        if len(header) > self.line_max_bytes:
+            detail = f'the first line of "{self.name}" has more than {self.line_max_bytes} bytes (line_max_bytes)'
+            raise error("invalid_body", detail=detail)
+        return [name.strip() for name in next(csv.reader([header.decode("utf-8-sig")]), [])]
 
     def _parquet_batches(self, needed: list[str]) -> Iterator[pa.RecordBatch]:
         self.close()
-        file = self._open = parquet.ParquetFile(self.address.path)
-        yield from file.iter_batches(_BATCH_ROWS, columns=needed)
+        self._file = self._files.open(self.address.path)
+        found = self._open = parquet.ParquetFile(self._file)
+        yield from found.iter_batches(_BATCH_ROWS, columns=needed)
 
     def _csv_batches(self, needed: list[str]) -> Iterator[pa.RecordBatch]:
         self.close()
+        self._file = self._files.open(self.address.path)
+        lines = io.BufferedReader(BoundedLines(self._file, self.line_max_bytes, self._skip_long), _BLOCK_BYTES)
         reader = self._open = arrow_csv.open_csv(
-            self.address.path,
+            lines,
             read_options=arrow_csv.ReadOptions(
                 use_threads=False, block_size=_BLOCK_BYTES, column_names=self.columns, skip_rows=1
             ),
@@ -102,6 +121,10 @@ class Recording:
             ),
         )
         yield from reader
+
+    def _skip_long(self) -> None:
+        self.skipped += 1
+        self.too_long += 1
 
     def _skip(self, row: Any) -> str:
         self.skipped += 1

@@ -7,7 +7,7 @@ class that is a `Sensor` or a `PushSensor`. Built-in names win.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -16,6 +16,7 @@ from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.errors import error, suggest
 from penstock.sensors import http, mqtt, python, replay, simulator, tcp
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import AnySensor, Connector, PushSensor, Sensor, connector_of
 from penstock.sensors.options import read_options
 from penstock.types import Field
@@ -62,14 +63,32 @@ def validate_table(table: Table) -> None:
         connector.check_table(table, parse_options(connector, table.stream.options))
 
 
+def check_addresses(table: Table, addresses: Iterable[str | None], rules: AddressRules) -> None:
+    """Refuse addresses that the rules do not allow as they are written: for INSERT and UPDATE."""
+    if table.stream is None or table.stream.connector is None:
+        return
+    check = find_connector(table.stream.connector).check_address
+    if check is not None:
+        for address in addresses:
+            if address:
+                check(address, rules)
+
+
 def create_sensor(
-    name: str, address: str, fields: tuple[Field, ...], options: Mapping[str, str], clock: Clock
+    name: str,
+    address: str,
+    fields: tuple[Field, ...],
+    options: Mapping[str, str],
+    clock: Clock,
+    rules: AddressRules | None = None,
 ) -> AnySensor | None:
-    """A sensor that is ready for `init`; None where the connector opens nothing."""
+    """A sensor that is ready for `init`; None where the connector opens nothing. Without rules it reaches loopback only."""
     connector = find_connector(name)
     if connector.factory is None:
         return None
-    return connector.factory(address, fields, parse_options(connector, options), clock)
+    sensor = connector.factory(address, fields, parse_options(connector, options), clock)
+    sensor.rules = rules or AddressRules()
+    return sensor
 
 
 def forget_entry_points() -> None:

@@ -1,6 +1,6 @@
 """Replay of recordings: CSV or Parquet files at their own pace, N times as fast, or as fast as possible.
 
-The address is the file, optionally with the rows to choose: `loops.csv?sensor=6005`. The sensor ends with the
+The address is the file below `sensor_files`, optionally with the rows to choose: `loops.csv?sensor=6005`. The sensor ends with the
 file, or starts over with `loop`; then times go on from where the file ended. A sensor that is opened again
 continues after what the log holds, in tables that keep the recorded times; in others it starts over.
 """
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from penstock.clock import Clock
 from penstock.errors import error, suggest
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import END, Answer, Connector, Option, Reading, Sensor, no_value
 from penstock.sensors.options import flag, one_of
 from penstock.sensors.recording import UNITS_US, Recording, parse_address, read_times
@@ -94,7 +95,7 @@ class Replay(Sensor):
         self._stored_us = newest_us
 
     def init(self) -> None:
-        self._recording = Recording(parse_address(self.address))
+        self._recording = Recording(parse_address(self.address), self.rules.files, self.rules.line_max_bytes)
         self._time_column = self._choose_time(self._recording)
         self._columns = self._choose_columns(self._recording)
         self._start()
@@ -218,7 +219,12 @@ class Replay(Sensor):
 
     def _complaint(self) -> dict[str, Any]:
         bad, self._bad = self._bad, 0
-        return {"bad": bad, "problem": f"{bad} lines without a time or with too many or too few values"} if bad else {}
+        if not bad:
+            return {}
+        assert self._recording is not None
+        long_ones = f", or with more than {self._recording.line_max_bytes} bytes (line_max_bytes)"
+        problem = f"{bad} lines without a time or with too many or too few values"
+        return {"bad": bad, "problem": problem + (long_ones if self._recording.too_long else "")}
 
     def _choose_time(self, recording: Recording) -> str | None:
         wanted: str = self.options["time"]
@@ -232,7 +238,7 @@ class Replay(Sensor):
             raise error(
                 "invalid_option",
                 option="time",
-                detail=f'"{recording.address.path.name}" has no column that is called like a time',
+                detail=f'"{recording.name}" has no column that is called like a time',
                 hint="name it, or replay with speed 'max'",
             )
         return found
@@ -249,7 +255,7 @@ class Replay(Sensor):
                 column = rest[0]
             if column is None:
                 hint = f"its columns are {', '.join(recording.columns)}; say OPTIONS (columns '{field.name}=...')"
-                raise error("column_not_found", table=recording.address.path.name, column=field.name, hint=hint)
+                raise error("column_not_found", table=recording.name, column=field.name, hint=hint)
             recording.require(column)
             chosen.append(column)
         return chosen
@@ -264,11 +270,16 @@ def _check(fields: tuple[Field, ...], options: Mapping[str, Any]) -> None:
             )
 
 
+def _check_address(address: str, rules: AddressRules) -> None:
+    rules.files.check(parse_address(address).path)
+
+
 CONNECTOR = Connector(
     name="replay",
-    sentence="Recorded readings from a CSV or Parquet file, at their own pace or faster.",
+    sentence="Recorded readings from a CSV or Parquet file below `sensor_files`, at their own pace or faster.",
     mode="pull",
     options=OPTIONS,
     factory=Replay,
     check=_check,
+    check_address=_check_address,
 )

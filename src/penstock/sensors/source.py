@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
+from penstock.sensors.address_rules import AddressRules
+from penstock.services import Service
 
 SourceState = Literal["connecting", "connected", "backing off", "stopped"]
 
@@ -59,7 +61,14 @@ class SourceFacts:
 
 
 class Source(ABC):
-    """Life: start, stop, join. `identity` names this server and this table, the same after every start."""
+    """Life: start, stop, join. `identity` names this server and this table, the same after every start.
+
+    `service` is the thread that it works in, for the list of services; None where it has none of ours.
+    `rules` are set before `start`. Options are an admin's; messages have a maximum length like lines.
+    """
+
+    service: Service | None = None
+    rules: AddressRules = AddressRules()
 
     def __init__(self, inbox: Inbox, options: Mapping[str, Any], clock: Clock, identity: str) -> None:
         self.inbox = inbox

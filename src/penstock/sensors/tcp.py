@@ -17,13 +17,13 @@ from typing import Any
 
 from penstock.clock import SECOND, Clock, parse_timestamp
 from penstock.errors import error
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import END, NO_VALUE, Answer, Connector, Option, Reading, Row, Sensor
 from penstock.sensors.options import duration, one_of
 from penstock.types import Field
 
 _CHUNK_BYTES = 1 << 16
 _MOST_CHUNKS = 16  # per read, so that a sensor with much to say does not keep the thread
-_LINE_MOST_BYTES = 1 << 20
 
 OPTIONS = (
     Option(
@@ -57,11 +57,11 @@ class TcpLines(Sensor):
 
     def init(self) -> None:
         host, port = parse_address(self.address)
-        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        self._socket = socket.socket(family, kind, protocol)
+        target = self.rules.targets.resolve(host, port)[0]
+        self._socket = socket.socket(target.family, target.kind, target.protocol)
         self._socket.setblocking(False)
         self._deadline_us = self.clock.now_us() + self.options["timeout"]
-        code = self._socket.connect_ex(where)
+        code = self._socket.connect_ex(target.where)
         if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
             raise OSError(code, os.strerror(code))
         self._connected = code == 0
@@ -81,8 +81,8 @@ class TcpLines(Sensor):
         if self._ended and self._rest:
             lines.append(self._rest)
             self._rest = b""
-        if len(self._rest) > _LINE_MOST_BYTES:
-            raise ValueError(f"a line of more than {_LINE_MOST_BYTES} bytes")
+        if len(self._rest) > self.rules.line_max_bytes:
+            raise ValueError(f"a line of more than {self.rules.line_max_bytes} bytes (line_max_bytes)")
         return self._understand([line.strip() for line in lines])
 
     def close(self) -> None:
@@ -125,6 +125,8 @@ class TcpLines(Sensor):
             if self._format == "auto":
                 self._format = "json" if line.startswith(b"{") else "csv"
             try:
+                if len(line) > self.rules.line_max_bytes:
+                    raise ValueError(f"more than {self.rules.line_max_bytes} bytes (line_max_bytes)")
                 row, time_us = self._from_json(line) if self._format == "json" else self._from_csv(line)
             except ValueError as cause:
                 bad, problem = bad + 1, f"{cause}: {line[:80].decode(errors='replace')}"
@@ -192,10 +194,15 @@ def parse_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _check_address(address: str, rules: AddressRules) -> None:
+    rules.targets.check(*parse_address(address))
+
+
 CONNECTOR = Connector(
     name="tcp",
-    sentence="A sensor that sends one reading a line over TCP, as CSV or JSON.",
+    sentence="A sensor, at a host of `connect_allow`, that sends one reading a line over TCP, as CSV or JSON.",
     mode="pull",
     options=OPTIONS,
     factory=TcpLines,
+    check_address=_check_address,
 )

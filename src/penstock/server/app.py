@@ -23,6 +23,7 @@ from penstock.server import (
     socket_readings,
     sockets,
     sql,
+    statements,
     tables,
 )
 from penstock.server.access import USER_HEADER, AccessGuard, listed_origins, rates_of
@@ -42,6 +43,7 @@ from penstock.settings import Settings
 
 RESOURCES = (
     sql,
+    statements,
     readings,
     socket_readings,
     events,
@@ -86,7 +88,7 @@ def create_app(database: Backend, settings: Settings, lifecycle: Lifecycle | Non
     app.state.context = Context(
         database=database,
         settings=settings,
-        workers=Workers(),
+        workers=Workers(settings.statements_max, settings.statements_per_user),
         budget=ByteBudget(max(settings.queue_max_bytes, settings.body_max_bytes)),
         lifecycle=lifecycle or Lifecycle(),
         counters=counters,

@@ -44,6 +44,7 @@ class Backend(Protocol):
     """Every method may block and may be called from any thread; each raises PenstockError for a user's mistake.
 
     `execute` and `register` refuse what `security.caller.current_caller` may not do, and write changes to `audit`.
+    `execute` and `invoke` end when `cancellation.current_cancellation` says so.
     """
 
     users: Users
@@ -102,9 +103,18 @@ class Backend(Protocol):
     def sensors(self, table: str) -> list[dict[str, Any]]:
         """Each sensor of a table: `key` and `values` (static columns by name), `address`, `state` and more."""
 
+    def running_statements(self) -> list[dict[str, Any]]:
+        """The statements that run now and that the caller may see; `started` in microseconds."""
+
+    def cancel_statement(self, statement_id: str) -> None:
+        """End one of these, or statement_not_found."""
+
     def health(self) -> Health: ...
 
     def status(self) -> dict[str, Any]: ...
 
-    def backup(self, target: Path) -> None:
-        """Write a data folder that `penstock serve` can open to `target`, while everything goes on."""
+    def backup(self, target: Path, link: bool = False) -> list[str]:
+        """Write a data folder that `penstock serve` can open to `target`, while everything goes on.
+
+        What comes back names the files that were damaged before; with `link`, immutable files are hard links.
+        """

@@ -38,14 +38,15 @@ async def back_up(request: Request) -> Response:
     target = Path(asked.target)
     if not target.is_absolute():
         raise error("invalid_parameter", detail=f'"{asked.target}" is not an absolute path')
-    await context.workers.statement.run(_back_up, context.database, target)
+    damaged = await context.workers.catalog.run(_back_up, context.database, target, asked.link)
     context.database.audit.note("BACKUP", [str(target)])
-    return Response(orjson.dumps({"target": str(target)}), media_type="application/json")
+    answer = {"target": str(target)} | ({"damaged": damaged} if damaged else {})
+    return Response(orjson.dumps(answer), media_type="application/json")
 
 
-def _back_up(database: Backend, target: Path) -> None:
+def _back_up(database: Backend, target: Path, link: bool) -> list[str]:
     _check_place(target)
-    database.backup(target)
+    return database.backup(target, link)
 
 
 def _check_place(target: Path) -> None:

@@ -30,7 +30,8 @@ class Counters:
         # Per route: how many answers began within each bucket (not yet added up), and how long they took.
         self.took: dict[str, tuple[list[int], float]] = {}
         self.bytes_in = 0
-        self.subscribers = 0
+        self.places = 0  # of `subscribers_max`, from before a subscription is opened until it is closed
+        self.subscribers = 0  # streams of events that have begun
         self.senders = 0
 
     def note_answer(self, method: str, route: str, status: int, took_s: float) -> None:

@@ -61,13 +61,56 @@ async def subscribe(
     return EventResponse(await open_subscription(context, name, start, changes), context)
 
 
+class SubscriberPlace:
+    """One of the `subscribers_max` places, with the subscription that has it: a `Subscription` that gives it back once.
+
+    The event loop takes and gives places, so without a lock. Only `open` runs in another thread.
+    """
+
+    def __init__(self, context: Context) -> None:
+        most = context.settings.subscribers_max
+        if context.counters.places >= most:
+            detail = f"there are {most} subscribers already"
+            raise error("limit_reached", detail=detail, hint="try again later, or raise subscribers_max")
+        context.counters.places += 1
+        self._context = context
+        self._subscription: Subscription | None = None
+        self._closed = False
+
+    def open(self, name: str, from_cycle: int | None, changes: bool) -> None:
+        self._subscription = self._context.database.subscribe(name, from_cycle, changes)
+        if self._closed:  # its client left meanwhile
+            self._subscription.close()
+
+    @property
+    def cycle(self) -> int | None:
+        return getattr(self._subscription, "cycle", None)
+
+    def next(self, timeout_s: float) -> Event | None:
+        assert self._subscription is not None
+        return self._subscription.next(timeout_s)
+
+    def on_ready(self, callback: Callable[[], None]) -> None:
+        assert self._subscription is not None
+        self._subscription.on_ready(callback)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._context.counters.places -= 1
+        if self._subscription is not None:
+            self._subscription.close()
+
+
 async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> Subscription:
-    """One more subscriber, if there may be one more."""
-    most = context.settings.subscribers_max
-    if context.counters.subscribers >= most:
-        detail = f"there are {most} subscribers already"
-        raise error("limit_reached", detail=detail, hint="try again later, or raise subscribers_max")
-    return await context.workers.statement.run(context.database.subscribe, name, from_cycle, changes)
+    """One more subscriber, if there may be one more. It counts before anything is waited for."""
+    place = SubscriberPlace(context)
+    try:
+        await context.workers.catalog.run(place.open, name, from_cycle, changes)
+    except BaseException:
+        place.close()
+        raise
+    return place
 
 
 def _start_cycle(last_event_id: str | None, from_cycle: int | None) -> int | None:

@@ -32,6 +32,7 @@ SERIES_MAX = 500
 _COUNTED = {
     "streams": frozenset({"accepted", "late", "clamped", "unordered", "deduplicated", "failed", "discovered"}),
     "inputs": frozenset({"messages", "bytes", "accepted", "duplicates", "ignored"}),
+    "services": frozenset({"rounds", "failures"}),
     "sinks": frozenset({"rows", "deliveries", "failed", "retries", "gaps"}),
 }
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -117,8 +118,8 @@ def _escape(text: str) -> str:
 @router.get("/metrics", summary="Counts and rates for Prometheus", response_class=Response)
 async def metrics(request: Request) -> Response:
     context = context_of(request)
-    status = await context.workers.statement.run(context.database.status)
-    costly = await context.workers.statement.run(context.database.costliest, QUERIES_SHOWN)
+    status = await context.workers.system.run(context.database.status)
+    costly = await context.workers.system.run(context.database.costliest, QUERIES_SHOWN)
 
     def samples() -> Iterator[Sample]:
         yield from status_samples(status)

@@ -25,6 +25,30 @@ class SqlRequest(Strict):
     params: list[Any] | dict[str, Any] | None = Field(
         default=None, description="values of $1, $2, ... as an array, or of :name as an object", examples=[[35]]
     )
+    timeout_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="most seconds for each statement; more than `statement_timeout_s` for admins only",
+        examples=[10],
+    )
+
+
+class StatementReport(BaseModel):
+    """A statement that runs or waits."""
+
+    id: str = Field(examples=["9f2c4e8a1b3d5f70"])
+    owner: str = Field(examples=["ada"])
+    state: str = Field(examples=["running"])
+    place: str = Field(examples=["Spark"])
+    started: str = Field(examples=["2026-01-05T12:00:00.000000Z"])
+    left_s: float | None = Field(examples=[41.5])
+    text: str = Field(examples=["SELECT COUNT(*) FROM sensors a, sensors b"])
+
+
+class StatementReports(BaseModel):
+    """The oldest first."""
+
+    statements: list[StatementReport]
 
 
 class NewQuery(Strict):
@@ -83,6 +107,7 @@ class BackupRequest(Strict):
     """Where to write a copy of the data folder: an absolute path on the server's machine that does not exist yet."""
 
     target: str = Field(min_length=1, examples=["/backups/monday"])
+    link: bool = Field(default=False, description="Hard links in place of copies: fast, but rot is shared.")
 
 
 class Column(BaseModel):

@@ -12,6 +12,7 @@ from penstock.server.context import context_of, user_of
 from penstock.server.encode import choose_format, encode_result, json_response
 from penstock.server.models import NewQueries, QueryChange, Registrations
 from penstock.server.openapi import ANSWER, ERRORS, json_body
+from penstock.server.statements import run_statement
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], responses=ERRORS)
 
@@ -29,7 +30,7 @@ def text_literal(text: str) -> str:
 @router.get("", summary="List standing queries", response_class=Response)
 async def list_queries(request: Request) -> Response:
     context = context_of(request)
-    return await context.workers.statement.run(lambda: json_response({"queries": context.database.queries()}))
+    return await context.workers.catalog.run(lambda: json_response({"queries": context.database.queries()}))
 
 
 @router.post(
@@ -52,14 +53,14 @@ async def register_queries(request: Request) -> Response:
         if query.get("strategy") == "auto":
             del query["strategy"]
     register = context.database.register
-    done = await context.workers.statement.run(register, wanted, asked.on_error, user_of(request))
+    done = await context.workers.catalog.run(register, wanted, asked.on_error, user_of(request))
     return json_response({"queries": done}, 201)
 
 
 @router.get("/{name}", summary="Definition, state and cost", response_class=Response)
 async def get_query(name: str, request: Request) -> Response:
     context = context_of(request)
-    return await context.workers.statement.run(lambda: json_response(context.database.query(name)))
+    return await context.workers.catalog.run(lambda: json_response(context.database.query(name)))
 
 
 @router.patch(
@@ -79,7 +80,7 @@ async def change_query(name: str, request: Request) -> Response:
             context.database.execute(statement)
         return json_response(context.database.query(name))
 
-    return await context.workers.statement.run(work)
+    return await context.workers.catalog.run(work)
 
 
 def change_statements(name: str, change: QueryChange) -> list[str]:
@@ -109,7 +110,7 @@ def change_statements(name: str, change: QueryChange) -> list[str]:
 async def drop_query(name: str, request: Request, cascade: bool = Query(default=False)) -> Response:
     context = context_of(request)
     statement = f"DROP QUERY {quoted(name)}" + (" CASCADE" if cascade else "")
-    await context.workers.statement.run(context.database.execute, statement)
+    await context.workers.catalog.run(context.database.execute, statement)
     return Response(status_code=204)
 
 
@@ -119,6 +120,7 @@ async def invoke_query(
     request: Request,
     as_of: str | None = Query(default=None, description="a committed cycle, a time, or NOW - 10 MINUTES"),
     limit: int | None = Query(default=None, ge=0, description="most rows to send"),
+    timeout_s: float | None = Query(default=None, gt=0, description="most seconds that it may take"),
 ) -> Response:
     """The answer for the window as of now, as of a committed cycle or as of a past time."""
     context = context_of(request)
@@ -128,4 +130,4 @@ async def invoke_query(
         moment = int(as_of) if as_of is not None and as_of.isdecimal() else as_of
         return encode_result(context.database.invoke(name, moment, limit), media_type)
 
-    return await context.workers.statement.run(work)
+    return await run_statement(request, context, work, timeout_s)

@@ -10,7 +10,7 @@ import secrets
 from collections import OrderedDict
 from dataclasses import replace
 
-from penstock.clock import SECOND, Clock, WallClock
+from penstock.clock import SECOND, Clock
 from penstock.errors import error
 from penstock.security.caller import Caller
 from penstock.security.guesses import FREE_GUESSES_OF_ADDRESS, Guesses, address_key, too_many_guesses, user_key
@@ -32,7 +32,7 @@ class Sessions:
     ) -> None:
         self._users = users
         self._guesses = guesses or Guesses()
-        self._clock = clock or WallClock()
+        self._clock = clock or users.clock
         self.lifetime_s = settings.session_hours * 3600
         # Browsers keep one cookie per name for all ports of a host; two servers must not sign each other out.
         self.cookie = f"penstock_session_{settings.port}"

@@ -12,6 +12,7 @@ from penstock.server.encode import choose_format, encode_result
 from penstock.server.models import SqlRequest
 from penstock.server.openapi import ANSWER, ERRORS, json_body
 from penstock.server.roles import needs
+from penstock.server.statements import run_statement
 
 router = APIRouter(prefix="/v1", tags=["sql"])
 
@@ -31,6 +32,7 @@ async def run_sql(request: Request) -> Response:
 
     Reading is enough to call it; each statement asks for the role it needs, before the first one runs.
     CREATE QUERY statements that follow each other are registered together, all or none.
+    A client that closes the connection cancels the statement.
     """
     context = context_of(request)
     media_type = choose_format(request.headers.get("accept"))
@@ -39,4 +41,4 @@ async def run_sql(request: Request) -> Response:
     def work() -> Response:
         return encode_result(context.database.execute(asked.sql, asked.params, user_of(request)), media_type)
 
-    return await context.workers.statement.run(work)
+    return await run_statement(request, context, work, asked.timeout_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.catalog.model import Sink
 from penstock.clock import Clock
 from penstock.errors import PenstockError, error
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import Option
 from penstock.types import Field
 
@@ -45,12 +46,13 @@ class Outlet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an outlet is opened: for which sink of which data folder. Files go below `files`."""
+    """Where an outlet is opened: for which sink of which data folder. Files go below `files`, connections by `rules`."""
 
     sink: Sink
     folder_id: str
     files: Path
     clock: Clock
+    rules: AddressRules = field(default_factory=AddressRules)
 
 
 def _rows(options: Mapping[str, Any]) -> bool:

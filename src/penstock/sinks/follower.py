@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from penstock.catalog.model import Sink
-from penstock.catalog.secrets import secrets_of, without
-from penstock.errors import PenstockError
+from penstock.catalog.secrets import PLAIN_KEY, secrets_of, without
+from penstock.errors import one_line
+from penstock.services import Service
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import Batch, DeliveryFailed, Outlet, Place
+from penstock.sinks.files import Files
 from penstock.sinks.positions import Position
 from penstock.sinks.reading import AnswerReader, Queries, Reader
 from penstock.sinks.registry import find_kind, parse_options
@@ -76,16 +78,16 @@ class Follower:
         self._stop = threading.Event()
         self._dropped = False
         self._left_behind = False
-        self._secrets = secrets_of(place.sink.options)
+        self._secrets = secrets_of(place.sink.options, PLAIN_KEY)
         self._position: Position | None = None
         self._reader: Reader | AnswerReader | None = None
         self._outlet: Outlet | None = None
         self._batch: Batch | None = None
         self._attempts = 0  # that failed, of this batch
-        self._thread = threading.Thread(target=self._run, name=f"penstock-sink-{place.sink.id}", daemon=True)
+        self.service = Service(f"sink {place.sink.name}", self._step)
 
     def start(self) -> None:
-        self._thread.start()
+        self.service.start()
 
     def pause(self, paused: bool) -> None:
         self._paused = paused
@@ -99,12 +101,12 @@ class Follower:
             reader.close()
 
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        return self.service.is_alive()
 
     def join(self, timeout_s: float) -> None:
         """Wait for its end; if that does not come in time, it writes nothing more."""
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
+        self.service.join(timeout_s)
+        if self.service.is_alive():
             self._left_behind = True
 
     def facts(self) -> dict[str, Any]:
@@ -125,14 +127,17 @@ class Follower:
             "last_delivery": told.last_delivery_us,
         }
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._turn()
-            except Exception as failure:
-                self._note_failure(failure)
-                self._rest(failure)
-        self._end()
+    def _step(self) -> float | None:
+        """One turn. A target that refuses is the sink's own matter, with its own pauses; None at the end."""
+        if self._stop.is_set():
+            self._end()
+            return None
+        try:
+            self._turn()
+        except Exception as failure:
+            self._note_failure(failure)
+            self._rest(failure)
+        return 0.0
 
     def _turn(self) -> None:
         """Wait a little for a batch and deliver it, or look after what is due by time."""
@@ -164,9 +169,14 @@ class Follower:
         if begin is None:
             # Killed between the first delivery and the first note of it, the target may know more than we do.
             begin = self._open_outlet().position()
+        elif kind.open is Files:
+            outlet = self._open_outlet()
+            if isinstance(outlet, Files) and outlet.is_damaged:
+                begin = outlet.position()  # rows that it had and lost are delivered again
         backlog = Backlog(self._folder / "backlog", self._limits.backlog_bytes)
         changes = bool(options.get("changes", False))
         self._reader = Reader(self._queries, self.sink.query, changes, backlog, self._limits.cycles_keep, begin)
+        self._reader.gaps += begin is None and position.is_damaged
         return self._reader
 
     def _open_outlet(self) -> Outlet:
@@ -201,7 +211,7 @@ class Follower:
         self.told.state = "RUNNING"
 
     def _note_failure(self, failure: Exception) -> None:
-        text = failure.message if isinstance(failure, PenstockError) else f"{type(failure).__name__}: {failure}"
+        text = failure.message if isinstance(failure, DeliveryFailed) else one_line(failure)
         self._attempts += 1
         self.told.state = "RETRYING"
         self.told.failed += 1

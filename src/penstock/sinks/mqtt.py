@@ -21,6 +21,7 @@ from penstock.clock import format_timestamp
 from penstock.errors import error
 from penstock.json_rows import row_objects
 from penstock.sensors.mqtt_access import ACCESS
+from penstock.sensors.mqtt_connection import CheckedClient
 from penstock.sensors.mqtt_url import BrokerUrl, parse_url, password_of
 from penstock.sensors.options import flag, one_of
 from penstock.sinks.base import Batch, Kind, Option, Place, delivery_failed
@@ -41,12 +42,13 @@ class Mqtt:
         self._options = options
         self._answered = threading.Event()
         self._troubles: list[str] = []  # the first one says why
-        self._client = paho.Client(
+        self._client = CheckedClient(
             CallbackAPIVersion.VERSION2,
             # Of this folder and sink, so that a server that was killed is thrown out by the one that follows it.
             client_id=f"penstock-{place.folder_id[:12]}-{place.sink.id}",
             protocol=paho.MQTTv5 if options["protocol"] == "5" else paho.MQTTv311,
             reconnect_on_failure=False,
+            rules=place.rules,
         )
         self._client.on_connect = self._on_connect
         self._client.on_disconnect = self._on_disconnect

@@ -12,10 +12,12 @@ import orjson
 import psycopg
 import pyarrow as pa
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from penstock.catalog.secrets import shown_address
 from penstock.json_rows import json_value, unique_names
 from penstock.sensors.options import flag
+from penstock.sensors.targets import Targets
 from penstock.sinks.base import Batch, Kind, Option, Place, delivery_failed
 from penstock.sinks.options import TIMEOUT, address, names, require_columns, required_text
 from penstock.types import Field
@@ -40,9 +42,10 @@ class Postgres:
         self._place = place
         self._options = options
         self._created = not options["create"]
-        more = {"password": options["password"]} if options["password"] else {}
+        more: dict[str, Any] = {"password": options["password"]} if options["password"] else {}
         timeout_ms = int(options["timeout"] * 1000)
         try:
+            more |= checked_hosts(options["url"], place.rules.targets)
             self._connection = psycopg.connect(
                 options["url"],
                 **more,
@@ -52,7 +55,7 @@ class Postgres:
                 autocommit=True,
             )
             self._connection.execute(_CREATE_POSITIONS)
-        except psycopg.Error as failure:
+        except (psycopg.Error, OSError) as failure:
             raise _failed(failure) from None
 
     def position(self) -> int | None:
@@ -119,7 +122,31 @@ class Postgres:
         self._connection.close()
 
 
-def _failed(failure: psycopg.Error) -> Exception:
+def checked_hosts(url: str, targets: Targets) -> dict[str, str]:
+    """The hosts of a connection string with their checked addresses beside them, so that libpq looks up no name.
+
+    TLS goes on checking the name. Sockets of this machine are not a network, and stay as they are.
+    """
+    given = conninfo_to_dict(url)
+    hosts = str(given.get("host") or "").split(",")
+    addresses = str(given["hostaddr"]).split(",") if given.get("hostaddr") else hosts
+    ports = str(given.get("port") or "5432").split(",")
+    found: list[tuple[str, str, str]] = []
+    for number, named in enumerate(addresses):
+        host = hosts[number] if number < len(hosts) else ""
+        port = (ports[number] if number < len(ports) else ports[-1]) or "5432"
+        if not named or named.startswith(("/", "@")):
+            found.append((host, "", port))
+        else:
+            resolved = targets.resolve(named, int(port), by_admin=True)
+            found += [(host, target.address, port) for target in resolved]
+    if not any(checked for _, checked, _ in found):
+        return {}
+    texts = [",".join(parts) for parts in zip(*found, strict=True)]
+    return dict(zip(("host", "hostaddr", "port"), texts, strict=True))
+
+
+def _failed(failure: Exception) -> Exception:
     return delivery_failed(str(failure).strip().partition("\n")[0] or type(failure).__name__)
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.catalog.model import Sink
-from penstock.catalog.secrets import shown_options
+from penstock.catalog.secrets import PLAIN_KEY, shown_options
 from penstock.clock import Clock
 from penstock.errors import PenstockError
+from penstock.sensors.address_rules import AddressRules
+from penstock.services import Service
 from penstock.sinks.base import Place
 from penstock.sinks.follower import Follower, Limits
 from penstock.sinks.reading import Queries
@@ -25,8 +27,16 @@ class SinkRunner:
     """Keeps followers equal to the catalog's sinks. Never waits for one, except in `close`."""
 
     def __init__(
-        self, queries: Queries, folder: Path, files: Path, folder_id: str, clock: Clock, limits: Limits
+        self,
+        queries: Queries,
+        folder: Path,
+        files: Path,
+        folder_id: str,
+        clock: Clock,
+        limits: Limits,
+        rules: AddressRules | None = None,
     ) -> None:
+        self._rules = rules or AddressRules()
         self._queries = queries
         self._folder = folder
         self._files = files
@@ -61,9 +71,13 @@ class SinkRunner:
                 if known is not None:
                     known.pause(sink.paused)
                     continue
-                place = Place(sink, self._folder_id, self._files, self._clock)
+                place = Place(sink, self._folder_id, self._files, self._clock, self._rules)
                 self._followers[sink_id] = Follower(place, self._queries, self._folder / str(sink_id), self._limits)
                 self._followers[sink_id].start()
+
+    def services(self) -> list[Service]:
+        with self._lock:
+            return [follower.service for follower in self._followers.values()]
 
     def facts(self, sinks: Mapping[str, Sink]) -> list[dict[str, Any]]:
         """What is told about each sink, by name; never a secret."""
@@ -78,7 +92,7 @@ class SinkRunner:
             described |= {"target": kind.target(parse_options(kind, sink.options)), "promise": kind.promise}
         except PenstockError:
             pass  # made by a version that knew more; its follower says so
-        shown = ", ".join(f"{name} = '{value}'" for name, value in shown_options(sink.options).items())
+        shown = ", ".join(f"{name} = '{value}'" for name, value in shown_options(sink.options, PLAIN_KEY).items())
         told = follower.facts() if follower is not None else {"state": "STARTING"}
         if sink.paused:
             told["state"] = "PAUSED"

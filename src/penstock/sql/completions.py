@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 KEYWORDS = (
-    "ALTER QUERY", "ALTER TABLE", "AND", "AS", "AS OF", "AVG", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE",
+    "ALTER QUERY", "ALTER SYSTEM ACCEPT CLOCK", "ALTER TABLE", "AND", "AS", "AS OF", "AVG", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE",
     "COMMENT ON QUERY", "COUNT", "CREATE FUNCTION", "CREATE QUERY", "CREATE ROLLUP", "CREATE SINK",
     "CREATE STREAM TYPE", "CREATE TABLE", "DEDUPLICATE BY", "DELETE FROM", "DESCRIBE", "DISTINCT",
     "DROP FUNCTION", "DROP QUERY", "DROP ROLLUP", "DROP SINK", "DROP STREAM TYPE", "DROP TABLE", "ELSE", "END",
@@ -15,5 +15,6 @@ KEYWORDS = (
     "WHEN", "WHERE", "WINDOW", "WITH", "WITH CHANGES",
 )  # fmt: skip
 SYSTEM_TABLES = tuple(
-    f"penstock.{name}" for name in ("cycles", "fields", "inputs", "queries", "rollups", "sensors", "sinks", "streams")
+    f"penstock.{name}"
+    for name in ("cycles", "fields", "inputs", "queries", "rollups", "sensors", "services", "sinks", "streams")
 )

@@ -22,14 +22,17 @@ from penstock.sql.clauses.errors import ErrorParser
 from penstock.sql.clauses.parameters import ParameterParser
 from penstock.sql.clauses.window_joins import WindowJoinParser
 from penstock.sql.clauses.windows import WindowParser
+from penstock.sql.functions import NODE_NAMES
 from penstock.sql.generator import PenstockGenerator
 from penstock.sql.nodes import Duration, OwnWindow
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import mark, point, span_of
 
 _NOT_NAMES = {TokenType.BEGIN, TokenType.END}
-# The $ of a parameter, and the sign that stands for it while sqlglot reads: nobody types that one.
-_PARAMETER, _SIGN = re.compile(r"(?<![\w$])\$(?=\d)"), "\ue0a4"
+# The $ of a parameter, and the sign that stands for it while sqlglot reads: half of a surrogate pair, which is
+# no character. A text that has one is refused, so no text can imitate the sign.
+_PARAMETER, _SIGN = re.compile(r"(?<![\w$])\$(?=\d)"), "\udfff"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParser):
@@ -39,10 +42,15 @@ class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParse
     UPDATE_ALIAS_TOKENS = PostgresParser.UPDATE_ALIAS_TOKENS - _NOT_NAMES
     COMMENT_TABLE_ALIAS_TOKENS = PostgresParser.COMMENT_TABLE_ALIAS_TOKENS - _NOT_NAMES
 
-    # Ours are calls like any other.
+    # sqlglot reads the listed functions that have nodes; every other name is a plain call, which the binder looks up.
     FUNCTIONS = {
-        **{n: f for n, f in PostgresParser.FUNCTIONS.items() if n not in ("APPROX_DISTINCT", "APPROX_TOP_K")},
+        **{name: read for name, read in PostgresParser.FUNCTIONS.items() if name.lower() in NODE_NAMES},
         "EVERY": exp.LogicalAnd.from_arg_list,
+    }
+    FUNCTION_PARSERS = {
+        name: read
+        for name, read in PostgresParser.FUNCTION_PARSERS.items()
+        if name.lower() in NODE_NAMES or name in ("CAST", "TRY_CAST")
     }
     QUERY_MODIFIER_PARSERS = {
         **PostgresParser.QUERY_MODIFIER_PARSERS,
@@ -182,7 +190,11 @@ class Penstock(Postgres):
 
         def tokenize(self, sql: str) -> list[Token]:
             """sqlglot takes `$1,$` for the beginning of a text between dollars; behind a $ and a digit is a parameter."""
-            signed, parameters = (sql, 0) if _SIGN in sql else _PARAMETER.subn(_SIGN, sql)
+            half = _SURROGATE.search(sql)
+            if half is not None:
+                detail = f"character {half.start() + 1} is half of a surrogate pair, which is no character"
+                raise error("syntax_error", detail=detail)
+            signed, parameters = _PARAMETER.subn(_SIGN, sql)
             try:
                 tokens = super().tokenize(signed)
             except TokenError as failure:
@@ -190,6 +202,8 @@ class Penstock(Postgres):
             for token in tokens if parameters else ():
                 if _SIGN in token.text:  # also in a text that has a price in it
                     token.text = token.text.replace(_SIGN, "$")
+                for place, comment in enumerate(token.comments):
+                    token.comments[place] = comment.replace(_SIGN, "$")
             return tokens
 
     Parser: type[PostgresParser] = PenstockParser

@@ -60,7 +60,7 @@ def explain(plan: Plan, state: State) -> str:
     if plan.inlined:
         lines.append("  written out: " + ", ".join(f'query "{name}"' for name in plan.inlined))
     lines += _function_lines(plan)
-    lines.append(f"  text: {plan.sql}")
+    lines += [f"  text: {plan.sql}"] if plan.sql else []
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from penstock.sql.hidden import alias_of, hidden_column
 from penstock.sql.nodes import Held
 from penstock.sql.scope import Source
-from penstock.sql.spark_text import hole
+from penstock.sql.spark_text import relation_name
 
 _TRUE, _RUN, _SINCE = "_true", "_run", "_since"
 
@@ -23,7 +23,7 @@ def held_positions(held: Held, source: Source, relation: str, static: list[exp.E
         hidden_column(source, "_pos"),
         hidden_column(source, "ts"),
         exp.alias_(exp.Coalesce(this=held.this.copy(), expressions=[exp.Boolean(this=False)]), _TRUE, quoted=True),
-    ).from_(exp.Table(this=hole(relation), alias=alias_of(source)))
+    ).from_(exp.Table(this=relation_name(relation), alias=alias_of(source)))
     if static:
         rows = rows.where(*static)
     # Each reading that is not true begins another run; those that follow it belong to it.

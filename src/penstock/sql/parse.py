@@ -15,7 +15,7 @@ from penstock.errors import PenstockError, error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import Penstock, PenstockParser
 from penstock.sql.durations import LONG_UNITS
-from penstock.sql.grammar import changes, definitions, queries, questions, rollups, sinks, users
+from penstock.sql.grammar import changes, definitions, queries, questions, rollups, sinks, system, users
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, offset_of, point, span_of_token
 from penstock.sql.statement_parts import AsOf
@@ -159,7 +159,7 @@ def _dispatch(parser: PenstockParser) -> Statement:
         raise parser.expected("STREAM TYPE, TABLE, QUERY, ROLLUP, SINK, FUNCTION, USER or TOKEN")
     if word.upper() == "ALTER":
         parser.skip()
-        raise parser.expected("TABLE, QUERY, SINK or USER")
+        raise parser.expected("TABLE, QUERY, SINK, USER or SYSTEM")
     known = sorted({first for (first, *_), _ in _STATEMENTS if first.isalpha()})
     failure = error("syntax_error", detail=f'no statement begins with "{word}"', hint=_near(word, known))
     raise parser.fail(failure)
@@ -193,6 +193,7 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
     (("DROP", "USER"), users.drop_user),
     (("DROP", "ROLE"), users.drop_user),
     (("DROP", "TOKEN"), users.drop_token),
+    (("ALTER", "SYSTEM"), system.alter_system),
     (("ALTER", "TABLE"), definitions.alter_table),
     (("ALTER", "QUERY"), queries.alter_query),
     (("COMMENT", "ON"), queries.comment_on),
@@ -203,6 +204,7 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
     (("DELETE",), changes.delete),
     (("SUBSCRIBE",), questions.subscribe),
     (("SHOW",), questions.show),
+    (("CANCEL", "STATEMENT"), questions.cancel_statement),
     (("DESCRIBE",), questions.describe),
     (("DESC",), questions.describe),
     (("EXPLAIN",), questions.explain),

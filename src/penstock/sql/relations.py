@@ -20,7 +20,7 @@ from penstock.sql.nodes import Held, OwnWindow
 from penstock.sql.plan import Relation
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Source
-from penstock.sql.spark_text import hole
+from penstock.sql.spark_text import relation_name
 from penstock.sql.versions import join_versions
 from penstock.sql.windowing import anchored
 from penstock.types import BOOLEAN
@@ -180,7 +180,7 @@ def _relation(context: SelectContext, source: Source) -> Relation:
 
 
 def _reference(context: SelectContext, source: Source) -> exp.Expr:
-    table = exp.Table(this=hole(source.relation), alias=alias_of(source))
+    table = exp.Table(this=relation_name(source.relation), alias=alias_of(source))
     if not (source.is_stream and isinstance(source.window, RowsWindow)):
         return table
     static = [condition.copy() for condition, _ in static_conditions(context, source)]

@@ -1,4 +1,8 @@
-"""Bound tree -> Spark SQL. What Spark writes or computes differently from PostgreSQL is settled here."""
+"""Bound tree -> Spark SQL. What Spark writes or computes differently from PostgreSQL is settled here.
+
+The text has no place that is filled in later. Relations are `IDENTIFIER(:r0)` and NOW is `:now`: named parameters,
+whose values the runner hands to Spark beside the text (docs/decisions/0018-spark-sql-parameters.md).
+"""
 
 from __future__ import annotations
 
@@ -6,27 +10,47 @@ from functools import lru_cache
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
 
 from penstock.operators.operations.sampling import PARTS
 from penstock.sql.approximate import is_approximate, spark_aggregate
+from penstock.sql.bounded_text import bounded_text
+from penstock.sql.functions import CALLS
 from penstock.sql.nodes import Const, Sampled
+from penstock.sql.spark_nodes import check_nodes
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
-# Characters of Unicode's private use area around what the runner fills in; `{` and `}` may be anybody's text.
-_OPEN, _CLOSE = "\ue000", "\ue001"
+NOW = "now"
+# What Spark and sqlglot read alike inside quotes. sqlglot itself writes NUL as \0, which Spark joins with digits.
+_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
-def hole(name: str) -> exp.Identifier:
-    """An identifier that becomes `{name}` in the text."""
-    return exp.Identifier(this=f"{_OPEN}{name}{_CLOSE}", quoted=False)
+class _Generator(SparkGenerator):
+    def escape_str(self, text: str, *_: Any, **__: Any) -> str:
+        return text.translate(_ESCAPES)
+
+
+class _SparkText(Spark):
+    """Spark's dialect with the few escapes that every reader of a literal agrees on."""
+
+    Generator = _Generator
+
+
+def relation_name(name: str) -> exp.Expr:
+    """The view that stands for a relation, as the parameter of this name gives it."""
+    return exp.Anonymous(this="IDENTIFIER", expressions=[exp.Placeholder(this=name)])
 
 
 def spark_sql(query: exp.Expr) -> str:
-    """The text for `str.format`: `{r0}`, `{r1}`, ... are relations, `{now}` is a TIMESTAMP literal."""
-    text = translate(_without_distinct_on(query.copy())).sql(dialect="spark", comments=False, normalize_functions=False)
-    doubled = text.replace("{", "{{").replace("}", "}}")
-    return doubled.replace(_OPEN, "{").replace(_CLOSE, "}")
+    """The text for `spark.sql(text, args)`; `args` has a view for each relation, and NOW in microseconds.
+
+    Every name is quoted, so that none is taken for a word of Spark's.
+    """
+    check_nodes(query)
+    tree = translate(_without_distinct_on(query.copy()))
+    return tree.sql(dialect=_SparkText, comments=False, normalize_functions=False, identify=True)
 
 
 def _without_distinct_on(root: exp.Expr) -> exp.Expr:
@@ -110,12 +134,18 @@ def _translated(node: exp.Expr) -> exp.Expr:
     if is_approximate(node):
         return spark_aggregate(node)
     match node:
+        case exp.Anonymous() if node.meta.get("user"):
+            return exp.Anonymous(this=exp.to_identifier(node.name, quoted=True), expressions=node.expressions)
+        case exp.Anonymous() if node.name in CALLS and "penstock" in node.meta:
+            return _listed(node)
+        case exp.Repeat() | exp.Pad():
+            return bounded_text(node)
         case exp.Cast() if "penstock" in node.meta:
             return _cast(node.this, external(type_of(node)))
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() if "penstock" in node.meta:
             return _arithmetic(node)
         case exp.CurrentTimestamp():
-            return exp.Column(this=hole("now"))
+            return _call("timestamp_micros", exp.Placeholder(this=NOW))
         case exp.Floor() | exp.Ceil():
             return _whole(node)
         case exp.Avg() if type_of(node) == DURATION:
@@ -135,13 +165,25 @@ def _translated(node: exp.Expr) -> exp.Expr:
     return node
 
 
+def _listed(node: exp.Anonymous) -> exp.Expr:
+    """A listed function by its name in Spark, with the type that the list says."""
+    function = CALLS[node.name]
+    call = _call(function.spark or node.name, *node.expressions)
+    return _cast(call, external(type_of(node))) if function.cast else call
+
+
 def _whole(node: exp.Expr) -> exp.Expr:
     """FLOOR and CEIL, which give BIGINT in Spark: NaN and doubles too large for it are whole as they are."""
-    rounded = _keeping(node, type_of(node))
     if type_of(node) != DOUBLE:
-        return rounded
-    fits = exp.LT(this=exp.Abs(this=node.this.copy()), expression=exp.Literal.number(2**53))
-    return exp.Case(ifs=[exp.If(this=fits, true=rounded)], default=node.this.copy())
+        return _keeping(node, type_of(node))
+    # A lambda names the argument: written out three times, nested calls would grow beyond all memory.
+    name = exp.to_identifier("a", quoted=True)
+    value = exp.Column(this=name)
+    rounded = _cast(type(node)(this=value.copy()), DOUBLE)
+    fits = exp.LT(this=exp.Abs(this=value.copy()), expression=exp.Literal.number(2**53))
+    chosen = exp.Case(ifs=[exp.If(this=fits, true=rounded)], default=value)
+    each = _call("transform", _call("array", node.this), exp.Lambda(this=chosen, expressions=[name.copy()]))
+    return exp.Bracket(this=each, expressions=[exp.Literal.number(0)])
 
 
 def _keeping(node: exp.Expr, type_: Type) -> exp.Expr:

@@ -238,6 +238,13 @@ class Subscribe(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class CancelStatement(Statement):
+    """End a running statement; `id` as penstock.statements shows it."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Show(Statement):
     """`what` is one of grammar.admin.SHOWN; `table` narrows SENSORS and the like."""
 
@@ -257,6 +264,11 @@ class Explain(Statement):
 
     target: str | Select
     analyze: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptClock(Statement):
+    """ALTER SYSTEM ACCEPT CLOCK: the wall clock is right, however far it jumped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from penstock.sql.binding.context import Collected, SelectContext
 from penstock.sql.hidden import alias_of, hidden_column
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Source
-from penstock.sql.spark_text import hole
+from penstock.sql.spark_text import relation_name
 from penstock.sql.values import constant, typed
 from penstock.types import BIGINT, BOOLEAN
 
@@ -160,7 +160,9 @@ def _require(context: SelectContext, source: Source, condition: exp.Expr) -> Non
         join.set("on", condition if on is None else _and(on, condition))
         return
     # RIGHT and FULL: the dead versions have to go before the join.
-    alive = exp.select("*").from_(exp.Table(this=hole(source.relation), alias=alias_of(source))).where(condition)
+    alive = (
+        exp.select("*").from_(exp.Table(this=relation_name(source.relation), alias=alias_of(source))).where(condition)
+    )
     source.node.replace(exp.Subquery(this=alive, alias=alias_of(source)))
     source.node = alive.args["from_"].this
 

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Literal
 
 from penstock.catalog.model import Table
+from penstock.services import Service
 from penstock.streams.outbox import Outbox, ReadingSink, will_pass
 
 _LOGGER = logging.getLogger(__name__)
-_RETRY_S = 1.0
+_BACK_OFF_MAX_S = 2.0  # sensors are not read before their opening is journalled
 _GATHER_S = 0.05  # an entry is a sync: thousands of sensors that open one by one share a few
 _REST_S = 0.005  # lets the readings of many sensors gather into one push
 
@@ -46,9 +47,8 @@ class Courier:
         self._outboxes: dict[int, Outbox] = {}
         self._noted: list[Event] = []  # in the order of events
         self._busy = False
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock-courier", daemon=True)
-        self._thread.start()
+        self._service = Service("courier", self._step, back_off_max_s=_BACK_OFF_MAX_S)
+        self._service.start()
 
     def outbox(self, table: Table) -> Outbox:
         """The table's outbox, which from now on packs for this version of the table."""
@@ -80,21 +80,18 @@ class Courier:
         return False
 
     def close(self, timeout_s: float) -> None:
-        self._stopped.set()
+        self._service.stop()
         self._woken.set()
-        self._thread.join(timeout_s)
+        self._service.join(timeout_s)
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            self._woken.wait(_GATHER_S if self._noted else 0.25)
-            self._woken.clear()
-            try:
-                self._round()
-            except Exception:
-                _LOGGER.exception("openings and closings of sensors could not be journalled; trying again")
-                self._stopped.wait(_RETRY_S)
-                self._woken.set()
-            time.sleep(_REST_S)
+    def services(self) -> list[Service]:
+        return [self._service]
+
+    def _step(self) -> float:
+        self._woken.wait(_GATHER_S if self._noted else 0.25)
+        self._woken.clear()
+        self._round()
+        return _REST_S
 
     def _round(self) -> None:
         now_s = time.monotonic()

@@ -10,12 +10,14 @@ import threading
 import time
 from pathlib import Path
 
+from penstock.services import Service
 from penstock.settings import Settings
 from penstock.streams.hot import write_hot
 from penstock.streams.queued import Append, TableLog
 from penstock.streams.storing import CrashPoint, FolderNotSynced, as_storage_error
 
 logger = logging.getLogger(__name__)
+BACK_OFF_MAX_S = 2.0  # senders wait for it
 
 
 class GroupCommit:
@@ -41,8 +43,8 @@ class GroupCommit:
         self._idle = False
         self._holder: int | None = None
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="penstock-log", daemon=True)
-        self._thread.start()
+        self._writer = Service("log", self._write_due, critical=True, back_off_max_s=BACK_OFF_MAX_S)
+        self._writer.start()
 
     def close(self) -> None:
         """Write everything queued and stop. A later append raises not_ready."""
@@ -50,20 +52,31 @@ class GroupCommit:
             self._closing = True
             self._work.notify_all()
             self._room.notify_all()
-        self._thread.join()
+        self._writer.join()
 
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                taken = self._take()
-                if taken is None:
-                    return
-                self._writing = True
+    def services(self) -> list[Service]:
+        return [self._writer]
+
+    def _write_due(self) -> float | None:
+        """Wait for what is due and write it; None when closed and empty."""
+        with self._lock:
+            taken = self._take()
+            if taken is None:
+                return None
+            self._writing = True
+        try:
             for table_id, appends in taken.items():
                 self._commit(table_id, appends)
+        except BaseException as problem:
+            # Every sender gets an answer, whatever happened here.
+            for table_id, appends in taken.items():
+                self._fail(self._tables.get(table_id), [a for a in appends if not a.future.done()], problem)
+            raise
+        finally:
             with self._lock:
                 self._writing = False
                 self._room.notify_all()
+        return 0.0
 
     def _take(self) -> dict[int, list[Append]] | None:
         """Wait until some table's segment is due and take what is queued for it; None when closed and empty."""
@@ -110,7 +123,7 @@ class GroupCommit:
         except Exception as problem:
             self._fail(log, appends[done:], problem)
 
-    def _fail(self, log: TableLog | None, failed: list[Append], problem: Exception) -> None:
+    def _fail(self, log: TableLog | None, failed: list[Append], problem: BaseException) -> None:
         told = as_storage_error(problem)
         logger.warning("a segment could not be written: %s", problem)
         with self._lock:

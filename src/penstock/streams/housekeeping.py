@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 
 from penstock.clock import Clock
+from penstock.clock_guard import clock_status
+from penstock.services import Service
 from penstock.streams.catalog_view import State
 from penstock.streams.compaction import GRACE_S, Compactor, InUse
 from penstock.streams.giving_back import give_back_memory
@@ -27,7 +29,7 @@ PAUSE_S = 10.0  # after a failure: a full disk or a bad file does not get better
 
 
 class Housekeeper:
-    """Runs from construction to `close`. What fails is logged and tried again; the log works on without it.
+    """Runs as a service from construction to `close`. What fails is logged and tried again; the log works on without it.
 
     `retain(table_id, position)` journals a floor (`Catalog.retain`); `floor(table_id)` gives the journalled one
     (`CatalogState.retention`); `protect(table_id)` the position that cycles and fills still need; `in_use` the
@@ -58,54 +60,58 @@ class Housekeeper:
         self.failures = 0
         self._retain_at = 0.0
         self._paused_until: dict[int, float] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock-housekeeping", daemon=True)
-        self._thread.start()
+        self._quiet = False
+        self._service = Service("housekeeping", self._round, first_s=EVERY_S)
+        self._service.start()
 
     def close(self) -> None:
         """Stop after the merge under way, and write the sidecars."""
-        self._stop.set()
-        self._thread.join()
+        self._service.stop()
+        self._service.join()
         for table in self._state().tables_by_id.values():
             if table.stream is not None:
                 with contextlib.suppress(Exception):
                     self._ingest.remember(table, at_least_rows=1)
 
-    def _run(self) -> None:
-        # Compaction must not take the processor from the cycle: on Linux a priority is a thread's own.
-        with contextlib.suppress(OSError, AttributeError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-        while not self._stop.wait(EVERY_S):
-            retain = time.monotonic() >= self._retain_at
-            if retain:
-                self._retain_at = time.monotonic() + RETAIN_EVERY_S
-            for table_id in list(self._state().tables_by_id):
-                if time.monotonic() < self._paused_until.get(table_id, 0.0):
-                    continue
-                try:
-                    self.tend(table_id, retain)
-                except Exception as problem:
-                    self.failures += 1
-                    self._paused_until[table_id] = time.monotonic() + PAUSE_S
-                    logger.warning("housekeeping of table %s: %s", table_id, as_storage_error(problem).message)
-            self._log.remove_dropped()
-            if retain:
-                try:
-                    self._tidy()
-                except Exception as problem:
-                    logger.warning("housekeeping: %s", as_storage_error(problem).message)
-                give_back_memory()
+    def services(self) -> list[Service]:
+        return [self._service]
+
+    def _round(self) -> float:
+        """Look after every table; what is wrong with one keeps none of the others from it."""
+        if not self._quiet:
+            # Compaction must not take the processor from the cycle: on Linux a priority is a thread's own.
+            with contextlib.suppress(OSError, AttributeError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+            self._quiet = True
+        retain = time.monotonic() >= self._retain_at
+        if retain:
+            self._retain_at = time.monotonic() + RETAIN_EVERY_S
+        for table_id in list(self._state().tables_by_id):
+            if time.monotonic() < self._paused_until.get(table_id, 0.0):
+                continue
+            try:
+                self.tend(table_id, retain)
+            except Exception as problem:
+                self.failures += 1
+                self._paused_until[table_id] = time.monotonic() + PAUSE_S
+                logger.warning("housekeeping of table %s: %s", table_id, as_storage_error(problem).message)
+        if retain:
+            give_back_memory()
+            self._tidy()
+        self._log.remove_dropped()
+        return EVERY_S
 
     def tend(self, table_id: int, retain: bool = True) -> None:
         """One round for one table."""
         table = self._state().tables_by_id.get(table_id)
         if table is None or table.stream is None:
             return
-        while self.compactor.compact(table_id) and not self._stop.is_set():
+        while self.compactor.compact(table_id) and not self._service.stopping:
             pass
         if retain:
-            position = retention_position(table, self._log, self._clock, self._protect)
-            if position is not None and position > self._floor(table_id):
-                self._retain(table_id, position)
+            if clock_status(self._clock).state == "followed":  # while the clock is in doubt, nothing is too old
+                position = retention_position(table, self._log, self._clock, self._protect)
+                if position is not None and position > self._floor(table_id):
+                    self._retain(table_id, position)
             self.compactor.remove(table_id, self._floor(table_id))
             self._ingest.remember(table)

@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
+from penstock.clock_guard import clock_status
 from penstock.errors import error, suggest
 from penstock.settings import Settings
 from penstock.streams.catalog_view import Rows, Sids, State
+from penstock.streams.clock_check import check_clock
 from penstock.streams.discovery import Discovery
 from penstock.streams.idempotency import HOUR_US, KeyFile, pack_receipt
 from penstock.streams.ingest_tables import IngestTables, TableIngest
@@ -171,12 +173,14 @@ class Ingest:
     ) -> Future[Receipt]:
         """Check readings and queue the good ones, as one step. Raises LogMoved with nothing changed."""
         order = ingest.order
-        now = self._clock.now_us()
+        clock = clock_status(self._clock)
+        now = clock.now_us
         seen = self._log.seen(table.id)
         if key is not None and (known := ingest.keys.find(key, now)) is not None:
             return known
         if lookup() != table:
             raise LogMoved
+        check_clock(table, readings.times, clock)
         order.settle(seen.failures)
         try:
             rows = self._state().rows(table.id)

@@ -18,7 +18,6 @@ Format = Literal["arrow", "parquet"]
 
 LOG = "log"
 TEMPORARY = "tmp"
-CORRUPT = "corrupt"
 SIDECARS = "streams"  # newest times and idempotency keys, one folder a table; the log is the truth
 ASIDE = "log-"  # prefix of this package's half-written files under DATA/tmp
 

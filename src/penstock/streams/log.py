@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
+from penstock.damage import damage_of
 from penstock.errors import error
 from penstock.settings import Settings
 from penstock.streams.dropping import DROP_AFTER_S, DroppedFolders
 from penstock.streams.group_commit import GroupCommit
-from penstock.streams.layout import CORRUPT, LOG, TEMPORARY
-from penstock.streams.queued import Append, LogMoved, Seen, TableLog
+from penstock.streams.layout import LOG, TEMPORARY
+from penstock.streams.queued import LONG_AGO, Append, LogMoved, Seen, TableLog
 from penstock.streams.recovery import open_table
 from penstock.streams.segments import list_files
 from penstock.streams.stamping import stamp
@@ -65,7 +66,7 @@ class StreamLog(GroupCommit):
         tables = {}
         for entry in log_folder.iterdir():
             if entry.is_dir() and entry.name.isdigit():
-                tables[int(entry.name)], moved = open_table(entry, self.data_folder / CORRUPT / entry.name)
+                tables[int(entry.name)], moved = open_table(entry, damage_of(self.data_folder))
                 self.corrupt_segments += moved
         super().__init__(log_folder, temporary, settings, tables, crash_point)
 
@@ -165,6 +166,12 @@ class StreamLog(GroupCommit):
         with self._lock:
             log = self._tables.get(table_id)
             return log.head if log is not None else 0
+
+    def newest_us(self, table_ids: Iterable[int]) -> int | None:
+        """The newest time that a row of these tables has; None where they have none."""
+        with self._lock:
+            logs = [self._tables[table_id] for table_id in table_ids if table_id in self._tables]
+            return max((log.last_ts for log in logs if log.last_ts > LONG_AGO), default=None)
 
     def floor(self, table_id: int) -> int:
         """The oldest position that is still on disk; the head where there is none."""

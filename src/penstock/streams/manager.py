@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.errors import PenstockError
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector
+from penstock.services import Service
 from penstock.settings import Settings
 from penstock.streams.columns import NO_TIME
 from penstock.streams.courier import Courier, Observe
@@ -69,6 +71,7 @@ class StreamManager:
         clock: Clock,
         settings: Settings | None = None,
         limits: ManagerLimits | None = None,
+        rules: AddressRules | None = None,
     ) -> None:
         self._state = state
         self._clock = clock
@@ -80,12 +83,15 @@ class StreamManager:
         most_bytes = (settings or Settings()).queue_max_bytes
         self._courier = Courier(ingest, observe, self._start_reading, most_bytes // _ROW_BYTES)
         self._stepper = Stepper(
-            clock, self._courier, limits, lambda opened: self._poller.schedule(opened), self._newest_us
+            clock, self._courier, limits, lambda opened: self._poller.schedule(opened), self._newest_us, rules
         )
         self._poller: Poller[OpenedSensor] = Poller(
             self._stepper.step, self._stepper.note_hung, self._stepper.note_held, limits.poll
         )
         self._close_inherited()
+
+    def services(self) -> list[Service]:
+        return [*self._courier.services(), *self._poller.services()]
 
     def demand(self, holder: str, table_id: int, sids: Iterable[int] | NDArray[Any]) -> None:
         """From now on the holder wants exactly these sensors of the table (nothing, if none)."""

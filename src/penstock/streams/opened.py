@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.catalog.model import Table
+from penstock.catalog.secrets import secrets_of, without
 from penstock.sensors.base import AnySensor
 from penstock.streams.polling import Task
 
@@ -77,8 +78,11 @@ class OpenedSensor(Task):
         self.opened_us: int | None = None
 
     def note_error(self, text: str, now_us: int, count: int = 1) -> None:
+        stream = self.table.stream
+        options = stream.options if stream is not None else {}
         self.errors += count
-        self.last_error = text[:500]
+        # What a sensor raises may repeat what it signs in with.
+        self.last_error = without(text, secrets_of({**options, "address": self.address}))[:500]
         self.last_error_us = now_us
 
     def snapshot(self, now_us: int, holders: int) -> SensorState:

@@ -24,7 +24,7 @@ from penstock.streams.receipt import Receipt
 _LOGGER = logging.getLogger(__name__)
 _MOST_ROWS = 65_536
 _RETRY_S = 1.0
-_PASSING = {"disk_full", "too_busy", "not_ready", "engine_failed"}
+_PASSING = {"disk_full", "too_busy", "not_ready", "engine_failed", "clock_untrusted"}
 
 
 class ReadingSink(Protocol):

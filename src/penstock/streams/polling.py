@@ -18,7 +18,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
+
+from penstock.services import Service
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -56,13 +59,13 @@ class PollLimits:
 
 
 class _Worker(Generic[TaskT]):
-    __slots__ = ("abandoned", "since_s", "task", "thread")
+    __slots__ = ("abandoned", "service", "since_s", "task")
 
     def __init__(self) -> None:
         self.task: TaskT | None = None
         self.since_s = 0.0
         self.abandoned = False
-        self.thread: threading.Thread | None = None
+        self.service: Service | None = None
 
 
 class Poller(Generic[TaskT]):
@@ -90,12 +93,10 @@ class Poller(Generic[TaskT]):
         self._slow: Counter[int] = Counter()  # tasks by group that are on their way to it
         self._running = 0
         self._closing = False
-        self._stop = threading.Event()
-        self._names = itertools.count(1)
         with self._changed:
             for _ in range(self._limits.threads):
                 self._start_worker()
-        self._watchdog = threading.Thread(target=self._watch, name="penstock-poll-watchdog", daemon=True)
+        self._watchdog = Service("poll watchdog", self._watch)
         self._watchdog.start()
 
     def schedule(self, task: TaskT, delay_s: float = 0.0) -> None:
@@ -128,15 +129,18 @@ class Poller(Generic[TaskT]):
     def close(self, timeout_s: float = 2.0) -> None:
         """End every thread that can end. Hung ones are left behind; they cannot keep the process alive."""
         deadline_s = time.monotonic() + timeout_s
-        self._stop.set()
+        self._watchdog.stop()
         with self._changed:
             self._closing = True
             self._heap.clear()
             self._changed.notify_all()
-            threads = [w.thread for w in self._workers if w.thread is not None]
-        for thread in [*threads, self._watchdog]:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline_s - time.monotonic()))
+        for service in self.services():
+            service.join(max(0.0, deadline_s - time.monotonic()))
+
+    def services(self) -> list[Service]:
+        """Its threads, those that a hung step keeps left out, and the one that watches them."""
+        with self._changed:
+            return [*(w.service for w in self._workers if w.service is not None), self._watchdog]
 
     def _queue(self, task: TaskT, due_s: float) -> None:
         tick_s = self._limits.tick_s
@@ -152,33 +156,36 @@ class Poller(Generic[TaskT]):
 
     def _start_worker(self) -> None:
         worker: _Worker[TaskT] = _Worker()
-        name = f"penstock-poll-{next(self._names)}"
-        worker.thread = threading.Thread(target=self._work, args=(worker,), name=name, daemon=True)
+        # The least free number: names are labels of metrics, and must stay few however many threads hang.
+        taken = {w.service.name for w in self._workers if w.service is not None}
+        name = next(name for number in itertools.count(1) if (name := f"poll {number}") not in taken)
+        worker.service = Service(name, partial(self._work, worker), back_off_max_s=2.0)
         self._workers.append(worker)
-        worker.thread.start()
+        worker.service.start()
 
-    def _work(self, worker: _Worker[TaskT]) -> None:
-        while True:
-            task = self._take(worker)
-            if task is None:
-                return
-            try:
-                delay_s = self._step(task)
-            except Exception:
-                _LOGGER.exception("a step of the stream manager failed")
-                delay_s = None
-            with self._changed:
-                task.running = task.hung = False
-                worker.task = None
-                self._running -= 1
-                due_s = min(math.inf if delay_s is None else time.monotonic() + delay_s, task.again_s)
-                task.again_s = math.inf
-                if due_s < math.inf:
-                    self._queue(task, due_s)
-                if worker.abandoned:
-                    self._stuck[task.group] -= 1
-                    self._changed.notify()
-                    return
+    def _work(self, worker: _Worker[TaskT]) -> float | None:
+        """Step the next due task; None when this thread is to end."""
+        task = self._take(worker)
+        if task is None:
+            return None
+        try:
+            delay_s = self._step(task)
+        except BaseException:  # a sensor of one's own may say SystemExit
+            _LOGGER.exception("a step of the stream manager failed")
+            delay_s = None
+        with self._changed:
+            task.running = task.hung = False
+            worker.task = None
+            self._running -= 1
+            due_s = min(math.inf if delay_s is None else time.monotonic() + delay_s, task.again_s)
+            task.again_s = math.inf
+            if due_s < math.inf:
+                self._queue(task, due_s)
+            if worker.abandoned:
+                self._stuck[task.group] -= 1
+                self._changed.notify()
+                return None
+        return 0.0
 
     def _take(self, worker: _Worker[TaskT]) -> TaskT | None:
         """The next due task, waiting for one; None when this thread is to end."""
@@ -234,23 +241,23 @@ class Poller(Generic[TaskT]):
             not self._heap or self._heap[0][0] > time.monotonic() + self._limits.slow_s
         )
 
-    def _watch(self) -> None:
+    def _watch(self) -> float:
         """Abandon threads whose step hangs, and add threads while slow steps keep due tasks waiting."""
         limits = self._limits
-        while not self._stop.wait(min(limits.slow_s / 2, limits.hang_s / 4)):
-            hung: list[TaskT] = []
-            with self._changed:
-                now_s = time.monotonic()
-                for worker in list(self._workers):
-                    if worker.task is not None and now_s - worker.since_s > limits.hang_s:
-                        worker.abandoned = worker.task.hung = True
-                        self._workers.remove(worker)
-                        self._stuck[worker.task.group] += 1
-                        hung.append(worker.task)
-                if not self._closing:
-                    self._add_workers(now_s)
-            for task in hung:
-                self._on_hung(task)
+        hung: list[TaskT] = []
+        with self._changed:
+            now_s = time.monotonic()
+            for worker in list(self._workers):
+                if worker.task is not None and now_s - worker.since_s > limits.hang_s:
+                    worker.abandoned = worker.task.hung = True
+                    self._workers.remove(worker)
+                    self._stuck[worker.task.group] += 1
+                    hung.append(worker.task)
+            if not self._closing:
+                self._add_workers(now_s)
+        for task in hung:
+            self._on_hung(task)
+        return min(limits.slow_s / 2, limits.hang_s / 4)
 
     def _add_workers(self, now_s: float) -> None:
         limits = self._limits

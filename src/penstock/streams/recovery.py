@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
+from penstock.damage import DamageReport
 from penstock.errors import PenstockError, error
 from penstock.streams.queued import LONG_AGO, TableLog
 from penstock.streams.segment_rows import open_rows
 from penstock.streams.segments import list_files
-from penstock.streams.storing import make_folder
-
-logger = logging.getLogger(__name__)
 
 
-def open_table(folder: Path, shelf: Path) -> tuple[TableLog, int]:
-    """Head and newest time of a table from its file names, and how many of its newest files were moved to `shelf`.
+def open_table(folder: Path, report: DamageReport) -> tuple[TableLog, int]:
+    """Head and newest time of a table from its file names, and how many of its newest files were moved to `corrupt/`.
 
     Those are the ones that cannot be opened: nothing comes after them, so the log goes on before them, unless somebody
     has named their positions already (`StreamLog.reserve`). Times go on after theirs.
@@ -35,8 +32,6 @@ def open_table(folder: Path, shelf: Path) -> tuple[TableLog, int]:
         except PenstockError as problem:
             moved += 1
             last_ts = max(last_ts, newest.max_ts)
-            make_folder(shelf)
-            newest.path.rename(shelf / newest.path.name)
-            logger.warning("moved to %s: %s", shelf, problem)
+            report.set_aside(newest.path, "log", problem.message)
             continue
         return TableLog(newest.end, max(last_ts, *(segment.max_ts for segment in files)), len(files)), moved

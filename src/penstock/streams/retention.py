@@ -1,9 +1,10 @@
 """Retention: how far a table's rows are older than it keeps, and removing the files that hold only such rows.
 
 Age is measured at the table's own NOW: the newest time of a valid-time table (so that a replay of an old file is
-not thrown away as it is loaded), the wall clock of a transaction-time table. Whole files only: a row may
-outlive its time by the span of its file, and the newest file always stays. The new floor is journalled by the
-caller before anything is removed, and never passes what a cycle or a fill still needs.
+not thrown away as it is loaded), the clock of a transaction-time table. Neither is ahead of the clock's NOW for retention, which
+lags where much time is said to have passed that was not seen to. Whole files only: a row may outlive its time by the
+span of its file, and the newest file always stays. The new floor is journalled by the caller before anything is removed, and never
+passes what a cycle or a fill still needs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
+from penstock.clock_guard import retention_now_us
 from penstock.streams.log import StreamLog
 from penstock.streams.segments import Segment, list_what_is_there
 
@@ -42,4 +44,7 @@ def retention_position(table: Table, log: StreamLog, clock: Clock, protect: Prot
 
 def own_now(table: Table, segments: Sequence[Segment], clock: Clock) -> int:
     """A table's own NOW. The file with the newest time always stays, so it never steps back."""
-    return clock.now_us() if table.options.time == "transaction" else max(s.max_ts for s in segments)
+    now = retention_now_us(clock)
+    if table.options.time == "transaction":
+        return now
+    return min(max(s.max_ts for s in segments), now + table.options.max_ahead_us)

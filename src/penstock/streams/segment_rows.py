@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN
 from penstock.errors import error
 from penstock.streams.layout import Format
+from penstock.streams.parquet_footer import check_footer
 from penstock.streams.sealing import check_schema, check_seal
 from penstock.streams.segments import Slice, list_segments, slices
 
@@ -50,6 +51,7 @@ def open_rows(path: Path, format: Format) -> int:
     """How many rows a file holds, from its footer. Raises corrupt_segment where it has none."""
     try:
         if format == "parquet":
+            check_footer(path)
             return int(pq.read_metadata(path).num_rows)
         with pa.memory_map(str(path)) as source:
             reader = pa.ipc.open_file(source)
@@ -64,6 +66,7 @@ def file_schema(path: Path, format: Format) -> pa.Schema:
     """The columns of a file, without its metadata."""
     try:
         if format == "parquet":
+            check_footer(path)
             return pq.read_schema(path).remove_metadata()
         with pa.memory_map(str(path)) as source:
             return pa.ipc.open_file(source).schema.remove_metadata()
@@ -91,7 +94,7 @@ def _read_parts(
 def _read_arrow(slice: Slice, names: list[str] | None) -> pa.Table:
     source = pa.memory_map(str(slice.path))
     reader = pa.ipc.open_file(source)
-    check_seal(slice.path, source, reader.schema)
+    check_seal(slice.path, source, reader)
     schema = reader.schema.remove_metadata()
     if names is not None:
         picked = [i for i, name in enumerate(schema.names) if name in names]
@@ -119,6 +122,7 @@ def _read_arrow(slice: Slice, names: list[str] | None) -> pa.Table:
 def _read_parquet(
     slice: Slice, names: list[str] | None, min_ts: int | None, max_ts: int | None
 ) -> Iterator[tuple[int, pa.Table]]:
+    check_footer(slice.path)
     with pq.ParquetFile(slice.path, memory_map=True, page_checksum_verification=True) as file:
         check_schema(file.schema_arrow)
         present = file.schema_arrow.names
@@ -195,7 +199,7 @@ def _read_elsewhere(
     folder = slice.path.parent
     found = slices(list_segments(folder.parent, int(folder.name)), slice.first, slice.end)
     if sum(piece.rows for piece in found) != slice.rows or any(piece.path == slice.path for piece in found):
-        raise error("corrupt_segment", segment=slice.path.name, detail="the file is missing")
+        raise _corrupt(slice.path, "the file is missing")
     pieces = [read_slice(piece, columns, schema=schema, min_ts=min_ts, max_ts=max_ts) for piece in found]
     return pa.concat_tables(pieces, promote_options="default")
 

@@ -12,8 +12,10 @@ from typing import Any
 from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.errors import PenstockError
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector, parse_options
 from penstock.sensors.source import Source
+from penstock.services import Service
 from penstock.streams.input_counts import InputCounts
 from penstock.streams.outbox import will_pass
 from penstock.streams.receipt import Receipt
@@ -130,7 +132,10 @@ class TableInbox:
 class Sources:
     """All sources of one server. `follow` after every change of definitions; thread-safe."""
 
-    def __init__(self, push: Push, state: Callable[[], Any], clock: Clock, folder_id: str) -> None:
+    def __init__(
+        self, push: Push, state: Callable[[], Any], clock: Clock, folder_id: str, rules: AddressRules | None = None
+    ) -> None:
+        self._rules = rules or AddressRules()
         self._push = push
         self._state = state
         self._clock = clock
@@ -160,8 +165,13 @@ class Sources:
         # With its number: a table that is created again must not inherit what was kept for its namesake.
         identity = f"penstock-{self._folder_id[:8]}-{table.name}-{table.id}"
         source = connector.source(inbox, parse_options(connector, table.stream.options), self._clock, identity)
+        source.rules = self._rules
         self._running[table.id] = (table, inbox, source)
         source.start()
+
+    def services(self) -> list[Service]:
+        with self._lock:
+            return [source.service for _, _, source in self._running.values() if source.service is not None]
 
     def facts(self) -> list[dict[str, Any]]:
         """Each source as SHOW INPUTS and the metrics have it, by table."""

@@ -15,6 +15,8 @@ from typing import Literal
 
 from penstock.catalog.model import Table
 from penstock.clock import SECOND, Clock
+from penstock.errors import one_line
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import Answer, PushSensor, Reading, Sensor
 from penstock.sensors.registry import create_sensor
 from penstock.streams.courier import Courier
@@ -51,7 +53,9 @@ class Stepper:
         limits: ManagerLimits,
         reschedule: Callable[[OpenedSensor], None],
         newest_us: NewestTime,
+        rules: AddressRules | None = None,
     ) -> None:
+        self._rules = rules
         self._newest_us = newest_us
         self._clock = clock
         self._courier = courier
@@ -105,7 +109,9 @@ class Stepper:
         opened.shown = "opening"
         stream = opened.table.stream
         assert stream is not None and stream.connector is not None
-        sensor = create_sensor(stream.connector, opened.address, stream.fields, stream.options, self._clock)
+        sensor = create_sensor(
+            stream.connector, opened.address, stream.fields, stream.options, self._clock, self._rules
+        )
         if sensor is None:
             return None
         opened.sensor = sensor
@@ -185,11 +191,11 @@ class Stepper:
         try:
             sensor.close()
         except Exception as cause:
-            opened.note_error(f"while closing: {_sentence(cause)}", self._clock.now_us())
+            opened.note_error(f"while closing: {one_line(cause)}", self._clock.now_us())
 
     def _back_off(self, opened: OpenedSensor, cause: Exception) -> float | None:
         """Close a sensor that failed and try again later; each time in a row twice as late, up to a minute."""
-        opened.note_error(_sentence(cause), self._clock.now_us())
+        opened.note_error(one_line(cause), self._clock.now_us())
         self._close_sensor(opened)
         if not opened.wanted:
             return 0.0
@@ -240,7 +246,3 @@ class _Delivery:
 
     def failed(self, cause: BaseException) -> None:
         self._stepper.fail_pushed(self._opened, self._sensor, cause)
-
-
-def _sentence(cause: BaseException) -> str:
-    return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__

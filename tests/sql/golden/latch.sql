@@ -3,14 +3,14 @@ SELECT location, MAX(ppm) FROM sensors GROUP BY location, LATCH;
 --|   r0: readings of "sensors"
 --|     window: everything that is kept
 --|   output: location TEXT, max DOUBLE
---|   text: SELECT `sensors`.`location` AS `location`, MAX(`sensors`.`ppm`) AS `max` FROM {r0} AS `sensors` GROUP BY `sensors`.`location`
+--|   text: SELECT `sensors`.`location` AS `location`, MAX(`sensors`.`ppm`) AS `max` FROM IDENTIFIER(:r0) AS `sensors` GROUP BY `sensors`.`location`
 
 SELECT MAX(ppm) FROM sensors GROUP BY LATCH();
 --| Spark SQL: an aggregate runs as Spark SQL
 --|   r0: readings of "sensors"
 --|     window: everything that is kept
 --|   output: max DOUBLE
---|   text: SELECT MAX(`sensors`.`ppm`) AS `max` FROM {r0} AS `sensors`
+--|   text: SELECT MAX(`sensors`.`ppm`) AS `max` FROM IDENTIFIER(:r0) AS `sensors`
 
 CREATE QUERY nothing AS SELECT 1 AS one FROM sensors GROUP BY LATCH;
 --| ERROR 42601 syntax_error: LATCH needs an aggregate

@@ -10,14 +10,14 @@ SELECT COUNT(*) AS n FROM sensors s TABLESAMPLE (2.5 PERCENT);
 --|   r0: readings of "sensors"
 --|     window: everything that is kept
 --|   output: n BIGINT
---|   text: SELECT COUNT(*) AS `n` FROM {r0} AS `s` WHERE pmod(xxhash64(`s`.`_pos`, CAST(0 AS BIGINT)), 1000000000) < CAST(25000000 AS BIGINT)
+--|   text: SELECT COUNT(*) AS `n` FROM IDENTIFIER(:r0) AS `s` WHERE pmod(xxhash64(`s`.`_pos`, CAST(0 AS BIGINT)), 1000000000) < CAST(25000000 AS BIGINT)
 
 SELECT location, AVG(ppm) AS mean FROM sensors TABLESAMPLE PERIODIC (100) REPEATABLE (3) GROUP BY location;
 --| Spark SQL: GROUP BY runs as Spark SQL
 --|   r0: readings of "sensors"
 --|     window: everything that is kept
 --|   output: location TEXT, mean DOUBLE
---|   text: SELECT `sensors`.`location` AS `location`, AVG(`sensors`.`ppm`) AS `mean` FROM {r0} AS `sensors` WHERE `sensors`.`_pos` % CAST(100 AS BIGINT) = CAST(3 AS BIGINT) GROUP BY `sensors`.`location`
+--|   text: SELECT `sensors`.`location` AS `location`, AVG(`sensors`.`ppm`) AS `mean` FROM IDENTIFIER(:r0) AS `sensors` WHERE `sensors`.`_pos` % CAST(100 AS BIGINT) = CAST(3 AS BIGINT) GROUP BY `sensors`.`location`
 
 SELECT a.ppm FROM sensors a TABLESAMPLE BERNOULLI (50), sensors b WINDOW = 5 SECONDS WHERE a.gas_id = b.gas_id;
 --| Spark SQL: a join runs as Spark SQL
@@ -26,7 +26,7 @@ SELECT a.ppm FROM sensors a TABLESAMPLE BERNOULLI (50), sensors b WINDOW = 5 SEC
 --|   r1: readings of "sensors"
 --|     window: everything that is kept
 --|   output: ppm DOUBLE
---|   text: SELECT `a`.`ppm` AS `ppm` FROM {r0} AS `a`, {r1} AS `b` WHERE `a`.`gas_id` = `b`.`gas_id` AND pmod(xxhash64(`a`.`_pos`, CAST(0 AS BIGINT)), 1000000000) < CAST(500000000 AS BIGINT) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) >= CAST((-5000000) AS BIGINT) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) <= CAST(5000000 AS BIGINT)
+--|   text: SELECT `a`.`ppm` AS `ppm` FROM IDENTIFIER(:r0) AS `a`, IDENTIFIER(:r1) AS `b` WHERE `a`.`gas_id` = `b`.`gas_id` AND pmod(xxhash64(`a`.`_pos`, CAST(0 AS BIGINT)), 1000000000) < CAST(500000000 AS BIGINT) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) >= CAST((-5000000) AS BIGINT) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) <= CAST(5000000 AS BIGINT)
 
 SELECT ppm FROM sensors TABLESAMPLE SYSTEM (10);
 --| ERROR 0A000 not_supported: TABLESAMPLE SYSTEM is not supported

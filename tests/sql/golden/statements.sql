@@ -105,7 +105,7 @@ EXPLAIN SELECT location, MAX(ppm) FROM sensors WHERE sensor_id < 3 GROUP BY loca
 --|       window: everything that is kept
 --|       initial scan: sensor_id < 3
 --|     output: location TEXT, max DOUBLE
---|     text: SELECT `sensors`.`location` AS `location`, MAX(`sensors`.`ppm`) AS `max` FROM {r0} AS `sensors` WHERE `sensors`.`sensor_id` < 3 GROUP BY `sensors`.`location`
+--|     text: SELECT `sensors`.`location` AS `location`, MAX(`sensors`.`ppm`) AS `max` FROM IDENTIFIER(:r0) AS `sensors` WHERE `sensors`.`sensor_id` < 3 GROUP BY `sensors`.`location`
 
 DROP QUERY a, b, "C d";
 --| Drop
@@ -186,7 +186,7 @@ SET on_error TO rest; CREATE QUERY IF NOT EXISTS broken AS SELEC 1; CREATE QUERY
 --| Spark SQL: only static columns are asked for, so no sensor is opened and it runs as Spark SQL
 --|   r0: static rows of "sensors"
 --|   output: location TEXT
---|   text: SELECT `sensors`.`location` AS `location` FROM {r0} AS `sensors`
+--|   text: SELECT `sensors`.`location` AS `location` FROM IDENTIFIER(:r0) AS `sensors`
 
 CREATE SINK out FOR gas_alarm TO webhook (url = 'http://somewhere/hook', secret = 'hidden');
 --| CreateSink
@@ -225,3 +225,12 @@ ALTER SINK out STOP;
 --| ERROR 42601 syntax_error: expected PAUSE or RESUME, found "STOP"
 --|   1 | ALTER SINK out STOP;
 --|     |                ^^^^
+
+ALTER SYSTEM ACCEPT CLOCK;
+--| AcceptClock
+
+ALTER SYSTEM RESTART;
+--| ERROR 42601 syntax_error: expected ACCEPT CLOCK, found "RESTART"
+--|   1 | ALTER SYSTEM RESTART;
+--|     |              ^^^^^^^
+--| hint: did you mean "CREATE"?

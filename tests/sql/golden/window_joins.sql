@@ -9,7 +9,7 @@ WHERE a.location = b.location AND b.location = c.location AND a.sensor_id = 1;
 --|   r2: readings of "sensors"
 --|     window: everything that is kept
 --|   output: ppm DOUBLE
---|   text: SELECT `a`.`ppm` AS `ppm` FROM {r0} AS `a`, {r1} AS `b`, {r2} AS `c` WHERE `a`.`location` = `b`.`location` AND `b`.`location` = `c`.`location` AND `a`.`sensor_id` = 1 AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) >= CAST((-3600000000) AS BIGINT) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) <= CAST(3600000000 AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`a`.`ts`)) >= CAST((-3600000000) AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`a`.`ts`)) <= CAST(3600000000 AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`b`.`ts`)) >= CAST((-3600000000) AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`b`.`ts`)) <= CAST(3600000000 AS BIGINT)
+--|   text: SELECT `a`.`ppm` AS `ppm` FROM IDENTIFIER(:r0) AS `a`, IDENTIFIER(:r1) AS `b`, IDENTIFIER(:r2) AS `c` WHERE `a`.`location` = `b`.`location` AND `b`.`location` = `c`.`location` AND `a`.`sensor_id` = 1 AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) >= CAST((-3600000000) AS BIGINT) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) <= CAST(3600000000 AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`a`.`ts`)) >= CAST((-3600000000) AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`a`.`ts`)) <= CAST(3600000000 AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`b`.`ts`)) >= CAST((-3600000000) AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`b`.`ts`)) <= CAST(3600000000 AS BIGINT)
 
 SELECT a.ppm FROM sensors a, loops b, loops c
 WINDOW(a,b) = 30 SECONDS AND WINDOW(b,c) BETWEEN -5 SECONDS AND 1 MINUTE
@@ -23,7 +23,7 @@ WHERE similar(a.ppm, b.speed) AND similar(b.speed, c.speed);
 --|     window: everything that is kept
 --|   output: ppm DOUBLE
 --|   functions: similar
---|   text: SELECT `a`.`ppm` AS `ppm` FROM {r0} AS `a`, {r1} AS `b`, {r2} AS `c` WHERE similar(`a`.`ppm`, `b`.`speed`) AND similar(`b`.`speed`, `c`.`speed`) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) >= CAST((-30000000) AS BIGINT) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) <= CAST(30000000 AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`b`.`ts`)) >= CAST((-5000000) AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`b`.`ts`)) <= CAST(60000000 AS BIGINT)
+--|   text: SELECT `a`.`ppm` AS `ppm` FROM IDENTIFIER(:r0) AS `a`, IDENTIFIER(:r1) AS `b`, IDENTIFIER(:r2) AS `c` WHERE `similar`(`a`.`ppm`, `b`.`speed`) AND `similar`(`b`.`speed`, `c`.`speed`) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) >= CAST((-30000000) AS BIGINT) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) <= CAST(30000000 AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`b`.`ts`)) >= CAST((-5000000) AS BIGINT) AND (unix_micros(`c`.`ts`) - unix_micros(`b`.`ts`)) <= CAST(60000000 AS BIGINT)
 
 SELECT a.ppm FROM sensors a, loops b DWINDOW(a,b) = 30 SECONDS WHERE a.ppm = b.speed BEGIN (NOW - 1 DAY);
 --| Spark SQL: a join runs as Spark SQL
@@ -32,7 +32,7 @@ SELECT a.ppm FROM sensors a, loops b DWINDOW(a,b) = 30 SECONDS WHERE a.ppm = b.s
 --|   r1: readings of "loops"
 --|     window: BEGIN (NOW - 1d) END (NOW)
 --|   output: ppm DOUBLE
---|   text: SELECT `a`.`ppm` AS `ppm` FROM {r0} AS `a`, {r1} AS `b` WHERE `a`.`ppm` = `b`.`speed` AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) >= CAST(0 AS BIGINT) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) <= CAST(30000000 AS BIGINT)
+--|   text: SELECT `a`.`ppm` AS `ppm` FROM IDENTIFIER(:r0) AS `a`, IDENTIFIER(:r1) AS `b` WHERE `a`.`ppm` = `b`.`speed` AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) >= CAST(0 AS BIGINT) AND (unix_micros(`b`.`ts`) - unix_micros(`a`.`ts`)) <= CAST(30000000 AS BIGINT)
 
 SELECT a.ppm FROM sensors a, sensors b, loops c, loops d WINDOW(a,b) = 30 SECONDS AND WINDOW(c,d) = 1 MINUTE;
 --| ERROR 42P20 invalid_window: no window connects "c" and "d" with "a"

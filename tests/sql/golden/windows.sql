@@ -72,7 +72,7 @@ SELECT a.ppm, b.speed FROM sensors a, loops b WHERE a.ppm > b.speed BEGIN (NOW -
 --|   r1: readings of "loops"
 --|     window: BEGIN (LAST 5 ROWS)
 --|   output: ppm DOUBLE, speed DOUBLE
---|   text: SELECT `a`.`ppm` AS `ppm`, `b`.`speed` AS `speed` FROM {r0} AS `a`, (SELECT * FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY `b`.`ts` DESC, `b`.`_pos` DESC) AS `_rank` FROM {r1} AS `b`) AS _ranked WHERE `_rank` <= 5) AS `b` WHERE `a`.`ppm` > `b`.`speed`
+--|   text: SELECT `a`.`ppm` AS `ppm`, `b`.`speed` AS `speed` FROM IDENTIFIER(:r0) AS `a`, (SELECT * FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY `b`.`ts` DESC, `b`.`_pos` DESC) AS `_rank` FROM IDENTIFIER(:r1) AS `b`) AS `_ranked` WHERE `_rank` <= 5) AS `b` WHERE `a`.`ppm` > `b`.`speed`
 
 -- a subquery inherits the window unless it has its own
 SELECT ppm FROM sensors WHERE ppm > (SELECT AVG(ppm) FROM sensors) AND ppm > (SELECT AVG(speed) FROM loops BEGIN (NOW - 1 DAY)) BEGIN (NOW - 1 HOUR);
@@ -84,7 +84,7 @@ SELECT ppm FROM sensors WHERE ppm > (SELECT AVG(ppm) FROM sensors) AND ppm > (SE
 --|   r2: readings of "loops"
 --|     window: BEGIN (NOW - 1d) END (NOW)
 --|   output: ppm DOUBLE
---|   text: SELECT `sensors`.`ppm` AS `ppm` FROM {r0} AS `sensors` WHERE `sensors`.`ppm` > (SELECT AVG(`sensors`.`ppm`) AS `avg` FROM {r1} AS `sensors`) AND `sensors`.`ppm` > (SELECT AVG(`loops`.`speed`) AS `avg` FROM {r2} AS `loops`)
+--|   text: SELECT `sensors`.`ppm` AS `ppm` FROM IDENTIFIER(:r0) AS `sensors` WHERE `sensors`.`ppm` > (SELECT AVG(`sensors`.`ppm`) AS `avg` FROM IDENTIFIER(:r1) AS `sensors`) AND `sensors`.`ppm` > (SELECT AVG(`loops`.`speed`) AS `avg` FROM IDENTIFIER(:r2) AS `loops`)
 
 SELECT ppm FROM sensors BEGIN (NOW - 1 HOUR) END (NOW - 2 HOURS);
 --| ERROR 42P20 invalid_window: END (NOW - 2h) lies before BEGIN (NOW - 1h)

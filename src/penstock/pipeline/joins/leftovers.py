@@ -15,6 +15,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from penstock.catalog.folder_format import read_id
+from penstock.clock import file_age_s
+
 SHARED = Path("/dev/shm")
 PREFIX = "penstock-"
 OWNER = ".owner"
@@ -62,7 +65,7 @@ def remove_half_written(place: Path) -> None:
     """Files that a task began and never finished."""
     for aside in place.glob("*/.*.run"):
         with contextlib.suppress(OSError):
-            if time.time() - aside.stat().st_mtime > HALF_WRITTEN_S:
+            if file_age_s(aside.stat().st_mtime) > HALF_WRITTEN_S:
                 aside.unlink()
 
 
@@ -70,7 +73,7 @@ def remove_idle(buffers: Path, names: Iterable[str]) -> None:
     """Of streams that nobody needs while their joins run as one: what was not written to for a while."""
     for name in names:
         with contextlib.suppress(OSError):
-            if time.time() - (buffers / name).stat().st_mtime > IDLE_S:
+            if file_age_s((buffers / name).stat().st_mtime) > IDLE_S:
                 shutil.rmtree(buffers / name, ignore_errors=True)
 
 
@@ -92,7 +95,7 @@ def _is_left_over(place: Path) -> bool:
     links = [root / "tmp" / name for name in LINKS]
     if not any(link.is_symlink() and Path(os.readlink(link)) == place for link in links):
         # A server that is starting makes the place first and the link after it.
-        return time.time() - place.stat().st_mtime > HALF_WRITTEN_S
+        return file_age_s(place.stat().st_mtime) > HALF_WRITTEN_S
     return host != "" and not _is_alive(int((root / "lock").read_text()))
 
 
@@ -104,7 +107,7 @@ def _read_owner(place: Path) -> tuple[Path, str, str, str]:
 
 def _id_of(root: Path) -> str:
     try:
-        return (root / "folder_id").read_text().strip()
+        return read_id(root)
     except OSError:
         return ""
 

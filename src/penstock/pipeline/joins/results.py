@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, error
 from penstock.operators.evaluate import Functions, evaluate
 from penstock.operators.joins.combinations import Combinations
 from penstock.operators.joins.keys import Ints
@@ -123,11 +123,17 @@ def write_results(folder: DataFolder, query_id: int, table: pa.Table) -> str:
 
 
 def read_results(folder: DataFolder, name: str) -> pa.Table:
+    """The results in a file. Raises corrupt_segment where it cannot be read."""
     path = folder.results / name
-    source = pa.memory_map(str(path))
-    reader = pa.ipc.open_file(source)
-    check_seal(path, source, reader.schema)
-    return reader.read_all().replace_schema_metadata()
+    try:
+        source = pa.memory_map(str(path))
+        reader = pa.ipc.open_file(source)
+        check_seal(path, source, reader)
+        return reader.read_all().replace_schema_metadata()
+    except (OSError, pa.ArrowException, ValueError, OverflowError) as problem:
+        detail = "the file is missing" if isinstance(problem, FileNotFoundError) else str(problem)
+        hint = "pause and resume the query: it reads its history again"
+        raise error("corrupt_segment", segment=f"results/{name}", detail=detail, hint=hint) from problem
 
 
 def bitmaps(query_id: int, kind: str, positions: Sequence[Ints]) -> Iterator[ResultRow]:

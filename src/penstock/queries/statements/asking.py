@@ -64,21 +64,24 @@ def asked_of_rollup(database: Database, statement: st.Select) -> AskedOnce | Non
 def rolled_up(database: Database, asked: AskedOnce) -> Result | None:
     """The answer with what a rollup has of readings that the log has no more; None where there is nothing of that."""
     database.wait_for_own_writes()
-    found = answer_from_rollup(database.standing, asked)
+    with database.statements.heavy_turn():
+        found = answer_from_rollup(database.standing, asked)
     return None if found is None else database.completeness.say(found, asked.plan, None, database.catalog.state)
 
 
 def answered_from_log(database: Database, asked: AskedOnce) -> Result:
     """The answer to what Spark SQL cannot say."""
     database.wait_for_own_writes()
-    found = answer_from_log(database.standing, asked)
+    with database.statements.heavy_turn():
+        found = answer_from_log(database.standing, asked)
     return database.completeness.say(found, asked.plan, None, database.catalog.state)
 
 
 def answered(database: Database, plan: SparkPlan) -> Result:
     """The answer to a question that is asked once, with what was acknowledged before."""
     database.wait_for_own_writes()
-    found = answer_once(database, plan)
+    with database.statements.heavy_turn():
+        found = answer_once(database, plan)
     notices = _unobserved(database, plan, found.table)
     result = Result(found.table, cycle=found.cycle, now_us=found.now_us, notices=notices)
     return database.completeness.say(result, plan, None, database.catalog.state)

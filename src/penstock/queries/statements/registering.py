@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from penstock.cancellation import check_cancelled
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.query_definitions import NewQuery
 from penstock.catalog.state import CatalogState
@@ -135,6 +136,7 @@ def register_all(database: Database, wanted: Iterable[Wanted], count: int, on_er
     bad = [outcome.failure for outcome in became if outcome.failure is not None]
     if bad and on_error == "none":
         raise _first_of(bad)
+    check_cancelled()  # a cancelled script registers nothing, whatever it says about errors
     database.catalog.create_queries(list(made.values()), state)
     return became
 
@@ -215,7 +217,8 @@ def _new_query(
     if evaluated_by_spark(plan):
         assert isinstance(plan, SparkPlan)
         database.wait_for_own_writes()
-        database.spark_queries.admit(plan, coming)
+        with database.statements.heavy_turn():
+            database.spark_queries.admit(plan, coming)
     join = join_of(plan)
     if join is not None:
         check_join_fits(join, database.folder.log, database.settings)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.operators.evaluate import evaluate, evaluate_mask
 from penstock.queries.results import Result
 from penstock.queries.statements.replies import done
+from penstock.sensors.registry import check_addresses
 from penstock.sql import statements as st
 from penstock.sql.changes import bind_delete, bind_insert, bind_update
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 def insert(database: Database, statement: st.Insert) -> Result:
     bound = bind_insert(statement, database.catalog.state)
+    table = database.catalog_table(bound.table)
+    if table.stream is not None:
+        check_addresses(table, (row[-1] for row in bound.rows), database.address_rules)
     count = database.catalog.insert_rows(bound.table, bound.rows)
     return done(f"INSERT 0 {count}")
 
@@ -34,6 +38,7 @@ def update(database: Database, statement: st.Update) -> Result:
         names.append("_address")
         if table.stream.name in assigned:
             assigned["_address"] = assigned.pop(table.stream.name)
+            check_addresses(table, plain_values(assigned["_address"]), database.address_rules)
     columns = [plain_values(assigned.get(n, chosen.column(n))) for n in names]
     sids = chosen.column("_sid").to_pylist()
     changes = {sid: [c[i] for c in columns] for i, sid in enumerate(sids)}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
 from penstock.catalog.model import Function
 from penstock.errors import PenstockError, error, suggest
+from penstock.operators.operations.calendar_parts import UNITS
 from penstock.sql import values
 from penstock.sql.binding.approximate import APPROXIMATE, ERROR_OF, bind_approximate
 from penstock.sql.binding.coercion import Bound, Coercion, name_of
@@ -17,11 +18,12 @@ from penstock.sql.binding.functions import (
     RULES,
     SPARK_AGGREGATES,
     SPARK_FUNCTIONS,
-    stated_type,
+    Rule,
+    missing_hint,
 )
 from penstock.sql.binding.own_windows import windowed, written_inside
 from penstock.sql.binding.resample import RESAMPLE, bind_resample
-from penstock.sql.dialect import sql_of
+from penstock.sql.functions import CALLS
 from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope
@@ -37,21 +39,13 @@ class Calls(Coercion):
             target = values.type_of_cast(node.to)
         except PenstockError as failure:
             self.fail(node.to if span_of(node.to) else node, failure)
-        value = self._cast_operand(node.this, scope, target or TIMESTAMP)
+        value = self.bind(node.this, scope)
         if target is None:
             day = self.coerce(value, TIMESTAMP)
             return typed(exp.TimestampTrunc(this=day, unit=exp.var("DAY")), TIMESTAMP)
         if isinstance(value, Const) and (value.meta.get("loose") or value.value is None):
             return self.coerce(value, target) if type_of(value) in (TEXT, NULL) else self._explicit(value, target)
         return self._explicit(value, target)
-
-    def _cast_operand(self, node: exp.Expr, scope: Scope, target: Type) -> Bound:
-        """What is cast. A function nobody knows the type of may stand here, because the cast says it."""
-        inner = node.unnest() if isinstance(node, exp.Paren) else node
-        if isinstance(inner, exp.Anonymous) and not self._known(inner):
-            bound = exp.Anonymous(this=inner.name, expressions=[self.bind(e, scope) for e in inner.expressions])
-            return typed(bound, target)
-        return self.bind(node, scope)
 
     def _explicit(self, value: Bound, target: Type) -> Bound:
         if type_of(value) == target:
@@ -85,7 +79,16 @@ class Calls(Coercion):
         order = node.args.get("order")
         if order is not None:
             bound.set("order", exp.Order(expressions=[self.ordered(e, scope) for e in order.expressions]))
+        self.check_frame(node)
         return typed(bound, type_of(inner))
+
+    def check_frame(self, node: exp.Expr) -> None:
+        """Refuse ROWS BETWEEN with anything but words and whole numbers, which go to Spark as they are."""
+        frame = node.args.get("spec")
+        for edge in (frame.args.get("start"), frame.args.get("end")) if frame is not None else ():
+            if isinstance(edge, exp.Expr) and not (isinstance(edge, exp.Literal) and edge.is_int):
+                hint = "write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW"
+                self.fail(edge, error("not_supported", feature="a frame without whole numbers", hint=hint))
 
     def ordered(self, node: exp.Expr, scope: Scope) -> exp.Expr:
         if not isinstance(node, exp.Ordered):
@@ -136,13 +139,18 @@ class Calls(Coercion):
 
     def _function(self, node: exp.Expr, scope: Scope) -> Bound:
         rule = RULES.get(type(node))
+        if rule is None:
+            self.refuse_function(node, name_of(node))
+        if isinstance(node, exp.TimestampTrunc):
+            self._check_unit(node)
         bound = node.copy()
         arguments: list[tuple[str, int | None, Bound]] = []
         for key, value in node.args.items():
             if isinstance(value, list):
                 for index, item in enumerate(value):
-                    if _is_value(item):
-                        arguments.append((key, index, self.bind(item, scope)))
+                    if not _is_value(item):
+                        self.fail(node, error("not_supported", feature=f"this argument of {name_of(node)}"))
+                    arguments.append((key, index, self.bind(item, scope)))
             elif isinstance(value, exp.Distinct) and not is_aggregate(node):
                 self.fail(value, error("syntax_error", detail="DISTINCT belongs into an aggregate"))
             elif isinstance(value, exp.Distinct):
@@ -154,15 +162,13 @@ class Calls(Coercion):
                 bound.set(key, exp.Order(this=self.bind(value.this, scope), expressions=ordered))
             elif _is_value(value):
                 arguments.append((key, None, self.bind(value, scope)))
+            elif isinstance(value, exp.Expr) and not isinstance(node, exp.TimestampTrunc):
+                # Only what is bound may go on to Spark; the unit of DATE_TRUNC has been checked.
+                self.fail(node, error("not_supported", feature=f"this argument of {name_of(node)}"))
         nodes = [argument for _, _, argument in arguments]
-        if rule is not None and rule.arguments and rule.arguments[0] is not None and not nodes:
+        if rule.arguments and rule.arguments[0] is not None and not nodes:
             self.fail(node, error("syntax_error", detail=f"{name_of(node)} needs an argument"))
-        result = stated_type(node) if rule is None else None
-        if rule is not None:
-            nodes, result = self._apply(rule, nodes, node)
-        if result is None:
-            hint = "give it a type: CAST(" + sql_of(node) + " AS DOUBLE)"
-            self.fail(node, error("not_supported", feature=f"the function {name_of(node)}", hint=hint))
+        nodes, result = self._apply(rule, nodes, node)
         for (key, place, _), argument in zip(arguments, nodes, strict=True):
             if key.endswith("/distinct"):
                 bound.args[key.removesuffix("/distinct")].set("expressions", [argument])
@@ -174,8 +180,23 @@ class Calls(Coercion):
                 bound.set(key, items)
         return typed(bound, result)
 
-    def _known(self, node: exp.Anonymous) -> bool:
-        return node.name.lower() in self.functions or node.name.lower() in SPARK_FUNCTIONS
+    def refuse_function(self, node: exp.Expr, name: str) -> NoReturn:
+        """Fail because a function is neither on the list nor the user's own."""
+        failure = error("function_not_found", function=name, hint=missing_hint(name, self.functions))
+        self.fail(node, failure)
+
+    def _check_unit(self, node: exp.TimestampTrunc) -> None:
+        unit = node.text("unit").upper()
+        if unit not in UNITS or node.args.get("zone") is not None:
+            hint = suggest(unit, sorted(UNITS)) or "units are " + ", ".join(sorted(UNITS))
+            self.fail(node, error("not_supported", feature=f"DATE_TRUNC to {unit}", hint=hint))
+
+    def _count_arguments(self, name: str, rule: Rule, node: exp.Anonymous) -> None:
+        given = len(node.expressions)
+        if given < rule.least or (rule.most is not None and given > rule.most):
+            arguments = CALLS[name].arguments
+            detail = f"{name} takes other arguments than {given}" if arguments else f"{name} takes no arguments"
+            self.fail(node, error("syntax_error", detail=detail, hint=f"write {name}({arguments})"))
 
     def _anonymous(self, node: exp.Anonymous, scope: Scope) -> Bound:
         name = node.name.lower()
@@ -192,6 +213,8 @@ class Calls(Coercion):
             return self._user_call(function, arguments, node)
         rule = SPARK_FUNCTIONS.get(name)
         if rule is not None:
+            if name != "percentile":
+                self._count_arguments(name, rule, node)
             arguments, result = self._apply(rule, arguments, node)
             if name == "percentile":
                 self._check_fraction(arguments, node)
@@ -202,9 +225,7 @@ class Calls(Coercion):
             example = {"tumble": "TUMBLE(1 MINUTE)", "slide": "SLIDE(1 MINUTE, 10 SECONDS)", "latch": "LATCH"}
             hint = f"{example[name]} can stand in GROUP BY"
             self.fail(node, error("not_supported", feature=f"{name.upper()} here", hint=hint))
-        known = [*self.functions, *SPARK_FUNCTIONS, *(k.sql_name().lower() for k in RULES if issubclass(k, exp.Func))]
-        hint = suggest(name, known) or f"if Spark has it, say its type: CAST({name}(...) AS DOUBLE)"
-        self.fail(node, error("function_not_found", function=name, hint=hint))
+        self.refuse_function(node, name)
 
     def _check_fraction(self, arguments: list[Bound], at: exp.Expr) -> None:
         if len(arguments) < 2:

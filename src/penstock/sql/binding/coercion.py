@@ -85,6 +85,8 @@ class Coercion(ABC):
         else:
             for index, node in enumerate(nodes):
                 wanted = rule.arguments[min(index, len(rule.arguments) - 1)] if rule.arguments else None
+                if wanted == "element":
+                    wanted = type_of(nodes[0]).element
                 nodes[index] = self._argument(node, wanted, at)
         types = [type_of(node) for node in nodes]
         return nodes, rule.result if isinstance(rule.result, Type) else rule.result(types or [NULL])
@@ -100,6 +102,11 @@ class Coercion(ABC):
                 where = node if span_of(node) is not None else at
                 detail = f"{name_of(at)} needs a number, this is {show(found)}"
                 self.fail(where, error("type_mismatch", detail=detail))
+            return node
+        if wanted == "array":
+            if found.kind != "ARRAY":
+                where = node if span_of(node) is not None else at
+                self.fail(where, error("type_mismatch", detail=f"{name_of(at)} needs an array, this is {show(found)}"))
             return node
         assert isinstance(wanted, Type)
         if not (isinstance(node, Const) and (node.meta.get("loose") or found == NULL)) and meet(found, wanted) is None:

@@ -69,6 +69,9 @@ class ExpressionBinder(Arithmetic, Calls):
         if isinstance(inner, exp.Column):
             return self._name(node, [*inner.parts, *parts], scope)
         if inner is node:
+            if isinstance(node.expression, exp.Func):
+                # builtin.f(x), system.builtin.f(x): a function's name has one part.
+                self.refuse_function(node, sql_of(node).partition("(")[0].lower())
             self.fail(node, error("syntax_error", detail="a field's name has to follow the dot"))
         return self._fields_of(self.bind(inner, scope), parts)
 

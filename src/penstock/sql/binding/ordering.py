@@ -65,6 +65,7 @@ class OrderBinder:
             if order is not None:
                 ordered = [self._binder.expressions.ordered(e, scope) for e in order.expressions]
                 window.set("order", exp.Order(expressions=ordered))
+            self._binder.expressions.check_frame(window)
 
     def bind_limits(self, query: exp.Expr) -> None:
         limit = query.args.get("limit")

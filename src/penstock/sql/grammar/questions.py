@@ -1,4 +1,4 @@
-"""SELECT, SUBSCRIBE, SHOW, DESCRIBE and EXPLAIN."""
+"""SELECT, SUBSCRIBE, SHOW, DESCRIBE, EXPLAIN and CANCEL STATEMENT."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.sql.dialect import PenstockParser
 from penstock.sql.nodes import Edge
 from penstock.sql.positions import Span, span_of_token
 from penstock.sql.statement_parts import AsOf
-from penstock.sql.statements import Describe, Explain, Select, Show, Source, Subscribe
+from penstock.sql.statements import CancelStatement, Describe, Explain, Select, Show, Source, Subscribe
 
 SHOWN = (
     "TABLES",
@@ -22,6 +22,8 @@ SHOWN = (
     "ROLLUPS",
     "INPUTS",
     "SINKS",
+    "STATEMENTS",
+    "SERVICES",
     "SETTINGS",
     "USERS",
     "TOKENS",
@@ -85,6 +87,12 @@ def show(parser: PenstockParser) -> Show:
             return Show(what.lower(), table, like, name_at=at)
     hint = suggest(parser.here.text, [what.lower() for what in SHOWN]) or "SHOW can list " + ", ".join(SHOWN)
     raise parser.fail(error("syntax_error", detail=f'there is nothing called "{parser.here.text}" to show', hint=hint))
+
+
+def cancel_statement(parser: PenstockParser) -> CancelStatement:
+    first = parser.here
+    statement_id = parser.text_literal("the id of a statement in quotes")
+    return CancelStatement(statement_id, name_at=span_of_token(first))
 
 
 def describe(parser: PenstockParser) -> Describe:

@@ -1,0 +1,181 @@
+"""Damaged files of a data folder: what was found, when, and whether it still harms an answer.
+
+Readers and recoveries note what they find, the scrubber and `penstock check` look for more, and health and the system table
+`penstock.damage` show it. Files that a recovery takes out of use are moved to `corrupt/`; none is removed without a word.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import orjson
+
+from penstock.clock import WallClock
+
+_log = logging.getLogger("penstock.damage")
+FOLDER = "corrupt"
+ASIDE_MAX_BYTES = 1 << 30  # beyond it the oldest files that were moved aside are removed
+ROWS_MAX = 1000
+_REPORT = "damage.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One damaged file. `healed`: nothing that is asked today needs it, or it was made again."""
+
+    file: str
+    kind: str
+    detail: str
+    since_us: int
+    healed: bool = False
+
+
+class DamageReport:
+    """What is known to be damaged in one data folder. Thread-safe; kept across restarts in `corrupt/damage.json`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._lock = threading.Lock()
+        self._known: dict[str, Damage] = {}
+        try:
+            self._known = {row["file"]: Damage(**row) for row in orjson.loads(self._file.read_bytes())}
+        except (OSError, ValueError, TypeError, KeyError):
+            pass  # soft: without it the time of discovery begins anew
+
+    @property
+    def _file(self) -> Path:
+        return self.root / FOLDER / _REPORT
+
+    def note(self, path: Path | str, kind: str, detail: str, healed: bool = False) -> None:
+        """A file is damaged. The first time that it was found stays."""
+        name = self._name(path)
+        with self._lock:
+            known = self._known.get(name)
+            found = Damage(name, kind, detail, known.since_us if known else WallClock().now_us(), healed)
+            if known == found:
+                return
+            if known is None and len(self._known) >= ROWS_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[name] = found
+            self._save()
+        _log.log(logging.INFO if healed else logging.ERROR, "%s is damaged: %s", name, detail)
+
+    def heal(self, path: Path | str) -> None:
+        """A file that was damaged is whole again, or nothing needs it any more."""
+        name = self._name(path)
+        with self._lock:
+            known = self._known.get(name)
+            if known is None or known.healed:
+                return
+            self._known[name] = replace(known, healed=True)
+            self._save()
+
+    def set_aside(self, path: Path, kind: str, detail: str, healed: bool = False) -> Path:
+        """Move a damaged file to `corrupt/` and note it; where it is now."""
+        target = self._place(self._name(path))
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.replace(path, target)
+        self.note(path, kind, f"{detail}; moved to {target.relative_to(self.root)}", healed)
+        self._limit()
+        return target
+
+    def keep_bytes(self, name: str, data: bytes) -> Path:
+        """Keep what is about to be cut off a file under `corrupt/`."""
+        target = self._place(name)
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        self._limit()
+        return target
+
+    def rows(self) -> list[Damage]:
+        """Everything known, the oldest first."""
+        with self._lock:
+            return list(self._known.values())
+
+    def open_rows(self) -> list[Damage]:
+        """What still harms: damage that is not healed."""
+        return [row for row in self.rows() if not row.healed]
+
+    def _name(self, path: Path | str) -> str:
+        return str(Path(path).relative_to(self.root)) if isinstance(path, Path) else path
+
+    def _place(self, name: str) -> Path:
+        """A name below `corrupt/` that is not taken."""
+        wanted = self.root / FOLDER / name
+        target, number = wanted, 1
+        while target.exists():
+            target, number = wanted.with_name(f"{wanted.name}.{number}"), number + 1
+        return target
+
+    def _save(self) -> None:
+        text = orjson.dumps([asdict(row) for row in self._known.values()])
+        try:
+            self._file.parent.mkdir(exist_ok=True, mode=0o700)
+            aside = self._file.with_suffix(".new")
+            aside.write_bytes(text)
+            aside.replace(self._file)
+        except OSError as failure:
+            _log.warning("the report of damage could not be written: %s", failure)
+
+    def _limit(self) -> None:
+        """Remove the oldest files beyond the limit. Folders of whole tables (`log-<id>`) are left to the administrator."""
+        folder = self.root / FOLDER
+        files = [
+            (path.stat().st_mtime_ns, path.stat().st_size, path)
+            for path in folder.rglob("*")
+            if path.is_file() and path != self._file and not path.relative_to(folder).parts[0].startswith("log-")
+        ]
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files, key=lambda found: found[0]):
+            if total <= ASIDE_MAX_BYTES:
+                return
+            path.unlink(missing_ok=True)
+            total -= size
+            _log.warning("%s was removed: the folder %s holds more than %d bytes", path, FOLDER, ASIDE_MAX_BYTES)
+
+
+_reports: dict[Path, DamageReport] = {}
+_reports_lock = threading.Lock()
+
+
+def damage_of(root: Path) -> DamageReport:
+    """The report of a data folder: one for all that read it in this process."""
+    key = Path(root).absolute()
+    with _reports_lock:
+        found = _reports.get(key)
+        if found is None:
+            found = _reports[key] = DamageReport(key)
+        return found
+
+
+def forget_report(root: Path) -> None:
+    """The folder is closed: the next one to open it reads the report anew."""
+    with _reports_lock:
+        _reports.pop(Path(root).absolute(), None)
+
+
+Verify = Callable[[Path], str | None]  # what is wrong with a file; None where it is whole
+
+
+def free_name(folder: Path, name: str) -> Path:
+    """A path in a folder that is not taken yet."""
+    found, number = folder / name, 1
+    while found.exists():
+        found, number = folder / f"{name}.{number}", number + 1
+    return found
+
+
+def move_folder_aside(root: Path, folder: Path, kind: str, detail: str) -> None:
+    """Move a whole folder to `corrupt/`, so that its name can be given again without its content."""
+    target = free_name(root / FOLDER, f"{folder.parent.name}-{folder.name}")
+    target.parent.mkdir(exist_ok=True, mode=0o700)
+    shutil.move(str(folder), str(target))
+    damage_of(root).note(folder, kind, f"{detail}; moved to {target.relative_to(root)}")

@@ -1,0 +1,158 @@
+"""Spark's jobs by what they are for: cycles come first, the jobs of a statement end when the statement does.
+
+Spark never takes a running task's slot away, and a task of a cross join runs for minutes. So Spark on this machine
+gets more slots than there are processors: `statements_max` statements together leave those of a cycle free. Their
+tasks run in Python workers of their own, because those of cycles keep what they read of the definitions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from penstock.cancellation import Cancellation, current_cancellation
+from penstock.errors import error
+from penstock.pipeline.preemption import LOOK_S, Preemption
+from penstock.settings import Settings
+
+CYCLE_POOL, STANDING_POOL, ADHOC_POOL = "cycle", "standing", "adhoc"
+POOL_PROPERTY = "spark.scheduler.pool"
+# Of a statement: Spark sorts and joins by key in so many parts (spark.sql.shuffle.partitions).
+SHUFFLE_PARTITIONS = 4
+_WORKERS = "PENSTOCK_WORKERS"
+_environment_lock = threading.Lock()
+# What a call raises when Spark's JVM is not there any more.
+_LOST = (Py4JNetworkError, ConnectionError, EOFError)
+_ALLOCATIONS = """<?xml version="1.0"?>
+<allocations>
+  <pool name="cycle"><schedulingMode>FIFO</schedulingMode><weight>10</weight><minShare>{cores}</minShare></pool>
+  <pool name="standing"><schedulingMode>FAIR</schedulingMode><weight>5</weight><minShare>1</minShare></pool>
+  <pool name="adhoc"><schedulingMode>FAIR</schedulingMode><weight>1</weight><minShare>0</minShare></pool>
+</allocations>
+"""
+
+
+def local_cores(master: str) -> int | None:
+    """Processors that `local[...]` stands for; None for any other master."""
+    plain = re.fullmatch(r"local(?:\[([^,\]]+)(?:,[^\]]*)?\])?", master)
+    if plain is None:
+        return None
+    return (os.cpu_count() or 1) if plain.group(1) == "*" else int(plain.group(1) or 1)
+
+
+def adhoc_parallelism(cores: int) -> int:
+    """Tasks in which a statement reads a table: half of the processors, so that one statement leaves some to cycles."""
+    return max(1, cores // 2)
+
+
+def read_parallelism(cores: int) -> int:
+    """Tasks in which the current work reads a table."""
+    cancellation = current_cancellation()
+    return cores if cancellation is None or cancellation.standing else adhoc_parallelism(cores)
+
+
+def slots(cores: int, statements_max: int) -> int:
+    """Tasks that Spark runs at a time: a cycle's, those of a standing query, and those of all statements."""
+    return 2 * cores + statements_max * max(adhoc_parallelism(cores), SHUFFLE_PARTITIONS)
+
+
+def pool_settings(settings: Settings, scratch: Path) -> dict[str, str]:
+    """Spark's settings for the pools; their file is written to `scratch`."""
+    cores = local_cores(settings.spark_master)
+    file = scratch / "pools.xml"
+    file.write_text(_ALLOCATIONS.format(cores=cores or 1))
+    conf = {
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": file.as_uri(),
+        "spark.driver.maxResultSize": "512m",
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+    }
+    return conf if cores is None else {**conf, "spark.default.parallelism": str(cores)}
+
+
+@contextlib.contextmanager
+def history_workers(spark: SparkSession) -> Iterator[None]:
+    """What is handed to Spark inside runs in the workers of statements: Spark keeps workers apart by their environment."""
+    environment = spark.sparkContext.environment
+    with _environment_lock:
+        environment[_WORKERS] = "history"
+        try:
+            yield
+        finally:
+            del environment[_WORKERS]
+
+
+@contextlib.contextmanager
+def in_pool(spark: SparkSession, pool: str) -> Iterator[None]:
+    """Jobs of this thread, and of queries that it starts, belong to a pool."""
+    spark.sparkContext.setLocalProperty(POOL_PROPERTY, pool)
+    try:
+        yield
+    finally:
+        _clear(spark.sparkContext, POOL_PROPERTY)
+
+
+@contextlib.contextmanager
+def statement_jobs(spark: SparkSession) -> Iterator[None]:
+    """Jobs of this thread end, also in the middle of a task, once the statement shall end."""
+    cancellation = current_cancellation()
+    if cancellation is None:
+        yield
+        return
+    cancellation.check()
+    context, group = spark.sparkContext, cancellation.id
+    try:
+        context.setJobGroup(group, "statement", interruptOnCancel=True)
+    except _LOST as lost:
+        raise error("not_ready", detail="Spark is being restarted", hint="ask again in a moment") from lost
+    forget = cancellation.on_stop(lambda: _cancel_jobs(context, group))
+    done = threading.Event()
+    threading.Thread(target=_watch, args=(context, cancellation, done), name=f"penstock-{group}", daemon=True).start()
+    cancellation.place = "Spark"
+    try:
+        with in_pool(spark, STANDING_POOL if cancellation.standing else ADHOC_POOL):
+            yield
+    except Exception:
+        if cancellation.stopped:  # what Spark says then is only that it was told to stop
+            raise cancellation.failure() from None
+        raise
+    finally:
+        cancellation.place = "server"
+        forget()
+        done.set()
+        _clear(context, "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+def _watch(context: SparkContext, cancellation: Cancellation, done: threading.Event) -> None:
+    """End a statement at its deadline; until then see to it that cycles find slots beside it."""
+    preemption = Preemption(context, ADHOC_POOL)
+    while True:
+        left_s = cancellation.left_s()
+        if done.wait(LOOK_S if left_s is None else min(left_s, LOOK_S)) or cancellation.stopped:
+            return
+        if cancellation.left_s() == 0:
+            cancellation.expire()
+            return
+        if not cancellation.standing:
+            preemption.look()
+
+
+def _cancel_jobs(context: SparkContext, group: str) -> None:
+    """End the jobs of a group, also those to come: a statement may be cancelled while Spark plans it."""
+    with contextlib.suppress(*_LOST, Py4JError):  # without its JVM there is nothing to end
+        context._jsc.sc().cancelJobGroupAndFutureJobs(group)
+
+
+def _clear(context: SparkContext, *properties: str) -> None:
+    """This thread works for others next."""
+    with contextlib.suppress(*_LOST):
+        for name in properties:
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]  # which Spark takes for "none"

@@ -1,0 +1,312 @@
+"""The functions that a question may call: all of them, one line each. Nothing else reaches Spark.
+
+In: nothing. Out: `FUNCTIONS`, which the parser, the binder and the reference read. Users' own functions are in the
+catalog. A function belongs here if it is pure: it reads no file, environment, session or network, and its result is
+not much larger than its arguments (docs/decisions/0017-functions-that-reach-spark.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+Kind = Literal["scalar", "aggregate", "ranking"]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function: what it takes, what type it gives, and how it is written for Spark.
+
+    `arguments` lists types as the reference shows them: `[, TEXT]` may be left out, `...` repeats what is before it.
+    Words stand for types that depend on the call: `number`, `real` (a DECIMAL becomes DOUBLE), `common` (all equal),
+    `any`, `array`, `element` (of the first argument), `unit` (a word such as 'hour').
+    `result` is a type, or `same` (as the first argument), `array` of it, its `element`, `sum` or `average`.
+    `node` is sqlglot's node where the planner knows the function by class; others are calls by their name.
+    `spark` is the name in Spark where that is another. `cast`: Spark gives another type, which is cast to `result`.
+    """
+
+    name: str
+    arguments: str
+    result: str
+    node: type[exp.Expr] | None = None
+    kind: Kind = "scalar"
+    aliases: tuple[str, ...] = ()
+    spark: str = ""
+    cast: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
+
+def _scalar(
+    names: str, arguments: str, result: str, node: type[exp.Expr] | None = None, **more: str | bool
+) -> Function:
+    name, *aliases = names.split()
+    return Function(name, arguments, result, node, "scalar", tuple(aliases), **more)  # type: ignore[arg-type]
+
+
+def _aggregate(names: str, arguments: str, result: str, node: type[exp.Expr] | None = None) -> Function:
+    name, *aliases = names.split()
+    return Function(name, arguments, result, node, "aggregate", tuple(aliases))
+
+
+def _ranking(name: str, arguments: str, result: str, node: type[exp.Expr]) -> Function:
+    return Function(name, arguments, result, node, "ranking")
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    # Numbers
+    _scalar("abs", "number", "same", exp.Abs),
+    _scalar("round", "number [, INT]", "same", exp.Round),
+    _scalar("floor", "number", "same", exp.Floor),
+    _scalar("ceil ceiling", "number", "same", exp.Ceil),
+    _scalar("sign signum", "DOUBLE", "DOUBLE", exp.Sign),
+    _scalar("sqrt", "DOUBLE", "DOUBLE", exp.Sqrt),
+    _scalar("cbrt", "DOUBLE", "DOUBLE"),
+    _scalar("exp", "DOUBLE", "DOUBLE", exp.Exp),
+    _scalar("expm1", "DOUBLE", "DOUBLE"),
+    _scalar("ln", "DOUBLE", "DOUBLE", exp.Ln),
+    _scalar("log", "DOUBLE [, DOUBLE]", "DOUBLE", exp.Log),
+    _scalar("log2", "DOUBLE", "DOUBLE"),
+    _scalar("log10", "DOUBLE", "DOUBLE"),
+    _scalar("log1p", "DOUBLE", "DOUBLE"),
+    _scalar("power pow", "DOUBLE, DOUBLE", "DOUBLE", exp.Pow),
+    _scalar("mod", "common, common", "same", exp.Mod),
+    _scalar("div", "common, common", "same", exp.IntDiv),
+    _scalar("pmod", "common, common", "same"),
+    _scalar("sin", "DOUBLE", "DOUBLE", exp.Sin),
+    _scalar("cos", "DOUBLE", "DOUBLE", exp.Cos),
+    _scalar("tan", "DOUBLE", "DOUBLE", exp.Tan),
+    _scalar("cot", "DOUBLE", "DOUBLE"),
+    _scalar("sec", "DOUBLE", "DOUBLE"),
+    _scalar("csc", "DOUBLE", "DOUBLE"),
+    _scalar("asin", "DOUBLE", "DOUBLE", exp.Asin),
+    _scalar("acos", "DOUBLE", "DOUBLE", exp.Acos),
+    _scalar("atan", "DOUBLE", "DOUBLE", exp.Atan),
+    _scalar("atan2", "DOUBLE, DOUBLE", "DOUBLE", exp.Atan2),
+    _scalar("sinh", "DOUBLE", "DOUBLE"),
+    _scalar("cosh", "DOUBLE", "DOUBLE"),
+    _scalar("tanh", "DOUBLE", "DOUBLE"),
+    _scalar("asinh", "DOUBLE", "DOUBLE"),
+    _scalar("acosh", "DOUBLE", "DOUBLE"),
+    _scalar("atanh", "DOUBLE", "DOUBLE"),
+    _scalar("hypot", "DOUBLE, DOUBLE", "DOUBLE"),
+    _scalar("radians", "DOUBLE", "DOUBLE", exp.Radians),
+    _scalar("degrees", "DOUBLE", "DOUBLE", exp.Degrees),
+    _scalar("pi", "", "DOUBLE", exp.Pi),
+    _scalar("random rand", "", "DOUBLE", exp.Rand),
+    _scalar("rint", "DOUBLE", "DOUBLE"),
+    _scalar("bround", "DOUBLE [, INT]", "DOUBLE"),
+    _scalar("factorial", "INT", "BIGINT"),
+    _scalar("width_bucket", "DOUBLE, DOUBLE, DOUBLE, BIGINT", "INT", cast=True),
+    _scalar("isnan is_nan", "DOUBLE", "BOOLEAN", exp.IsNan),
+    _scalar("nanvl", "DOUBLE, DOUBLE", "DOUBLE"),
+    _scalar("greatest", "common, ...", "same", exp.Greatest),
+    _scalar("least", "common, ...", "same", exp.Least),
+    # Bits
+    _scalar("bit_count", "BIGINT", "INT"),
+    _scalar("getbit bit_get", "BIGINT, INT", "INT", cast=True),
+    _scalar("shiftleft", "BIGINT, INT", "BIGINT"),
+    _scalar("shiftright", "BIGINT, INT", "BIGINT"),
+    _scalar("shiftrightunsigned", "BIGINT, INT", "BIGINT"),
+    _scalar("bin", "BIGINT", "TEXT"),
+    _scalar("hex", "BIGINT", "TEXT"),
+    _scalar("unhex", "TEXT", "BINARY"),
+    _scalar("conv", "TEXT, INT, INT", "TEXT"),
+    # Missing values
+    _scalar("coalesce ifnull nvl", "common, ...", "same", exp.Coalesce),
+    _scalar("nullif", "common, common", "same", exp.Nullif),
+    _scalar("if iif", "BOOLEAN, common [, common]", "common", exp.If),
+    # Text
+    _scalar("lower lcase", "TEXT", "TEXT", exp.Lower),
+    _scalar("upper ucase", "TEXT", "TEXT", exp.Upper),
+    _scalar("initcap", "TEXT", "TEXT", exp.Initcap),
+    _scalar("reverse", "TEXT", "TEXT", exp.Reverse),
+    _scalar("length len char_length character_length", "TEXT", "INT", exp.Length),
+    _scalar("bit_length", "TEXT", "INT"),
+    _scalar("octet_length", "TEXT", "INT"),
+    _scalar("concat", "any, ...", "TEXT", exp.Concat),
+    _scalar("concat_ws", "TEXT, TEXT, ...", "TEXT"),
+    _scalar("trim btrim ltrim rtrim", "TEXT [, TEXT]", "TEXT", exp.Trim),
+    _scalar("substring substr", "TEXT, INT [, INT]", "TEXT", exp.Substring),
+    _scalar("substring_index", "TEXT, TEXT, INT", "TEXT"),
+    _scalar("left", "TEXT, INT", "TEXT", exp.Left),
+    _scalar("right", "TEXT, INT", "TEXT", exp.Right),
+    _scalar("lpad rpad", "TEXT, INT [, TEXT]", "TEXT", exp.Pad),
+    _scalar("repeat", "TEXT, INT", "TEXT", exp.Repeat),
+    _scalar("replace", "TEXT, TEXT [, TEXT]", "TEXT", exp.Replace),
+    _scalar("overlay", "TEXT, TEXT, INT [, INT]", "TEXT", exp.Overlay),
+    _scalar("translate", "TEXT, TEXT, TEXT", "TEXT"),
+    _scalar("strpos position instr locate charindex", "TEXT, TEXT", "INT", exp.StrPosition),
+    _scalar("starts_with startswith", "TEXT, TEXT", "BOOLEAN", exp.StartsWith),
+    _scalar("ends_with endswith", "TEXT, TEXT", "BOOLEAN", exp.EndsWith),
+    _scalar("contains", "TEXT, TEXT", "BOOLEAN", exp.Contains),
+    _scalar("split_part", "TEXT, TEXT, INT", "TEXT", exp.SplitPart),
+    _scalar("split", "TEXT, TEXT [, INT]", "ARRAY<TEXT>"),
+    _scalar("find_in_set", "TEXT, TEXT", "INT"),
+    _scalar("elt", "INT, TEXT, ...", "TEXT"),
+    _scalar("ascii", "TEXT", "INT"),
+    _scalar("chr char", "BIGINT", "TEXT"),
+    _scalar("levenshtein", "TEXT, TEXT", "INT"),
+    _scalar("jaro_winkler_similarity", "TEXT, TEXT", "DOUBLE"),
+    _scalar("soundex", "TEXT", "TEXT"),
+    _scalar("luhn_check", "TEXT", "BOOLEAN"),
+    _scalar("regexp_replace", "TEXT, TEXT, TEXT [, TEXT]", "TEXT", exp.RegexpReplace),
+    _scalar("regexp_extract", "TEXT, TEXT [, INT]", "TEXT", exp.RegexpExtract),
+    _scalar("regexp_extract_all", "TEXT, TEXT [, INT]", "ARRAY<TEXT>"),
+    _scalar("regexp_like", "TEXT, TEXT", "BOOLEAN", exp.RegexpLike),
+    _scalar("regexp_count", "TEXT, TEXT", "INT"),
+    _scalar("regexp_instr", "TEXT, TEXT", "INT"),
+    _scalar("regexp_substr", "TEXT, TEXT", "TEXT"),
+    _scalar("url_encode", "TEXT", "TEXT"),
+    _scalar("url_decode", "TEXT", "TEXT", spark="try_url_decode"),
+    _scalar("parse_url", "TEXT, TEXT [, TEXT]", "TEXT", spark="try_parse_url"),
+    _scalar("base64", "BINARY", "TEXT"),
+    _scalar("unbase64", "TEXT", "BINARY"),
+    _scalar("typeof", "any", "TEXT"),
+    # Hashes
+    _scalar("md5", "TEXT", "TEXT", exp.MD5),
+    _scalar("sha1 sha", "TEXT", "TEXT"),
+    _scalar("sha2", "TEXT, INT", "TEXT"),
+    _scalar("crc32", "TEXT", "BIGINT"),
+    _scalar("hash", "any, ...", "INT"),
+    _scalar("xxhash64", "any, ...", "BIGINT"),
+    # JSON
+    _scalar("get_json_object", "TEXT, TEXT", "TEXT"),
+    _scalar("json_array_length", "TEXT", "INT"),
+    _scalar("json_object_keys", "TEXT", "ARRAY<TEXT>"),
+    _scalar("to_json", "any", "TEXT"),
+    # Time
+    _scalar("now current_timestamp localtimestamp", "", "TIMESTAMP", exp.CurrentTimestamp),
+    _scalar("date_part extract", "unit, TIMESTAMP", "DOUBLE", exp.Extract),
+    _scalar("date_trunc", "unit, TIMESTAMP", "TIMESTAMP", exp.TimestampTrunc),
+    _scalar("year", "TIMESTAMP", "INT", exp.Year),
+    _scalar("quarter", "TIMESTAMP", "INT", exp.Quarter),
+    _scalar("month", "TIMESTAMP", "INT", exp.Month),
+    _scalar("weekofyear week_of_year", "TIMESTAMP", "INT", exp.WeekOfYear),
+    _scalar("day", "TIMESTAMP", "INT", exp.Day),
+    _scalar("dayofmonth day_of_month", "TIMESTAMP", "INT", exp.DayOfMonth),
+    _scalar("dayofyear day_of_year", "TIMESTAMP", "INT", exp.DayOfYear),
+    _scalar("dayofweek", "TIMESTAMP", "INT"),
+    _scalar("weekday", "TIMESTAMP", "INT"),
+    _scalar("hour", "TIMESTAMP", "INT", exp.Hour),
+    _scalar("minute", "TIMESTAMP", "INT", exp.Minute),
+    _scalar("second", "TIMESTAMP", "INT"),
+    _scalar("dayname", "TIMESTAMP", "TEXT"),
+    _scalar("monthname", "TIMESTAMP", "TEXT"),
+    _scalar("to_char", "TIMESTAMP, TEXT", "TEXT", exp.TimeToStr),
+    _scalar("date_format", "TIMESTAMP, TEXT", "TEXT"),
+    _scalar("to_timestamp", "DOUBLE", "TIMESTAMP", exp.UnixToTime),
+    _scalar("to_timestamp", "TEXT, TEXT", "TIMESTAMP", exp.StrToTime),
+    _scalar("make_timestamp", "INT, INT, INT, INT, INT, DOUBLE", "TIMESTAMP"),
+    _scalar("make_date", "INT, INT, INT", "TIMESTAMP", cast=True),
+    _scalar("date_add", "TIMESTAMP, INT", "TIMESTAMP", cast=True),
+    _scalar("date_sub", "TIMESTAMP, INT", "TIMESTAMP", cast=True),
+    _scalar("add_months", "TIMESTAMP, INT", "TIMESTAMP", cast=True),
+    _scalar("last_day", "TIMESTAMP", "TIMESTAMP", cast=True),
+    _scalar("next_day", "TIMESTAMP, TEXT", "TIMESTAMP", cast=True),
+    _scalar("datediff date_diff", "TIMESTAMP, TIMESTAMP", "INT"),
+    _scalar("months_between", "TIMESTAMP, TIMESTAMP", "DOUBLE"),
+    _scalar("from_utc_timestamp", "TIMESTAMP, TEXT", "TIMESTAMP"),
+    _scalar("to_utc_timestamp", "TIMESTAMP, TEXT", "TIMESTAMP"),
+    _scalar("from_unixtime", "BIGINT [, TEXT]", "TEXT"),
+    _scalar("unix_timestamp", "TIMESTAMP", "BIGINT"),
+    _scalar("unix_micros", "TIMESTAMP", "BIGINT"),
+    _scalar("unix_millis", "TIMESTAMP", "BIGINT"),
+    _scalar("unix_seconds", "TIMESTAMP", "BIGINT"),
+    _scalar("timestamp_micros", "BIGINT", "TIMESTAMP"),
+    _scalar("timestamp_millis", "BIGINT", "TIMESTAMP"),
+    _scalar("timestamp_seconds", "BIGINT", "TIMESTAMP"),
+    # Arrays
+    _scalar("array", "common, ...", "array", exp.Array),
+    _scalar("array_length array_size", "array [, INT]", "INT", exp.ArraySize),
+    _scalar("cardinality size", "array", "INT"),
+    _scalar("array_contains array_has", "array, element", "BOOLEAN", exp.ArrayContains),
+    _scalar("array_position", "array, element", "BIGINT"),
+    _scalar("array_append", "array, element", "same"),
+    _scalar("array_prepend", "array, element", "same"),
+    _scalar("array_remove", "array, element", "same"),
+    _scalar("array_distinct", "array", "same"),
+    _scalar("array_compact", "array", "same"),
+    _scalar("array_union", "common, common", "same"),
+    _scalar("array_intersect", "common, common", "same"),
+    _scalar("array_except", "common, common", "same"),
+    _scalar("arrays_overlap", "common, common", "BOOLEAN"),
+    _scalar("array_max", "array", "element"),
+    _scalar("array_min", "array", "element"),
+    _scalar("array_sort", "array", "same"),
+    _scalar("sort_array", "array [, BOOLEAN]", "same"),
+    _scalar("slice", "array, INT, INT", "same"),
+    _scalar("element_at", "array, INT", "element", spark="try_element_at"),
+    _scalar("flatten", "array", "element"),
+    _scalar("array_join array_to_string", "array, TEXT [, TEXT]", "TEXT", spark="array_join"),
+    # Aggregates
+    _aggregate("count", "any", "BIGINT", exp.Count),
+    _aggregate("count_if countif", "BOOLEAN", "BIGINT", exp.CountIf),
+    _aggregate("sum", "number", "sum", exp.Sum),
+    _aggregate("avg", "real", "average", exp.Avg),
+    _aggregate("min", "any", "same", exp.Min),
+    _aggregate("max", "any", "same", exp.Max),
+    _aggregate("any_value", "any", "same", exp.AnyValue),
+    _aggregate("first", "any", "same", exp.First),
+    _aggregate("last", "any", "same", exp.Last),
+    _aggregate("min_by arg_min argmin", "any, any", "same", exp.ArgMin),
+    _aggregate("max_by arg_max argmax", "any, any", "same", exp.ArgMax),
+    _aggregate("stddev stdev", "DOUBLE", "DOUBLE", exp.Stddev),
+    _aggregate("stddev_samp", "DOUBLE", "DOUBLE", exp.StddevSamp),
+    _aggregate("stddev_pop", "DOUBLE", "DOUBLE", exp.StddevPop),
+    _aggregate("variance var_samp variance_samp", "DOUBLE", "DOUBLE", exp.Variance),
+    _aggregate("var_pop variance_pop", "DOUBLE", "DOUBLE", exp.VariancePop),
+    _aggregate("skewness", "DOUBLE", "DOUBLE", exp.Skewness),
+    _aggregate("kurtosis", "DOUBLE", "DOUBLE", exp.Kurtosis),
+    _aggregate("corr", "DOUBLE, DOUBLE", "DOUBLE", exp.Corr),
+    _aggregate("covar_samp", "DOUBLE, DOUBLE", "DOUBLE", exp.CovarSamp),
+    _aggregate("covar_pop", "DOUBLE, DOUBLE", "DOUBLE", exp.CovarPop),
+    _aggregate("regr_slope", "DOUBLE, DOUBLE", "DOUBLE", exp.RegrSlope),
+    _aggregate("regr_intercept", "DOUBLE, DOUBLE", "DOUBLE", exp.RegrIntercept),
+    _aggregate("regr_r2", "DOUBLE, DOUBLE", "DOUBLE", exp.RegrR2),
+    _aggregate("regr_count", "DOUBLE, DOUBLE", "BIGINT", exp.RegrCount),
+    _aggregate("regr_avgx", "DOUBLE, DOUBLE", "DOUBLE"),
+    _aggregate("regr_avgy", "DOUBLE, DOUBLE", "DOUBLE"),
+    _aggregate("regr_sxx", "DOUBLE, DOUBLE", "DOUBLE"),
+    _aggregate("regr_sxy", "DOUBLE, DOUBLE", "DOUBLE"),
+    _aggregate("regr_syy", "DOUBLE, DOUBLE", "DOUBLE"),
+    _aggregate("median", "DOUBLE", "DOUBLE", exp.Median),
+    _aggregate("mode", "any", "same", exp.Mode),
+    _aggregate("percentile", "DOUBLE, DOUBLE", "DOUBLE"),
+    _aggregate("percentile_cont", "DOUBLE", "DOUBLE", exp.PercentileCont),
+    _aggregate("percentile_disc", "DOUBLE", "DOUBLE", exp.PercentileDisc),
+    _aggregate("percentile_approx", "DOUBLE, DOUBLE [, INT]", "DOUBLE"),
+    _aggregate("approx_count_distinct", "any", "BIGINT", exp.ApproxDistinct),
+    _aggregate("twa", "DOUBLE", "DOUBLE"),
+    _aggregate("bool_and every", "BOOLEAN", "BOOLEAN", exp.LogicalAnd),
+    _aggregate("bool_or", "BOOLEAN", "BOOLEAN", exp.LogicalOr),
+    _aggregate("bit_and", "BIGINT", "BIGINT"),
+    _aggregate("bit_or", "BIGINT", "BIGINT"),
+    _aggregate("bit_xor", "BIGINT", "BIGINT"),
+    _aggregate("array_agg arrayagg", "any", "array", exp.ArrayAgg),
+    _aggregate("collect_list", "any", "array"),
+    _aggregate("collect_set", "any", "array"),
+    _aggregate("string_agg group_concat", "TEXT [, TEXT]", "TEXT", exp.GroupConcat),
+    # Only with OVER (...)
+    _ranking("row_number", "", "INT", exp.RowNumber),
+    _ranking("rank", "", "INT", exp.Rank),
+    _ranking("dense_rank", "", "INT", exp.DenseRank),
+    _ranking("ntile", "INT", "INT", exp.Ntile),
+    _ranking("percent_rank", "", "DOUBLE", exp.PercentRank),
+    _ranking("cume_dist", "", "DOUBLE", exp.CumeDist),
+    _ranking("lag", "any [, INT [, any]]", "same", exp.Lag),
+    _ranking("lead", "any [, INT [, any]]", "same", exp.Lead),
+    _ranking("first_value", "any", "same", exp.FirstValue),
+    _ranking("last_value", "any", "same", exp.LastValue),
+    _ranking("nth_value", "any, INT", "same", exp.NthValue),
+)
+
+# What sqlglot reads into nodes of its own. Every other name is read as a plain call, which the binder looks up here.
+NODE_NAMES = frozenset(name for function in FUNCTIONS if function.node is not None for name in function.names)
+CALLS: dict[str, Function] = {
+    name: function for function in FUNCTIONS if function.node is None for name in function.names
+}
