@@ -118,7 +118,6 @@ def test_no_role_reads_a_secret_of_a_stream_type_a_sink_or_an_address(
         assert b"canary" not in path.read_bytes(), path
 
 
-@pytest.mark.xfail(strict=True, reason="an admin reads the passwords that another one types")
 @pytest.mark.parametrize(
     "text",
     [
@@ -136,5 +135,5 @@ def test_the_text_of_a_statement_is_listed_without_what_sounds_like_a_secret(tex
 
 
 def test_the_text_of_other_statements_is_listed_as_it_is() -> None:
-    for text in ("SELECT key FROM t WHERE key = 'a' AND token_count > 3", "INSERT INTO t VALUES ('a', 'b')"):
+    for text in ("SELECT key FROM t WHERE key = 'a' AND token_count > 3", "INSERT INTO t VALUES ('my password ', 'b')"):
         assert shortened(text) == text
