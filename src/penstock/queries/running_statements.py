@@ -35,7 +35,7 @@ Turn = Literal["none", "light", "heavy"]
 class RunningStatement:
     """One statement at work. `owner` is compared with a caller's; `user` is for people.
 
-    `limited`: it counts for its owner's share. On a server without users there are no shares.
+    `limited`: it counts for its owner's share.
     """
 
     cancellation: Cancellation
@@ -67,6 +67,11 @@ class RunningStatement:
 
 
 _current: ContextVar[RunningStatement | None] = ContextVar("penstock_statement", default=None)
+
+
+def is_limited(caller: Caller) -> bool:
+    """Whether a caller has a share of its own; on a server without users there are no shares."""
+    return caller.user is not None or caller.credential is not None
 
 
 def owner_of(caller: Caller) -> str:
@@ -102,7 +107,7 @@ class RunningStatements:
             cancellation,
             owner_of(caller),
             caller.name,
-            caller.user is not None or caller.credential is not None,
+            is_limited(caller),
             self._timeout(cancellation.timeout_s, caller),
             shortened(text),
             self._clock.now_us(),
@@ -152,7 +157,7 @@ class RunningStatements:
             yield
             return
         with self._changed:
-            self._wait(statement, lambda: self._light < LIGHT_MAX)
+            self._wait(statement, lambda: self._may_run_lightly(statement))
             self._light += 1
             statement.turn = "light"
         try:
@@ -189,6 +194,12 @@ class RunningStatements:
         self._light -= statement.turn == "light"
         statement.turn = "none"
         self._changed.notify_all()
+
+    def _may_run_lightly(self, statement: RunningStatement) -> bool:
+        if self._light >= LIGHT_MAX:
+            return False
+        own = sum(s.owner == statement.owner and s.turn == "light" for s in self._statements.values())
+        return not statement.limited or own < self._settings.statements_per_user
 
     def _may_run(self, statement: RunningStatement) -> bool:
         heavy = Counter(s.owner for s in self._statements.values() if s.turn == "heavy")

@@ -174,11 +174,16 @@ def _listed(node: exp.Anonymous) -> exp.Expr:
 
 def _whole(node: exp.Expr) -> exp.Expr:
     """FLOOR and CEIL, which give BIGINT in Spark: NaN and doubles too large for it are whole as they are."""
-    rounded = _keeping(node, type_of(node))
     if type_of(node) != DOUBLE:
-        return rounded
-    fits = exp.LT(this=exp.Abs(this=node.this.copy()), expression=exp.Literal.number(2**53))
-    return exp.Case(ifs=[exp.If(this=fits, true=rounded)], default=node.this.copy())
+        return _keeping(node, type_of(node))
+    # A lambda names the argument: written out three times, nested calls would grow beyond all memory.
+    name = exp.to_identifier("a", quoted=True)
+    value = exp.Column(this=name)
+    rounded = _cast(type(node)(this=value.copy()), DOUBLE)
+    fits = exp.LT(this=exp.Abs(this=value.copy()), expression=exp.Literal.number(2**53))
+    chosen = exp.Case(ifs=[exp.If(this=fits, true=rounded)], default=value)
+    each = _call("transform", _call("array", node.this), exp.Lambda(this=chosen, expressions=[name.copy()]))
+    return exp.Bracket(this=each, expressions=[exp.Literal.number(0)])
 
 
 def _keeping(node: exp.Expr, type_: Type) -> exp.Expr:
