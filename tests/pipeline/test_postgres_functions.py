@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from penstock.queries.database import Database
 
 
-@pytest.mark.xfail(strict=True, reason="Spark's meaning, a lost argument and sqlglot's DECIMAL")
 def test_groups_logarithms_and_quotients_are_those_of_postgresql(db: Database) -> None:
     answer = db.execute(
         "SELECT REGEXP_EXTRACT('ab12', '([a-z]+)([0-9]+)', 2) AS g, LOG(100) AS l, LOG(2, 8) AS l2, DIV(7, 2) AS q, "

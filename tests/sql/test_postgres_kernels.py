@@ -18,17 +18,14 @@ def planned(call: str) -> SparkPlan:
     return plan
 
 
-@pytest.mark.xfail(strict=True, reason="sqlglot reads the third argument as a position and drops it")
 def test_regexp_extract_keeps_the_number_of_the_group() -> None:
     assert "'(a)(b)', 2)" in planned("regexp_extract(s, '(a)(b)', 2)").sql
 
 
-@pytest.mark.xfail(strict=True, reason="LOG with one argument is the natural logarithm of Spark")
 def test_the_logarithm_without_a_base_has_base_ten() -> None:
     assert "log10(" in planned("log(d)").sql.lower()
 
 
-@pytest.mark.xfail(strict=True, reason="sqlglot casts DIV to DECIMAL")
 @pytest.mark.parametrize(
     ("call", "type_"), (("div(7, 2)", INT), ("div(i, i)", INT), ("div(i, b)", BIGINT), ("div(d, i)", DOUBLE))
 )
