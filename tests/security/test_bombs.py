@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.sync.client import connect
 
 from penstock.security.users import Users
 from tests.security import bombs
@@ -57,15 +59,15 @@ class Attacked:
 
     def attack(self, path: str, body: bytes, **headers: str) -> tuple[httpx.Response, int]:
         """The answer, and by how much the process grew at its largest."""
-        before = self._start_measuring()
+        before = self.start_measuring()
         answer = self.client.post(path, content=body, headers={**self.writer, **headers})
-        return answer, self._memory("VmHWM") - before
+        return answer, self.memory("VmHWM") - before
 
-    def _start_measuring(self) -> int:
+    def start_measuring(self) -> int:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")  # the largest so far is forgotten
-        return self._memory("VmRSS")
+        return self.memory("VmRSS")
 
-    def _memory(self, name: str) -> int:
+    def memory(self, name: str) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         found = re.search(rf"{name}:\s+(\d+) kB", status)
         assert found is not None
@@ -107,6 +109,18 @@ def test_a_bomb_of_lines_is_refused_and_takes_little(attacked: Attacked, name: s
     attacked.is_fine()
 
 
+def test_a_bomb_in_a_frame_is_refused_and_takes_little(attacked: Attacked) -> None:
+    before = attacked.start_measuring()
+    address = str(attacked.client.base_url).replace("http", "ws").rstrip("/") + PUSH
+    with connect(address, additional_headers=attacked.writer, proxy=None, open_timeout=PATIENCE_S) as socket:
+        for frame in (bombs.arrow_columns("zstd"), b"[" + b"{}," * (5 << 20) + b"{}]"):
+            socket.send(frame if frame[:1] != b"[" else frame.decode())
+            answer = json.loads(socket.recv(timeout=PATIENCE_S))
+            assert answer["error"]["condition"] == "body_too_large"
+    assert attacked.memory("VmHWM") - before < GROWS_MAX_BYTES
+    attacked.is_fine()
+
+
 def test_a_nested_statement_is_refused(attacked: Attacked) -> None:
     depth = 1 << 20
     deep = b'{"sql": "SELECT 1", "params": ' + b"[" * depth + b"]" * depth + b"}"
@@ -117,18 +131,18 @@ def test_a_nested_statement_is_refused(attacked: Attacked) -> None:
 
 
 def test_a_flood_of_headers_takes_little(attacked: Attacked) -> None:
-    before = attacked._start_measuring()
+    before = attacked.start_measuring()
     with pytest.raises(httpx.HTTPError):
         answer = attacked.client.get("/v1/health", headers={"X-Flood": "x" * (50 << 20)})
         if answer.status_code == 400:
             raise httpx.ReadError("")
-    assert attacked._memory("VmHWM") - before < GROWS_MAX_BYTES
+    assert attacked.memory("VmHWM") - before < GROWS_MAX_BYTES
     attacked.is_fine()
 
 
 def test_many_bombs_at_a_time_take_little(attacked: Attacked) -> None:
     body = bombs.arrow_columns("zstd")
-    before = attacked._start_measuring()
+    before = attacked.start_measuring()
 
     def send(_: int) -> int:
         headers = {**attacked.writer, "Content-Type": bombs.ARROW}
@@ -136,5 +150,5 @@ def test_many_bombs_at_a_time_take_little(attacked: Attacked) -> None:
 
     with ThreadPoolExecutor(16) as pool:
         assert set(pool.map(send, range(64))) == {413}
-    assert attacked._memory("VmHWM") - before < GROWS_MAX_BYTES
+    assert attacked.memory("VmHWM") - before < GROWS_MAX_BYTES
     attacked.is_fine()

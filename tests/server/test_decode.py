@@ -65,6 +65,17 @@ def test_what_unpacks_to_more_than_there_is_room_for_asks_for_it() -> None:
         assert decode_readings(body, media_type, Room(1_000_000, need.value.size)).num_rows == 400_000
 
 
+def test_one_wide_character_makes_a_text_four_times_as_large() -> None:
+    narrow = b'[{"id": 1, "text": "' + b"x" * MB + b'"}]'
+    for wide in (narrow.replace(b"x", "\U0001f600".encode(), 1), narrow.replace(b"x", b"\\ud83d\\ude00", 1)):
+        with pytest.raises(NeedsRoom) as need:
+            decode_readings(wide, JSON, Room(10))
+        assert need.value.size > 4 * MB
+    with pytest.raises(NeedsRoom) as need:
+        decode_readings(narrow, JSON, Room(10))
+    assert need.value.size < 2 * MB
+
+
 def test_the_budget_has_what_bodies_unpack_to(monkeypatch: pytest.MonkeyPatch) -> None:
     database = FakeDatabase()
     http = Http(database, Settings())

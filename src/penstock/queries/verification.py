@@ -97,7 +97,8 @@ def _verify(root: Path, path: Path) -> None:
     elif inside[0] == "security":
         AccountFile(root).read()
     elif path.name == "keys.jsonl":
-        if count := bad_lines(path):
+        count = bad_lines(path)
+        if count:
             raise ValueError(f"{count} idempotency keys cannot be read")
     elif path.name == "folder_id":
         if not is_id_whole(root):

@@ -99,7 +99,9 @@ def _check_json(data: Body, room: Room) -> None:
     """Each part of a document begins with one of four characters, so their number says what it takes at most."""
     if len(data) > _JSON_UNCOUNTED_BYTES:
         parts = _OBJECT_BYTES * data.count(b"{") + _ARRAY_BYTES * data.count(b"[")
-        room.check_size(parts + _VALUE_BYTES * data.count(b",") + _KEY_BYTES * data.count(b":") + len(data))
+        # A text that has one wide character takes four bytes for each.
+        texts = len(data) if data.isascii() and b"\\u" not in data else 4 * len(data)
+        room.check_size(parts + _VALUE_BYTES * data.count(b",") + _KEY_BYTES * data.count(b":") + texts)
 
 
 def _decode_json(body: Body, room: Room) -> Readings:

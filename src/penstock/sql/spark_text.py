@@ -18,6 +18,7 @@ from penstock.sql.approximate import is_approximate, spark_aggregate
 from penstock.sql.bounded_text import bounded_text
 from penstock.sql.functions import CALLS
 from penstock.sql.nodes import Const, Sampled
+from penstock.sql.spark_forms import spark_form
 from penstock.sql.spark_nodes import check_nodes
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
@@ -167,9 +168,12 @@ def _translated(node: exp.Expr) -> exp.Expr:
 
 def _listed(node: exp.Anonymous) -> exp.Expr:
     """A listed function by its name in Spark, with the type that the list says."""
-    function = CALLS[node.name]
+    function, type_ = CALLS[node.name], external(type_of(node))
+    form = spark_form(function.name, node.expressions, type_)
+    if form is not None:
+        return _cast(form, type_)
     call = _call(function.spark or node.name, *node.expressions)
-    return _cast(call, external(type_of(node))) if function.cast else call
+    return _cast(call, type_) if function.cast else call
 
 
 def _whole(node: exp.Expr) -> exp.Expr:
