@@ -34,7 +34,7 @@ def is_secret(option: str) -> bool:
 def shown_options(options: Mapping[str, str], plain: Collection[str] = ()) -> dict[str, str]:
     """Options as anybody may see them: without secrets, also those inside an address. `plain` are not, whatever their name."""
     return {
-        name: HIDDEN if is_secret(name) and name not in plain and value else shown_address(value)
+        name: HIDDEN if is_secret(name) and name not in plain else shown_address(value)
         for name, value in options.items()
     }
 
