@@ -78,7 +78,7 @@ SETTINGS = (
     Setting(
         "function_timeout_ms",
         5000,
-        "Longest time that a user's function may take for one row, vectorised for 10 000; its queries are taken out of the cycles. 0 means any time.",
+        "Longest processor time of a user's function for one row (vectorised: for 10 000), four times as long by the clock; beyond it, the queries that call it are taken out of the cycles. 0 means any time.",
     ),
     Setting("join_memory_mb", 1024, "Most shared memory for the buffers of joins; beyond it the log is read again."),
     Setting("query_rows_max", 10_000_000, "Longest window of rows (LAST n ROWS) that a standing query may have."),

@@ -14,6 +14,7 @@ from penstock.pipeline import marking
 from penstock.pipeline.rows import Rows
 from penstock.pipeline.shared_pass import SharedPass
 from penstock.pipeline.slices import slice_pass
+from penstock.queries.slices.family import FamilyStore
 from penstock.queries.taking import Taking
 from tests.pipeline_pure.world import Pipe
 
@@ -235,6 +236,26 @@ def test_results_that_the_server_cannot_take_in_fail_their_query_only(
     pipe.restart()
     assert pipe.answer("q2") == [7.0]
     assert refused(pipe, "q1").condition == "query_quarantined"
+
+
+def test_slices_that_the_server_cannot_take_in_fail_their_queries_only(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe.db.execute("CREATE QUERY worst AS SELECT MAX(value) AS m FROM probes WHERE value > 1 BEGIN (NOW - 1 HOUR)")
+    pipe.db.execute("CREATE QUERY mean AS SELECT AVG(value) AS m FROM probes WHERE value > 2 BEGIN (NOW - 1 HOUR)")
+    pipe.engine.drain()
+    fold = FamilyStore.fold
+
+    def picky(self: FamilyStore, told: Any) -> None:
+        if any(measure.partial == "extremes" for measure in self.measures):
+            raise OverflowError("in a cell")
+        fold(self, told)
+
+    monkeypatch.setattr(FamilyStore, "fold", picky)
+    pipe.push(2.5, 3.5)
+    pipe.engine.drain()
+    assert pipe.answer("mean", "m") == [3.0]
+    assert "OverflowError: in a cell" in refused(pipe, "worst").message
 
 
 def test_rows_that_wait_before_the_entry_do_not_meet_the_query_again(pipe: Pipe) -> None:

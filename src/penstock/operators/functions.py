@@ -27,6 +27,8 @@ from penstock.catalog.model import Function
 from penstock.errors import PenstockError, error
 from penstock.operators.overtime import Overtime, time_limit
 
+# A definition may import much.
+_DEFINITION_FACTOR = 4
 # A vectorised function has so much more time per so many rows.
 _ROWS_PER_LIMIT = 10_000
 
@@ -52,7 +54,7 @@ def compile_function(function: Function) -> Callable[..., pa.Array]:
     if function.vectorised:
         namespace |= {"np": np, "pa": pa, "pc": pc}
     try:
-        with time_limit(lambda: 0):
+        with time_limit(lambda: 0, _DEFINITION_FACTOR):
             exec(code, namespace)  # the definition; its author is trusted with the workers, not with the server
     except Overtime:
         raise _stopped(function, "its definition took too long (function_timeout_ms)") from None

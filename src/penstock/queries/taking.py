@@ -113,7 +113,11 @@ class Taking(Nows):
         elif kind == "sheet":
             self.shelf(table_id).put(name_from_bytes(table_id, position, payload))
         elif kind == "slices":
-            self.slices.fold(payload, rows)
+            try:
+                self.slices.fold(payload, rows)
+            except Exception as failure:  # of no query that does not use them
+                for query_id in self.slices.users_of(payload):
+                    self.poison(query_id, f"its slices cannot be taken in: {type(failure).__name__}: {failure}")
         elif kind == "lists":
             self.shelf(table_id).put_lists(lists_from_bytes(position, payload))
 
