@@ -174,7 +174,8 @@ def _fill(path: Path, data: bytes) -> None:
 
 
 _MAGIC = b"PSF2"
-_HEAD_BYTES = 16  # magic, length (8 bytes), crc32 (4 bytes) of the frame's Arrow stream
+_BARE_STREAM = b"\xff\xff\xff\xff"
+_HEAD_BYTES = 20  # magic, length (8 bytes) and crc32 (4 bytes) of the frame's Arrow stream, crc32 of these (4 bytes)
 
 
 class _Damaged(Exception):
@@ -188,7 +189,8 @@ def _encoded(frame: _Frame) -> bytes:
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_table(frame.table.replace_schema_metadata(schema.metadata))
     data = bytes(memoryview(sink.getvalue()))
-    return _MAGIC + len(data).to_bytes(8, "little") + zlib.crc32(data).to_bytes(4, "little") + data
+    head = _MAGIC + len(data).to_bytes(8, "little") + zlib.crc32(data).to_bytes(4, "little")
+    return head + zlib.crc32(head).to_bytes(4, "little") + data
 
 
 def _frames(path: Path) -> Iterator[tuple[_Frame, int]]:
@@ -199,23 +201,23 @@ def _frames(path: Path) -> Iterator[tuple[_Frame, int]]:
         end = source.size()
         while (begin := source.tell()) < end:
             head = source.read(_HEAD_BYTES)
-            if head[:4] != _MAGIC[: len(head)]:
-                if begin == 0 and head[:4] != b"\xff\xff\xff\xff":
-                    raise _Damaged("its first frame does not begin like one")
-                if head[:4] != b"\xff\xff\xff\xff":
-                    raise _Damaged(f"no frame begins at byte {begin}")
+            if head[:4] == _BARE_STREAM:
                 source.seek(begin)
-                frame = _read_stream(source)  # format 1: a bare stream
+                frame = _read_stream(source)  # of format 1, without a head
                 if frame is None:
                     return
                 yield frame, source.tell()
                 continue
+            if len(head) < _HEAD_BYTES:
+                return  # torn
+            if head[:4] != _MAGIC or zlib.crc32(head[:-4]) != int.from_bytes(head[-4:], "little"):
+                raise _Damaged(f"no frame begins at byte {begin}")
             length = int.from_bytes(head[4:12], "little")
-            if begin + _HEAD_BYTES + length > end or len(head) < _HEAD_BYTES:
+            if begin + _HEAD_BYTES + length > end:
                 return  # torn
             data = source.read(length)
             frame = None
-            if zlib.crc32(data) == int.from_bytes(head[12:], "little"):
+            if zlib.crc32(data) == int.from_bytes(head[12:16], "little"):
                 frame = _read_stream(pa.BufferReader(data))
             if frame is None:
                 raise _Damaged(f"the frame at byte {begin} has a wrong checksum")
