@@ -14,6 +14,7 @@ from penstock.catalog.definitions import Defined, Definitions
 from penstock.catalog.dependents import Name, users_by_name
 from penstock.catalog.encoding import (
     function_from_json,
+    quarantined_by,
     query_from_json,
     sink_from_json,
     stream_type_from_json,
@@ -218,6 +219,14 @@ class CatalogState(Defined):
         )
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
 
+    def _quarantine(self, draft: Definitions, entry: Entry) -> None:
+        for query_id, reason in quarantined_by(entry).items():
+            known = draft.queries_by_id.get(query_id)
+            if known is not None:  # it may have been dropped while its cycle was looked into
+                found = replace(known, paused=True, quarantined=reason)
+                draft.queries[found.name] = draft.queries_by_id[found.id] = found
+                draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
+
     def _put_sink(self, draft: Definitions, entry: Entry) -> None:
         found = sink_from_json(entry.body)
         draft.sinks[found.name] = found
@@ -293,6 +302,7 @@ _CHANGES: dict[str, Callable[[CatalogState, Definitions, Entry], None]] = {
     "create_query": CatalogState._create_query,
     "change_query": CatalogState._change_query,
     "describe_query": CatalogState._describe_query,
+    "quarantine": CatalogState._quarantine,
     "create_sink": CatalogState._put_sink,
     "change_sink": CatalogState._put_sink,
     "drop": CatalogState._drop,

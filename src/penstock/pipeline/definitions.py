@@ -11,9 +11,11 @@ from weakref import WeakSet
 
 import pyarrow as pa
 
+from penstock.catalog.encoding import quarantined_by
 from penstock.catalog.journal import SNAPSHOT, Entry, JournalMoved, JournalReader
 from penstock.catalog.model import Function
 from penstock.catalog.state import CatalogState
+from penstock.errors import PenstockError
 from penstock.operators.functions import compile_function
 from penstock.pipeline.loading import loading
 from penstock.sql.plan import Plan, plan_from_json
@@ -47,6 +49,13 @@ class Definitions:
         self._calling_s: defaultdict[str, float] = defaultdict(float)
         self._plans: dict[int, Plan] = {}  # those that were read last
         self._changes: WeakSet[Changes] = WeakSet()
+        self.skipped: frozenset[int] = frozenset()
+
+    def skip(self, queries: frozenset[int]) -> None:
+        """From now on these queries, and no others, are left out of whatever rows meet."""
+        for gathered in self._changes:
+            gathered.queries |= queries ^ self.skipped
+        self.skipped = queries
 
     def advance(self, position: int) -> None:
         changed: set[int] = set()
@@ -67,6 +76,8 @@ class Definitions:
         for entry in entries:
             if entry.kind in ("create_query", "change_query"):
                 changed.add(entry.body["id"])
+            elif entry.kind == "quarantine":
+                changed.update(quarantined_by(entry))
             elif entry.kind == "describe_query" and entry.body["name"] in known:
                 changed.add(known[entry.body["name"]].id)  # its strategy says whether it meets rows
             elif entry.kind == SNAPSHOT:
@@ -96,7 +107,7 @@ class Definitions:
         if functions is not self._functions_of:
             for function in functions.values():
                 if function not in self._compiled:
-                    self._compiled[function] = self._timed(function.name, compile_function(function))
+                    self._compiled[function] = self._timed(function.name, _compiled(function))
             self._compiled = {f: self._compiled[f] for f in functions.values()}
             self._functions.clear()
             self._functions.update({f.name: self._compiled[f] for f in functions.values()})
@@ -117,6 +128,19 @@ class Definitions:
         """Seconds that were spent in each function since this was last asked."""
         spent, self._calling_s = self._calling_s, defaultdict(float)
         return spent
+
+
+def _compiled(function: Function) -> Callable[..., pa.Array]:
+    """The function; one that cannot even be defined fails the queries that call it, and no others."""
+    try:
+        return compile_function(function)
+    except PenstockError as failure:
+        why = failure
+
+    def fail(*arrays: pa.Array, **named: Any) -> pa.Array:
+        raise why
+
+    return fail
 
 
 def definitions_at(root: str, position: int) -> Definitions:

@@ -17,7 +17,7 @@ from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status
 from penstock.damage import damage_of, forget_report
-from penstock.errors import error, suggest
+from penstock.errors import PenstockError, error, suggest
 from penstock.logs import note_cycle
 from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
@@ -39,6 +39,7 @@ from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.own_costs import users_of
 from penstock.queries.own_writes import OwnWrites
 from penstock.queries.permissions import the_caller
+from penstock.queries.quarantine import Quarantine
 from penstock.queries.results import Health, Result
 from penstock.queries.rollups.keeper import RollupKeeper
 from penstock.queries.running_statements import RunningStatements
@@ -115,6 +116,8 @@ class Database(OwnWrites):
                 if dropped >= known_tables:  # its definition is lost, and its files were moved aside
                     continue
                 self.log.drop(dropped)  # dropped in a former life that ended before its files went
+            self.quarantine = Quarantine(self.catalog, self.folder, self.settings)
+            self.engine.is_waiting, self.engine.trace = self._is_waiting, self.quarantine.trace
             discovery = Discovery(self.catalog.insert_rows, self.settings.discover_max_sensors)
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
             self.ingest.restore(list(self.catalog.state.tables.values()))
@@ -191,6 +194,8 @@ class Database(OwnWrites):
         deadline = time.monotonic() + 120
         while self.standing.store.cycle <= began_at and time.monotonic() < deadline:
             self.standing.feed.wait_past(began_at, 0.2)
+            if self.engine.looking:
+                deadline = time.monotonic() + 120  # one query must not keep the server from starting
         if self.standing.store.cycle <= began_at:
             raise error("engine_failed", detail=self.engine.failure or "Spark ran no cycle within two minutes")
 
@@ -238,10 +243,27 @@ class Database(OwnWrites):
                 sharing = [q for q, answer in store.answers.items() if not answer.paused]
                 self.costs.follow(version, sharing, known, users_of(store))
         self.costs.note_cycle(record, fold_ms)
+        self._take_poisoned()
         self.usage.save_sometimes(known)
         self.on_demand.tidy(known)
         if self.standing.finished != finished:
             self.observer.follow()
+
+    def _take_poisoned(self) -> None:
+        with self.standing.locked() as store:
+            poisoned = dict(store.poisoned)
+        if poisoned:
+            try:
+                self.quarantine.take(poisoned)
+            except (OSError, PenstockError) as failure:  # they fail in the next cycle again
+                _log.warning("queries could not be taken out of the cycles: %s", failure)
+
+    def _is_waiting(self) -> bool:
+        """Whether rows, definitions or histories wait for a cycle."""
+        last = self.engine.commits.last
+        if last is None or last.end.filling or self.catalog.state.position > last.end.journal:
+            return True
+        return any(head > last.end.data.get(table_id, 0) for table_id, head in self.log.heads().items())
 
     def _definition_changed(self, entry: Entry) -> None:
         for table_id in self._known_tables - self.catalog.state.tables_by_id.keys():

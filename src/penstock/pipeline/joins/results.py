@@ -20,7 +20,7 @@ from penstock.operators.joins.keys import Ints
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.prepared import PreparedJoin
 from penstock.pipeline.positions import BLOCK_ROWS
-from penstock.pipeline.said import ResultRow
+from penstock.pipeline.said import ResultRow, quarantined
 from penstock.streams.sealing import read_sealed, sealed_file
 from penstock.streams.storing import store
 
@@ -100,7 +100,7 @@ def as_error(failure: Exception) -> PenstockError:
     """What a query is told whose join failed."""
     if isinstance(failure, PenstockError):
         return failure
-    return PenstockError("internal_error", f"the join could not be computed: {failure!r}")
+    return quarantined(f"the join could not be computed: {type(failure).__name__}: {failure}")
 
 
 def to_bytes(table: pa.Table) -> bytes:
