@@ -16,7 +16,7 @@ from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN
 from penstock.errors import error
 from penstock.streams.layout import Format
 from penstock.streams.parquet_footer import check_footer
-from penstock.streams.sealing import check_schema, check_seal
+from penstock.streams.sealing import check_schema, open_sealed, open_stream
 from penstock.streams.segments import Slice, list_segments, slices
 
 # What reading a damaged file can end in: its names and lengths are read before any checksum.
@@ -93,21 +93,18 @@ def _read_parts(
 
 def _read_arrow(slice: Slice, names: list[str] | None) -> pa.Table:
     source = pa.memory_map(str(slice.path))
-    reader = pa.ipc.open_file(source)
-    check_seal(slice.path, source, reader)
-    schema = reader.schema.remove_metadata()
+    schema = open_sealed(slice.path, source).remove_metadata()
+    picked = None
     if names is not None:
         picked = [i for i, name in enumerate(schema.names) if name in names]
-        reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=picked))
         schema = pa.schema([schema.field(i) for i in picked])
         if not picked:
             return _no_columns(slice.rows)
     batches: list[pa.RecordBatch] = []
     skip, wanted = slice.skip, slice.rows
-    for i in range(reader.num_record_batches):
+    for batch in open_stream(source, picked):
         if wanted == 0:
             break
-        batch = reader.get_batch(i)
         if skip >= batch.num_rows:
             skip -= batch.num_rows
             continue
