@@ -120,6 +120,11 @@ SETTINGS = (
         60,
         "A wall clock that jumps by more seconds is not followed until it was stable, or an admin accepts it.",
     ),
+    Setting(
+        "scrub_days",
+        7.0,
+        "Every file is read once in so many days and its checksum compared, at most 10 MB a second; 0 means never.",
+    ),
     Setting("cycles_keep", 1000, "Committed cycles that a subscriber can go back to."),
     Setting("spark_query_budget", 0.25, "Share of time that standing queries outside the shared pass may use."),
     Setting("result_max_rows", 1_000_000, "Most rows that one answer holds; a larger one is an error."),
@@ -204,6 +209,7 @@ class Settings:
     files_max_per_table: int = 400
     idempotency_keep_hours: int = 24
     clock_step_max_s: int = 60
+    scrub_days: float = 7.0
     cycles_keep: int = 1000
     spark_query_budget: float = 0.25
     result_max_rows: int = 1_000_000

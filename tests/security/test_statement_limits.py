@@ -15,7 +15,7 @@ import pytest
 
 from penstock.cancellation import check
 from penstock.errors import PenstockError
-from penstock.security.caller import acting_as
+from penstock.security.caller import acting_as, current_caller
 from penstock.settings import Settings
 from tests.security.conftest import World
 from tests.server.live import Live, serving
@@ -73,10 +73,10 @@ class Plant:
     def sql(self, text: str, user: str, **more: Any) -> httpx.Response:
         return self.http("POST", "/v1/sql", user, json={"sql": text, **more})
 
-    def ask(self, user: str, count: int = 1) -> None:
+    def ask(self, user: str, count: int = 1, text: str = SLOW) -> None:
         """Statements that go on in the background; each leaves its response in `outcomes`."""
         for _ in range(count):
-            thread = threading.Thread(target=lambda: self.outcomes.append(self.sql(SLOW, user)))
+            thread = threading.Thread(target=lambda: self.outcomes.append(self.sql(text, user)))
             thread.start()
             self._threads.append(thread)
 
@@ -132,6 +132,33 @@ def test_another_user_gets_a_turn_at_once_and_too_many_of_one_user_are_refused(p
     until(lambda: plant.spark.running == 5, "the other user's statement runs")
     plant.spark.done.set()
     until(lambda: len(plant.outcomes) == 13, "all end")
+    assert set(plant.conditions()) == {"done"}
+
+
+def test_a_user_whose_light_statements_hang_holds_up_no_other_user(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as those that wait for the first answer of a query: they take no turn of the others, and few threads."""
+    wait, hung = plant.db.wait_for_own_writes, threading.Semaphore(0)
+
+    def hang() -> None:
+        caller = current_caller()
+        if caller is None or caller.name != "rita":
+            return wait()
+        hung.release()
+        while not plant.spark.done.wait(0.002):
+            check()
+
+    monkeypatch.setattr(plant.db, "wait_for_own_writes", hang)
+    plant.ask("rita", 60, "SELECT * FROM hot")
+    for _ in range(4):
+        assert hung.acquire(timeout=60)
+    for _ in range(3):
+        assert plant.sql("SELECT * FROM hot", "rob").status_code == 200
+    assert plant.http("GET", "/v1/queries/hot/rows", "rob").status_code == 200
+    assert not hung.acquire(blocking=False)  # a fifth
+    plant.spark.done.set()
+    until(lambda: len(plant.outcomes) == 60)
     assert set(plant.conditions()) == {"done"}
 
 

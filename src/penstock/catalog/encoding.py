@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from penstock.catalog.journal import Entry
 from penstock.catalog.model import (
     Deduplicate,
     Function,
@@ -19,6 +18,9 @@ from penstock.catalog.model import (
     TableOptions,
 )
 from penstock.types import Field, parse_type
+
+if TYPE_CHECKING:
+    from penstock.catalog.journal import Entry
 
 
 def fields_to_json(fields: tuple[Field, ...]) -> list[list[str]]:

@@ -21,11 +21,12 @@ from penstock.catalog.encoding import (
     table_from_json,
 )
 from penstock.catalog.heads import Int64s, LogHeads
-from penstock.catalog.journal import Entry, JournalReader
+from penstock.catalog.journal import SNAPSHOT, Entry, JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.observed import Observations, Observed
 from penstock.catalog.rollup_records import RolledUp, RollupDefinition, closed, rollup_from_json
 from penstock.catalog.rows import StaticRows
+from penstock.catalog.snapshot import read_snapshot, restore_snapshot
 from penstock.errors import error
 
 
@@ -65,14 +66,19 @@ class CatalogState(Defined):
         last: Entry | None = None
         try:
             for entry in entries:
-                if entry.kind not in _CHANGES:
+                if entry.kind not in _CHANGES and entry.kind != SNAPSHOT:
                     raise error(
                         "corrupt_journal",
                         position=entry.pos,
                         detail=f'it is of a kind this version does not know ("{entry.kind}")',
                         hint="the data folder was written by a newer Penstock",
                     )
-                assert last is not None or entry.pos == self.position + 1, (entry.pos, self.position)
+                assert last is not None or entry.kind == SNAPSHOT or entry.pos == self.position + 1, entry.pos
+                if entry.kind == SNAPSHOT:
+                    restore_snapshot(self, read_snapshot(Path(entry.body["path"])))
+                    known = draft = self._definitions
+                    last = entry
+                    continue
                 if draft is known and entry.kind in _DEFINING:
                     draft = known.copy()
                 _CHANGES[entry.kind](self, draft, entry)

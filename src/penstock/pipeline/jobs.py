@@ -18,8 +18,9 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from penstock.cancellation import current_cancellation
+from penstock.cancellation import Cancellation, current_cancellation
 from penstock.errors import error
+from penstock.pipeline.preemption import LOOK_S, Preemption
 from penstock.settings import Settings
 
 CYCLE_POOL, STANDING_POOL, ADHOC_POOL = "cycle", "standing", "adhoc"
@@ -113,11 +114,8 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
     except _LOST as lost:
         raise error("not_ready", detail="Spark is being restarted", hint="ask again in a moment") from lost
     forget = cancellation.on_stop(lambda: _cancel_jobs(context, group))
-    left_s = cancellation.left_s()
-    clock = threading.Timer(left_s, cancellation.expire) if left_s is not None else None
-    if clock is not None:
-        clock.daemon = True
-        clock.start()
+    done = threading.Event()
+    threading.Thread(target=_watch, args=(context, cancellation, done), name=f"penstock-{group}", daemon=True).start()
     cancellation.place = "Spark"
     try:
         with in_pool(spark, STANDING_POOL if cancellation.standing else ADHOC_POOL):
@@ -129,9 +127,22 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
     finally:
         cancellation.place = "server"
         forget()
-        if clock is not None:
-            clock.cancel()
+        done.set()
         _clear(context, "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+def _watch(context: SparkContext, cancellation: Cancellation, done: threading.Event) -> None:
+    """End a statement at its deadline; until then see to it that cycles find slots beside it."""
+    preemption = Preemption(context, ADHOC_POOL)
+    while True:
+        left_s = cancellation.left_s()
+        if done.wait(LOOK_S if left_s is None else min(left_s, LOOK_S)) or cancellation.stopped:
+            return
+        if cancellation.left_s() == 0:
+            cancellation.expire()
+            return
+        if not cancellation.standing:
+            preemption.look()
 
 
 def _cancel_jobs(context: SparkContext, group: str) -> None:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from penstock.catalog.encoding import quarantined_by
-from penstock.catalog.journal import Entries, JournalReader
+from penstock.catalog.journal import JournalMoved, JournalReader
 from penstock.catalog.state import CatalogState
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import FolderClock
@@ -35,7 +35,6 @@ class Planner:
         self._shrink = shrink
         self._clock = clock or FolderClock(folder.root)
         self._reader = JournalReader(folder.root)
-        self._ahead = Entries([])  # read, and not taken into the state yet
         self._state = CatalogState()
         # A restarted pipeline shows that it works by running a cycle, and warms its workers by it.
         self._fresh = True
@@ -50,7 +49,7 @@ class Planner:
         # A dropped table's files stay for a while; ids are given once, so an old one that is not there is dropped.
         dropped = {t for t in segments if t < known.next_table_id and t not in known.tables_by_id}
         heads = {table: found[-1].end for table, found in segments.items() if found and table not in dropped}
-        ahead = self._ahead
+        ahead = list(self._reader.waiting())
         for entry in ahead:
             # Rows that an entry has seen were on disk: if they are lost, the entry must not wait for them for ever.
             for table, head in entry.heads.items():
@@ -100,16 +99,20 @@ class Planner:
         Such an entry comes after the rows that its queries could not take. Without this they would meet them again.
         """
         self.state_at(position)
-        later = [entry for entry in self._ahead if entry.kind == "quarantine"]
+        later = [entry for entry in self._reader.waiting() if entry.kind == "quarantine"]
         queries = {q: why for entry in reversed(later) for q, why in quarantined_by(entry).items()}
         return Skipped(queries, frozenset(e.body["unreadable"] for e in later if e.body["unreadable"] is not None))
 
     def state_at(self, position: int) -> CatalogState:
         """The definitions as they stood after a journal entry."""
         if self._state.position > position:  # a cycle is planned once more, which is rare: begin anew
-            self._reader, self._ahead, self._state = JournalReader(self._folder.root), Entries([]), CatalogState()
-        self._ahead += self._reader.entries()
-        taken = position - self._state.position  # positions count from 1 without gaps
-        self._state.apply_many(self._ahead[:taken])
-        self._ahead = self._ahead[taken:]
+            self._begin_anew()
+        try:
+            self._state.apply_many(self._reader.entries(upto=position))
+        except JournalMoved:
+            self._begin_anew()
+            self._state.apply_many(self._reader.entries(upto=position))
         return self._state
+
+    def _begin_anew(self) -> None:
+        self._reader, self._state = JournalReader(self._folder.root), CatalogState()

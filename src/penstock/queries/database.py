@@ -44,6 +44,7 @@ from penstock.queries.results import Health, Result
 from penstock.queries.rollups.keeper import RollupKeeper
 from penstock.queries.running_statements import RunningStatements
 from penstock.queries.sampling import Sampler
+from penstock.queries.scrubber import Scrubber
 from penstock.queries.sinking import sink_runner
 from penstock.queries.spark_queries import SparkQueries
 from penstock.queries.standing import StandingQueries
@@ -91,6 +92,7 @@ class Database(OwnWrites):
     def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
         """Open the folder and start the pipeline; ready when the first cycle is through."""
         self._began_s = time.monotonic()
+        self.users.accounts()  # refuses the start where they cannot be read
         self.lock = FolderLock(self.folder)
         self.damage = damage_of(self.folder.root)
         try:
@@ -128,7 +130,8 @@ class Database(OwnWrites):
             progress("reading the committed cycles")
             self.standing.load()
             self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)
-            self.rollups.sweep(grace_s=0)
+            if not any(row.kind == "journal" for row in self.damage.open_rows()):
+                self.rollups.sweep(grace_s=0)
             self.system = SystemTables(self)
             self.costs = Costs()
             self.usage = Usage(self.folder.root / "usage.json")
@@ -173,8 +176,10 @@ class Database(OwnWrites):
             self.rollups.retain,
             self.standing.retained,
             self.standing.protected,
-            tidy=self.rollups.sweep,
+            tidy=self._tidy,
         )
+        self.scrubber = Scrubber(self.folder.root, self.damage, self.clock, self.settings.scrub_days, self._cover)
+        self.scrubber.start()
         self._ready = True
 
     def _open_clock(self, committed: Offset | None) -> None:
@@ -208,6 +213,23 @@ class Database(OwnWrites):
         if hasattr(self, "lock"):
             forget_report(self.folder.root)
             self.lock.release()
+
+    def _cover(self, kind: str) -> bool:
+        """Write snapshots that take the place of damaged commit records or journal lines; whether that helps."""
+        if kind not in ("commit_record", "journal"):
+            return False
+        if kind == "journal":
+            self.catalog.write_snapshot()
+        self.standing.write_snapshot()
+        return True
+
+    def _tidy(self) -> None:
+        """Remove files that nothing names or needs any more."""
+        if not any(
+            row.kind == "journal" for row in self.damage.open_rows()
+        ):  # a lost entry may have named a rollup's file
+            self.rollups.sweep()
+        self.catalog.forget_before(self.engine.commits.journal_needed())
 
     def _committed(self, record: CommitRecord) -> None:
         finished = self.standing.finished
@@ -365,7 +387,18 @@ class Database(OwnWrites):
 
     def services(self) -> list[Service]:
         """Everything that works in the background, in the order in which it depends on each other."""
-        parts = ("clock", "log", "engine", "observer", "sources", "spark_queries", "sinks", "sampler", "housekeeper")
+        parts = (
+            "clock",
+            "log",
+            "engine",
+            "observer",
+            "sources",
+            "spark_queries",
+            "sinks",
+            "sampler",
+            "housekeeper",
+            "scrubber",
+        )
         found: list[Any] = [getattr(self, part, None) for part in parts]
         return [service for part in found if hasattr(part, "services") for service in part.services()]
 

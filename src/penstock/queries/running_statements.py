@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.cancellation import Cancellation, cancelled_by, current_cancellation
+from penstock.catalog.secrets import shown_statement
 from penstock.clock import Clock
 from penstock.errors import PenstockError, error
 from penstock.security.caller import Caller
@@ -34,7 +35,7 @@ Turn = Literal["none", "light", "heavy"]
 class RunningStatement:
     """One statement at work. `owner` is compared with a caller's; `user` is for people.
 
-    `limited`: it counts for its owner's share. On a server without users there are no shares.
+    `limited`: it counts for its owner's share.
     """
 
     cancellation: Cancellation
@@ -66,6 +67,11 @@ class RunningStatement:
 
 
 _current: ContextVar[RunningStatement | None] = ContextVar("penstock_statement", default=None)
+
+
+def is_limited(caller: Caller) -> bool:
+    """Whether a caller has a share of its own; on a server without users there are no shares."""
+    return caller.user is not None or caller.credential is not None
 
 
 def owner_of(caller: Caller) -> str:
@@ -101,7 +107,7 @@ class RunningStatements:
             cancellation,
             owner_of(caller),
             caller.name,
-            caller.user is not None or caller.credential is not None,
+            is_limited(caller),
             self._timeout(cancellation.timeout_s, caller),
             shortened(text),
             self._clock.now_us(),
@@ -151,7 +157,7 @@ class RunningStatements:
             yield
             return
         with self._changed:
-            self._wait(statement, lambda: self._light < LIGHT_MAX)
+            self._wait(statement, lambda: self._may_run_lightly(statement))
             self._light += 1
             statement.turn = "light"
         try:
@@ -188,6 +194,12 @@ class RunningStatements:
         self._light -= statement.turn == "light"
         statement.turn = "none"
         self._changed.notify_all()
+
+    def _may_run_lightly(self, statement: RunningStatement) -> bool:
+        if self._light >= LIGHT_MAX:
+            return False
+        own = sum(s.owner == statement.owner and s.turn == "light" for s in self._statements.values())
+        return not statement.limited or own < self._settings.statements_per_user
 
     def _may_run(self, statement: RunningStatement) -> bool:
         heavy = Counter(s.owner for s in self._statements.values() if s.turn == "heavy")
@@ -266,6 +278,6 @@ def _may_see(caller: Caller, statement: RunningStatement) -> bool:
 
 
 def shortened(text: str) -> str:
-    """The beginning of a text on one line."""
-    words = " ".join(text[: 4 * TEXT_MAX_CHARS].split())
+    """The beginning of a text on one line, without secrets: admins see the statements of others."""
+    words = " ".join(shown_statement(text[: 4 * TEXT_MAX_CHARS]).split())
     return words if len(words) <= TEXT_MAX_CHARS else words[: TEXT_MAX_CHARS - 1] + "…"

@@ -140,6 +140,11 @@ class StandingQueries(KeptAnswers):
             self.result_files.remove_dropped(self.store, self.commits.oldest_snapshot)
         self._write_next_edge(record)
 
+    def write_snapshot(self) -> None:
+        """Cover all records up to the last cycle."""
+        with self._lock:
+            self.commits.write_snapshot(self.store.to_snapshot())
+
     def _fold(self, record: CommitRecord) -> None:
         with self._lock:
             self._torn = True

@@ -88,7 +88,7 @@ def create_app(database: Backend, settings: Settings, lifecycle: Lifecycle | Non
     app.state.context = Context(
         database=database,
         settings=settings,
-        workers=Workers(settings.statements_max),
+        workers=Workers(settings.statements_max, settings.statements_per_user),
         budget=ByteBudget(max(settings.queue_max_bytes, settings.body_max_bytes)),
         lifecycle=lifecycle or Lifecycle(),
         counters=counters,

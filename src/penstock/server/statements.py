@@ -16,7 +16,7 @@ from penstock.server.context import Context, context_of
 from penstock.server.encode import json_response
 from penstock.server.models import StatementReports
 from penstock.server.openapi import ERRORS
-from penstock.server.roles import needs
+from penstock.server.roles import caller_of, needs
 
 router = APIRouter(prefix="/v1/statements", tags=["sql"], responses=ERRORS)
 
@@ -53,7 +53,7 @@ async def run_statement(
     """Do the work in a thread; a client that leaves cancels it."""
     cancellation = Cancellation(timeout_s)
     with cancelled_by(cancellation):
-        working = asyncio.ensure_future(context.workers.statement.run(work))
+        working = asyncio.ensure_future(_in_turn(request, context, work))
     leaving = asyncio.ensure_future(_until_gone(request))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -65,6 +65,11 @@ async def run_statement(
         raise
     finally:
         leaving.cancel()
+
+
+async def _in_turn(request: Request, context: Context, work: Callable[[], Response]) -> Response:
+    async with context.workers.shares.share(caller_of(request)):
+        return await context.workers.statement.run(work)
 
 
 async def _until_gone(request: Request) -> None:

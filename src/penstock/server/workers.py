@@ -7,13 +7,16 @@ about the server itself have pools of their own: a slow SELECT must not hold up 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from typing import TypeVar
 
 from penstock.errors import error
 from penstock.queries import running_statements
+from penstock.security.caller import Caller
 
 T = TypeVar("T")
 
@@ -21,6 +24,8 @@ T = TypeVar("T")
 PUSH_THREADS = 16
 # Every statement that runs or waits for its turn holds a thread; `RunningStatements` bounds both, and how many compete.
 STATEMENT_THREADS = running_statements.LIGHT_MAX + running_statements.WAITING_MAX
+# Of one user, beside those statements: what it asks to find out which of them to cancel.
+SPARE_THREADS = 2
 CATALOG_THREADS = 8
 SYSTEM_THREADS = 4
 # Events are there when they are fetched, except a first answer whose query still fills its window.
@@ -60,13 +65,38 @@ class Pool:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
+class Shares:
+    """At most so many calls of one caller in threads at a time; its others wait in the event loop."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._by_owner: dict[str, asyncio.Semaphore] = {}
+        self._calls: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def share(self, caller: Caller) -> AsyncIterator[None]:
+        if not running_statements.is_limited(caller):
+            yield
+            return
+        owner = running_statements.owner_of(caller)
+        if self._calls[owner] >= self._most + WAITING_MAX:
+            raise error("too_busy", detail=f"{WAITING_MAX} calls of this user wait already", hint="try again later")
+        self._calls[owner] += 1
+        try:
+            async with self._by_owner.setdefault(owner, asyncio.Semaphore(self._most)):
+                yield
+        finally:
+            self._calls[owner] -= 1
+
+
 class Workers:
     """The pools of one server.
 
     `statement` runs SQL and invocations, `catalog` what reads or changes definitions, `system` what must always answer.
     """
 
-    def __init__(self, statements_max: int = 8) -> None:
+    def __init__(self, statements_max: int = 8, statements_per_user: int = 4) -> None:
+        self.shares = Shares(statements_per_user + running_statements.WAITING_PER_USER + SPARE_THREADS)
         self.push = Pool("push", PUSH_THREADS)
         self.statement = Pool("statement", STATEMENT_THREADS + statements_max)
         self.catalog = Pool("catalog", CATALOG_THREADS)

@@ -19,6 +19,7 @@ FIELDS_SEAL = b"penstock.crc32"  # of format 1, and of Parquet files: names and 
 # So many files at most: every process has its own, new ones come by the dozen a second, and to check one again costs little.
 _REMEMBERED = 2_048
 _MAGIC_BYTES = 8
+_PIECE_BYTES = 1 << 20
 
 _seen: dict[str, tuple[int, int]] = {}  # size and time of change of files that were whole, the newest last
 _lock = threading.Lock()
@@ -55,13 +56,25 @@ def check_schema(schema: pa.Schema) -> None:
 
 
 def check_seal(path: Path, source: pa.NativeFile, reader: pa.ipc.RecordBatchFileReader) -> None:
-    """Raise ArrowInvalid where an open file's batches or metadata are not those that were written."""
+    """Raise ArrowInvalid where an open file's batches or metadata are not those that were written.
+
+    `source` is mapped or in memory: it is read at two places in turn.
+    """
     mark = mark_of(path)
     if is_whole(path, mark) or _seal_of(reader.schema) is None:
         return
+    _read_through(path)
     _check_stream(source, reader.schema)
     _check_footer(source, reader)
     remember_whole(path, mark)
+
+
+def _read_through(path: Path) -> None:
+    """Read every byte once: a bad sector is an error here, while below a mapped file it would end the process."""
+    piece = bytearray(min(_PIECE_BYTES, max(1, path.stat().st_size)))
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(piece):
+            pass
 
 
 def read_sealed(path: Path, source: pa.NativeFile) -> pa.Table:

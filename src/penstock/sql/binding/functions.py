@@ -92,4 +92,7 @@ def known_functions(own: Iterable[str]) -> list[str]:
 
 def missing_hint(name: str, own: Iterable[str]) -> str:
     """What to do about a function that is not there."""
-    return suggest(name, known_functions(own)) or "docs/reference/sql.md lists all functions; CREATE FUNCTION adds one"
+    return (
+        suggest(name, known_functions(own))
+        or "docs/reference/functions.md lists all functions; CREATE FUNCTION adds one"
+    )
