@@ -315,6 +315,7 @@ STRICT = {
     "concat": lambda a, _: "".join(a),
     "like": lambda a, _: like(*a),
     "ilike": lambda a, _: like(a[0].lower(), a[1].lower()),
+    "matches": lambda a, _: re.search(a[1].replace("\\z", "\\Z"), a[0]) is not None,
     "abs": lambda a, call: fit(abs(a[0]), call),
     "round": _round,
     "floor": lambda a, call: _cast([float(math.floor(a[0])) if math.isfinite(a[0]) else a[0]], call),

@@ -137,6 +137,8 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
             TEXT, st.sampled_from(["%", "a%", "%b", "%a%", "a_", "\\%", "a\\%b", "%x_y%", "Ä%", "%ASS%"])
         )
         out += [_call(op, BOOLEAN, _texts(depth), patterns) for op in ("like", "ilike")]
+        whole = _literal(TEXT, st.sampled_from([rf"(?s)\A(?:{p})\z" for p in (".*", "a.*", "(?:a|ab)", "[^a]b?", "")]))
+        out += [_call("matches", BOOLEAN, _texts(depth), whole)]
         out += [_call(op, BOOLEAN, truth, truth, truth) for op in ("and", "or")] + [_call("not", BOOLEAN, truth)]
         chances = (_literal(BIGINT, st.integers(0, 9)), _literal(BIGINT, st.integers(0, 10**9)))
         out += [_call("sampled", BOOLEAN, expressions(BIGINT, depth), *chances)]

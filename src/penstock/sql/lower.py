@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
 from penstock.operators.operations.calendar_parts import UNITS
-from penstock.sql.nodes import Const, Held, Sampled
+from penstock.sql.nodes import SIMILAR, Const, Held, Sampled
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
@@ -107,6 +107,8 @@ def lower(node: exp.Expr) -> Expr:
             return Call("get_field", (lower(node.this), name), type_of(node))
         case exp.Anonymous() if node.meta.get("user"):
             return UserCall(node.name, tuple(map(lower, node.expressions)), type_of(node))
+        case exp.Anonymous() if node.name == SIMILAR:
+            return Call("matches", _arguments(*node.expressions), BOOLEAN)
         case exp.Anonymous() if node.name in _NAMED:
             return _named(node)
         case Sampled():

@@ -17,7 +17,7 @@ from penstock.operators.operations.sampling import PARTS
 from penstock.sql.approximate import is_approximate, spark_aggregate
 from penstock.sql.bounded_text import bounded_text
 from penstock.sql.functions import CALLS
-from penstock.sql.nodes import Const, Sampled
+from penstock.sql.nodes import SIMILAR, Const, Sampled
 from penstock.sql.spark_forms import spark_form
 from penstock.sql.spark_nodes import check_nodes
 from penstock.sql.values import DURATION, external, type_of
@@ -139,6 +139,8 @@ def _translated(node: exp.Expr) -> exp.Expr:
             return exp.Anonymous(this=exp.to_identifier(node.name, quoted=True), expressions=node.expressions)
         case exp.Anonymous() if node.name in CALLS and "penstock" in node.meta:
             return _listed(node)
+        case exp.Anonymous() if node.name == SIMILAR:
+            return exp.RegexpLike(this=_grouped(node.expressions[0]), expression=node.expressions[1])
         case exp.Repeat() | exp.Pad():
             return bounded_text(node)
         case exp.Cast() if "penstock" in node.meta:

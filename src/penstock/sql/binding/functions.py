@@ -71,9 +71,8 @@ def _rules(functions: Iterable[Function]) -> dict[type[exp.Expr], Rule]:
 
 SCALARS: dict[type[exp.Expr], Rule] = {
     **_rules(f for f in FUNCTIONS if f.kind == "scalar"),
-    # The operators ~* and SIMILAR TO.
+    # The operator ~*.
     exp.RegexpILike: Rule((TEXT,), BOOLEAN),
-    exp.SimilarTo: Rule((TEXT,), BOOLEAN),
 }
 AGGREGATES: dict[type[exp.Expr], Rule] = _rules(f for f in FUNCTIONS if f.kind == "aggregate")
 # Only with OVER (...).
