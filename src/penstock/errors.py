@@ -99,6 +99,7 @@ CONDITIONS = _table(
     ("method_not_allowed", "0A000", 405, "{detail}"),
     ("address_in_use", "55006", 409, "cannot listen on {address}: {detail}"),
     ("connection_failed", "08006", 503, "no answer from {url}: {detail}"),
+    ("query_quarantined", "55000", 409, 'query "{query}" was taken out of the cycles: {reason}'),
     ("engine_failed", "58000", 500, "{detail}"),
     ("function_failed", "38000", 400, 'function "{function}" failed: {detail}'),
     ("java_not_found", "58000", 500, "{detail}"),

@@ -65,6 +65,21 @@ SETTINGS = (
         "cycle_interval_ms", 100, "Least time between the beginnings of two cycles; less costs more processor time."
     ),
     Setting("fill_max_rows", 1_000_000, "Most old rows that one cycle reads for queries that fill their window."),
+    Setting(
+        "cycle_stall_s",
+        30,
+        "Longest time without a committed cycle while readings wait; then health says so, and the cycle is looked into and restarted.",
+    ),
+    Setting(
+        "worker_memory_mb",
+        2048,
+        "Most memory that one of Spark's Python workers takes beyond what it starts with; a query that needs more is taken out of the cycles. 0 means any amount.",
+    ),
+    Setting(
+        "function_timeout_ms",
+        5000,
+        "Longest processor time of a user's function for one row (vectorised: for 10 000), four times as long by the clock; beyond it, the queries that call it are taken out of the cycles. 0 means any time.",
+    ),
     Setting("join_memory_mb", 1024, "Most shared memory for the buffers of joins; beyond it the log is read again."),
     Setting("query_rows_max", 10_000_000, "Longest window of rows (LAST n ROWS) that a standing query may have."),
     Setting("queries_max", 20_000, "Most standing queries that the server keeps; one more is refused."),
@@ -104,6 +119,11 @@ SETTINGS = (
         "clock_step_max_s",
         60,
         "A wall clock that jumps by more seconds is not followed until it was stable, or an admin accepts it.",
+    ),
+    Setting(
+        "scrub_days",
+        7.0,
+        "Every file is read once in so many days and its checksum compared, at most 10 MB a second; 0 means never.",
     ),
     Setting("cycles_keep", 1000, "Committed cycles that a subscriber can go back to."),
     Setting("spark_query_budget", 0.25, "Share of time that standing queries outside the shared pass may use."),
@@ -170,6 +190,9 @@ class Settings:
     cycle_max_rows: int = 600_000
     cycle_interval_ms: int = 100
     fill_max_rows: int = 1_000_000
+    cycle_stall_s: int = 30
+    worker_memory_mb: int = 2048
+    function_timeout_ms: int = 5000
     join_memory_mb: int = 1024
     query_rows_max: int = 10_000_000
     queries_max: int = 20_000
@@ -186,6 +209,7 @@ class Settings:
     files_max_per_table: int = 400
     idempotency_keep_hours: int = 24
     clock_step_max_s: int = 60
+    scrub_days: float = 7.0
     cycles_keep: int = 1000
     spark_query_budget: float = 0.25
     result_max_rows: int = 1_000_000

@@ -19,6 +19,7 @@ from penstock.catalog.projection_tables import DEFINITIONS, ROWS
 from penstock.catalog.rollup_records import rollup_to_json
 from penstock.catalog.state import CatalogState
 from penstock.clock import ManualClock
+from penstock.damage import DamageReport, damage_of
 from penstock.errors import PenstockError
 from penstock.types import DOUBLE, INT, TEXT, Field
 
@@ -53,6 +54,10 @@ class CatalogBench:
     def state(self) -> CatalogState:
         return self.catalog.state
 
+    @property
+    def damage(self) -> DamageReport:
+        return damage_of(self.folder)
+
     @contextmanager
     def _still(self) -> Iterator[dict[int, int]]:
         yield dict(self.heads)
@@ -73,7 +78,7 @@ def everything(state: CatalogState) -> dict[str, Any]:
         "queries": list(state.queries.values()),
         "queries_by_id": state.queries_by_id,
         "query_positions": state.query_positions,
-        "next_ids": (state.next_table_id, state.next_query_id, state.next_rollup_id),
+        "next_ids": (state.next_table_id, state.next_query_id, state.next_rollup_id, state.next_sink_id),
         "rollups": [(r, state.rolled_up(r.id)) for r in state.rollups.values()],
         "rows": {t: state.rows(t).versions().to_pylist() for t in state.tables_by_id},
         "live": {t: state.rows(t).current().to_pylist() for t in state.tables_by_id},

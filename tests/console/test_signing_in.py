@@ -16,6 +16,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import penstock
+from penstock.security.users import Users
 from tests.console.browser import Visitor, chromium, serving
 
 expect.set_options(timeout=120_000)
@@ -70,6 +71,19 @@ def test_nothing_of_the_console_is_open_to_strangers(url: str) -> None:
     with pytest.raises(InvalidStatus) as closed:
         connect(url.replace("http", "ws") + socket.replace("polling", "websocket")).close()
     assert closed.value.response.status_code == 403
+
+
+def test_a_token_opens_no_page(url: str, folder: Path) -> None:
+    token = Users(folder).create_token("program", "read", owner="rita")
+    headers = {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"{url}/console/", headers=headers)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=60)
+    refused.value.close()
+    assert refused.value.code == 401
+    socket = "/console/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+    with pytest.raises(InvalidStatus):
+        connect(url.replace("http", "ws") + socket, additional_headers=headers).close()
 
 
 def test_the_browser_keeps_pages_to_their_own_server(visitor: Visitor) -> None:

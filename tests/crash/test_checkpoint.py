@@ -53,6 +53,9 @@ class Spark:
     def load(self) -> Spark:
         return self
 
+    def setLocalProperty(self, _name: str, _value: str | None) -> None:
+        pass
+
     def queryName(self, _name: str) -> Spark:
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 from penstock.operators.expr import Call, Column, Expr, Literal
@@ -206,6 +206,17 @@ def _round(a: list[Any], call: Call) -> Any:
     return wrap(-half_up if value < 0 else half_up, call.type.kind)
 
 
+def _trunc(a: list[Any], call: Call) -> Any:
+    value, digits = a[0], a[1] if len(a) > 1 else 0
+    if isinstance(value, float) and not math.isfinite(value):
+        return value
+    exact = Decimal(repr(value)).scaleb(digits)
+    if exact.as_tuple().exponent >= 0:  # type: ignore[operator]
+        return value
+    cut = exact.to_integral_value(ROUND_DOWN).scaleb(-digits)
+    return float(cut) if isinstance(value, float) else int(cut)
+
+
 def _power(a: list[Any], _: Call) -> Any:
     base, exponent = a
     if math.isnan(exponent) or (abs(base) == 1 and math.isinf(exponent)):
@@ -304,6 +315,7 @@ STRICT = {
     "concat": lambda a, _: "".join(a),
     "like": lambda a, _: like(*a),
     "ilike": lambda a, _: like(a[0].lower(), a[1].lower()),
+    "matches": lambda a, _: re.search(a[1].replace("\\z", "\\Z"), a[0]) is not None,
     "abs": lambda a, call: fit(abs(a[0]), call),
     "round": _round,
     "floor": lambda a, call: _cast([float(math.floor(a[0])) if math.isfinite(a[0]) else a[0]], call),
@@ -312,6 +324,8 @@ STRICT = {
     "power": _power,
     "exp": lambda a, _: _float(lambda: math.exp(a[0])),
     "ln": lambda a, _: None if a[0] <= 0 else math.log(a[0]),
+    "log10": lambda a, _: None if a[0] <= 0 else math.log10(a[0]),
+    "trunc": _trunc,
     "sign": _sign,
     "lower": lambda a, _: a[0].lower(),
     "upper": lambda a, _: a[0].upper(),

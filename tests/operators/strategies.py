@@ -97,7 +97,8 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
     ]
     if type_ in (INT, BIGINT, DOUBLE):
         out += [_call(op, type_, same, same) for op in ("add", "sub", "mul", "div", "mod")]
-        out += [_call(op, type_, same) for op in ("neg", "abs", "round")]
+        out += [_call(op, type_, same) for op in ("neg", "abs", "round", "trunc")]
+        out += [_call("trunc", type_, same, _literal(INT, st.integers(-2, 3)))]
         out += [_call("round", type_, same, _literal(INT, st.integers(-2, 3)))]
         out += [_call("cast", type_, expressions(t, depth)) for t in (INT, BIGINT, DOUBLE, BOOLEAN) if t != type_]
         out += [_call("cast", type_, _texts(depth))]
@@ -110,7 +111,9 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
     if type_ == INT:
         out += [_call("length", INT, _texts(depth))]
     if type_ == DOUBLE:
-        out += [_call(op, DOUBLE, same) for op in ("sqrt", "exp", "ln", "sign")] + [_call("power", DOUBLE, same, same)]
+        out += [_call(op, DOUBLE, same) for op in ("sqrt", "exp", "ln", "log10", "sign")] + [
+            _call("power", DOUBLE, same, same)
+        ]
     if type_ == TIMESTAMP:
         out += [_call("date_trunc", TIMESTAMP, _literal(TEXT, st.sampled_from(sorted(UNITS))), _times())]
         out += [_call("add_us", TIMESTAMP, same, _literal(BIGINT, st.integers(-(10**6), 10**6)))]
@@ -134,6 +137,8 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
             TEXT, st.sampled_from(["%", "a%", "%b", "%a%", "a_", "\\%", "a\\%b", "%x_y%", "Ä%", "%ASS%"])
         )
         out += [_call(op, BOOLEAN, _texts(depth), patterns) for op in ("like", "ilike")]
+        whole = _literal(TEXT, st.sampled_from([rf"(?s)\A(?:{p})\z" for p in (".*", "a.*", "(?:a|ab)", "[^a]b?", "")]))
+        out += [_call("matches", BOOLEAN, _texts(depth), whole)]
         out += [_call(op, BOOLEAN, truth, truth, truth) for op in ("and", "or")] + [_call("not", BOOLEAN, truth)]
         chances = (_literal(BIGINT, st.integers(0, 9)), _literal(BIGINT, st.integers(0, 10**9)))
         out += [_call("sampled", BOOLEAN, expressions(BIGINT, depth), *chances)]

@@ -23,6 +23,7 @@ SOURCES = Path(__file__).parents[2] / "src" / "penstock"
 STARTS_THREADS = {
     "services.py": "the one place that starts endless threads",
     "pipeline/launching.py": "starts Java once",
+    "pipeline/jobs.py": "a timer that ends with its statement",
     "pipeline/engine.py": "starts Spark once, and warms workers once",
     "cli/demo.py": "a client's listeners, which end with the command",
 }

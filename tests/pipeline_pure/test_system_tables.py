@@ -8,6 +8,9 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.queries.rates import Rates
+from penstock.security.caller import Caller, acting_as
+from penstock.settings import SETTINGS
+from penstock.sql.functions import FUNCTIONS
 from tests.pipeline_pure.world import Pipe
 
 
@@ -105,3 +108,35 @@ def test_show_gives_what_fits_on_a_terminal(pipe: Pipe) -> None:
     assert pipe.db.execute("SHOW SENSORS FROM probes").table.num_rows == 2
     with pytest.raises(PenstockError, match="SHOW QUERIES of one table is not supported"):
         pipe.db.execute("SHOW QUERIES FROM probes")
+
+
+def test_settings_show_values_without_secrets_to_admins_only(pipe: Pipe) -> None:
+    database = pipe.db
+    object.__setattr__(database.settings, "token", "canary-token-of-more-than-32-characters")
+    object.__setattr__(database.settings, "catalog_url", "postgresql://u:canary-password@host/db")
+    by_name = {row["name"]: row for row in rows(pipe, "settings")}
+    assert set(by_name) == {setting.name for setting in SETTINGS}
+    assert (by_name["port"]["value"], by_name["port"]["default"]) == ("8470", "8470")
+    assert by_name["token"]["value"] == "***" and by_name["catalog_url"]["value"] == "postgresql://u:***@host/db"
+    assert "canary" not in str(by_name)
+    database.users.create_user("boss", "admin", "a password of the boss")
+    with acting_as(Caller("reader", "read", user="reader")):
+        assert {row["value"] for row in rows(pipe, "settings")} == {None}
+    assert {row["value"] for row in rows(pipe, "settings")} == {None}  # asked in no user's name
+
+
+def test_functions_are_listed_with_those_of_users(pipe: Pipe) -> None:
+    pipe.db.execute("CREATE FUNCTION twice(a DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ return 2 * a $$")
+    found = rows(pipe, "functions")
+    assert [r for r in found if not r["built_in"]] == [
+        {
+            "name": "twice",
+            "arguments": "a DOUBLE",
+            "result": "DOUBLE",
+            "kind": "scalar",
+            "built_in": False,
+            "language": "python",
+        }
+    ]
+    names = {r["name"] for r in found if r["built_in"]}
+    assert names == {name for function in FUNCTIONS for name in function.names}

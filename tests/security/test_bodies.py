@@ -214,6 +214,14 @@ def test_frames_are_counted_while_they_come(live: Live) -> None:
     eventually(lambda: used(live) == 0)
 
 
+def test_a_message_of_many_frames_is_one_message(live: Live) -> None:
+    with connect(live.url.replace("http", "ws") + PUSH, additional_headers=WITH_TOKEN) as socket_:
+        for pieces in ([b"", ROWS[:5], b"", ROWS[5:], b""], [b""] * 5000 + [ROWS], [bytes([byte]) for byte in ROWS]):
+            socket_.send([piece.decode() for piece in pieces])
+            assert json.loads(socket_.recv(timeout=PATIENCE_S))["accepted"] == 1
+    eventually(lambda: used(live) == 0)
+
+
 def test_what_a_subscriber_says_is_small(live: Live) -> None:
     address = live.url.replace("http", "ws") + "/v1/queries/gas_alarm/ws"
     with connect(address, additional_headers=WITH_TOKEN) as socket_, pytest.raises(ConnectionClosed) as caught:

@@ -24,10 +24,10 @@ OPEN = {
     ("GET", "/sign-in"),
 }
 ADMIN = {("POST", "/v1/backup")}
-# These ask for a role statement by statement; and a reader may cancel its own.
+# Asks for its role statement by statement; cancels statements of one's own, whatever the role.
 READ = {("POST", "/v1/sql"), ("DELETE", "/v1/statements/{id}")}
 HOST = "127.0.0.1:8470"
-FILLED = {"table": "probes", "name": "hot", "id": "0123456789abcdef", "rest": "x"}
+FILLED = {"table": "probes", "name": "hot", "rest": "x", "id": "0"}
 
 
 def walk(routes: list[BaseRoute]) -> Iterator[BaseRoute]:

@@ -238,6 +238,30 @@ def test_listed_functions_still_work_and_their_names_go_to_spark(world: World) -
     assert "levenshtein(" in plan.sql and "cbrt(" in plan.sql
 
 
+def test_nested_calls_do_not_multiply_their_text(world: World) -> None:
+    lengths = [len(str(spark_plan(world, f"{'floor(' * n}ppm{')' * n}").sql)) for n in (1, 2, 12)]
+    assert lengths[2] - lengths[1] == 10 * (lengths[1] - lengths[0])
+
+
+def test_nesting_beyond_what_can_be_checked_is_refused_by_name(world: World) -> None:
+    plan = spark_plan(world, f"{'ceil(' * 30}ppm{')' * 30}")
+    with pytest.raises(PenstockError, match="nested too deeply"):
+        check_spark_text(plan.sql, ("r0",), ())
+
+
+def spark_plan(world: World, expression: str) -> SparkPlan:
+    plan = world.plan(f"SELECT {expression} AS x, MAX(ppm) OVER () AS m FROM sensors")
+    assert isinstance(plan, SparkPlan)
+    return plan
+
+
+@pytest.mark.parametrize("name", ("unix_micros", "named_struct", "log2", "window"))
+def test_a_function_that_the_planner_writes_cannot_be_replaced(name: str) -> None:
+    world = World()
+    with pytest.raises(PenstockError, match="built-in"):
+        world.run(f"CREATE FUNCTION {name}(a TEXT) RETURNS TEXT LANGUAGE python AS $$ return a $$")
+
+
 def test_a_function_of_the_users_own_is_called_whatever_spark_calls_so() -> None:
     world = World()
     world.run(PLANT)

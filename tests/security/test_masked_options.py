@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.catalog.secrets import is_secret, shown_options
+from penstock.queries.running_statements import shortened
 from penstock.sensors.base import END, Reading, Sensor
 from penstock.sensors.registry import BUILT_IN
 from penstock.sinks.registry import KINDS
@@ -115,3 +116,24 @@ def test_no_role_reads_a_secret_of_a_stream_type_a_sink_or_an_address(
     world.db.catalog.close()
     for path in (world.pipe.folder / "catalog.sqlite", *(world.pipe.folder / "audit").glob("*")):
         assert b"canary" not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE USER ada PASSWORD 'canary' ROLE admin",
+        "ALTER USER ada\n password   'it''s canary'",
+        "CREATE SINK s FOR q TO webhook (url = 'https://u:canary@h/x?token=canary', secret='canary', token = 'canary')",
+        "CREATE STREAM TYPE t AS (v INT) USING mqtt OPTIONS (url 'mqtt://h', password 'canary', \"api_key\" 'canary')",
+        "ALTER USER ada PASSWORD 'canary " + "x" * 10_000,
+        "CREATE USER ada PASSWORD $$canary$$ ROLE admin",
+    ],
+)
+def test_the_text_of_a_statement_is_listed_without_what_sounds_like_a_secret(text: str) -> None:
+    shown = shortened(text)
+    assert "canary" not in shown and shown.split()[:2] == text.split()[:2]
+
+
+def test_the_text_of_other_statements_is_listed_as_it_is() -> None:
+    for text in ("SELECT key FROM t WHERE key = 'a' AND token_count > 3", "INSERT INTO t VALUES ('my password ', 'b')"):
+        assert shortened(text) == text

@@ -9,9 +9,12 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.errors import PenstockError
+from penstock.queries.database import Database
 from penstock.security.secrets import Cost, hash_password, new_token, token_digest, verify_password
 from penstock.security.users import Users, as_caller
+from penstock.settings import Settings
 from tests.security.conftest import CHEAP
+from tests.support.local_engine import LocalEngine
 
 
 @pytest.fixture
@@ -119,3 +122,34 @@ def test_odd_names_and_short_passwords_are_refused(users: Users, name: str) -> N
     with pytest.raises(PenstockError, match="8 to 1024") as caught:
         users.create_user("ada", "admin", "horse")
     assert "horse" not in caught.value.render()
+
+
+def test_every_flipped_byte_of_the_accounts_lets_no_request_in(tmp_path: Path) -> None:
+    made = Users(tmp_path, cost=CHEAP)
+    made.create_user("ada", "admin", "correct horse battery")
+    made.create_token("robot", "read")
+    file = tmp_path / "security" / "accounts.json"
+    whole = file.read_bytes()
+    known = Users(tmp_path).accounts()
+    for place in range(len(whole)):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :])
+        users = Users(tmp_path, cost=CHEAP)
+        try:
+            assert users.accounts() == known
+        except PenstockError as problem:
+            assert problem.condition == "corrupt_accounts"
+    file.unlink()
+    with pytest.raises(PenstockError, match="missing"):
+        assert Users(tmp_path).required
+    with pytest.raises(PenstockError, match="missing"):
+        made.accounts()
+
+
+def test_a_server_whose_accounts_are_damaged_does_not_start(tmp_path: Path) -> None:
+    Users(tmp_path, cost=CHEAP).create_user("ada", "admin", "correct horse battery")
+    (tmp_path / "security" / "accounts.json").write_bytes(b"")
+    database = Database(Settings(data=str(tmp_path)), engine=LocalEngine)
+    with pytest.raises(PenstockError) as refused:
+        database.start()
+    database.stop()
+    assert refused.value.condition == "corrupt_accounts" and "backup" in (refused.value.hint or "")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.streams.line_protocol import Point, parse_lines
+from penstock.streams import line_protocol
+from penstock.streams.line_protocol import BadLine, Point, line_pieces, parse_lines
 
 
 def one(line: str) -> tuple[str, dict[str, str], dict[str, Any], int | None]:
@@ -188,3 +189,32 @@ def test_what_was_written_is_read_back(seed: int) -> None:
     for expected, point in zip(points, found, strict=True):
         shown = (point.measurement, point.tags, point.fields, point.time)
         assert shown == (expected.measurement, expected.tags, expected.fields, expected.time)
+
+
+def test_a_body_in_pieces_is_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f'm,t={n} f={n},s="one\n{"two" * (n % 7)}\\"" {n}\n# a comment\nbad {n}\n' for n in range(60)]
+    body = "".join(lines).encode() + b"last f=1"
+    whole = parse_lines(body)
+    for size in (1, 10, 100, 1000, 10_000):
+        monkeypatch.setattr(line_protocol, "PIECE_BYTES", size)
+        points: list[Point] = []
+        bad: list[BadLine] = []
+        pieces = list(line_pieces(body))
+        for number, piece in pieces:
+            more_points, more_bad = parse_lines(piece, number)
+            points += more_points
+            bad += more_bad
+        assert (points, bad) == whole
+        assert b"".join(piece for _, piece in pieces) == body
+        assert len(pieces) > 1 or size == 10_000
+
+
+def test_a_line_without_an_end_is_bad_and_its_neighbours_are_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_protocol, "PIECE_BYTES", 10)
+    monkeypatch.setattr(line_protocol, "LINE_MAX_BYTES", 100)
+    body = b"a f=1\n" + b"x" * 1000 + b"\nb f=2\n" + b'c s="' + b"y\n" * 100 + b'"\nd f=3'
+    found = [parse_lines(piece, number) for number, piece in line_pieces(body)]
+    points = [(p.line, p.measurement) for points, _ in found for p in points]
+    assert points[:2] == [(1, "a"), (3, "b")] and points[-1] == (105, "d")
+    first = next(line for _, bad in found for line in bad)
+    assert (first.line, first.reason) == (2, "the line has more than 100 bytes")

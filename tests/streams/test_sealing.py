@@ -90,3 +90,17 @@ def test_few_files_are_remembered_as_whole_and_the_newest_among_them(
     assert not looked
     read(files[0])
     assert len(looked) == 1
+
+
+def test_every_flipped_byte_of_a_footer_is_noticed_or_harmless_to_a_search_by_time(tmp_path: Path) -> None:
+    found = make(tmp_path, "parquet")
+    whole = found.path.read_bytes()
+    part = Slice(found.path, found.format, found.first, 0, found.end - found.first)
+    rows = read_slice(part, ["ts", "ppm"], min_ts=0, max_ts=2 * ROWS)
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for place in range(begin, len(whole)):
+        found.path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :])
+        try:
+            assert read_slice(part, ["ts", "ppm"], min_ts=0, max_ts=2 * ROWS).equals(rows)
+        except PenstockError as problem:
+            assert problem.condition == "corrupt_segment"

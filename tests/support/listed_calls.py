@@ -32,8 +32,9 @@ TABLE = (
 # Calls whose arguments the types alone do not tell.
 _WRITTEN = {
     "round": ("round(d)", "round(d, 2)", "round(i)"),
+    "trunc": ("trunc(d)", "trunc(d, 2)", "trunc(i)", "trunc(i, -1)", "trunc(e)", "trunc(e, 1)"),
     "bround": ("bround(d)", "bround(d, 2)"),
-    "div": ("div(i, i)",),
+    "div": ("div(i, i)", "div(b, i)", "div(d, d)", "div(e, e)"),
     "greatest": ("greatest(d, d)",),
     "least": ("least(d, d)",),
     "regexp_replace": ("regexp_replace(s, 'a', 'b')",),
@@ -61,7 +62,7 @@ _WRITTEN = {
     "to_json": ("to_json(a)",),
     "string_agg": ("string_agg(s, ',')",),
     "group_concat": ("group_concat(s, ',')",),
-    "regexp_extract": ("regexp_extract(s, '(a)')",),
+    "regexp_extract": ("regexp_extract(s, '(a)')", "regexp_extract(s, '(a)', 1)"),
     "regexp_extract_all": ("regexp_extract_all(s, '(a)')", "regexp_extract_all(s, '(a)', 1)"),
     "twa": (),  # never runs in Spark
 }

@@ -17,7 +17,7 @@ from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.planner import Planner
 from penstock.pipeline.planning import Limits
-from penstock.pipeline.tasks import CycleTask, cycle_tasks
+from penstock.pipeline.tasks import CycleTask, WorkerLimits, cycle_tasks
 from penstock.services import Service
 from penstock.settings import Settings
 
@@ -39,6 +39,7 @@ class LocalEngine:
         self.failure = None
         self.restarts = 0
         self.spark = None
+        self.looking = False
         self.running = True
         self.parallelism = parallelism
         self._on_commit = on_commit
@@ -73,9 +74,10 @@ class LocalEngine:
         return self.run(start, end)
 
     def tasks(self, start: Offset, end: Offset) -> list[CycleTask]:
-        state = self._planner.state_at(end.journal)
+        skipped, state = self._planner.skipped(end.journal), self._planner.state_at(end.journal)
         memory = self.settings.join_memory_mb << 20
-        return cycle_tasks(self.folder.log, start, end, state, self.parallelism, memory)
+        limits = WorkerLimits(0, self.settings.function_timeout_ms)
+        return cycle_tasks(self.folder.log, start, end, state, self.parallelism, memory, skipped, limits)
 
     def run(self, start: Offset, end: Offset) -> CommitRecord | None:
         began_s = time.monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -18,6 +18,9 @@ from penstock.catalog.model import (
     TableOptions,
 )
 from penstock.types import Field, parse_type
+
+if TYPE_CHECKING:
+    from penstock.catalog.journal import Entry
 
 
 def fields_to_json(fields: tuple[Field, ...]) -> list[list[str]]:
@@ -136,6 +139,7 @@ def query_entry(query: QueryDefinition) -> dict[str, Any]:
         "owner": query.owner,
         "description": query.description,
         "strategy": query.strategy,
+        "quarantined": query.quarantined,
     }
 
 
@@ -160,7 +164,13 @@ def query_from_json(data: dict[str, Any]) -> QueryDefinition:
         owner=data.get("owner"),
         description=data.get("description"),
         strategy=data.get("strategy"),
+        quarantined=data.get("quarantined"),
     )
+
+
+def quarantined_by(entry: Entry) -> dict[int, str]:
+    """The queries that an entry takes out of the cycles, with the reason for each."""
+    return {int(query_id): reason for query_id, reason in entry.body["queries"].items()}
 
 
 def sink_to_json(sink: Sink) -> dict[str, Any]:

@@ -37,6 +37,17 @@ class HeadHistory:
         # Last: another thread reads it first, and finds a head and a position for each.
         self._count = at + 1
 
+    def to_json(self) -> list[list[int]]:
+        count = self._count
+        return [self._heads[:count].tolist(), self._first[:count].tolist()]
+
+    @classmethod
+    def from_json(cls, data: list[list[int]]) -> HeadHistory:
+        found = cls()
+        found._heads, found._first = (np.array(part, np.int64) for part in data)
+        found._count = len(found._heads)
+        return found
+
     def steps(self, position: int) -> tuple[Int64s, Int64s]:
         """Heads, ascending, and for each the last entry up to `position` that saw no higher one."""
         count = self._count
@@ -50,6 +61,15 @@ class LogHeads:
         self.last: dict[int, int] = {}  # at the last entry; never changed, only replaced
         self._histories: dict[int, HeadHistory] = {}
         self._steps: dict[int, tuple[int, tuple[Int64s, Int64s]]] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for a snapshot of the catalog."""
+        return {"last": self.last, "histories": {t: history.to_json() for t, history in self._histories.items()}}
+
+    def restore(self, data: dict[str, Any]) -> None:
+        self.last = {int(table): head for table, head in data["last"].items()}
+        self._histories = {int(t): HeadHistory.from_json(history) for t, history in data["histories"].items()}
+        self._steps = {}
 
     def begin(self, table_id: int) -> None:
         self._histories[table_id] = HeadHistory()

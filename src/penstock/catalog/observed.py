@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 Observations = dict[int, list[tuple[int, int | None]]]
 
@@ -19,6 +20,17 @@ class Observed:
         still = Observed()
         still._spans, still._ended = self._spans, dict(self._ended)
         return still
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for a snapshot of the catalog."""
+        return {"spans": self._spans, "ended": {table: sorted(sids) for table, sids in self._ended.items()}}
+
+    def restore(self, data: dict[str, Any]) -> None:
+        self._spans = {
+            int(table): {int(sid): [(begin, end) for begin, end in spans] for sid, spans in observed.items()}
+            for table, observed in data["spans"].items()
+        }
+        self._ended = {int(table): frozenset(sids) for table, sids in data["ended"].items()}
 
     def spans(self, table_id: int) -> Observations:
         """Per sid: (opened at, closed at or None)."""

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection, Engine
 
+from penstock.catalog.folder_format import read_id
 from penstock.catalog.journal import Entry
 from penstock.catalog.projection_engine import make_engine, remove_damaged
 from penstock.catalog.projection_tables import INVISIBLE, MARK, METADATA, follow_entries, write_state
@@ -31,9 +32,8 @@ class Projection:
     """Definitions and live static rows as relational tables. Not thread-safe: the catalog's lock is around it."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        mark = folder / "folder_id"
         # With a number: what an older version wrote, secrets among it, is written anew.
-        self._folder_id = f"{mark.read_text().strip() if mark.exists() else ''} {_VERSION}"
+        self._folder_id = f"{read_id(folder) if (folder / 'folder_id').exists() else ''} {_VERSION}"
         self._file = folder / "catalog.sqlite" if not url else None
         self._engine: Engine = make_engine(url, self._file)
         self._stored: tuple[int, int] | None = None  # position and time in the mark; None: look before writing

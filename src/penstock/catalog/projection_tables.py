@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from penstock.catalog.encoding import (
     function_to_json,
+    quarantined_by,
     query_entry,
     sink_to_json,
     stream_type_to_json,
@@ -87,6 +88,9 @@ def follow_entries(connection: Connection, entries: Sequence[Entry], state: Cata
         elif entry.kind in ("create_table", "alter_table"):
             names["table", body["name"]] = None
             emptied[body["name"]] = None
+        elif entry.kind == "quarantine":
+            known = state.queries_by_id
+            names |= {("query", known[q].name): None for q in quarantined_by(entry) if q in known}
         elif entry.kind == "drop":
             names |= dict.fromkeys((kind, name) for kind, name in body["names"])
             emptied |= {name: None for kind, name in body["names"] if kind == "table"}

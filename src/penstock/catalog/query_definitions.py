@@ -108,10 +108,24 @@ class QueryDefinitions(CatalogWriter):
                 sql=known.sql if sql is None else sql,
                 stored_plan=known.stored_plan if plan is None else plan_text(plan),
                 paused=known.paused if paused is None else paused,
+                quarantined=None if paused is False else known.quarantined,
             )
             if changed != known:
                 self._write("change_query", query_entry(changed))
             return changed
+
+    def quarantine_queries(self, reasons: Mapping[int, str], table_id: int | None = None) -> list[QueryDefinition]:
+        """Take queries out of the cycles until they are resumed; those that are out already, or dropped, stay as they are.
+
+        `table_id`: the table whose readings up to here no cycle can read; then the queries are all that read it.
+        """
+        with self._lock:
+            known = self.state.queries_by_id
+            found = {q: why for q, why in reasons.items() if q in known and known[q].quarantined is None}
+            if found:
+                body = {"queries": {str(q): why for q, why in found.items()}, "unreadable": table_id}
+                self._write("quarantine", body)
+            return [self.state.queries_by_id[q] for q in found]
 
     def retarget_query(self, planned: QueryDefinition, sql: str, plan: dict[str, object]) -> bool:
         """A new window for a query; False where it is another one by now, or has another window."""

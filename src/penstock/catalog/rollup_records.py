@@ -129,3 +129,18 @@ def closed(known: RolledUp, body: dict[str, Any]) -> RolledUp:
         gone_us=max(gone, default=None),
         next_number=max([known.next_number, *(file.number + 1 for file in added)]),
     )
+
+
+def rolled_up_to_json(known: RolledUp) -> dict[str, Any]:
+    """What a rollup holds, for a snapshot of the catalog."""
+    return {
+        "position": known.position,
+        "files": [list(astuple(file)) for file in known.files],
+        "gone_us": known.gone_us,
+        "next_number": known.next_number,
+    }
+
+
+def rolled_up_from_json(data: dict[str, Any]) -> RolledUp:
+    files = tuple(RollupFile(*file) for file in data["files"])
+    return RolledUp(data["position"], files, data["gone_us"], data["next_number"])

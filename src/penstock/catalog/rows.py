@@ -88,6 +88,32 @@ class StaticRows:
         self._key_places = [names.index(k) for k in table.key]
         self._key_forms = [journal_form(table.columns[p].type) for p in self._key_places]
 
+    # -- in a snapshot of the catalog
+
+    def to_json(self) -> dict[str, Any]:
+        with self._lock:
+            count = self.count
+            return {
+                "values": self._values[:count],
+                "sids": self._sids[:count].tolist(),
+                "born": self._born[:count].tolist(),
+                "died": self._died[:count].tolist(),
+                "sid_count": self.sid_count,
+            }
+
+    @classmethod
+    def from_json(cls, table: Table, data: dict[str, Any]) -> StaticRows:
+        found = cls(table)
+        found._values = [tuple(values) for values in data["values"]]
+        found._sids = np.array(data["sids"], np.int32)
+        found._born, found._died = np.array(data["born"], np.int64), np.array(data["died"], np.int64)
+        found.count, found.sid_count = len(found._values), data["sid_count"]
+        for vid in np.flatnonzero(found._died == ALIVE).tolist():
+            found._current[int(found._sids[vid])] = vid
+            if found._key_places:
+                found._by_key[found.key_of(found._values[vid])] = vid
+        return found
+
     # -- changing, by CatalogState only
 
     def retable(self, table: Table) -> None:

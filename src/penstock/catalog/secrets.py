@@ -20,6 +20,11 @@ _IN_ADDRESS = re.compile(
 )
 _IN_HEADER = re.compile(r"\b(Bearer|Basic|Token)(\s+)([A-Za-z0-9._~+/=-]+)", re.I)
 
+# A name with the literal that follows it, or a literal alone; the last one of a text may be cut off.
+_LITERAL = re.compile(
+    r"""(?:(?P<name>"?[A-Za-z_][\w.-]*"?)(?P<sign>\s*=?\s*))?(?:'(?:[^']|'')*(?:'|\Z)|\$\$.*?(?:\$\$|\Z))""", re.S
+)
+
 
 def is_secret(option: str) -> bool:
     """Whether an option's value is one; `password_file` only says where it stands."""
@@ -29,7 +34,7 @@ def is_secret(option: str) -> bool:
 def shown_options(options: Mapping[str, str], plain: Collection[str] = ()) -> dict[str, str]:
     """Options as anybody may see them: without secrets, also those inside an address. `plain` are not, whatever their name."""
     return {
-        name: HIDDEN if is_secret(name) and name not in plain and value else shown_address(value)
+        name: HIDDEN if is_secret(name) and name not in plain else shown_address(value)
         for name, value in options.items()
     }
 
@@ -40,6 +45,21 @@ def shown_address(text: str) -> str:
     if "://" not in text:
         return text
     return _IN_ADDRESS.sub(rf"\1\2={HIDDEN}", _USER_PART.sub(rf"\1:{HIDDEN}", text))
+
+
+def shown_statement(text: str) -> str:
+    """SQL without the literals behind a name that sounds like a secret, and without secrets inside addresses.
+
+    `key` is the name of many columns, and is left alone.
+    """
+
+    def shown(found: re.Match[str]) -> str:
+        name = (found["name"] or "").strip('"')
+        if name in PLAIN_KEY or not is_secret(name):
+            return found[0]
+        return f"{found['name']}{found['sign']}'{HIDDEN}'"
+
+    return shown_address(_LITERAL.sub(shown, text))
 
 
 def secrets_of(options: Mapping[str, str], plain: Collection[str] = ()) -> frozenset[str]:

@@ -14,17 +14,19 @@ from penstock.catalog.definitions import Defined, Definitions
 from penstock.catalog.dependents import Name, users_by_name
 from penstock.catalog.encoding import (
     function_from_json,
+    quarantined_by,
     query_from_json,
     sink_from_json,
     stream_type_from_json,
     table_from_json,
 )
 from penstock.catalog.heads import Int64s, LogHeads
-from penstock.catalog.journal import Entry, JournalReader
+from penstock.catalog.journal import SNAPSHOT, Entry, JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.observed import Observations, Observed
 from penstock.catalog.rollup_records import RolledUp, RollupDefinition, closed, rollup_from_json
 from penstock.catalog.rows import StaticRows
+from penstock.catalog.snapshot import read_snapshot, restore_snapshot
 from penstock.errors import error
 
 
@@ -64,14 +66,19 @@ class CatalogState(Defined):
         last: Entry | None = None
         try:
             for entry in entries:
-                if entry.kind not in _CHANGES:
+                if entry.kind not in _CHANGES and entry.kind != SNAPSHOT:
                     raise error(
                         "corrupt_journal",
                         position=entry.pos,
                         detail=f'it is of a kind this version does not know ("{entry.kind}")',
                         hint="the data folder was written by a newer Penstock",
                     )
-                assert last is not None or entry.pos == self.position + 1, (entry.pos, self.position)
+                assert last is not None or entry.kind == SNAPSHOT or entry.pos == self.position + 1, entry.pos
+                if entry.kind == SNAPSHOT:
+                    restore_snapshot(self, read_snapshot(Path(entry.body["path"])))
+                    known = draft = self._definitions
+                    last = entry
+                    continue
                 if draft is known and entry.kind in _DEFINING:
                     draft = known.copy()
                 _CHANGES[entry.kind](self, draft, entry)
@@ -212,6 +219,14 @@ class CatalogState(Defined):
         )
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
 
+    def _quarantine(self, draft: Definitions, entry: Entry) -> None:
+        for query_id, reason in quarantined_by(entry).items():
+            known = draft.queries_by_id.get(query_id)
+            if known is not None:  # it may have been dropped while its cycle was looked into
+                found = replace(known, paused=True, quarantined=reason)
+                draft.queries[found.name] = draft.queries_by_id[found.id] = found
+                draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
+
     def _put_sink(self, draft: Definitions, entry: Entry) -> None:
         found = sink_from_json(entry.body)
         draft.sinks[found.name] = found
@@ -287,6 +302,7 @@ _CHANGES: dict[str, Callable[[CatalogState, Definitions, Entry], None]] = {
     "create_query": CatalogState._create_query,
     "change_query": CatalogState._change_query,
     "describe_query": CatalogState._describe_query,
+    "quarantine": CatalogState._quarantine,
     "create_sink": CatalogState._put_sink,
     "change_sink": CatalogState._put_sink,
     "drop": CatalogState._drop,

@@ -9,14 +9,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from penstock.catalog.journal import Entry, JournalWriter
+from penstock.catalog.journal import Entry, JournalWriter, remove_covered
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.projection import Projection
+from penstock.catalog.snapshot import list_snapshots, write_snapshot
 from penstock.catalog.state import CatalogState, load_state
 from penstock.clock import Clock
 from penstock.errors import PenstockError, error, suggest
 
 _log = logging.getLogger("penstock.catalog")
+SNAPSHOT_ENTRIES = 10_000  # so many entries after a snapshot the next one is written
 Still = Callable[[], AbstractContextManager[dict[int, int]]]
 
 
@@ -24,19 +26,43 @@ class CatalogWriter:
     """What changes have in common: the lock, the journal and the state that it folds to."""
 
     def __init__(self, folder: Path, projection_url: str, still: Still, clock: Clock) -> None:
+        self._folder = folder
         self._still = still
         self._clock = clock
         self._lock = threading.RLock()
         self._writer = JournalWriter(folder)
         self.state: CatalogState = load_state(folder)
+        self._covered = max(list_snapshots(folder), default=0)  # the entry of the newest snapshot
         self.listeners: list[Callable[[Entry], None]] = []
         self._projection = Projection(folder, projection_url)
         self._projection.catch_up(self.state)
 
     def close(self) -> None:
         with self._lock:
+            if self._writer.position != self._covered:
+                self._write_snapshot()
             self._projection.close()
             self._writer.close()
+
+    def write_snapshot(self) -> None:
+        """Cover all lines up to now, also where a snapshot did that already."""
+        with self._lock:
+            self._write_snapshot()
+
+    def forget_before(self, needed: int) -> None:
+        """Remove journal lines that snapshots cover and no state from position `needed` on depends on."""
+        with self._lock:
+            remove_covered(self._folder, needed)
+
+    def _write_snapshot(self) -> None:
+        """Soft: without it the next start reads more lines, and damage among them is not covered."""
+        try:
+            write_snapshot(self._folder, self.state, self._writer.chain)
+            self._writer.rotate()
+        except (OSError, PenstockError) as failure:
+            _log.warning("the catalog's snapshot could not be written: %s", failure)
+            return
+        self._covered = self._writer.position
 
     def lose(self, count: int, versions: Mapping[int, int], above: Mapping[str, int]) -> None:
         """Take the numbers of so many lost entries, and of what they numbered: versions by table, next ids by kind."""
@@ -54,6 +80,8 @@ class CatalogWriter:
             made = self._writer.append_many(entries, heads, self._clock.now_us())
             self.state.apply_many(made)
         self._projection.take(made, self.state)
+        if self._writer.position - self._covered >= SNAPSHOT_ENTRIES:
+            self._write_snapshot()
         for entry in made:
             for listener in list(self.listeners):
                 try:

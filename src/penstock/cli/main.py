@@ -10,6 +10,7 @@ import typer
 
 from penstock import __version__
 from penstock.cli.backup import backup, restore
+from penstock.cli.check import check
 from penstock.cli.export import export
 from penstock.cli.load import load
 from penstock.cli.serve import serve_command
@@ -33,6 +34,7 @@ app.command("load")(load)
 app.command("export")(export)
 app.command("backup")(backup)
 app.command("restore")(restore)
+app.command("check")(check)
 app.command("warm-up")(warm_up)
 app.add_typer(user, name="user")
 # Commands that live in a module of their own name, where it is there: a function named like the module.

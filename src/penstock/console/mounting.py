@@ -14,6 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.console import ask, overview, queries, query, sensors, system, table
 from penstock.console.acting import Console, set_console
+from penstock.errors import error
+from penstock.server.access import refuse
 from penstock.server.body_limits import CONSOLE_MAX_BYTES, limited_body
 from penstock.server.connections import allow_frames
 from penstock.server.context import Context
@@ -36,6 +38,11 @@ class _Pages:
         self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._context.users.required and scope["penstock.caller"].session is None:
+            # What a page may do is looked up by its session; a token has none.
+            hint = "sign in at /sign-in"
+            await refuse(error("unauthorized", detail="the console needs a session", hint=hint), scope, receive, send)
+            return
         if scope["type"] == "websocket":
             allow_frames(scope, CONSOLE_MAX_BYTES, self._context.budget)
         else:

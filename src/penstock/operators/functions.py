@@ -15,6 +15,7 @@ import math
 import textwrap
 import traceback
 from collections.abc import Callable, Sequence
+from operator import length_hint
 from types import CodeType
 from typing import Any
 
@@ -24,6 +25,12 @@ import pyarrow.compute as pc
 
 from penstock.catalog.model import Function
 from penstock.errors import PenstockError, error
+from penstock.operators.overtime import Overtime, time_limit
+
+# A definition may import much.
+_DEFINITION_FACTOR = 4
+# A vectorised function has so much more time per so many rows.
+_ROWS_PER_LIMIT = 10_000
 
 
 def check_function(function: Function) -> None:
@@ -47,7 +54,10 @@ def compile_function(function: Function) -> Callable[..., pa.Array]:
     if function.vectorised:
         namespace |= {"np": np, "pa": pa, "pc": pc}
     try:
-        exec(code, namespace)  # the definition; its author is trusted with the workers, not with the server
+        with time_limit(lambda: 0, _DEFINITION_FACTOR):
+            exec(code, namespace)  # the definition; its author is trusted with the workers, not with the server
+    except Overtime:
+        raise _stopped(function, "its definition took too long (function_timeout_ms)") from None
     except Exception as problem:
         raise _failed(function, filename, problem) from problem
     body = namespace[function.name]
@@ -59,6 +69,10 @@ def compile_function(function: Function) -> Callable[..., pa.Array]:
             return run(body, arrays, count, function.returns.to_arrow())
         except PenstockError:
             raise
+        except Overtime:
+            raise _stopped(function, "it took too long for a row (function_timeout_ms)") from None
+        except MemoryError:
+            raise _stopped(function, "it took too much memory (worker_memory_mb)") from None
         except Exception as problem:
             raise _failed(function, filename, problem) from problem
 
@@ -66,13 +80,19 @@ def compile_function(function: Function) -> Callable[..., pa.Array]:
 
 
 def _row_by_row(body: Callable[..., Any], arrays: Sequence[pa.Array], rows: int, type_: pa.DataType) -> pa.Array:
-    if not arrays:
-        return pa.array([body() for _ in range(rows)], type_)
-    return pa.array([body(*row) for row in zip(*(a.to_pylist() for a in arrays), strict=True)], type_)
+    # How many rows an iterator still has tells how far the function has come, at no cost per row.
+    columns = [iter(a.to_pylist()) for a in arrays] or [iter([None] * rows)]
+    with time_limit(lambda: length_hint(columns[0])):
+        if not arrays:
+            found = [body() for _ in columns[0]]
+        else:
+            found = [body(*row) for row in zip(*columns, strict=True)]
+    return pa.array(found, type_)
 
 
 def _vectorised(body: Callable[..., Any], arrays: Sequence[pa.Array], rows: int, type_: pa.DataType) -> pa.Array:
-    found = body(*arrays)
+    with time_limit(lambda: 0, 1 + rows / _ROWS_PER_LIMIT):
+        found = body(*arrays)
     if isinstance(found, pa.ChunkedArray):
         found = found.combine_chunks()
     elif isinstance(found, pa.Scalar):
@@ -130,6 +150,11 @@ def _wrap(module: ast.Module, function: Function) -> ast.Module:
     assert isinstance(definition, ast.FunctionDef)
     definition.body = body
     return shell
+
+
+def _stopped(function: Function, why: str) -> PenstockError:
+    """A function that would hold up every cycle: the queries that call it are taken out of the cycles."""
+    return PenstockError("query_quarantined", f'function "{function.name}" was stopped: {why}')
 
 
 def _failed(function: Function, filename: str, problem: Exception) -> PenstockError:

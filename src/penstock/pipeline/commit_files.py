@@ -29,7 +29,7 @@ RESULT_SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-_NAME = re.compile(r"^(snapshot-)?(\d{12})\.arrow$")
+_NAME = re.compile(r"(snapshot-)?(\d{12})\.arrow(\.\d+)?")  # with a number behind it where it was moved aside
 # What reading a damaged file can end in: its names and lengths are read before any checksum.
 _UNREADABLE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
@@ -67,7 +67,7 @@ def list_numbers(folder: Path) -> tuple[list[int], list[int]]:
     """The numbers of the records and of the snapshots in a folder, ascending."""
     found: tuple[list[int], list[int]] = [], []
     for name in os.listdir(folder) if folder.is_dir() else ():
-        match = _NAME.match(name)
+        match = _NAME.fullmatch(name)
         if match is not None:
             found[1 if match[1] else 0].append(int(match[2]))
     return sorted(found[0]), sorted(found[1])
@@ -98,7 +98,7 @@ def read_record(path: Path) -> CommitRecord:
             results=table.replace_schema_metadata(None).cast(RESULT_SCHEMA),
             info=header["info"],
         )
-        match = _NAME.match(path.name)
+        match = _NAME.fullmatch(path.name)
         if match is not None and int(match[2]) != found.cycle:
             raise ValueError(f"it is the record of cycle {found.cycle}")
     except _UNREADABLE as failure:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from penstock.catalog.journal import JournalReader
+from penstock.catalog.folder_format import is_id_whole, read_format, read_id, write_format
+from penstock.catalog.journal import SNAPSHOT, JournalReader
 from penstock.damage import FOLDER, DamageReport, damage_of
 from penstock.errors import PenstockError
 from penstock.pipeline.commit_files import (
@@ -36,6 +37,7 @@ class Recovered:
     snapshots: list[int] = field(default_factory=list)
     follows: dict[int, int] = field(default_factory=dict)  # only of records that resume
     last: CommitRecord | None = None
+    journals: dict[int, int] = field(default_factory=dict)  # of good snapshots: the journal position of each
     journal: int = 0  # the highest journal position that any record names, also a retired one
     now_us: int = 0  # likewise: NOW never steps back
 
@@ -43,13 +45,17 @@ class Recovered:
 def recover_commits(folder: DataFolder) -> Recovered:
     """Check every record, move aside what does not hold, and make work resume after the last good one.
 
-    A record that names a later journal entry than there is does not hold: the definitions that it was made with are lost.
+    A record needs the definitions as of the journal entry that it names: without them it does not hold.
     """
+    reader = JournalReader(folder.root)
     try:
-        journal_end = JournalReader(folder.root).head()
+        known = set(reader.positions())
     except PenstockError:
-        journal_end = None  # the catalog tells when it is opened
-    return _Recovery(folder, journal_end).run()
+        return _Recovery(folder, None, {}).run()  # the catalog tells when it is opened
+    first = next(iter(reader.waiting()), None)
+    # Where the first lines are gone, work that begins anew begins with the snapshot after them.
+    heads = first.heads if first is not None and first.kind == SNAPSHOT else {}
+    return _Recovery(folder, known, heads).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +67,10 @@ class _Header:
 
 
 class _Recovery:
-    def __init__(self, folder: DataFolder, journal_end: int | None) -> None:
+    def __init__(self, folder: DataFolder, entries: set[int] | None, heads: dict[int, int]) -> None:
         self._folder = folder
-        self._journal_end = journal_end
+        self._entries = entries  # journal positions whose definitions can be had; None: not known
+        self._heads = heads
         self._report: DamageReport = damage_of(folder.root)
         self._bad: dict[Path, str] = {}
         self._found = Recovered()
@@ -74,6 +81,8 @@ class _Recovery:
         bases = self._read_all(snapshots, snapshot_name)
         founded = _founded(records, bases)
         newest = max([*founded, *bases], default=0)
+        if newest:
+            self._mend_id((bases.get(newest) or records[newest]).end.folder)
         # Numbers that were moved aside are used, too.
         aside = list_numbers(self._folder.root / FOLDER / self._folder.commits.name)
         used = max([*cycles, *snapshots, *aside[0], *aside[1]], default=0)
@@ -81,7 +90,7 @@ class _Recovery:
         self._found.snapshots = [cycle for cycle in bases if cycle <= newest]
         self._found.follows = {cycle: h.follows for cycle, h in records.items() if h.resumes and cycle <= newest}
         if used > newest:
-            end = (bases.get(newest) or records[newest]).end if newest else Offset(self._folder.read_id())
+            end = (bases.get(newest) or records[newest]).end if newest else Offset(self._folder.read_id(), self._heads)
             self._retire([cycle for cycle in records if cycle > newest], newest, used)
             self._resume(newest, used + 1, end)
         else:
@@ -90,6 +99,15 @@ class _Recovery:
                 name = record_name(newest) if newest in records else snapshot_name(newest)
                 self._found.last = read_record(self._folder.commits / name)
         return self._found
+
+    def _mend_id(self, known: str) -> None:
+        """Records name the folder, too: the file that does is written again where it is damaged."""
+        root = self._folder.root
+        if not is_id_whole(root) or read_id(root) != known or read_format(root) is None:
+            write_format(root, known)
+            self._report.note(
+                root / "folder_id", "folder_id", "it was written again from the last commit record", healed=True
+            )
 
     def _read_all(self, numbers: list[int], name_of: Callable[[int], str]) -> dict[int, _Header]:
         good = {}
@@ -102,12 +120,14 @@ class _Recovery:
                 continue
             self._found.journal = max(self._found.journal, record.end.journal)
             self._found.now_us = max(self._found.now_us, record.end.now_us)
-            if self._journal_end is not None and record.end.journal > self._journal_end:
-                self._bad[path] = (
-                    f"it names journal entry {record.end.journal}, but the journal ends with entry {self._journal_end}"
-                )
+            if self._entries is not None and record.end.journal and record.end.journal not in self._entries:
+                last = max(self._entries, default=0)
+                what = f"ends with entry {last}" if record.end.journal > last else "has lost it"
+                self._bad[path] = f"it names journal entry {record.end.journal}, but the journal {what}"
                 continue
             good[number] = _Header(record.start, record.end, record.follows, record.resumes)
+            if record.info.get("snapshot") is not None:
+                self._found.journals[number] = record.end.journal
         return good
 
     def _retire(self, good: list[int], newest: int, used: int) -> None:

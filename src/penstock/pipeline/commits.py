@@ -5,10 +5,12 @@ A snapshot folds all records up to a cycle, so that the folder stays small.
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.catalog.folder_format import upgrade_format
 from penstock.errors import error
 from penstock.pipeline.commit_files import (
     RESULT_SCHEMA,
@@ -35,9 +37,11 @@ class CommitStore:
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
+        self._upgraded = False
         found = recover_commits(folder)
         self._cycles, self._snapshots, self._follows = found.cycles, found.snapshots, found.follows
         self.last = found.last
+        self._journals = found.journals
         self.journal_named = found.journal  # the highest journal position that any record of the folder names
 
     @property
@@ -52,6 +56,11 @@ class CommitStore:
 
     def snapshots(self) -> list[int]:
         return list(self._snapshots)
+
+    def journal_needed(self) -> int:
+        """The oldest journal position whose definitions a start may need: that of the oldest snapshot; 0 for none."""
+        base = self.oldest_snapshot
+        return self._journals.get(base, 0) if base is not None else 0
 
     def cycles(self) -> list[int]:
         return list(self._cycles)
@@ -99,8 +108,9 @@ class CommitStore:
 
     def write_snapshot(self, record: CommitRecord) -> None:
         self._write_file(snapshot_name(record.cycle), record)
+        self._journals[record.cycle] = record.end.journal
         if record.cycle not in self._snapshots:
-            self._snapshots.append(record.cycle)
+            insort(self._snapshots, record.cycle)
 
     def prune(self, keep: int) -> None:
         """Forget records older than `keep` cycles that a snapshot covers, and snapshots nobody can need."""
@@ -115,8 +125,12 @@ class CommitStore:
         for snapshot in covering[:-1]:
             (self._folder.commits / snapshot_name(snapshot)).unlink(missing_ok=True)
             self._snapshots.remove(snapshot)
+            self._journals.pop(snapshot, None)
 
     def _write_file(self, name: str, record: CommitRecord) -> None:
+        if not self._upgraded:
+            upgrade_format(self._folder.root)
+            self._upgraded = True
         step = "snapshot" if name.startswith("snapshot") else "commit"
         store(self._folder.tmp, self._folder.commits / name, record_writer(record), self.crash_point, step)
 

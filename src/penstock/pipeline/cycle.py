@@ -8,16 +8,18 @@ positions each (`match`), for many of them lists and the name of a sheet (`marki
 from __future__ import annotations
 
 import gc
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, error
 from penstock.operators.newest import newest_by_version
+from penstock.pipeline.bisection import find_culprits
 from penstock.pipeline.definitions import Definitions, definitions_at
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.following import shared_pass, slice_pass
@@ -25,26 +27,38 @@ from penstock.pipeline.joins.task import JoinTask
 from penstock.pipeline.marking import mark_rows, wants_matrix
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.rows import Rows
-from penstock.pipeline.said import ResultRow, as_batch, heading, told
+from penstock.pipeline.said import ResultRow, as_batch, heading, quarantined, told
 from penstock.pipeline.shared_pass import Key, SharedPass
 from penstock.pipeline.spending import Stopwatch, spent_row
-from penstock.pipeline.tasks import CycleTask, Unit
+from penstock.pipeline.tasks import CycleTask, Skipped, Unit
+from penstock.pipeline.worker_limits import limit_worker
 from penstock.streams.giving_back import give_back_large_at_once
+
+_log = logging.getLogger("penstock.pipeline")
 
 
 def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
     """Everything one task has to say, as record batches of RESULT_SCHEMA."""
     if not _tasks_run:
         give_back_large_at_once()
+    limit_worker(task.limits)
     rows = heading(task)
-    if task.units:
-        definitions = definitions_at(task.folder, task.journal)
+    if task.units or task.joins:
+        definitions, folder = definitions_at(task.folder, task.journal), DataFolder(Path(task.folder))
+        definitions.skip(frozenset(task.skipped.queries))
+        if task.cycle is not None:
+            rows.extend(_of_skipped(task.skipped))
         for unit in task.units:
-            rows.extend(_run_unit(unit, definitions, DataFolder(Path(task.folder))))
-    if task.joins:
-        rows.extend(_run_joins(task, definitions_at(task.folder, task.journal)))
+            rows.extend(_run_unit(unit, definitions, folder))
+        if task.joins:
+            rows.extend(_run_joins(task, definitions))
     _settle_memory()
     yield as_batch(rows)
+
+
+def _of_skipped(skipped: Skipped) -> Iterator[ResultRow]:
+    for query_id, reason in skipped.queries.items():
+        yield query_id, "error", 0, 0, told(quarantined(reason))
 
 
 def _run_joins(task: CycleTask, definitions: Definitions) -> Iterator[ResultRow]:
@@ -73,8 +87,53 @@ def _settle_memory() -> None:
 def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Iterator[ResultRow]:
     definitions.take_calling_s()  # what others called meanwhile is not this unit's
     began, slicing = time.perf_counter(), Stopwatch()
-    yield from _meet_rows(unit, definitions, folder, slicing)
+    try:
+        said = list(_meet_rows(unit, definitions, folder, slicing))
+    except OSError:
+        raise  # the disk's trouble is that of all queries: the cycle is tried again
+    except Exception as failure:
+        said = _meet_without_culprits(unit, definitions, folder, failure)
+    yield from said
     yield from spent_row(unit, time.perf_counter() - began, slicing.seconds, definitions.take_calling_s())
+
+
+def _meet_without_culprits(
+    unit: Unit, definitions: Definitions, folder: DataFolder, failure: Exception
+) -> list[ResultRow]:
+    """What a unit says without the queries that make it fail, and what these failed with.
+
+    Where no query fails alone, the failure goes on: with fewer rows the cycle may succeed.
+    """
+    skipped, table = definitions.skipped, definitions.state.tables_by_id[unit.table_id]
+    named = [q for q, _, _ in unit.spans] or [
+        q.id for q in definitions.state.queries_by_id.values() if table.name in q.reads_tables
+    ]
+    suspects = [q for q in named if q not in skipped]
+
+    def meet(left_out: Iterable[int]) -> list[ResultRow]:
+        definitions.skip(skipped.union(left_out))
+        return list(_meet_rows(unit, definitions, folder, Stopwatch()))
+
+    def fails(group: Sequence[int]) -> str | None:
+        try:
+            meet(set(suspects).difference(group))
+        except OSError:
+            raise
+        except Exception as problem:
+            return f"{type(problem).__name__}: {problem}"
+        return None
+
+    try:
+        if (why := fails(())) is not None:
+            unreadable = error("internal_error", detail=f'rows of table "{table.name}" cannot be read: {why}')
+            return [(q, "error", 0, unit.first, told(unreadable)) for q in suspects]
+        found = find_culprits(suspects, fails, thorough=True)
+        if not found:
+            raise failure
+        _log.warning("queries %s fail in the cycle: %s", sorted(found), next(iter(found.values())))
+        return [(q, "error", 0, unit.first, told(quarantined(why))) for q, why in found.items()] + meet(found)
+    finally:
+        definitions.skip(skipped)
 
 
 def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, slicing: Stopwatch) -> Iterator[ResultRow]:

@@ -11,9 +11,11 @@ from weakref import WeakSet
 
 import pyarrow as pa
 
-from penstock.catalog.journal import Entry, JournalReader
+from penstock.catalog.encoding import quarantined_by
+from penstock.catalog.journal import SNAPSHOT, Entry, JournalMoved, JournalReader
 from penstock.catalog.model import Function
 from penstock.catalog.state import CatalogState
+from penstock.errors import PenstockError
 from penstock.operators.functions import compile_function
 from penstock.pipeline.loading import loading
 from penstock.sql.plan import Plan, plan_from_json
@@ -25,6 +27,7 @@ _AHEAD: dict[str, Definitions] = {}
 
 # Ten thousand plans were most of a worker's memory, and once its queries are in the index none is needed.
 _PLANS_KEPT = 256
+_JUMPED = -1  # no query's number
 
 
 class Changes:
@@ -46,11 +49,22 @@ class Definitions:
         self._calling_s: defaultdict[str, float] = defaultdict(float)
         self._plans: dict[int, Plan] = {}  # those that were read last
         self._changes: WeakSet[Changes] = WeakSet()
+        self.skipped: frozenset[int] = frozenset()
+
+    def skip(self, queries: frozenset[int]) -> None:
+        """From now on these queries, and no others, are left out of whatever rows meet."""
+        for gathered in self._changes:
+            gathered.queries |= queries ^ self.skipped
+        self.skipped = queries
 
     def advance(self, position: int) -> None:
         changed: set[int] = set()
+        before = self.state.queries_by_id
         with loading():
             self.state.apply_many(self._noting(self._reader.entries(upto=position), changed))
+        if _JUMPED in changed:  # over lines that are gone: any query may be another one
+            changed |= before.keys() | self.state.queries_by_id.keys()
+            changed.discard(_JUMPED)
         for query_id in changed & self._plans.keys():
             del self._plans[query_id]
         for gathered in self._changes:
@@ -62,8 +76,12 @@ class Definitions:
         for entry in entries:
             if entry.kind in ("create_query", "change_query"):
                 changed.add(entry.body["id"])
+            elif entry.kind == "quarantine":
+                changed.update(quarantined_by(entry))
             elif entry.kind == "describe_query" and entry.body["name"] in known:
                 changed.add(known[entry.body["name"]].id)  # its strategy says whether it meets rows
+            elif entry.kind == SNAPSHOT:
+                changed.add(_JUMPED)
             elif entry.kind == "drop":
                 changed |= {known[name].id for kind, name in entry.body["names"] if kind == "query" and name in known}
             yield entry
@@ -89,7 +107,7 @@ class Definitions:
         if functions is not self._functions_of:
             for function in functions.values():
                 if function not in self._compiled:
-                    self._compiled[function] = self._timed(function.name, compile_function(function))
+                    self._compiled[function] = self._timed(function.name, _compiled(function))
             self._compiled = {f: self._compiled[f] for f in functions.values()}
             self._functions.clear()
             self._functions.update({f.name: self._compiled[f] for f in functions.values()})
@@ -112,6 +130,19 @@ class Definitions:
         return spent
 
 
+def _compiled(function: Function) -> Callable[..., pa.Array]:
+    """The function; one that cannot even be defined fails the queries that call it, and no others."""
+    try:
+        return compile_function(function)
+    except PenstockError as failure:
+        why = failure
+
+    def fail(*arrays: pa.Array, **named: Any) -> pa.Array:
+        raise why
+
+    return fail
+
+
 def definitions_at(root: str, position: int) -> Definitions:
     """The definitions exactly as of `position`; built anew where this worker is ahead already."""
     known = _CACHE.get(root)
@@ -119,8 +150,7 @@ def definitions_at(root: str, position: int) -> Definitions:
         known = _CACHE[root] = Definitions(Path(root))
     if known.state.position < position:
         del _CACHE[root]  # one that stopped half-way must not be taken for one that has come to its end
-        known.advance(position)
-        _CACHE[root] = known
+        known = _CACHE[root] = _advanced(root, known, position)
     return known
 
 
@@ -135,5 +165,15 @@ def definitions_since(root: str, position: int) -> Definitions:
         return known
     ahead = _AHEAD.setdefault(root, Definitions(Path(root)))
     if ahead.state.position < position:
-        ahead.advance(position)
+        ahead = _AHEAD[root] = _advanced(root, ahead, position)
     return ahead
+
+
+def _advanced(root: str, known: Definitions, position: int) -> Definitions:
+    """The definitions as of `position`; built anew where the lines that `known` would go on with are no longer kept."""
+    try:
+        known.advance(position)
+    except JournalMoved:
+        known = Definitions(Path(root))
+        known.advance(position)
+    return known

@@ -27,6 +27,7 @@ from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.jobs import CYCLE_POOL, history_workers, in_pool
 from penstock.pipeline.offset import Offset, offset_from_json
+from penstock.pipeline.progress import Progress
 from penstock.pipeline.session import start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.warming import warm_workers
@@ -35,6 +36,7 @@ from penstock.settings import Settings
 
 _log = logging.getLogger("penstock.pipeline")
 STOP_S = 60.0
+STOP_QUERY_S = 15.0
 SUPERVISOR_S = 60.0
 _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 
@@ -52,6 +54,12 @@ class Engine:
         self._supervisor = Service("pipeline", self._supervise, critical=True)
         self.failure: str | None = None
         self.restarts = 0
+        # Set by the database: whether rows or definitions wait for a cycle, and what finds and takes out its culprits.
+        self.is_waiting: Callable[[], bool] = lambda: False
+        self.trace: Callable[[Offset, threading.Event], bool] = lambda start, stopping: False
+        self.looking = False  # whether a cycle that failed is being looked into
+        self._shrink = 1
+        self._failed: tuple[int, int] = (0, 0)  # the last committed cycle, and how often the one after it failed
         self._starts = 0  # of streaming queries: the number of the newest
         self._committing = threading.Lock()
         self.spark: SparkSession | None = None
@@ -92,8 +100,7 @@ class Engine:
         """Start a streaming query at the end of the last committed cycle, whatever the one before it had planned."""
         assert self.spark is not None
         self._starts += 1
-        last = self.commits.last
-        start = last.end if last is not None else Offset(self.folder.read_id())
+        start = self._start()
         stream = (
             self.spark.readStream.format("penstock")
             .option("folder", str(self.folder.root))
@@ -102,6 +109,9 @@ class Engine:
             .option("cycle_max_rows", str(self.settings.cycle_max_rows))
             .option("cycle_interval_ms", str(self.settings.cycle_interval_ms))
             .option("fill_max_rows", str(self.settings.fill_max_rows))
+            .option("shrink", str(self._shrink))
+            .option("worker_memory_mb", str(self.settings.worker_memory_mb))
+            .option("function_timeout_ms", str(self.settings.function_timeout_ms))
             .option("history_max_rows", str(self.settings.history_max_rows))
             .option("join_memory_mb", str(self.settings.join_memory_mb))
             .load()
@@ -113,6 +123,11 @@ class Engine:
                 .queryName(f"penstock-{self._starts}")
                 .start()
             )
+
+    def _start(self) -> Offset:
+        """Where the next cycle begins."""
+        last = self.commits.last
+        return last.end if last is not None else Offset(self.folder.read_id())
 
     def _commit_cycle(self, query: int, frame: DataFrame, _batch: int) -> None:
         """Called by Spark once per cycle; `toArrow` is the cycle's only action."""
@@ -138,21 +153,33 @@ class Engine:
 
     def _supervise(self) -> None:
         tries, restarted_at = 0, 0
+        progress = Progress(self.settings.cycle_stall_s, self.is_waiting)
+        progress.begin(self._cycle())
         while not self._stopping.wait(0.1):
             try:
                 alive = self._query is not None and self._query.isActive
             except Exception as lost:  # py4j raises whatever it likes once the JVM is gone
                 _log.debug("Spark does not answer: %s", lost)
                 alive = False
-            if alive:
+            stalled = alive and progress.is_stalled(self._cycle())
+            if alive and not stalled:
                 if self.failure is not None and self._cycle() > restarted_at:
                     # It planned, ran and committed: only that shows that the trouble is over.
-                    self.failure, tries = None, 0
+                    self.failure, tries, self._shrink = None, 0, 1
                 continue
             if self._stopping.is_set():
                 return
-            self.failure = self._failure_text()
+            if stalled:
+                self.failure = f"no cycle for {progress.limit_s:.0f} s while readings wait"
+                self._end_query(with_spark=progress.fruitless > 0)
+            else:
+                self.failure = self._failure_text()
             _log.warning("the pipeline stopped and is started again: %s", self.failure)
+            if self._find_cause(stalled):
+                tries = 0
+            elif stalled:
+                progress.fruitless += 1
+                self._shrink *= 2
             if self._stopping.wait(_RETRY_SECONDS[min(tries, len(_RETRY_SECONDS) - 1)]):
                 return
             tries += 1
@@ -163,6 +190,38 @@ class Engine:
             except Exception as again:
                 self.failure = str(again)
                 _log.warning("the pipeline could not be started: %s", again)
+            progress.begin(restarted_at)
+
+    def _find_cause(self, stalled: bool) -> bool:
+        """Whether queries that stop the cycle were found, and taken out of it.
+
+        A cycle that hangs is looked into at once. One that fails is tried again first: a process may have been killed.
+        """
+        cycle, times = self._cycle(), self._failed[1] + 1 if self._failed[0] == self._cycle() else 1
+        self._failed = cycle, times
+        if not stalled and (times < 2 or times & (times - 1)):
+            return False
+        self.looking = True
+        try:
+            return self.trace(self._start(), self._stopping)
+        except Exception as failure:
+            _log.warning("the cycle could not be looked into: %s", failure)
+            return False
+        finally:
+            self.looking = False
+
+    def _end_query(self, with_spark: bool) -> None:
+        """End the streaming query and what its tasks do; with the JVM where it does not end, or was not at fault."""
+        query = self._query
+        if query is None:
+            return
+        ending = _in_background(partial(_stop_quietly, query))
+        ending.join(timeout=STOP_QUERY_S)
+        if with_spark or ending.is_alive():
+            process = getattr(SparkContext._gateway, "proc", None)
+            if process is not None:
+                process.kill()
+                process.wait(timeout=STOP_S)
 
     def _cycle(self) -> int:
         return self.commits.last.cycle if self.commits.last else 0
@@ -207,7 +266,7 @@ class Engine:
                 deadline = time.monotonic() + 5
                 while self._query.status.get("isTriggerActive") and time.monotonic() < deadline:
                     time.sleep(0.02)
-                self._query.stop()
+                self._end_query(with_spark=False)
         except Exception as gone:
             _log.debug("while stopping the query: %s", gone)
         stop_session(self.spark)
@@ -218,6 +277,13 @@ def _in_background(work: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=work, name="penstock-starting", daemon=True)
     thread.start()
     return thread
+
+
+def _stop_quietly(query: StreamingQuery) -> None:
+    try:
+        query.stop()
+    except Exception as gone:
+        _log.debug("while stopping the query: %s", gone)
 
 
 def stop_session(spark: SparkSession | None) -> None:

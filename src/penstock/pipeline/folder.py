@@ -12,13 +12,12 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.catalog.folder_format import FORMAT_VERSION, read_format, read_id, write_format
 from penstock.errors import error
 from penstock.manifest import MANIFEST
 from penstock.pipeline.joins.leftovers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
-from penstock.streams.storing import store
 
 _log = logging.getLogger("penstock.folder")
-FORMAT_VERSION = 1
 UNFINISHED = "unfinished"  # a file in a backup that is still being written
 # Containers often have 64 MB: then the folder's own disk, through the page cache, does better.
 SHARED_MEMORY_MIN_BYTES = 1 << 30
@@ -81,7 +80,7 @@ class DataFolder:
         return self.tmp / "sheets"
 
     def read_id(self) -> str:
-        return (self.root / "folder_id").read_text().strip()
+        return read_id(self.root)
 
 
 class FolderLock:
@@ -105,7 +104,7 @@ class FolderLock:
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
         os.set_inheritable(self._file, False)
         close_to_others(root)
-        self._check_format(folder)
+        self._check_format(root)
         (root / MANIFEST).unlink(missing_ok=True)  # a backup that is opened is a data folder from now on
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
@@ -120,15 +119,11 @@ class FolderLock:
             folder.buffers.symlink_to(shared)
             claim(shared, root, server=True)
 
-    def _check_format(self, folder: DataFolder) -> None:
-        root = folder.root
-        mark = root / "format_version"
-        if not mark.exists():
-            # Synced: an empty file after a power cut would need manual work.
-            store(folder.tmp, root / "folder_id", lambda aside: _write_line(aside, uuid.uuid4().hex))
-            store(folder.tmp, mark, lambda aside: _write_line(aside, str(FORMAT_VERSION)))
-        found = int(mark.read_text())
-        if found > FORMAT_VERSION:
+    def _check_format(self, root: Path) -> None:
+        if not (root / "folder_id").exists() and not any((root / "commits").glob("*.arrow")):
+            write_format(root, uuid.uuid4().hex)  # with commit records, they know it: `commit_recovery`
+        found = read_format(root)
+        if found is not None and found > FORMAT_VERSION:
             raise error("folder_too_new", found=found, known=FORMAT_VERSION, hint="install a newer Penstock")
 
     def release(self) -> None:
@@ -136,10 +131,6 @@ class FolderLock:
         _remove_shared(self.folder.sheets, self.folder.root)
         fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
-
-
-def _write_line(path: Path, text: str) -> None:
-    path.write_text(f"{text}\n")
 
 
 def close_to_others(root: Path) -> None:

@@ -98,6 +98,7 @@ def _fill_pass(definitions: Definitions, table: Table, only: frozenset[int]) -> 
     # One fill at a time and table: its pieces come one after the other.
     fills = _FILLS.setdefault(definitions, {})
     positions = definitions.state.query_positions
+    only -= definitions.skipped
     mark = tuple(positions[q][1] if q in positions else None for q in sorted(only))
     fill = fills.get(table.id)
     if fill is None or fill.only != only or fill.mark != mark:
@@ -129,7 +130,7 @@ def _sliced_over(definitions: Definitions, table: Table, query_id: int) -> tuple
 
 def _any_plan(definitions: Definitions, table: Table, query_id: int) -> Plan | None:
     definition = definitions.state.queries_by_id.get(query_id)
-    if definition is None or table.name not in definition.reads_tables:
+    if definition is None or table.name not in definition.reads_tables or query_id in definitions.skipped:
         return None
     return definitions.plan(query_id)
 

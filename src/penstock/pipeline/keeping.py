@@ -39,6 +39,8 @@ def calls_user_code(plan: SelectPlan | AggregatePlan) -> bool:
 
 def meets_rows(definition: QueryDefinition, plan: SelectPlan | AggregatePlan) -> bool:
     """Whether new rows meet a query in the shared pass; if not, whoever asks evaluates."""
+    if definition.quarantined is not None:
+        return False
     if isinstance(plan, AggregatePlan) and plan.latch is not None:
         return True  # rows that it missed would be gone some day: paused, it answers nothing but goes on
     return not definition.paused and not (definition.strategy == "none" and is_pure(plan))

@@ -9,13 +9,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from penstock.catalog.journal import Entries, JournalReader
+from penstock.catalog.encoding import quarantined_by
+from penstock.catalog.journal import JournalMoved, JournalReader
 from penstock.catalog.state import CatalogState
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import FolderClock
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.planning import FirstNeeded, Limits, consistent_cut, plan_cycle
+from penstock.pipeline.tasks import Skipped
 from penstock.streams.segments import Segment, list_readable
 
 EDGE_INTERVAL_US = SECOND
@@ -26,12 +28,13 @@ KEEP_WARM_US = 45 * SECOND
 class Planner:
     """Plans cycles for one data folder."""
 
-    def __init__(self, folder: DataFolder, limits: Limits, clock: Clock | None = None) -> None:
+    def __init__(self, folder: DataFolder, limits: Limits, clock: Clock | None = None, shrink: int = 1) -> None:
+        """`shrink`: the first cycle takes so many times fewer rows, each one after it twice as many as the last."""
         self._folder = folder
         self._limits = limits
+        self._shrink = shrink
         self._clock = clock or FolderClock(folder.root)
         self._reader = JournalReader(folder.root)
-        self._ahead = Entries([])  # read, and not taken into the state yet
         self._state = CatalogState()
         # A restarted pipeline shows that it works by running a cycle, and warms its workers by it.
         self._fresh = True
@@ -46,12 +49,13 @@ class Planner:
         # A dropped table's files stay for a while; ids are given once, so an old one that is not there is dropped.
         dropped = {t for t in segments if t < known.next_table_id and t not in known.tables_by_id}
         heads = {table: found[-1].end for table, found in segments.items() if found and table not in dropped}
-        ahead = self._ahead
+        ahead = list(self._reader.waiting())
         for entry in ahead:
             # Rows that an entry has seen were on disk: if they are lost, the entry must not wait for them for ever.
             for table, head in entry.heads.items():
                 heads[table] = max(heads.get(table, 0), head)
-        cut = consistent_cut(start, heads, ahead, self._limits)
+        limits = self._limits.shrunk(self._shrink)
+        cut = consistent_cut(start, heads, ahead, limits)
         now_us = self._now(start, segments)
         idle = cut == (start.data, start.journal) and not start.filling
         if idle and not self._fresh and not self._is_due(start, now_us):
@@ -59,10 +63,11 @@ class Planner:
         if self._fresh:
             now_us = max(now_us, start.now_us + 1)  # an offset that equals its start is no cycle
             self._fresh = False
-        self._not_before = time.monotonic() + self._limits.interval_s
+        self._not_before = time.monotonic() + limits.interval_s
+        self._shrink = max(1, self._shrink // 2)
         state = self.state_at(cut[1])
         first_needed = FirstNeeded(lambda t: segments.get(t, []), state.retention)
-        return plan_cycle(start, cut, state, now_us, first_needed, self._limits)
+        return plan_cycle(start, cut, state, now_us, first_needed, limits)
 
     def _list_log(self) -> dict[int, list[Segment]]:
         tables = [int(p.name) for p in Path(self._folder.log).iterdir() if p.name.isdigit()]
@@ -88,12 +93,26 @@ class Planner:
             return False
         return 0 < edge <= now_us
 
+    def skipped(self, position: int) -> Skipped:
+        """What a cycle that ends at a journal position leaves out: later entries have taken it out of the cycles.
+
+        Such an entry comes after the rows that its queries could not take. Without this they would meet them again.
+        """
+        self.state_at(position)
+        later = [entry for entry in self._reader.waiting() if entry.kind == "quarantine"]
+        queries = {q: why for entry in reversed(later) for q, why in quarantined_by(entry).items()}
+        return Skipped(queries, frozenset(e.body["unreadable"] for e in later if e.body["unreadable"] is not None))
+
     def state_at(self, position: int) -> CatalogState:
         """The definitions as they stood after a journal entry."""
         if self._state.position > position:  # a cycle is planned once more, which is rare: begin anew
-            self._reader, self._ahead, self._state = JournalReader(self._folder.root), Entries([]), CatalogState()
-        self._ahead += self._reader.entries()
-        taken = position - self._state.position  # positions count from 1 without gaps
-        self._state.apply_many(self._ahead[:taken])
-        self._ahead = self._ahead[taken:]
+            self._begin_anew()
+        try:
+            self._state.apply_many(self._reader.entries(upto=position))
+        except JournalMoved:
+            self._begin_anew()
+            self._state.apply_many(self._reader.entries(upto=position))
         return self._state
+
+    def _begin_anew(self) -> None:
+        self._reader, self._state = JournalReader(self._folder.root), CatalogState()

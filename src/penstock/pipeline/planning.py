@@ -7,7 +7,7 @@ calls it. The commit record keeps what it returned; until then a cycle may be pl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.catalog.journal import Entry
 from penstock.catalog.state import CatalogState
@@ -41,6 +41,13 @@ class Limits:
     fill_max_rows: int
     interval_s: float = 0.0
     history_rows: int = 0  # histories up to this long are left to whoever asks
+
+    def shrunk(self, times: int) -> Limits:
+        """The same for cycles of fewer rows: one that took too long may pass in parts."""
+        if times == 1:
+            return self
+        fewer = [max(1, rows // times) for rows in (self.cycle_max_rows, self.fill_max_rows)]
+        return replace(self, cycle_max_rows=fewer[0], fill_max_rows=fewer[1])
 
 
 def consistent_cut(
@@ -94,7 +101,7 @@ def plan_cycle(
     )
     for query_id in changed:
         definition = queries[query_id]
-        if definition.paused and not has_latch(definition.stored_plan):
+        if definition.paused and (definition.quarantined is not None or not has_latch(definition.stored_plan)):
             continue
         plan = kernel_of(plan_from_json(definition.plan))
         if plan is None or not tables_under(plan) <= state.tables_by_id.keys():
@@ -141,7 +148,7 @@ def _filling(start: Offset, state: CatalogState) -> set[int]:
 
 def _goes_on(query_id: int, start: Offset, state: CatalogState) -> bool:
     definition = state.queries_by_id[query_id]
-    if has_latch(definition.stored_plan):
+    if has_latch(definition.stored_plan) and definition.quarantined is None:
         return True
     return not definition.paused and state.query_positions[query_id][1] <= start.journal
 

@@ -25,6 +25,11 @@ def told(failure: PenstockError) -> bytes:
     return orjson.dumps({"condition": failure.condition, "message": failure.message})
 
 
+def quarantined(why: str) -> PenstockError:
+    """What a query is told that is to be taken out of the cycles."""
+    return PenstockError("query_quarantined", why)
+
+
 def as_batch(rows: list[ResultRow]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True) if rows else ([] for _ in RESULT_SCHEMA)
     arrays = [pa.array(list(c), f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)]

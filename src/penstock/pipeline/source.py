@@ -72,7 +72,8 @@ class CycleReader(DataSourceStreamReader):
                 int(self._options["cycle_interval_ms"]) / 1000,
                 int(self._options["history_max_rows"]),
             )
-            self._planner_object = Planner(DataFolder(Path(self._options["folder"])), limits)
+            folder = DataFolder(Path(self._options["folder"]))
+            self._planner_object = Planner(folder, limits, shrink=int(self._options["shrink"]))
         return self._planner_object
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -87,12 +88,14 @@ class CycleReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         from penstock.pipeline.offset import offset_from_json
-        from penstock.pipeline.tasks import cycle_tasks
+        from penstock.pipeline.tasks import WorkerLimits, cycle_tasks
 
         first, last = offset_from_json(start), offset_from_json(end)
-        state = self._planner().state_at(last.journal)
+        skipped, state = self._planner().skipped(last.journal), self._planner().state_at(last.journal)
         parallelism, memory = int(self._options["parallelism"]), int(self._options["join_memory_mb"]) << 20
-        return cycle_tasks(Path(self._options["folder"]) / "log", first, last, state, parallelism, memory)
+        limits = WorkerLimits(int(self._options["worker_memory_mb"]), int(self._options["function_timeout_ms"]))
+        log = Path(self._options["folder"]) / "log"
+        return cycle_tasks(log, first, last, state, parallelism, memory, skipped, limits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.pipeline.said import as_batch, heading

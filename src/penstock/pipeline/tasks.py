@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +33,25 @@ class Unit:
     spans: tuple[tuple[int, int, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """What a worker may take for a task; 0 means any amount."""
+
+    memory_mb: int = 0
+    function_timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What a cycle leaves out because an entry beyond its end says so: queries with reasons, and tables not to be read.
+
+    The queries are told that they failed, so that the record alone says what became of them.
+    """
+
+    queries: Mapping[int, str] = field(default_factory=dict)
+    tables: frozenset[int] = frozenset()
+
+
 @dataclass
 class CycleTask(InputPartition):
     """One Spark task. The first of a cycle also reports the cycle's offsets."""
@@ -42,18 +62,28 @@ class CycleTask(InputPartition):
     cycle: tuple[dict[str, object], dict[str, object]] | None = field(default=None)
     joins: tuple[JoinUnit, ...] = ()
     join_memory_bytes: int = 1 << 30
+    skipped: Skipped = Skipped()
+    limits: WorkerLimits = WorkerLimits()
 
     def __post_init__(self) -> None:
         super().__init__(None)
 
 
 def cycle_tasks(
-    log: Path, start: Offset, end: Offset, state: CatalogState, parallelism: int, join_memory_bytes: int = 1 << 30
+    log: Path,
+    start: Offset,
+    end: Offset,
+    state: CatalogState,
+    parallelism: int,
+    join_memory_bytes: int = 1 << 30,
+    skipped: Skipped = Skipped(),
+    limits: WorkerLimits = WorkerLimits(),
 ) -> list[CycleTask]:
     """The tasks of the cycle (start, end): at least one, so that the cycle commits even without rows."""
     listed = Listing(log)
-    fresh = [(t, start.data.get(t, 0), e) for t, e in sorted(end.data.items()) if e > start.data.get(t, 0)]
-    pieces = fill_pieces(start, end, state)
+    readable = sorted((t, e) for t, e in end.data.items() if t not in skipped.tables)
+    fresh = [(t, start.data.get(t, 0), e) for t, e in readable if e > start.data.get(t, 0)]
+    pieces = [p for p in fill_pieces(start, end, state) if p.table_id not in skipped.tables]
     total = sum(e - s for _, s, e in fresh) + sum(p.end - p.first for p in pieces)
     size = max(TASK_MIN_ROWS, -(-total // parallelism))
     units = [Unit("live", t, lo, hi, listed.files(t, lo, hi)) for t, s, e in fresh for lo, hi in _cut(s, e, size)]
@@ -61,6 +91,8 @@ def cycle_tasks(
     root = str(log.parent)
     tasks = [CycleTask(root, end.journal, group) for group in _pack(units, size)] or [CycleTask(root, end.journal, ())]
     tasks[0].cycle = (start.to_json(), end.to_json())
+    for task in tasks:
+        task.skipped, task.limits = skipped, limits
     _add_joins(tasks, join_units(listed, start, end, state, parallelism), parallelism, join_memory_bytes)
     return tasks
 
@@ -70,7 +102,7 @@ def _add_joins(tasks: list[CycleTask], units: list[JoinUnit], parallelism: int, 
     for unit in units:
         at = unit.part % parallelism
         while len(tasks) <= at:
-            tasks.append(CycleTask(tasks[0].folder, tasks[0].journal, ()))
+            tasks.append(replace(tasks[0], units=(), cycle=None, joins=()))
         tasks[at].joins += (unit,)
         tasks[at].join_memory_bytes = memory_bytes
 

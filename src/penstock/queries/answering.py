@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.queries.as_of import answer_as_of
+from penstock.queries.damage import note_failure
 from penstock.queries.results import Result
 from penstock.queries.spark_subscription import SparkSubscription
 from penstock.queries.subscription import SelectSubscription, Subscription
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
 def invoke(database: Database, name: str, as_of: int | str | AsOf | None, limit: int | None) -> Result:
     """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
     statements = database.statements
-    with statements.enter(f"SELECT * FROM {name}", current_caller() or LOCAL), statements.light_turn():
-        return _invoke(database, name, as_of, limit)
+    try:
+        with statements.enter(f"SELECT * FROM {name}", current_caller() or LOCAL), statements.light_turn():
+            return _invoke(database, name, as_of, limit)
+    except PenstockError as failure:
+        note_failure(database, failure)
+        raise
 
 
 def _invoke(database: Database, name: str, as_of: int | str | AsOf | None, limit: int | None) -> Result:

@@ -66,7 +66,7 @@ class AnswerStore(Taking):
     def apply(self, record: CommitRecord) -> None:
         """Take in one more cycle (or a snapshot, as the first)."""
         before = self.state.position
-        self.touched = set()
+        self.touched, self._failed, self.poisoned = set(), set(), {}
         self.state.apply_many(self._reader.entries(upto=record.end.journal))
         self._follow_definitions(before, record)
         self._take_results(record)
@@ -107,7 +107,10 @@ class AnswerStore(Taking):
         self.reads_queries = any(d.reads_queries for d in queries.values())
         for query_id, (_, changed) in self.state.query_positions.items():
             if changed > before:
-                self._follow_definition(query_id, queries[query_id], record)
+                try:
+                    self._follow_definition(query_id, queries[query_id], record)
+                except Exception as failure:  # no other query's trouble
+                    self.poison(query_id, f"its definition cannot be taken in: {type(failure).__name__}: {failure}")
         for query_id, answer in self.answers.items():
             if answer.strategy != queries[query_id].strategy:  # no change of what it answers, so of no position
                 self._follow_strategy(query_id, answer, queries[query_id], record)
@@ -146,7 +149,9 @@ class AnswerStore(Taking):
         if (known.paused and not definition.paused) or known.error is not None:
             known.filled_before = False  # what came in between, or failed, is read now, as history
         known.paused = definition.paused
-        known.plan, known.error = plan, None
+        known.plan, known.error = plan, definition.quarantined
+        if known.error is not None:
+            known.error_condition = "query_quarantined"
         known.top = whole.top if isinstance(whole, JoinAggregatePlan) else None
         if not tables_under(plan) <= self.state.tables_by_id.keys():
             # An older version could register a query over a table that was dropped at that moment.
@@ -191,7 +196,7 @@ class AnswerStore(Taking):
                 continue
             last = record.end.fill[query_id][0] if query_id in record.end.fill else target
             answer.covered = joined([*answer.covered, (first, last)])
-        for query_id in self._failed:
+        for query_id in self._failed & self.answers.keys():
             answer = self.answers[query_id]
             self.slices.doubt(query_id)
             if isinstance(answer.plan, SelectPlan):

@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.errors import error
 from penstock.manifest import FileSum, copy_file, list_files, write_manifest
 from penstock.pipeline.folder import UNFINISHED
-from penstock.streams.sealing import check_schema, check_seal
+from penstock.queries.verification import verify_data
 from penstock.syncing import sync_folder
 
 if TYPE_CHECKING:
@@ -149,14 +148,7 @@ def _copy_snapshot(snapshot: Path, target: Path, link: bool, progress: Progress)
 def _damage(path: Path) -> str | None:
     """What is wrong with a file that carries checksums of its own; None where nothing is."""
     try:
-        if path.suffix == ".arrow":
-            with pa.OSFile(str(path)) as source:
-                check_seal(path, source, pa.ipc.open_file(source))
-        elif path.suffix == ".parquet":
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                check_schema(file.schema_arrow)
-                for group in range(file.num_row_groups):
-                    file.read_row_group(group, use_threads=False)
+        verify_data(path)
     except (pa.ArrowException, OSError, ValueError) as problem:
         return str(problem).split("\n", 1)[0]
     return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.catalog.encoding import quarantined_by
 from penstock.catalog.journal import JournalReader
 
 
@@ -32,6 +33,10 @@ def changes_of_query(folder: Path, query_id: int, name: str) -> list[Change]:
             what, detail = _changed(before, body)
             found.append(Change(entry.at_us, entry.pos, what, detail))
             before = body
+        elif entry.kind == "quarantine" and query_id in quarantined_by(entry):
+            reason = quarantined_by(entry)[query_id]
+            found.append(Change(entry.at_us, entry.pos, "quarantined", reason))
+            before = {**before, "paused": True, "quarantined": reason}
         elif entry.kind == "describe_query" and before and body.get("name") == name:
             for fact in ("owner", "description", "strategy"):
                 if body.get(fact) != before.get(fact):

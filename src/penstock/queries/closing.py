@@ -7,6 +7,7 @@ import logging
 _log = logging.getLogger("penstock")
 _ENDS = (
     ("statements", "close"),
+    ("scrubber", "close"),
     ("sinks", "close"),
     ("sources", "close"),
     ("housekeeper", "close"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import PenstockError
+
 if TYPE_CHECKING:
     from penstock.queries.database import Database
 
@@ -50,6 +52,14 @@ def failing_queries(database: Database) -> dict[str, set[str]]:
             database.damage.note(file, file.split("/", 1)[0], message)
             noted.add(file)
     return found
+
+
+def note_failure(database: Database, failure: PenstockError) -> None:
+    """An answer could not be given: if a file is damaged, health names it from now on."""
+    if failure.condition in _CONDITIONS:
+        file = file_named(failure.message)
+        if all(row.file != file or row.healed for row in database.damage.rows()):
+            database.damage.note(file, file.split("/", 1)[0], failure.message)
 
 
 def file_named(message: str) -> str:

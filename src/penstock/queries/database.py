@@ -17,7 +17,7 @@ from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status
 from penstock.damage import damage_of, forget_report
-from penstock.errors import error, suggest
+from penstock.errors import PenstockError, error, suggest
 from penstock.logs import note_cycle
 from penstock.pipeline.commits import CommitRecord, read_newest_end
 from penstock.pipeline.engine import Engine
@@ -39,10 +39,12 @@ from penstock.queries.on_demand import AggregatesOnDemand
 from penstock.queries.own_costs import users_of
 from penstock.queries.own_writes import OwnWrites
 from penstock.queries.permissions import the_caller
+from penstock.queries.quarantine import Quarantine
 from penstock.queries.results import Health, Result
 from penstock.queries.rollups.keeper import RollupKeeper
 from penstock.queries.running_statements import RunningStatements
 from penstock.queries.sampling import Sampler
+from penstock.queries.scrubber import Scrubber
 from penstock.queries.sinking import sink_runner
 from penstock.queries.spark_queries import SparkQueries
 from penstock.queries.standing import StandingQueries
@@ -90,6 +92,7 @@ class Database(OwnWrites):
     def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
         """Open the folder and start the pipeline; ready when the first cycle is through."""
         self._began_s = time.monotonic()
+        self.users.accounts()  # refuses the start where they cannot be read
         self.lock = FolderLock(self.folder)
         self.damage = damage_of(self.folder.root)
         try:
@@ -113,6 +116,8 @@ class Database(OwnWrites):
                 if dropped >= known_tables:  # its definition is lost, and its files were moved aside
                     continue
                 self.log.drop(dropped)  # dropped in a former life that ended before its files went
+            self.quarantine = Quarantine(self.catalog, self.folder, self.settings)
+            self.engine.is_waiting, self.engine.trace = self._is_waiting, self.quarantine.trace
             discovery = Discovery(self.catalog.insert_rows, self.settings.discover_max_sensors)
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
             self.ingest.restore(list(self.catalog.state.tables.values()))
@@ -125,7 +130,8 @@ class Database(OwnWrites):
             progress("reading the committed cycles")
             self.standing.load()
             self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)
-            self.rollups.sweep(grace_s=0)
+            if not any(row.kind == "journal" for row in self.damage.open_rows()):
+                self.rollups.sweep(grace_s=0)
             self.system = SystemTables(self)
             self.costs = Costs()
             self.usage = Usage(self.folder.root / "usage.json")
@@ -170,8 +176,10 @@ class Database(OwnWrites):
             self.rollups.retain,
             self.standing.retained,
             self.standing.protected,
-            tidy=self.rollups.sweep,
+            tidy=self._tidy,
         )
+        self.scrubber = Scrubber(self.folder.root, self.damage, self.clock, self.settings.scrub_days, self._cover)
+        self.scrubber.start()
         self._ready = True
 
     def _open_clock(self, committed: Offset | None) -> None:
@@ -186,6 +194,8 @@ class Database(OwnWrites):
         deadline = time.monotonic() + 120
         while self.standing.store.cycle <= began_at and time.monotonic() < deadline:
             self.standing.feed.wait_past(began_at, 0.2)
+            if self.engine.looking:
+                deadline = time.monotonic() + 120  # one query must not keep the server from starting
         if self.standing.store.cycle <= began_at:
             raise error("engine_failed", detail=self.engine.failure or "Spark ran no cycle within two minutes")
 
@@ -204,6 +214,23 @@ class Database(OwnWrites):
             forget_report(self.folder.root)
             self.lock.release()
 
+    def _cover(self, kind: str) -> bool:
+        """Write snapshots that take the place of damaged commit records or journal lines; whether that helps."""
+        if kind not in ("commit_record", "journal"):
+            return False
+        if kind == "journal":
+            self.catalog.write_snapshot()
+        self.standing.write_snapshot()
+        return True
+
+    def _tidy(self) -> None:
+        """Remove files that nothing names or needs any more."""
+        if not any(
+            row.kind == "journal" for row in self.damage.open_rows()
+        ):  # a lost entry may have named a rollup's file
+            self.rollups.sweep()
+        self.catalog.forget_before(self.engine.commits.journal_needed())
+
     def _committed(self, record: CommitRecord) -> None:
         finished = self.standing.finished
         note_cycle(record.cycle)
@@ -216,10 +243,27 @@ class Database(OwnWrites):
                 sharing = [q for q, answer in store.answers.items() if not answer.paused]
                 self.costs.follow(version, sharing, known, users_of(store))
         self.costs.note_cycle(record, fold_ms)
+        self._take_poisoned()
         self.usage.save_sometimes(known)
         self.on_demand.tidy(known)
         if self.standing.finished != finished:
             self.observer.follow()
+
+    def _take_poisoned(self) -> None:
+        with self.standing.locked() as store:
+            poisoned = dict(store.poisoned)
+        if poisoned:
+            try:
+                self.quarantine.take(poisoned)
+            except (OSError, PenstockError) as failure:  # they fail in the next cycle again
+                _log.warning("queries could not be taken out of the cycles: %s", failure)
+
+    def _is_waiting(self) -> bool:
+        """Whether rows, definitions or histories wait for a cycle."""
+        last = self.engine.commits.last
+        if last is None or last.end.filling or self.catalog.state.position > last.end.journal:
+            return True
+        return any(head > last.end.data.get(table_id, 0) for table_id, head in self.log.heads().items())
 
     def _definition_changed(self, entry: Entry) -> None:
         for table_id in self._known_tables - self.catalog.state.tables_by_id.keys():
@@ -343,7 +387,18 @@ class Database(OwnWrites):
 
     def services(self) -> list[Service]:
         """Everything that works in the background, in the order in which it depends on each other."""
-        parts = ("clock", "log", "engine", "observer", "sources", "spark_queries", "sinks", "sampler", "housekeeper")
+        parts = (
+            "clock",
+            "log",
+            "engine",
+            "observer",
+            "sources",
+            "spark_queries",
+            "sinks",
+            "sampler",
+            "housekeeper",
+            "scrubber",
+        )
         found: list[Any] = [getattr(self, part, None) for part in parts]
         return [service for part in found if hasattr(part, "services") for service in part.services()]
 

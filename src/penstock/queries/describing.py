@@ -97,6 +97,7 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
     failure = database.spark_queries.failure(definition.id)
     message = answer.error if answer is not None else _reader_failure(database, definition.id)
     message = failure.message if message is None and failure is not None else message
+    message = definition.quarantined or message
     state, progress = _state(database, definition, plan, answer, message)
     return {
         "name": definition.name,
@@ -144,6 +145,8 @@ def _runs(plan: Plan) -> str:
 def _state(
     database: Database, definition: QueryDefinition, plan: Plan, answer: Answer | None, message: str | None
 ) -> tuple[str, float]:
+    if definition.quarantined is not None:
+        return "FAILED", 1.0
     if definition.paused:
         return "PAUSED", 1.0
     if kernel_of(plan) is not None and answer is None:

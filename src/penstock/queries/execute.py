@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, error
 from penstock.pipeline.loading import loading
+from penstock.queries.damage import note_failure
 from penstock.queries.permissions import (
     action_of,
     changes_something,
@@ -80,6 +81,7 @@ class Executor:
                     with self._db.statements.light_turn():
                         result = self._run_step(step, on_error, owner, sql if len(steps) == 1 and not params else None)
             except PenstockError as failure:
+                note_failure(self._db, failure)
                 self._note(step, failure.condition)
                 if failure.sql is None:
                     statement.point(failure)

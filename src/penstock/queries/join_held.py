@@ -24,6 +24,8 @@ from penstock.queries.held import Held, Ids, all_rows, rows_gone
 from penstock.queries.join_results import JoinResults, Picked
 from penstock.queries.partners import Blocks
 from penstock.sql.plan import JoinPlan
+from penstock.streams.segments import Segment, list_what_is_there
+from penstock.streams.whole import lost_position, missing_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,12 +261,27 @@ class JoinHeld:
         unique, back = np.unique(positions, return_inverse=True)
         found = self._fetcher(place).columns(wanted | {TIME_COLUMN}, unique)
         if len(found[TIME_COLUMN]) < len(unique):
+            self._check_files(place, unique)
             raise rows_gone(self)
         index = pa.array(back)
         return {name: column.take(index) for name, column in found.items()}
 
+    def _check_files(self, place: int, positions: Ids) -> None:
+        """Raise corrupt_segment where a row is not there although retention has not taken it."""
+        table_id = self.inputs[place].table.id
+        segments = list_what_is_there(self.log, table_id)
+        for first in positions.tolist():
+            lost = lost_position(self.log, table_id, segments_from(segments, first), first, first + 1)
+            if lost is not None:
+                raise missing_file(table_id, lost)
+
     def _fetcher(self, place: int) -> Fetcher:
         return Fetcher(self.log, self.inputs[place].table, self.inputs[place].static)
+
+
+def segments_from(segments: list[Segment], position: int) -> list[Segment]:
+    """Those that end after a position."""
+    return [segment for segment in segments if segment.end > position]
 
 
 def join_schema(plan: JoinPlan) -> pa.Schema:

@@ -54,6 +54,9 @@ class Readiness:
                     raise PenstockError("over_budget", failure, hint=_MENDING["over_budget"])
                 name = reader[1].relations[0].table
             answer = self._answer_of(name)
+            if answer is not None and answer.error is not None and answer.error_condition == "query_quarantined":
+                hint = f"mend what it reads or calls; ALTER QUERY {name} RESUME has it read its history again"
+                raise error("query_quarantined", query=name, reason=answer.error, hint=hint)
             if answer is not None and answer.error is not None:
                 raise PenstockError(answer.error_condition, answer.error, hint=_MENDING.get(answer.error_condition))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.cancellation import Cancellation, cancelled_by, current_cancellation
+from penstock.catalog.secrets import shown_statement
 from penstock.clock import Clock
 from penstock.errors import PenstockError, error
 from penstock.security.caller import Caller
@@ -277,6 +278,6 @@ def _may_see(caller: Caller, statement: RunningStatement) -> bool:
 
 
 def shortened(text: str) -> str:
-    """The beginning of a text on one line."""
-    words = " ".join(text[: 4 * TEXT_MAX_CHARS].split())
+    """The beginning of a text on one line, without secrets: admins see the statements of others."""
+    words = " ".join(shown_statement(text[: 4 * TEXT_MAX_CHARS]).split())
     return words if len(words) <= TEXT_MAX_CHARS else words[: TEXT_MAX_CHARS - 1] + "…"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -114,6 +113,8 @@ class StandingQueries(KeptAnswers):
             self._tidy(record)
         except (OSError, PenstockError) as failure:  # all of it is soft: a full disk stops ingest, not answers
             _log.warning("after cycle %d: %s", record.cycle, failure)
+        except Exception:
+            _log.exception("after cycle %d", record.cycle)
 
     def _tidy(self, record: CommitRecord) -> None:
         """What keeps memory and folder small and answers current, and the hint for the planner."""
@@ -138,6 +139,11 @@ class StandingQueries(KeptAnswers):
             self.commits.prune(self._keep)
             self.result_files.remove_dropped(self.store, self.commits.oldest_snapshot)
         self._write_next_edge(record)
+
+    def write_snapshot(self) -> None:
+        """Cover all records up to the last cycle."""
+        with self._lock:
+            self.commits.write_snapshot(self.store.to_snapshot())
 
     def _fold(self, record: CommitRecord) -> None:
         with self._lock:
@@ -178,10 +184,14 @@ class StandingQueries(KeptAnswers):
         for name in names:
             if time.monotonic() > until:
                 break
-            with contextlib.suppress(PenstockError):  # it rests, or was dropped: whoever asks is told so
+            try:
                 held = self.held(name, asked=False)
                 if len(held.inside()) > READY_MAX_ROWS:
                     self.chooser.too_large(held.query_id)
+            except PenstockError:
+                pass  # it rests, or was dropped: a client that asks is told so
+            except Exception as failure:  # no other query's trouble
+                _log.warning('the answer of "%s" cannot be kept current: %r', name, failure)
 
     def strategy_of(self, query_id: int) -> Strategy:
         """How a query's answer is kept right now."""

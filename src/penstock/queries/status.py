@@ -66,9 +66,14 @@ def status(database: Database) -> dict[str, Any]:
 def failures(database: Database) -> dict[str, Any]:
     """For health: how many queries of the shared pass fail, and which files are damaged."""
     with database.standing.locked() as store:
-        failed = sum(answer.error is not None for answer in store.answers.values())
+        failed = [answer for answer in store.answers.values() if answer.error is not None]
+    quarantined = sum(answer.error_condition == "query_quarantined" for answer in failed)
     damage = [f"{row['file']}: {row['detail']}" for row in damage_rows(database) if not row["healed"]]
-    return {**({"failed_queries": failed} if failed else {}), **({"damage": damage} if damage or failed else {})}
+    return {
+        **({"failed_queries": len(failed)} if failed else {}),
+        **({"quarantined_queries": quarantined} if quarantined else {}),
+        **({"damage": damage} if damage or failed else {}),
+    }
 
 
 def _resident(process: psutil.Process) -> int:

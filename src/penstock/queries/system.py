@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import Table
-from penstock.catalog.secrets import shown_address
+from penstock.catalog.secrets import shown_address, shown_options
 from penstock.clock import SECOND, format_timestamp
 from penstock.errors import PenstockError
 from penstock.queries.answer import NEVER
@@ -21,6 +21,8 @@ from penstock.queries.permissions import the_caller
 from penstock.queries.rollups.telling import rollup_rows
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.security.caller import current_caller
+from penstock.settings import SETTINGS
+from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ class SystemTables:
             "penstock.sinks": self._sink_rows,
             "penstock.statements": self._statement_rows,
             "penstock.services": self._service_rows,
+            "penstock.settings": self._setting_rows,
+            "penstock.functions": self._function_rows,
             "penstock.damage": lambda: damage_rows(self._database),
         }
         rows = makers[name]()
@@ -111,6 +115,37 @@ class SystemTables:
             {**row, "last_success": None if row["succeeded_s"] is None else now_us - int(row["succeeded_s"] * SECOND)}
             for row in rows
         ]
+
+    def _setting_rows(self) -> list[dict[str, Any]]:
+        """Values tell folders and hosts, which no role below admin needs; a standing query asks in no user's name."""
+        users = self._database.users
+        nameless = current_caller() is None and users.required
+        shown: dict[str, str] = {}
+        if not nameless and the_caller(users).role == "admin":
+            shown = shown_options({s.name: str(getattr(self._database.settings, s.name)) for s in SETTINGS})
+        return [
+            {"name": s.name, "value": shown.get(s.name), "default": str(s.default), "sentence": s.sentence}
+            for s in SETTINGS
+        ]
+
+    def _function_rows(self) -> list[dict[str, Any]]:
+        built_in = [
+            {"name": name, "arguments": f.arguments, "result": f.result, "kind": f.kind, "built_in": True}
+            for f in FUNCTIONS
+            for name in f.names
+        ]
+        own = [
+            {
+                "name": f.name,
+                "arguments": ", ".join(f"{p.name} {p.type}" for p in f.parameters),
+                "result": str(f.returns),
+                "kind": "scalar",
+                "built_in": False,
+                "language": f.language,
+            }
+            for f in self._database.catalog.state.functions.values()
+        ]
+        return own + built_in
 
     def _sensor_rows(self) -> list[dict[str, Any]]:
         out = []

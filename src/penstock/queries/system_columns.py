@@ -201,6 +201,20 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("last_error", TEXT, "why the last one that failed did"),
         SystemColumn("last_success", TIMESTAMP, "when it last finished a round"),
     ),
+    "penstock.settings": (
+        SystemColumn("name", TEXT, "the setting"),
+        SystemColumn("value", TEXT, "what this server runs with; for admins only, NULL for others; a secret is ***"),
+        SystemColumn("default", TEXT, "what holds where nothing is set"),
+        SystemColumn("sentence", TEXT, "what it decides"),
+    ),
+    "penstock.functions": (
+        SystemColumn("name", TEXT, "the function; one with several names or lists of arguments has several rows"),
+        SystemColumn("arguments", TEXT, "what it takes, in the words of the reference"),
+        SystemColumn("result", TEXT, "the type that it gives"),
+        SystemColumn("kind", TEXT, "scalar, aggregate or ranking (only with OVER)"),
+        SystemColumn("built_in", BOOLEAN, "false: a user made it"),
+        SystemColumn("language", TEXT, "of a function that a user made; else NULL"),
+    ),
     "penstock.damage": (
         SystemColumn("file", TEXT, "the damaged file in the data folder, or the journal entries that are lost"),
         SystemColumn(

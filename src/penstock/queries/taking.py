@@ -41,9 +41,9 @@ class Taking(Nows):
         self.census = Census()
         self.touched: set[int] = set()  # queries that the last cycle changed in more than their matches
         self._failed: set[int] = set()  # queries that the last cycle could not do
+        self.poisoned: dict[int, str] = {}  # of those, the ones that are to be taken out of the cycles, and why
 
     def _take_results(self, record: CommitRecord) -> None:
-        self._failed = set()
         columns = (c.to_pylist() for c in record.results.columns)
         for query_id, kind, rows, position, payload in zip(*columns, strict=True):
             if kind in _OF_TABLES:
@@ -53,34 +53,53 @@ class Taking(Nows):
             answer = self.answers.get(query_id)
             if answer is None:
                 continue
-            if kind == "match":
-                answer.matched += rows
-                _merge(answer.matches, position, payload)
-            elif kind == "base":
-                _merge(answer.base, position, payload)
-            elif kind == "join_info":
-                if answer.told is None or answer.told[0] != record.cycle:
-                    answer.told = (record.cycle, {})
-                answer.told[1][position] = orjson.loads(payload)
-            elif kind == "partnered":
-                answer.partners.add(record.cycle, position, BitMap.deserialize(payload))
-            elif kind in ("join", "join_file"):
-                file = payload.decode() if kind == "join_file" else None
-                try:
-                    table = from_bytes(payload) if file is None else read_results(self._folder, file)
-                except PenstockError as damage:
-                    # No other answer suffers from a file that cannot be read.
-                    answer.error, answer.error_condition = damage.message, damage.condition
-                    self.touched.add(query_id)
-                    continue
-                _take_join(answer, table, file, position)
-            elif kind == "values":
-                answer.values.append(pa.ipc.open_stream(payload).read_all())
-            elif kind == "error":
-                told = orjson.loads(payload)
-                answer.error, answer.error_condition = told["message"], told["condition"]
-                self._failed.add(query_id)
+            try:
+                self._take_of_query(query_id, answer, kind, rows, position, payload, record.cycle)
+            except Exception as failure:  # no other query's trouble
+                self.poison(query_id, f"its results cannot be taken in: {type(failure).__name__}: {failure}")
+
+    def poison(self, query_id: int, why: str) -> None:
+        """A query fails, and is to be taken out of the cycles."""
+        self.poisoned[query_id] = why
+        self._failed.add(query_id)
+        self.touched.add(query_id)
+        answer = self.answers.get(query_id)
+        if answer is not None:
+            answer.error, answer.error_condition = why, "query_quarantined"
+
+    def _take_of_query(
+        self, query_id: int, answer: Answer, kind: str, rows: int, position: int, payload: bytes, cycle: int
+    ) -> None:
+        if kind == "match":
+            answer.matched += rows
+            _merge(answer.matches, position, payload)
+        elif kind == "base":
+            _merge(answer.base, position, payload)
+        elif kind == "join_info":
+            if answer.told is None or answer.told[0] != cycle:
+                answer.told = (cycle, {})
+            answer.told[1][position] = orjson.loads(payload)
+        elif kind == "partnered":
+            answer.partners.add(cycle, position, BitMap.deserialize(payload))
+        elif kind in ("join", "join_file"):
+            file = payload.decode() if kind == "join_file" else None
+            try:
+                table = from_bytes(payload) if file is None else read_results(self._folder, file)
+            except PenstockError as damage:
+                # No other answer suffers from a file that cannot be read.
+                answer.error, answer.error_condition = damage.message, damage.condition
                 self.touched.add(query_id)
+                return
+            _take_join(answer, table, file, position)
+        elif kind == "values":
+            answer.values.append(pa.ipc.open_stream(payload).read_all())
+        elif kind == "error":
+            told = orjson.loads(payload)
+            answer.error, answer.error_condition = told["message"], told["condition"]
+            if answer.error_condition == "query_quarantined":
+                self.poisoned[query_id] = told["message"]
+            self._failed.add(query_id)
+            self.touched.add(query_id)
 
     def _take_of_table(self, table_id: int, kind: str, rows: int, position: int, payload: bytes, now_us: int) -> None:
         """What a cycle says of a table, or of many of its queries at once."""
@@ -94,7 +113,11 @@ class Taking(Nows):
         elif kind == "sheet":
             self.shelf(table_id).put(name_from_bytes(table_id, position, payload))
         elif kind == "slices":
-            self.slices.fold(payload, rows)
+            try:
+                self.slices.fold(payload, rows)
+            except Exception as failure:  # of no query that does not use them
+                for query_id in self.slices.users_of(payload):
+                    self.poison(query_id, f"its slices cannot be taken in: {type(failure).__name__}: {failure}")
         elif kind == "lists":
             self.shelf(table_id).put_lists(lists_from_bytes(position, payload))
 

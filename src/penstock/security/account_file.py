@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import fcntl
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.security.model import Accounts, from_json, to_json
 from penstock.syncing import sync_folder
+
+_SUM = "crc32"
+
+
+def _sum(body: dict[str, Any]) -> int:
+    return zlib.crc32(orjson.dumps(body))
+
 
 Stamp = tuple[int, int, int] | None
 
@@ -39,27 +48,41 @@ class AccountFile:
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
+            if self._mark.exists():
+                raise self._corrupt("it is missing") from None
             return Accounts()
         try:
-            return from_json(orjson.loads(text))
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as problem:
-            # Nobody is let in on a guess: without a readable list of users the answer is no.
-            raise error(
-                "corrupt_accounts",
-                file=str(self.path),
-                detail=type(problem).__name__,
-                hint="restore it from a backup, or remove it and add the users again with penstock user",
-            ) from None
+            found = orjson.loads(text)
+            wanted = found.pop(_SUM, None)  # files of format 1 have none
+            if wanted is not None and wanted != _sum(found):
+                raise self._corrupt("its checksum is wrong: the file has changed since it was written")
+            return from_json(found)
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise self._corrupt(type(problem).__name__) from None
+
+    @property
+    def _mark(self) -> Path:
+        """A file that says that there were users: then a missing list of them does not open the server."""
+        return self.path.with_name("present")
+
+    def _corrupt(self, detail: str) -> PenstockError:
+        # No request is let in on a guess: without a readable list of users the answer is no.
+        hint = "restore the folder `security` from a backup, or remove it and add the users again with penstock user"
+        return error("corrupt_accounts", file=str(self.path), detail=detail, hint=hint)
 
     def write(self, accounts: Accounts) -> None:
         aside = self.path.with_suffix(".new")
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as stream:
-            stream.write(orjson.dumps(to_json(accounts), option=orjson.OPT_INDENT_2))
+            body = to_json(accounts)
+            stream.write(orjson.dumps({**body, _SUM: _sum(body)}, option=orjson.OPT_INDENT_2))
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(aside, self.path)
         sync_folder(self.path.parent)
+        if not self._mark.exists():
+            self._mark.touch(mode=0o600)
+            sync_folder(self.path.parent)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -21,6 +21,9 @@ NAME_MAX_CHARS = 128
 SETTING = Caller("token", "admin", via="setting", credential="setting")
 
 
+_UNREAD: Stamp = (-1, -1, -1)  # of no file: the first look reads it
+
+
 class Users:
     """One data folder's users and tokens, and the token of the settings. Thread-safe."""
 
@@ -33,7 +36,7 @@ class Users:
         self.clock = clock or WallClock()
         self._cost = cost or Cost()
         self._lock = threading.Lock()
-        self._read: tuple[Stamp, Accounts] = (None, Accounts())
+        self._read: tuple[Stamp, Accounts] = (_UNREAD, Accounts())
         self._by_digest: tuple[Accounts, dict[str, Token]] = (self._read[1], {})
         # What an unknown user's password is held against, so that it takes as long as a known one's.
         self._decoy: str | None = None

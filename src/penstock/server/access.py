@@ -73,9 +73,7 @@ class AccessGuard:
         if problem.condition == "unauthorized":
             wait_s = self._rates.take(f"address {address}")
             problem = problem if wait_s == 0 else _too_often(wait_s)
-        if scope["type"] == "websocket":
-            return _closed(problem)
-        return self._refusal(problem, scope, headers)
+        return _closed(problem) if scope["type"] == "websocket" else self._refusal(problem, scope, headers)
 
     def _refusal(self, problem: PenstockError, scope: Scope, headers: Headers) -> Response:
         person = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
@@ -148,6 +146,12 @@ def listed_origins(settings: Settings) -> frozenset[str]:
 def session_cookie(headers: Headers, name: str) -> str | None:
     """The session in the Cookie header."""
     return cookie_parser(headers.get("cookie", "")).get(name)
+
+
+async def refuse(problem: PenstockError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request, or close a WebSocket before it opens."""
+    answer = _closed(problem) if scope["type"] == "websocket" else error_response(problem)
+    await answer(scope, receive, send)
 
 
 def _too_often(wait_s: float) -> PenstockError:

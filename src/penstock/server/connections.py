@@ -192,6 +192,12 @@ class SocketConnection(WebSocketsSansIOProtocol):
             return
         super().send_receive_event_to_app()
 
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            # Refused with an answer of its own; Uvicorn would log that no answer came.
+            self.handshake_complete = True
+
     async def receive(self) -> Any:
         self._handled_bytes = 0
         self._count()

@@ -22,12 +22,12 @@ from penstock.queries.inputs import LINES
 from penstock.server.body import read_small_body
 from penstock.server.compressed import read_unpacked
 from penstock.server.context import context_of
+from penstock.server.decode import Room
 from penstock.server.readings import counting_refusals
 from penstock.streams.line_points import LineReport
 
 router = APIRouter(tags=["line protocol"])
 
-ERRORS_SHOWN = 100
 _CODES = {
     400: "invalid",
     401: "unauthorized",
@@ -89,7 +89,13 @@ async def _write(request: Request, precision: str) -> Response:
         context = context_of(request)
         with counting_refusals(context, LINES):
             async with read_unpacked(request, context) as body:
-                report = await context.workers.push.run(context.database.write_lines, bytes(body), precision)
+                room = Room(context.settings.push_max_rows)
+
+                def work() -> LineReport:
+                    room.check_rows(body.count(b"\n"))
+                    return context.database.write_lines(bytes(body), precision)
+
+                report = await context.workers.push.run(work)
                 context.counters.bytes_in += len(body)
     except PenstockError as problem:
         return _refused(problem)
@@ -97,7 +103,7 @@ async def _write(request: Request, precision: str) -> Response:
 
 
 def _partly_refused(report: LineReport) -> Response:
-    first, dropped = report.errors[0], len(report.errors)
+    first, dropped = report.errors[0], report.dropped
     what = "partial write" if report.accepted or report.duplicates else "nothing was written"
     message = f"{what}: line {first.line}: unable to write '{first.text}': {first.message}; dropped={dropped}"
     body = {
@@ -109,7 +115,7 @@ def _partly_refused(report: LineReport) -> Response:
         "dropped": dropped,
         "errors": [
             {"line": e.line, "condition": e.condition, "message": e.message, "original_line": e.text}
-            for e in report.errors[:ERRORS_SHOWN]
+            for e in report.errors
         ],
     }
     return _answer(400, body)

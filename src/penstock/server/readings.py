@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import orjson
 from fastapi import APIRouter
@@ -14,8 +15,9 @@ from starlette.responses import Response
 
 from penstock.errors import PenstockError, error
 from penstock.server.body import media_type_of, read_body
+from penstock.server.budget import Share
 from penstock.server.context import Context, context_of
-from penstock.server.decode import DECODERS, decode_readings
+from penstock.server.decode import DECODERS, UNCOUNTED_BYTES, NeedsRoom, Room, decode_readings
 from penstock.server.models import PushReceipt
 from penstock.server.openapi import ERRORS, readings_body
 from penstock.streams.receipt import Receipt
@@ -23,6 +25,7 @@ from penstock.streams.receipt import Receipt
 router = APIRouter(prefix="/v1/tables", tags=["readings"])
 
 KEY_MAX_CHARS = 255
+T = TypeVar("T")
 
 
 @router.post(
@@ -54,23 +57,27 @@ async def push_readings(table: str, request: Request) -> Response:
         if key is not None and not 1 <= len(key) <= KEY_MAX_CHARS:
             raise error("invalid_parameter", detail=f"an Idempotency-Key has 1 to {KEY_MAX_CHARS} characters")
 
-        async with read_body(request, context) as (body, _):
+        async with read_body(request, context) as (body, share):
 
-            def work() -> tuple[Receipt, bytes]:
-                readings = decode_readings(body, media_type)
-                check_rows(len(readings), context.settings.push_max_rows)
-                receipt = context.database.push(table, readings, key)
+            def work(room: Room) -> tuple[Receipt, bytes]:
+                receipt = context.database.push(table, decode_readings(body, media_type, room), key)
                 return receipt, orjson.dumps(receipt_facts(receipt))
 
-            receipt, reply = await context.workers.push.run(work)
+            receipt, reply = await with_room(context, share, work)
             count_receipt(context, table, "http", receipt, len(body))
     return Response(reply, media_type="application/json")
 
 
-def check_rows(rows: int, limit: int) -> None:
-    """A small body can hold any number of rows, of columns that take no room; each would become a reading."""
-    if rows > limit:
-        raise error("too_many_rows", rows=rows, limit=limit, hint="send it in smaller batches, or raise push_max_rows")
+async def with_room(context: Context, share: Share, work: Callable[[Room], T]) -> T:
+    """Run what decodes and pushes a body in a thread, with as much of the budget as its readings take in memory."""
+    room = Room(context.settings.push_max_rows)
+    while True:
+        try:
+            return await context.workers.push.run(work, room)
+        except NeedsRoom as need:
+            # Not in the thread: one that waits for the budget would keep others from giving theirs back.
+            await share.take(need.size - (room.size if room.size > UNCOUNTED_BYTES else 0))
+            room = replace(room, size=need.size)
 
 
 def receipt_facts(receipt: Receipt) -> dict[str, Any]:

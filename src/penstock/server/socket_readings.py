@@ -22,9 +22,9 @@ from penstock.server.access import client_name
 from penstock.server.body_limits import Body
 from penstock.server.connections import allow_frames
 from penstock.server.context import Context
-from penstock.server.decode import ARROW, PARQUET, Readings, decode_readings, rows_of_json
+from penstock.server.decode import ARROW, PARQUET, Readings, Room, decode_readings, parse_json, rows_of_json
 from penstock.server.errors import internal_error, log
-from penstock.server.readings import KEY_MAX_CHARS, check_rows, count_receipt, counting_refusals, receipt_facts
+from penstock.server.readings import KEY_MAX_CHARS, count_receipt, counting_refusals, receipt_facts, with_room
 from penstock.server.roles import caller_of, needs
 from penstock.streams.receipt import Receipt
 
@@ -95,16 +95,17 @@ def _text_of(message: Message) -> Body | str:
 async def _push(context: Context, table: str, packed: Body | None, text: Body | str) -> dict[str, Any]:
     """What became of one frame. A frame that cannot be read is told like a bad body, and the next may be better."""
 
-    def work() -> tuple[str | None, Receipt]:
-        key, readings = _decode(packed, text)
-        check_rows(len(readings), context.settings.push_max_rows)
+    def work(room: Room) -> tuple[str | None, Receipt]:
+        key, readings = _decode(packed, text, room)
         return key, context.database.push(table, readings, key)
 
     try:
         context.lifecycle.require_ready()
         size = len(packed or text)
         with counting_refusals(context, "websocket"):
-            key, receipt = await context.workers.push.run(work)
+            # The frame itself is counted by its connection.
+            with context.budget.share() as share:
+                key, receipt = await with_room(context, share, work)
     except PenstockError as problem:
         return problem.body()
     except Exception:
@@ -115,16 +116,13 @@ async def _push(context: Context, table: str, packed: Body | None, text: Body | 
     return facts if key is None else {"id": key, **facts}
 
 
-def _decode(packed: Body | None, text: Body | str) -> tuple[str | None, Readings]:
+def _decode(packed: Body | None, text: Body | str, room: Room) -> tuple[str | None, Readings]:
     if packed:
-        return None, decode_readings(packed, PARQUET if packed.startswith(_PARQUET_BEGINS) else ARROW)
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError as problem:
-        raise error("invalid_body", detail=f"not JSON: {problem}") from None
+        return None, decode_readings(packed, PARQUET if packed.startswith(_PARQUET_BEGINS) else ARROW, room)
+    found = parse_json(text, room)
     if not isinstance(found, dict) or "readings" not in found:
-        return None, rows_of_json(found)
+        return None, rows_of_json(found, room)
     key = found.get("id")
     if key is not None and not (isinstance(key, str) and 1 <= len(key) <= KEY_MAX_CHARS):
         raise error("invalid_parameter", detail=f"an id is a text of 1 to {KEY_MAX_CHARS} characters")
-    return key, rows_of_json(found["readings"])
+    return key, rows_of_json(found["readings"], room)

@@ -12,7 +12,9 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
+from penstock.damage import damage_of
 from penstock.sinks.base import Batch
+from penstock.streams.sealing import read_sealed, sealed_file
 from penstock.streams.storing import make_folder, store, sweep
 
 _KEY = b"penstock"
@@ -28,6 +30,7 @@ class Backlog:
         self._sizes: dict[Path, int] = {}
         self._loaded: deque[Batch] = deque()
         self.count = 0  # batches that wait here; any thread may look
+        self._was_lost = False
         if folder.is_dir():
             sweep(folder)
             self._files.extend(sorted(folder.glob("*.arrow")))
@@ -62,10 +65,7 @@ class Backlog:
         header = [[b.cycle, b.now_us, b.whole, b.table.num_rows] for b in batches]
         rows = pa.concat_tables([b.table for b in batches]).replace_schema_metadata({_KEY: orjson.dumps(header)})
 
-        def write(path: Path) -> None:
-            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
-                writer.write_table(rows)
-
+        write = sealed_file(rows.schema, rows.combine_chunks().to_batches())
         path = self._folder / f"{batches[0].cycle:012d}-{batches[-1].cycle:012d}-{len(batches)}.arrow"
         store(self._folder, path, write)
         self._files.append(path)
@@ -75,8 +75,28 @@ class Backlog:
     def first(self) -> Batch | None:
         """The oldest batch; it stays until `remove_first`."""
         if not self._loaded and self._files:
-            self._loaded.extend(_read(self._files[0]))
+            try:
+                self._loaded.extend(_read(self._files[0]))
+            except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as problem:
+                self._give_up(problem)
         return self._loaded[0] if self._loaded else None
+
+    def _give_up(self, problem: Exception) -> None:
+        """A file cannot be read: what waits after it would come after a gap, so the sink begins anew instead."""
+        report = damage_of(self._folder.parents[2])
+        detail = f"{problem}; the sink goes on with the whole answer"
+        for path in self._files:
+            if path.exists():
+                report.set_aside(path, "sinks", detail, healed=True)
+        self._files.clear()
+        self._sizes.clear()
+        self.count = 0
+        self._was_lost = True
+
+    def take_lost(self) -> bool:
+        """Whether batches were lost since this was last asked."""
+        lost, self._was_lost = self._was_lost, False
+        return lost
 
     def remove_first(self) -> None:
         self._loaded.popleft()
@@ -90,7 +110,7 @@ class Backlog:
 
 def _read(path: Path) -> list[Batch]:
     with pa.OSFile(str(path), "rb") as source:
-        rows = pa.ipc.open_file(source).read_all()
+        rows = read_sealed(path, source)
     found, begin = [], 0
     for cycle, now_us, whole, count in orjson.loads(rows.schema.metadata[_KEY]):
         found.append(Batch(cycle, now_us, rows.slice(begin, count).replace_schema_metadata(None), whole))

@@ -6,8 +6,10 @@ aside and renamed. The open file also says how far the sink has come, so each ro
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,12 +19,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.damage import free_name
 from penstock.sensors.options import duration, one_of
 from penstock.sinks.base import Batch, Kind, Option, Place
 from penstock.sinks.options import CHANGES, size
 from penstock.streams.storing import make_folder, store, sweep
 from penstock.syncing import sync_folder
 
+_log = logging.getLogger("penstock.sinks")
 _KEY = b"penstock"
 
 
@@ -36,7 +40,11 @@ class _Frame:
 
 
 class Files:
-    """One folder's files. What a killed server left half-appended is cut off when it is opened."""
+    """One folder's files. What a killed server left half-appended is cut off when it is opened.
+
+    Each frame of the open file has its length and a checksum. A damaged one, and what follows it, is kept beside the open file and
+    cut off: the sink goes back to the frame before it (`is_damaged`) and delivers the cycles after that again.
+    """
 
     def __init__(self, place: Place, options: Mapping[str, Any]) -> None:
         self._options = options
@@ -53,6 +61,7 @@ class Files:
         self._since_us = 0
         self._schema: pa.Schema | None = None
         self._last: int | None = None
+        self.is_damaged = False
         self._size = self._recover()
         self._descriptor = os.open(self._open_file, os.O_RDWR | os.O_CREAT, 0o600)
         os.ftruncate(self._descriptor, self._size)
@@ -62,9 +71,15 @@ class Files:
     def _recover(self) -> int:
         """Take in what the open file holds; where the last whole frame of it ends."""
         whole = 0
-        for frame, end in _frames(self._open_file):
-            self._note(frame)
-            whole = end
+        try:
+            for frame, end in _frames(self._open_file):
+                self._note(frame)
+                whole = end
+        except _Damaged as problem:
+            self.is_damaged = True
+            kept = free_name(self._aside, "damaged.arrows")
+            kept.write_bytes(self._open_file.read_bytes()[whole:])
+            _log.error("%s is damaged: %s; its end is kept in %s", self._open_file, problem, kept)
         return whole
 
     def _is_finished(self) -> bool:
@@ -89,9 +104,14 @@ class Files:
         data = _encoded(frame)
         os.lseek(self._descriptor, self._size, os.SEEK_SET)
         written = 0
-        while written < len(data):
-            written += os.write(self._descriptor, data[written:])
-        os.fsync(self._descriptor)
+        try:
+            while written < len(data):
+                written += os.write(self._descriptor, data[written:])
+            os.fsync(self._descriptor)
+        except OSError:
+            # What could not be synced must not be found, and taken for delivered, when the file is opened again.
+            os.ftruncate(self._descriptor, self._size)
+            raise
         self._size += len(data)
         self._note(frame)
         self.tick()
@@ -153,29 +173,65 @@ def _fill(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
+_MAGIC = b"PSF2"
+_BARE_STREAM = b"\xff\xff\xff\xff"
+_HEAD_BYTES = 20  # magic, length (8 bytes) and crc32 (4 bytes) of the frame's Arrow stream, crc32 of these (4 bytes)
+
+
+class _Damaged(Exception):
+    """A frame is not what was written."""
+
+
 def _encoded(frame: _Frame) -> bytes:
     header = orjson.dumps({"cycle": frame.cycle, "at": frame.at_us})
     schema = frame.table.schema.with_metadata({_KEY: header})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_table(frame.table.replace_schema_metadata(schema.metadata))
-    return bytes(memoryview(sink.getvalue()))
+    data = bytes(memoryview(sink.getvalue()))
+    head = _MAGIC + len(data).to_bytes(8, "little") + zlib.crc32(data).to_bytes(4, "little")
+    return head + zlib.crc32(head).to_bytes(4, "little") + data
 
 
 def _frames(path: Path) -> Iterator[tuple[_Frame, int]]:
-    """The frames of an open file and where each ends; nothing of one that is torn."""
+    """The frames of an open file and where each ends; nothing of one that is torn. Raises _Damaged for any other bad one."""
     if not path.exists():
         return
     with pa.OSFile(str(path), "rb") as source:
         end = source.size()
-        while source.tell() < end:
-            try:
-                with pa.ipc.open_stream(source) as reader:
-                    header = orjson.loads(reader.schema.metadata[_KEY])
-                    table = reader.read_all().replace_schema_metadata(None)
-            except (OSError, pa.ArrowInvalid, TypeError, KeyError):
-                return
-            yield _Frame(header["cycle"], header["at"], table), source.tell()
+        while (begin := source.tell()) < end:
+            head = source.read(_HEAD_BYTES)
+            if head[:4] == _BARE_STREAM:
+                source.seek(begin)
+                frame = _read_stream(source)  # of format 1, without a head
+                if frame is None:
+                    return
+                yield frame, source.tell()
+                continue
+            if len(head) < _HEAD_BYTES:
+                return  # torn
+            if head[:4] != _MAGIC or zlib.crc32(head[:-4]) != int.from_bytes(head[-4:], "little"):
+                raise _Damaged(f"no frame begins at byte {begin}")
+            length = int.from_bytes(head[4:12], "little")
+            if begin + _HEAD_BYTES + length > end:
+                return  # torn
+            data = source.read(length)
+            frame = None
+            if zlib.crc32(data) == int.from_bytes(head[12:16], "little"):
+                frame = _read_stream(pa.BufferReader(data))
+            if frame is None:
+                raise _Damaged(f"the frame at byte {begin} has a wrong checksum")
+            yield frame, source.tell()
+
+
+def _read_stream(source: pa.NativeFile) -> _Frame | None:
+    try:
+        with pa.ipc.open_stream(source) as reader:
+            header = orjson.loads(reader.schema.metadata[_KEY])
+            table = reader.read_all().replace_schema_metadata(None)
+        return _Frame(header["cycle"], header["at"], table)
+    except (OSError, pa.ArrowInvalid, TypeError, KeyError):
+        return None
 
 
 def _folder_name(text: str) -> str:

@@ -18,6 +18,7 @@ from penstock.errors import one_line
 from penstock.services import Service
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import Batch, DeliveryFailed, Outlet, Place
+from penstock.sinks.files import Files
 from penstock.sinks.positions import Position
 from penstock.sinks.reading import AnswerReader, Queries, Reader
 from penstock.sinks.registry import find_kind, parse_options
@@ -168,9 +169,14 @@ class Follower:
         if begin is None:
             # Killed between the first delivery and the first note of it, the target may know more than we do.
             begin = self._open_outlet().position()
+        elif kind.open is Files:
+            outlet = self._open_outlet()
+            if isinstance(outlet, Files) and outlet.is_damaged:
+                begin = outlet.position()  # rows that it had and lost are delivered again
         backlog = Backlog(self._folder / "backlog", self._limits.backlog_bytes)
         changes = bool(options.get("changes", False))
         self._reader = Reader(self._queries, self.sink.query, changes, backlog, self._limits.cycles_keep, begin)
+        self._reader.gaps += begin is None and position.is_damaged
         return self._reader
 
     def _open_outlet(self) -> Outlet:

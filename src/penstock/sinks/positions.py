@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 import time
+import zlib
 from pathlib import Path
 
 import orjson
 
+from penstock.damage import damage_of
 from penstock.streams.storing import store
 
 WRITE_EVERY_S = 1.0
@@ -24,13 +26,23 @@ class Position:
         self._file = folder / "position.json"
         self._every_s = every_s
         self._written_s = -math.inf  # the first one is written at once
+        self.is_damaged = False  # whether there was a position that could not be read
         self._stored = self._read()
         self.cycle = self._stored
 
     def _read(self) -> int | None:
         try:
-            return int(orjson.loads(self._file.read_bytes())["cycle"])
+            found = orjson.loads(self._file.read_bytes())
+            cycle = int(found["cycle"])
+            if "crc" in found and found["crc"] != zlib.crc32(b"%d" % cycle):  # format 1 has none
+                raise ValueError("its checksum is wrong: the file has changed since it was written")
+            return cycle
         except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            self.is_damaged = True
+            detail = f"{problem}; the sink goes on with the whole answer"
+            damage_of(self._folder.parents[1]).set_aside(self._file, "sinks", detail, healed=True)
             return None
 
     def move(self, cycle: int) -> None:
@@ -49,4 +61,4 @@ class Position:
 
 
 def _fill(path: Path, cycle: int) -> None:
-    path.write_bytes(orjson.dumps({"cycle": cycle}))
+    path.write_bytes(orjson.dumps({"cycle": cycle, "crc": zlib.crc32(b"%d" % cycle)}))

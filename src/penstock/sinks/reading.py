@@ -79,6 +79,10 @@ class Reader:
             if self._delivered is None or kept.cycle > self._delivered:
                 return kept
             self._backlog.remove_first()  # delivered just before a crash
+        if self._backlog.take_lost():
+            self.close()
+            self._pulled.clear()
+            self._miss("batches that waited on disk are damaged")
         self._given = self._pulled.popleft() if self._pulled else self._pull(timeout_s)
         return self._given
 

@@ -10,6 +10,7 @@ from penstock.sql.dialect import PenstockParser
 from penstock.sql.options import table_options
 from penstock.sql.positions import Span
 from penstock.sql.scope import State
+from penstock.sql.spark_check import known_functions
 from penstock.sql.statement_parts import ColumnDefinition
 from penstock.sql.statements import AddColumn, CreateFunction, CreateStreamType, CreateTable
 from penstock.types import Field
@@ -118,7 +119,10 @@ def bind_create_stream_type(statement: CreateStreamType) -> StreamType:
 def bind_create_function(statement: CreateFunction) -> Function:
     """The function a statement describes. Names of built-in functions are refused."""
     _check_name(statement.name, statement, statement.name_at, "function")
-    if statement.name.upper() in PenstockParser.FUNCTIONS or statement.name.upper() in PenstockParser.FUNCTION_PARSERS:
+    written = statement.name.upper()
+    # The planner writes some functions into Spark's text that no statement can call: their names are taken, too.
+    is_built_in = written in PenstockParser.FUNCTIONS or written in PenstockParser.FUNCTION_PARSERS
+    if is_built_in or statement.name.lower() in known_functions():
         detail = f'"{statement.name}" is a built-in function'
         _fail(statement, statement.name_at, error("invalid_definition", detail=detail, hint="choose another name"))
     names = [p.name for p in statement.parameters]

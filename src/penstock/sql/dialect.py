@@ -36,6 +36,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParser):
+    # A word of another statement in PostgreSQL; here SESSION(..) is a call, which the binder refuses with a hint.
+    FUNC_TOKENS = PostgresParser.FUNC_TOKENS | {TokenType.SESSION}
     ID_VAR_TOKENS = PostgresParser.ID_VAR_TOKENS - _NOT_NAMES
     TABLE_ALIAS_TOKENS = PostgresParser.TABLE_ALIAS_TOKENS - _NOT_NAMES
     ALIAS_TOKENS = PostgresParser.ALIAS_TOKENS - _NOT_NAMES

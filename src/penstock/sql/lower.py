@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
 from penstock.operators.operations.calendar_parts import UNITS
-from penstock.sql.nodes import Const, Held, Sampled
+from penstock.sql.nodes import SIMILAR, Const, Held, Sampled
 from penstock.sql.values import DURATION, external, type_of
-from penstock.types import BIGINT, BOOLEAN, INT, TEXT, TIMESTAMP, Type
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
 
 class NotCovered(Exception):
@@ -63,6 +63,8 @@ _PARTS: dict[type[exp.Expr], str] = {
     exp.Hour: "HOUR",
     exp.Minute: "MINUTE",
 }
+# Calls by name that kernels know, with the number of arguments that they take.
+_NAMED: dict[str, tuple[int, ...]] = {"log": (1,), "div": (2,), "trunc": (1, 2)}
 _PLAIN_ARGUMENTS = {"this", "expression", "expressions"}
 
 
@@ -105,6 +107,10 @@ def lower(node: exp.Expr) -> Expr:
             return Call("get_field", (lower(node.this), name), type_of(node))
         case exp.Anonymous() if node.meta.get("user"):
             return UserCall(node.name, tuple(map(lower, node.expressions)), type_of(node))
+        case exp.Anonymous() if node.name == SIMILAR:
+            return Call("matches", _arguments(*node.expressions), BOOLEAN)
+        case exp.Anonymous() if node.name in _NAMED:
+            return _named(node)
         case Sampled():
             numbers = (Literal(int(node.args[key]), BIGINT) for key in ("seed", "parts"))
             return Call("sampled", (lower(node.this), *numbers), BOOLEAN)
@@ -172,6 +178,21 @@ def _is(node: exp.Is) -> Expr:
     known = Call("not", (missing,), BOOLEAN)
     wanted = value if node.expression.this else Call("not", (value,), BOOLEAN)
     return Call("and", (known, wanted), BOOLEAN)
+
+
+def _named(node: exp.Anonymous) -> Expr:
+    name, type_ = node.name, external(type_of(node))
+    if len(node.expressions) not in _NAMED[name]:
+        raise NotCovered(f"{name}() with {len(node.expressions)} arguments runs as Spark SQL")
+    arguments = _arguments(*node.expressions)
+    if name == "log":
+        return Call("log10", arguments, type_)
+    if name == "div":
+        if type_.kind == "DECIMAL":
+            raise NotCovered("arithmetic with DECIMAL runs as Spark SQL")
+        quotient = Call("div", arguments, type_)
+        return Call("trunc", (quotient,), type_) if type_ == DOUBLE else quotient
+    return Call(name, arguments, type_)
 
 
 def _extract(part: str, timestamp: exp.Expr, type_: Type) -> Expr:

@@ -6,6 +6,9 @@ from typing import Any
 
 from sqlglot import exp
 
+# What SIMILAR TO is bound to: a call with the text and the regular expression of its pattern.
+SIMILAR = "similar_to"
+
 
 class Duration(exp.Expression, exp.Condition):
     """A length of time in an expression; `this` is its microseconds as text."""

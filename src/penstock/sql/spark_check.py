@@ -18,6 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import PenstockError, error
 from penstock.sql.binding.functions import RULES, SPARK_FUNCTIONS
 from penstock.sql.functions import CALLS
+from penstock.sql.spark_forms import form_functions
 from penstock.sql.spark_text import NOW
 
 # Words of the grammar: with the functions all that stands outside of quotes.
@@ -47,7 +48,12 @@ def refused(detail: str) -> PenstockError:
 @lru_cache(maxsize=1)
 def known_functions() -> frozenset[str]:
     """Functions that a text may call, in lower case: those of the binder's tables in Spark's words, and the planner's."""
-    names = {*_WRITTEN, *SPARK_FUNCTIONS, *(function.spark for function in CALLS.values() if function.spark)}
+    names = {
+        *_WRITTEN,
+        *form_functions(),
+        *SPARK_FUNCTIONS,
+        *(function.spark for function in CALLS.values() if function.spark),
+    }
     for kind in RULES:
         required = [name for name, is_required in kind.arg_types.items() if is_required]
         for arguments in (required, list(kind.arg_types)):
@@ -75,6 +81,8 @@ def check_spark_text(text: str, relations: tuple[str, ...], functions: tuple[str
         statements = sqlglot.parse(text, dialect="spark")
     except SqlglotError as failure:
         raise refused("it cannot be read again") from failure
+    except RecursionError as failure:
+        raise refused("its expressions are nested too deeply") from failure
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise refused("it is not one query")
     read = {_relation(table) for table in statements[0].find_all(exp.Table)}

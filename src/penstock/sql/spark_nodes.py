@@ -13,6 +13,7 @@ from penstock.sql.binding.approximate import APPROXIMATE, ERROR
 from penstock.sql.binding.functions import RULES
 from penstock.sql.functions import CALLS
 from penstock.sql.nodes import (
+    SIMILAR,
     BeginEnd,
     BeginEnds,
     Const,
@@ -52,7 +53,7 @@ _NODES = frozenset(
     )
 )
 # Calls that the planner writes beside the listed ones.
-_PLANNED = frozenset({"window", "struct", "max_by", "min_by", "any_value"})
+_PLANNED = frozenset({"window", "struct", "max_by", "min_by", "any_value", SIMILAR})
 
 
 def check_nodes(root: exp.Expr) -> None:

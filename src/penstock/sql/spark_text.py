@@ -17,7 +17,8 @@ from penstock.operators.operations.sampling import PARTS
 from penstock.sql.approximate import is_approximate, spark_aggregate
 from penstock.sql.bounded_text import bounded_text
 from penstock.sql.functions import CALLS
-from penstock.sql.nodes import Const, Sampled
+from penstock.sql.nodes import SIMILAR, Const, Sampled
+from penstock.sql.spark_forms import spark_form
 from penstock.sql.spark_nodes import check_nodes
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
@@ -138,6 +139,8 @@ def _translated(node: exp.Expr) -> exp.Expr:
             return exp.Anonymous(this=exp.to_identifier(node.name, quoted=True), expressions=node.expressions)
         case exp.Anonymous() if node.name in CALLS and "penstock" in node.meta:
             return _listed(node)
+        case exp.Anonymous() if node.name == SIMILAR:
+            return exp.RegexpLike(this=_grouped(node.expressions[0]), expression=node.expressions[1])
         case exp.Repeat() | exp.Pad():
             return bounded_text(node)
         case exp.Cast() if "penstock" in node.meta:
@@ -167,18 +170,26 @@ def _translated(node: exp.Expr) -> exp.Expr:
 
 def _listed(node: exp.Anonymous) -> exp.Expr:
     """A listed function by its name in Spark, with the type that the list says."""
-    function = CALLS[node.name]
+    function, type_ = CALLS[node.name], external(type_of(node))
+    form = spark_form(function.name, node.expressions, type_)
+    if form is not None:
+        return _cast(form, type_)
     call = _call(function.spark or node.name, *node.expressions)
-    return _cast(call, external(type_of(node))) if function.cast else call
+    return _cast(call, type_) if function.cast else call
 
 
 def _whole(node: exp.Expr) -> exp.Expr:
     """FLOOR and CEIL, which give BIGINT in Spark: NaN and doubles too large for it are whole as they are."""
-    rounded = _keeping(node, type_of(node))
     if type_of(node) != DOUBLE:
-        return rounded
-    fits = exp.LT(this=exp.Abs(this=node.this.copy()), expression=exp.Literal.number(2**53))
-    return exp.Case(ifs=[exp.If(this=fits, true=rounded)], default=node.this.copy())
+        return _keeping(node, type_of(node))
+    # A lambda names the argument: written out three times, nested calls would grow beyond all memory.
+    name = exp.to_identifier("a", quoted=True)
+    value = exp.Column(this=name)
+    rounded = _cast(type(node)(this=value.copy()), DOUBLE)
+    fits = exp.LT(this=exp.Abs(this=value.copy()), expression=exp.Literal.number(2**53))
+    chosen = exp.Case(ifs=[exp.If(this=fits, true=rounded)], default=value)
+    each = _call("transform", _call("array", node.this), exp.Lambda(this=chosen, expressions=[name.copy()]))
+    return exp.Bracket(this=each, expressions=[exp.Literal.number(0)])
 
 
 def _keeping(node: exp.Expr, type_: Type) -> exp.Expr:

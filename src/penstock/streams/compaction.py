@@ -21,6 +21,7 @@ from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import error
 from penstock.streams.layout import Segment, segment_name
 from penstock.streams.log import StreamLog
+from penstock.streams.parquet_footer import KEY, ROOM, seal_footer
 from penstock.streams.sealing import sealed_schema
 from penstock.streams.segment_rows import file_schema, open_rows, read_slice
 from penstock.streams.segments import Slice, contiguous, cover_around_gaps, list_files, list_what_is_there
@@ -86,6 +87,8 @@ def merge(run: Sequence[Segment], temporary: Path, crash_point: CrashPoint = no_
         ) as writer:
             for group in _row_groups(run, schema):
                 writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
+            writer.add_key_value_metadata({KEY: ROOM})
+        seal_footer(path)
         rows = open_rows(path, "parquet")
         if rows != end - first:
             raise error("corrupt_segment", segment=target.name, detail=f"{rows} rows came of {end - first}")

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.catalog.model import TIME_COLUMN
 from penstock.streams.layout import Segment, segment_name
-from penstock.streams.sealing import sealed_file
+from penstock.streams.sealing import open_sealed, sealed_file
 from penstock.streams.storing import CrashPoint, make_folder, store
 
 KEYS = b"penstock.keys"
@@ -60,5 +60,5 @@ def _keys(queued: Sequence[Queued], first: int) -> dict[bytes, bytes] | None:
 def read_keys(path: Path) -> list[tuple[str, int, int, dict[str, Any]]]:
     """The (key, arrival, position after, receipt) of the pushes that wrote a hot segment."""
     with pa.memory_map(str(path)) as source:
-        metadata = pa.ipc.open_file(source).schema.metadata or {}
+        metadata = open_sealed(path, source).metadata or {}
     return [(key, at_us, position, receipt) for key, at_us, position, receipt in json.loads(metadata.get(KEYS, b"[]"))]

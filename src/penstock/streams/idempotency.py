@@ -9,9 +9,9 @@ remembered until the server stops: to judge it anew doubles nothing.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
+import zlib
 from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
@@ -19,13 +19,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.damage import damage_of
 from penstock.streams.hot import read_keys
 from penstock.streams.receipt import Receipt, Refusal
 from penstock.streams.segments import list_files
 from penstock.streams.storing import make_folder, store
 from penstock.syncing import sync_folder
-
-logger = logging.getLogger(__name__)
 
 HOUR_US = 3_600_000_000
 KEYS_MAX = 1_000_000  # per table; beyond it the oldest are forgotten early
@@ -110,14 +109,12 @@ class KeyFile:
         """The records that are not past their time."""
         if not self._path.exists():
             return []
-        found: list[Record] = []
-        for line in self._path.read_bytes().splitlines():
-            try:
-                key, at_us, position, body = json.loads(line)
-            except ValueError:
-                continue
-            if at_us >= now_us - self._keep_us:
-                found.append((key, at_us, position, body))
+        lines = map(_checked, self._path.read_bytes().split(b"\n"))
+        found = [record for record in lines if record is not None and record[1] >= now_us - self._keep_us]
+        bad = bad_lines(self._path)
+        if bad:
+            detail = f"{bad} idempotency keys cannot be read: a push that repeats one of them is stored again"
+            damage_of(self._path.parents[2]).note(self._path, "keys", detail)
         return found
 
     def carry(self, segments: Iterable[Path], now_us: int) -> None:
@@ -153,13 +150,35 @@ def stored_keys(folder: Path, file: KeyFile, now_us: int) -> list[Record]:
             except FileNotFoundError:
                 continue  # compacted just now, its keys carried before
             except (pa.ArrowException, OSError) as problem:
-                logger.warning("the idempotency keys of %s are lost: %s", segment.path.name, problem)
+                damage_of(folder.parents[1]).note(segment.path, "log", f"{problem}; its idempotency keys are lost")
     # Read last: what a merge takes away while we look is in here by then.
     return [*file.read(now_us), *records]
 
 
 def _lines(records: Iterable[Record]) -> bytes:
-    return b"".join(json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in records)
+    texts = (json.dumps(record, separators=(",", ":")).encode() for record in records)
+    return b"".join(b"%08x %s\n" % (zlib.crc32(text), text) for text in texts)
+
+
+def bad_lines(path: Path) -> int:
+    """How many lines of a file of keys cannot be read; the last one may be torn."""
+    lines = path.read_bytes().split(b"\n")
+    return sum(bool(line) and _checked(line) is None for line in lines[:-1])
+
+
+def _checked(line: bytes) -> Record | None:
+    """The record of a line; None where it cannot be read. Lines of format 1 have no checksum and begin with a bracket."""
+    text = line
+    if not line.startswith(b"["):
+        text = line[9:]
+        if line[:9] != b"%08x " % zlib.crc32(text):
+            return None
+    try:
+        key, at_us, position, body = json.loads(text)
+        unpack_receipt(body, position)
+        return str(key), int(at_us), int(position), body
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def _write(path: Path, body: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.streams.input_counts import InputCounts
-from penstock.streams.line_protocol import Point, parse_lines
+from penstock.streams.line_protocol import Point, line_pieces, parse_lines
 from penstock.streams.receipt import Receipt
 from penstock.streams.suggested_table import suggested_table
 from penstock.streams.values import parse_text
@@ -31,6 +31,9 @@ PRECISIONS = {
     "m": (60_000_000, 1),
     "h": (3_600_000_000, 1),
 }
+
+# A report names so many of the lines that were dropped.
+ERRORS_KEPT = 100
 
 Push = Callable[[str, Sequence[Mapping[str, Any]]], "Future[Receipt]"]
 
@@ -51,6 +54,21 @@ class LineReport:
 
     accepted: int = 0
     duplicates: int = 0
+    dropped: int = 0
+    # The first of those that were dropped.
+    errors: list[LineError] = field(default_factory=list)
+
+    def drop(self, errors: list[LineError]) -> None:
+        self.dropped += len(errors)
+        self.errors += errors[: max(ERRORS_KEPT - len(self.errors), 0)]
+
+
+@dataclass(slots=True)
+class _PieceReport:
+    """What became of some of a body's lines, with all that were dropped."""
+
+    accepted: int = 0
+    duplicates: int = 0
     errors: list[LineError] = field(default_factory=list)
 
 
@@ -68,21 +86,26 @@ class LineWriter:
         unit = PRECISIONS.get(precision)
         if unit is None:
             raise error("invalid_parameter", detail=f'"{precision}" is not a precision', hint="ns, us, ms or s")
-        points, bad = parse_lines(body)
-        self.counts.came(len(points) + len(bad), len(body))
         report = LineReport()
-        for line in bad:
-            report.errors.append(LineError(line.line, "invalid_body", line.reason, line.text))
-        try:
-            self._store(points, unit, report)
-        finally:
-            report.errors.sort(key=lambda problem: problem.line)
-            self.counts.stored(report.accepted, report.duplicates)
-            for problem in report.errors:
-                self.counts.refuse(problem.condition, f"line {problem.line}: {problem.message}")
+        for number, piece in line_pieces(body):
+            points, bad = parse_lines(piece, number)
+            self.counts.came(len(points) + len(bad), len(piece))
+            of_piece = _PieceReport()
+            for line in bad:
+                of_piece.errors.append(LineError(line.line, "invalid_body", line.reason, line.text))
+            try:
+                self._store(points, unit, of_piece)
+            finally:
+                of_piece.errors.sort(key=lambda problem: problem.line)
+                self.counts.stored(of_piece.accepted, of_piece.duplicates)
+                for problem in of_piece.errors:
+                    self.counts.refuse(problem.condition, f"line {problem.line}: {problem.message}")
+            report.accepted += of_piece.accepted
+            report.duplicates += of_piece.duplicates
+            report.drop(of_piece.errors)
         return report
 
-    def _store(self, points: list[Point], unit: tuple[int, int], report: LineReport) -> None:
+    def _store(self, points: list[Point], unit: tuple[int, int], report: _PieceReport) -> None:
         groups: dict[str, list[Point]] = {}
         for point in points:
             groups.setdefault(point.measurement, []).append(point)
@@ -108,7 +131,7 @@ class LineWriter:
         for good, future in under_way:
             self._finish(good, future, report)
 
-    def _finish(self, points: list[Point], future: Future[Receipt], report: LineReport) -> None:
+    def _finish(self, points: list[Point], future: Future[Receipt], report: _PieceReport) -> None:
         try:
             receipt = future.result(self._timeout_s)
         except TimeoutError:
@@ -191,7 +214,7 @@ def _parsed(type_: Type, tag: str, text: str) -> Any:
         raise error("invalid_value", field=tag, detail=str(problem)) from None
 
 
-def _refuse_all(report: LineReport, points: list[Point], problem: PenstockError) -> None:
+def _refuse_all(report: _PieceReport, points: list[Point], problem: PenstockError) -> None:
     message = problem.message if problem.hint is None else f"{problem.message}; {problem.hint}"
     report.errors += [LineError(point.line, problem.condition, message, point.text) for point in points]
 

@@ -8,6 +8,7 @@ takes them although its manual says otherwise.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 FieldValue = float | int | str | bool
@@ -27,6 +28,8 @@ _ESCAPED_NAME = re.compile(r"\\([, ])")
 _ESCAPED_KEY = re.compile(r"\\([,= ])")
 _ESCAPED_TEXT = re.compile(r'\\(["\\])')
 _SHOWN = 120
+PIECE_BYTES = 1 << 20
+LINE_MAX_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +53,46 @@ class BadLine:
     reason: str
 
 
-def parse_lines(body: bytes) -> tuple[list[Point], list[BadLine]]:
-    """The points of a body and its bad lines, numbered from 1."""
+def line_pieces(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """A body in pieces of whole lines, each with the number of its first line.
+
+    Points and texts take many times their bytes, so a body is parsed and stored piece by piece. A piece ends between strings: a string
+    may hold line breaks. A piece of more than LINE_MAX_BYTES is one line.
+    """
+    at, number = 0, 1
+    while at < len(body):
+        end = _piece_end(body, at)
+        yield number, body[at:end]
+        number += body.count(b"\n", at, end)
+        at = end
+
+
+def _piece_end(body: bytes, at: int) -> int:
+    end, size = at, len(body)
+    while end < size:
+        enough = min(end + PIECE_BYTES, size)
+        found = size if enough == size else body.rfind(b"\n", end, enough) + 1
+        if not found:
+            found = body.find(b"\n", enough) + 1 or size
+        if end > at and found - at > LINE_MAX_BYTES:
+            return end
+        end = found
+        quotes = body.count(b'"', at, end) - body.count(b'\\"', at, end)
+        if quotes % 2 == 0 or end - at > LINE_MAX_BYTES:
+            return end
+    return end
+
+
+def parse_lines(body: bytes, number: int = 1) -> tuple[list[Point], list[BadLine]]:
+    """The points of a body and its bad lines, numbered from `number`."""
+    if len(body) > LINE_MAX_BYTES and body.find(b"\n", 0, -1) < 0:
+        shown = _shown(body[:_SHOWN].decode("utf-8", "replace"))
+        return [], [BadLine(number, shown, f"the line has more than {LINE_MAX_BYTES} bytes")]
     # Bytes that are no UTF-8 stay recognisable, so that only the values they stand in are refused.
     text = body.decode("utf-8", "surrogateescape")
     points: list[Point] = []
     bad: list[BadLine] = []
-    at, number, size = 0, 1, len(text)
+    at, size = 0, len(text)
     while at < size:
         end = text.find("\n", at)
         end = size if end < 0 else end

@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
 from penstock.errors import PenstockError
 from penstock.streams.rules import NO_TIME, raise_newest
+from penstock.streams.sealing import read_sealed, sealed_file
 from penstock.streams.segment_rows import read_slice
 from penstock.streams.segments import Segment, slices
 from penstock.streams.storing import make_folder, store
@@ -108,11 +109,7 @@ def save_memory(memory: Memory, folder: Path, temporary: Path) -> None:
         {"position": pa.array([memory.position]), "latest": pa.array([memory.latest]), **arrays},
     )
 
-    def write(path: Path) -> None:
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-
-    store(temporary, folder / "newest.arrow", write, at="memory")
+    store(temporary, folder / "newest.arrow", sealed_file(table.schema, table.to_batches()), at="memory")
 
 
 def load_memory(folder: Path, head: int) -> Memory:
@@ -122,14 +119,14 @@ def load_memory(folder: Path, head: int) -> Memory:
         return EMPTY
     try:
         with pa.OSFile(str(path)) as source:
-            row = pa.ipc.open_file(source).read_all()
+            row = read_sealed(path, source)
         position = int(row.column("position")[0].as_py())
         latest = int(row.column("latest")[0].as_py())
         lists = [
             row.column(name).combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.int64)
             for name in ("newest", "live", "live_sids", "live_times")
         ]
-    except (pa.ArrowException, OSError, KeyError) as problem:
+    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, IndexError, OverflowError) as problem:
         logger.warning("%s is read anew from the log: %s", path, problem)
         return EMPTY
     return Memory(position, latest, *lists) if position <= head else EMPTY

@@ -18,7 +18,9 @@ SEAL = b"penstock.seal"  # covers names, types and metadata of the schema, and e
 FIELDS_SEAL = b"penstock.crc32"  # of format 1, and of Parquet files: names and types, and every batch
 # So many files at most: every process has its own, new ones come by the dozen a second, and to check one again costs little.
 _REMEMBERED = 2_048
-_MAGIC_BYTES = 8
+_MAGIC = b"ARROW1"
+_MAGIC_BYTES = 8  # of the file's beginning, with padding
+_PIECE_BYTES = 1 << 20
 
 _seen: dict[str, tuple[int, int]] = {}  # size and time of change of files that were whole, the newest last
 _lock = threading.Lock()
@@ -55,31 +57,59 @@ def check_schema(schema: pa.Schema) -> None:
 
 
 def check_seal(path: Path, source: pa.NativeFile, reader: pa.ipc.RecordBatchFileReader) -> None:
-    """Raise ArrowInvalid where an open file's batches or metadata are not those that were written."""
+    """Raise ArrowInvalid where an open file's batches or metadata are not those that were written.
+
+    `source` is mapped or in memory: it is read at two places in turn.
+    """
     mark = mark_of(path)
     if is_whole(path, mark) or _seal_of(reader.schema) is None:
         return
+    _read_through(path)
     _check_stream(source, reader.schema)
     _check_footer(source, reader)
     remember_whole(path, mark)
 
 
-def read_sealed(path: Path, source: pa.NativeFile) -> pa.Table:
-    """All rows of an open file, without a look at its footer. Raises ArrowInvalid where it has changed."""
+def _read_through(path: Path) -> None:
+    """Read every byte once: a bad sector is an error here, while below a mapped file it would end the process."""
+    piece = bytearray(min(_PIECE_BYTES, max(1, path.stat().st_size)))
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(piece):
+            pass
+
+
+def open_sealed(path: Path, source: pa.NativeFile) -> pa.Schema:
+    """The schema of an open file whose batches are as they were written. Raises ArrowInvalid where they are not.
+
+    The footer is not looked at: read the batches with `open_stream`.
+    """
     mark = mark_of(path)
-    schema = _open_stream(source).schema
-    if not is_whole(path, mark) and _seal_of(schema) is not None:
-        _check_stream(source, schema)
-        remember_whole(path, mark)
-    return _open_stream(source).read_all()
+    schema = open_stream(source).schema
+    if not is_whole(path, mark):
+        source.seek(source.size() - len(_MAGIC))
+        if source.read(len(_MAGIC)) != _MAGIC:
+            raise pa.ArrowInvalid("the file has been cut short")
+        if _seal_of(schema) is not None:
+            _read_through(path)
+            _check_stream(source, schema)
+            remember_whole(path, mark)
+    return schema
 
 
-def _open_stream(source: pa.NativeFile) -> pa.ipc.RecordBatchStreamReader:
-    """The batches in the order in which they lie in the file."""
+def read_sealed(path: Path, source: pa.NativeFile) -> pa.Table:
+    """All rows of an open file, as `open_sealed` checks it."""
+    open_sealed(path, source)
+    return open_stream(source).read_all()
+
+
+def open_stream(source: pa.NativeFile, columns: list[int] | None = None) -> pa.ipc.RecordBatchStreamReader:
+    """The batches of an Arrow file in the order in which they lie in it; some columns by their places, or all."""
     if source.size() < 2 * _MAGIC_BYTES:
         raise pa.ArrowInvalid("the file is too short")
     source.seek(_MAGIC_BYTES)
-    return pa.ipc.open_stream(source)
+    if columns is None:
+        return pa.ipc.open_stream(source)
+    return pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(included_fields=columns))
 
 
 def _seal_of(schema: pa.Schema) -> bytes | None:
@@ -100,7 +130,7 @@ def _check_stream(source: pa.NativeFile, schema: pa.Schema) -> None:
 
 def _check_footer(source: pa.NativeFile, reader: pa.ipc.RecordBatchFileReader) -> None:
     """Raise where the footer leads to other batches than those that lie in the file, which are as they were written."""
-    stream = _open_stream(source)
+    stream = open_stream(source)
     if not stream.schema.equals(reader.schema, check_metadata=True):
         raise _changed()
     for place in range(reader.num_record_batches):

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN
 from penstock.errors import error
 from penstock.streams.layout import Format
-from penstock.streams.sealing import check_schema, check_seal
+from penstock.streams.parquet_footer import check_footer
+from penstock.streams.sealing import check_schema, open_sealed, open_stream
 from penstock.streams.segments import Slice, list_segments, slices
 
 # What reading a damaged file can end in: its names and lengths are read before any checksum.
@@ -50,6 +51,7 @@ def open_rows(path: Path, format: Format) -> int:
     """How many rows a file holds, from its footer. Raises corrupt_segment where it has none."""
     try:
         if format == "parquet":
+            check_footer(path)
             return int(pq.read_metadata(path).num_rows)
         with pa.memory_map(str(path)) as source:
             reader = pa.ipc.open_file(source)
@@ -64,6 +66,7 @@ def file_schema(path: Path, format: Format) -> pa.Schema:
     """The columns of a file, without its metadata."""
     try:
         if format == "parquet":
+            check_footer(path)
             return pq.read_schema(path).remove_metadata()
         with pa.memory_map(str(path)) as source:
             return pa.ipc.open_file(source).schema.remove_metadata()
@@ -90,21 +93,18 @@ def _read_parts(
 
 def _read_arrow(slice: Slice, names: list[str] | None) -> pa.Table:
     source = pa.memory_map(str(slice.path))
-    reader = pa.ipc.open_file(source)
-    check_seal(slice.path, source, reader)
-    schema = reader.schema.remove_metadata()
+    schema = open_sealed(slice.path, source).remove_metadata()
+    picked = None
     if names is not None:
         picked = [i for i, name in enumerate(schema.names) if name in names]
-        reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=picked))
         schema = pa.schema([schema.field(i) for i in picked])
         if not picked:
             return _no_columns(slice.rows)
     batches: list[pa.RecordBatch] = []
     skip, wanted = slice.skip, slice.rows
-    for i in range(reader.num_record_batches):
+    for batch in open_stream(source, picked):
         if wanted == 0:
             break
-        batch = reader.get_batch(i)
         if skip >= batch.num_rows:
             skip -= batch.num_rows
             continue
@@ -119,6 +119,7 @@ def _read_arrow(slice: Slice, names: list[str] | None) -> pa.Table:
 def _read_parquet(
     slice: Slice, names: list[str] | None, min_ts: int | None, max_ts: int | None
 ) -> Iterator[tuple[int, pa.Table]]:
+    check_footer(slice.path)
     with pq.ParquetFile(slice.path, memory_map=True, page_checksum_verification=True) as file:
         check_schema(file.schema_arrow)
         present = file.schema_arrow.names

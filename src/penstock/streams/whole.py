@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.catalog.journal import JournalReader
+from penstock.catalog.state import load_state
 from penstock.errors import PenstockError, error
 from penstock.streams.layout import Segment
 from penstock.streams.segments import list_segments
@@ -67,5 +67,4 @@ def missing_file(table_id: int, position: int) -> PenstockError:
 
 
 def _journalled_floor(data_folder: Path, table_id: int) -> int:
-    retained = [e.body for e in JournalReader(data_folder).read() if e.kind == "retain"]
-    return max((body["position"] for body in retained if body["table"] == table_id), default=0)
+    return load_state(data_folder).retention(table_id)

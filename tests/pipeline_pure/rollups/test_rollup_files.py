@@ -51,7 +51,7 @@ def test_a_rollup_that_cannot_be_written_holds_retention_back_and_says_so(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as disk:
-        disk.setattr("pyarrow.parquet.write_table", full)
+        disk.setattr("pyarrow.parquet.ParquetWriter", full)
         with pytest.raises(OSError, match="No space"):
             live(pipe, 30)
     assert pipe.db.catalog.state.retention(1) == 0

@@ -1,9 +1,9 @@
-"""Functions of one or two numbers. Outside its domain a function gives NaN, but LN gives NULL (as Spark does)."""
+"""Functions of one or two numbers. Outside its domain a function gives NaN, but LN and LOG give NULL (as Spark does)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -45,12 +45,13 @@ def _of_double(function: Callable[[Any], Any]) -> Callable[[Sequence[Value], Cal
     return run
 
 
-def _ln(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+def _logarithm(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    function = np.log if call.operation == "ln" else np.log10
     value = cast_value(arguments[0], DOUBLE)
     numbers_, missing = fixed_width(value), nulls((value,), rows)
     outside = numbers_ <= 0
     with np.errstate(all="ignore"):
-        out = np.log(np.where(outside, 1.0, numbers_))
+        out = function(np.where(outside, 1.0, numbers_))
     return with_nulls(out, pa.float64(), outside if missing is None else outside | missing)
 
 
@@ -147,14 +148,47 @@ def round_doubles(values: npt.NDArray[np.float64], digits: int) -> npt.NDArray[n
     return out
 
 
+def _trunc(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    """Toward zero, at a constant number of digits (0 without one)."""
+    value, digits = arguments[0], int(constant(call, 1) or 0)
+    if len(call.arguments) > 1 and constant(call, 1) is None:
+        return pa.nulls(rows, call.type.to_arrow())
+    if is_float(value):
+        out = truncate_doubles(fixed_width(value), digits)
+        return cast_value(with_nulls(out, value.type, nulls((value,), rows)), call.type)
+    if is_decimal(value):
+        return row_by_row(lambda d: fit_decimal(_cut(d, digits), call.type), (value,), call.type, rows)
+    if digits >= 0:
+        return cast_value(value, call.type)
+    return row_by_row(lambda n: int(_cut(Decimal(n), digits)), (value,), call.type, rows)
+
+
+def truncate_doubles(values: npt.NDArray[np.float64], digits: int) -> npt.NDArray[np.float64]:
+    """Cut off the shortest decimal spelling of each double (2.675 to two digits is 2.67)."""
+    if digits == 0:
+        return np.trunc(values)
+    finite = np.isfinite(values)
+    out = [float(_cut(Decimal(repr(v)), digits)) if f else v for v, f in zip(values.tolist(), finite, strict=True)]
+    return np.array(out, np.float64)
+
+
+def _cut(value: Decimal, digits: int) -> Decimal:
+    try:
+        return value.quantize(Decimal(1).scaleb(-max(-400, min(digits, 400))), ROUND_DOWN, _EXACT)
+    except InvalidOperation:
+        return value
+
+
 MATHEMATICS = {
     "abs": OperationInfo("absolute value; the least integer stays itself", _abs),
     "round": OperationInfo("round half away from zero, optionally to a constant number of digits", _round),
+    "trunc": OperationInfo("cut off toward zero, optionally behind a constant number of digits", _trunc),
     "floor": OperationInfo("the greatest whole number that is not greater", _whole),
     "ceil": OperationInfo("the least whole number that is not less", _whole),
     "sqrt": OperationInfo("square root; NaN for negative numbers", _of_double(np.sqrt)),
     "power": OperationInfo("a to the power b", _power),
     "exp": OperationInfo("e to the power a", _of_double(np.exp)),
-    "ln": OperationInfo("natural logarithm; NULL for 0 and less", _ln),
+    "ln": OperationInfo("natural logarithm; NULL for 0 and less", _logarithm),
+    "log10": OperationInfo("logarithm to base 10; NULL for 0 and less", _logarithm),
     "sign": OperationInfo("-1, 0 or 1", _sign),
 }

@@ -56,6 +56,11 @@ def _like(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     return pc.match_substring_regex(value, like_pattern(pattern))
 
 
+def _matches(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    pattern = constant(call, 1)
+    return pa.nulls(rows, pa.bool_()) if pattern is None else pc.match_substring_regex(arguments[0], pattern)
+
+
 def _change_case(value: pa.Array, python: Callable[[str], str], arrow: Callable[[pa.Array], pa.Array]) -> pa.Array:
     # Arrow maps one character to one; beyond ASCII a case may need two (ß to SS), which Python and Java know.
     if pc.all(pc.string_is_ascii(value)).as_py() in (True, None):
@@ -102,6 +107,7 @@ TEXTS = {
     "concat": OperationInfo("a || b || ...; NULL where any is NULL", _concat),
     "like": OperationInfo("a LIKE 'pattern' with %, _ and backslash", _like),
     "ilike": OperationInfo("LIKE that ignores case", _like),
+    "matches": OperationInfo("a SIMILAR TO pattern, which is a constant regular expression here", _matches),
     "lower": OperationInfo("in lower case", _lower),
     "upper": OperationInfo("in upper case", _upper),
     "length": OperationInfo("number of characters (bytes of a BINARY)", _length),

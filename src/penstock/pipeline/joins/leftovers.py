@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from penstock.catalog.folder_format import read_id
 from penstock.clock import file_age_s
 
 SHARED = Path("/dev/shm")
@@ -106,7 +107,7 @@ def _read_owner(place: Path) -> tuple[Path, str, str, str]:
 
 def _id_of(root: Path) -> str:
     try:
-        return (root / "folder_id").read_text().strip()
+        return read_id(root)
     except OSError:
         return ""
 

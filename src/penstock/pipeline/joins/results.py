@@ -20,8 +20,8 @@ from penstock.operators.joins.keys import Ints
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.prepared import PreparedJoin
 from penstock.pipeline.positions import BLOCK_ROWS
-from penstock.pipeline.said import ResultRow
-from penstock.streams.sealing import check_seal, sealed_file
+from penstock.pipeline.said import ResultRow, quarantined
+from penstock.streams.sealing import read_sealed, sealed_file
 from penstock.streams.storing import store
 
 INLINE_ROWS = 2_000
@@ -100,7 +100,7 @@ def as_error(failure: Exception) -> PenstockError:
     """What a query is told whose join failed."""
     if isinstance(failure, PenstockError):
         return failure
-    return PenstockError("internal_error", f"the join could not be computed: {failure!r}")
+    return quarantined(f"the join could not be computed: {type(failure).__name__}: {failure}")
 
 
 def to_bytes(table: pa.Table) -> bytes:
@@ -126,10 +126,7 @@ def read_results(folder: DataFolder, name: str) -> pa.Table:
     """The results in a file. Raises corrupt_segment where it cannot be read."""
     path = folder.results / name
     try:
-        source = pa.memory_map(str(path))
-        reader = pa.ipc.open_file(source)
-        check_seal(path, source, reader)
-        return reader.read_all().replace_schema_metadata()
+        return read_sealed(path, pa.memory_map(str(path))).replace_schema_metadata()
     except (OSError, pa.ArrowException, ValueError, OverflowError) as problem:
         detail = "the file is missing" if isinstance(problem, FileNotFoundError) else str(problem)
         hint = "pause and resume the query: it reads its history again"

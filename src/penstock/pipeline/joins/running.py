@@ -13,6 +13,7 @@ from penstock.sql.plan import JoinPlan
 
 # Each with what it was made from: that stays the same object until a definition changes.
 _PREPARED: dict[int, PreparedJoin] = {}
+_FAILED: dict[int, Exception] = {}
 _RUNNING: tuple[dict[int, JoinPlan] | None, dict[int, PreparedJoin]] = (None, {})
 _EQUAL: tuple[dict[int, PreparedJoin] | None, dict[int, int]] = (None, {})
 _NAMED: tuple[dict[int, PreparedJoin] | None, list[Shared] | None, tuple[dict[str, int], set[str]]] = (
@@ -27,20 +28,29 @@ def running_joins(definitions: Definitions) -> dict[int, PreparedJoin]:
     global _RUNNING
     plans = join_plans(definitions.state)
     if _RUNNING[0] is not plans:
-        _RUNNING = plans, {query_id: _prepared(query_id, plan) for query_id, plan in plans.items()}
+        _FAILED.clear()
+        prepared = {query_id: _prepared(query_id, plan) for query_id, plan in plans.items()}
+        _RUNNING = plans, {query_id: join for query_id, join in prepared.items() if join is not None}
         for gone in _PREPARED.keys() - plans.keys():
             del _PREPARED[gone]
     return _RUNNING[1]
 
 
 def prepared_join(definitions: Definitions, query_id: int) -> PreparedJoin:
-    return running_joins(definitions)[query_id]
+    found = running_joins(definitions)
+    if query_id in _FAILED:
+        raise _FAILED[query_id]
+    return found[query_id]
 
 
-def _prepared(query_id: int, plan: JoinPlan) -> PreparedJoin:
+def _prepared(query_id: int, plan: JoinPlan) -> PreparedJoin | None:
     known = _PREPARED.get(query_id)
     if known is None or known.plan is not plan:
-        known = _PREPARED[query_id] = prepare(plan)
+        try:
+            known = _PREPARED[query_id] = prepare(plan)
+        except Exception as failure:  # no other join's trouble: it is told when its turn comes
+            _FAILED[query_id] = failure
+            return None
     return known
 
 

@@ -60,6 +60,8 @@ class JoinTask:
 
     def run(self, unit: JoinUnit) -> Iterator[ResultRow]:
         self._share = min(self._share, unit.share, key=lambda s: s.size)
+        if not self._definitions.skipped.isdisjoint(unit.queries):
+            unit = replace(unit, queries=tuple(q for q in unit.queries if q not in self._definitions.skipped))
         groups = self._groups(unit)
         for group in groups:
             yield from self._run_group(group, unit)
@@ -104,7 +106,7 @@ class JoinTask:
             return [[query_id] for query_id in queries]
         first_of, found = equal_joins(self._definitions), dict[int, list[int]]()
         for query_id in queries:
-            found.setdefault(first_of[query_id], []).append(query_id)
+            found.setdefault(first_of.get(query_id, query_id), []).append(query_id)
         return list(found.values())
 
     def _run_shared(self, shared: Shared, unit: JoinUnit, group: Shared) -> Iterator[ResultRow]:

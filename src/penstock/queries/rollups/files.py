@@ -19,6 +19,8 @@ from penstock.operators.slices.base import Numbers, Partial
 from penstock.pipeline.slices.shape import Measure, measure_name
 from penstock.queries.rollups.cells import RolledCells
 from penstock.queries.rollups.shape import Shape
+from penstock.streams.parquet_footer import KEY, ROOM, check_footer, seal_footer
+from penstock.streams.sealing import check_schema, sealed_schema
 from penstock.streams.storing import CrashPoint, make_folder, no_crash, store
 from penstock.types import format_duration
 
@@ -52,7 +54,12 @@ def write_cells(
         make_folder(folder)
 
     def write(aside: Path) -> None:
-        pq.write_table(table, aside, compression="zstd", write_page_checksum=True)
+        with pq.ParquetWriter(
+            aside, sealed_schema(table.schema), compression="zstd", write_page_checksum=True
+        ) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata({KEY: ROOM})
+        seal_footer(aside)
 
     store(root / "tmp", path, write, crash_point, "rollup")
     return RollupFile(
@@ -75,7 +82,9 @@ def read_cells(
     found = shape.measures if measures is None else tuple(measures)
     path = path_of(root, rollup_id, file.every_us, file.number)
     try:
+        check_footer(path)
         with pq.ParquetFile(path, memory_map=True, page_checksum_verification=True) as opened:
+            check_schema(opened.schema_arrow)
             names: list[str] = orjson.loads(opened.schema_arrow.metadata[_MEASURES])
             fields = [(names.index(measure_name(m)), m.make()) for m in found]
             keys = [f"key.{i}" for i in range(len(shape.family.keys))]

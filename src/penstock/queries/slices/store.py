@@ -123,6 +123,11 @@ class SliceStore:
             family.rows += rows
             family.fold(told)
 
+    def users_of(self, data: bytes) -> set[int]:
+        """The queries that use what a cycle told."""
+        family = self.families.get(payload.from_bytes(data).family)
+        return set().union(*(measure.users for measure in family.measures.values())) if family is not None else set()
+
     def latch_of(self, plan: AggregatePlan) -> LatchFamily:
         family = self.of(plan)
         assert isinstance(family, LatchFamily)

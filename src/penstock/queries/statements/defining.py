@@ -39,6 +39,8 @@ def create_function(database: Database, statement: st.CreateFunction) -> Result:
     if statement.if_not_exists and statement.name in database.catalog.state.functions:
         return done("CREATE FUNCTION")
     if statement.or_replace and statement.name in database.catalog.state.functions:
+        if database.catalog.replace_function(function):
+            return done("CREATE FUNCTION")
         # Refused while a query uses it: its earlier answers would mean something else.
         database.catalog.drop("function", statement.name)
     database.catalog.create_function(function)

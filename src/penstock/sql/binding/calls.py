@@ -30,6 +30,12 @@ from penstock.sql.scope import Scope
 from penstock.sql.values import DURATION, NULL, constant, external, meet, show, type_of, typed
 from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
+# Functions that PostgreSQL and other stream databases have, with what to write instead.
+_NOT_YET = {
+    "age": "subtract times: NOW() - ts is a duration; EXTRACT(EPOCH FROM NOW() - ts) is seconds",
+    "session": "windows by pauses are not there yet; TUMBLE(5 MINUTES) and SLIDE(5 MINUTES, 1 MINUTE) can stand in GROUP BY",
+}
+
 
 class Calls(Coercion):
     """Binds whatever looks like a function."""
@@ -208,6 +214,8 @@ class Calls(Coercion):
             return bind_approximate(self, node, scope)
         if function is None and name == RESAMPLE:
             return bind_resample(self, node, scope)
+        if function is None and name in _NOT_YET:
+            self.fail(node, error("not_supported", feature=f"{name.upper()}()", hint=_NOT_YET[name]))
         arguments = [self.bind(e, scope) for e in node.expressions]
         if function is not None:
             return self._user_call(function, arguments, node)

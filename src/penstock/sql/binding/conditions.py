@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.sql.binding.coercion import Bound, Coercion, words_of
 from penstock.sql.binding.missing import windows_passed
 from penstock.sql.binding.subqueries import subquery_columns
+from penstock.sql.nodes import SIMILAR, Const
 from penstock.sql.scope import Scope
-from penstock.sql.values import NULL, show, type_of, typed
+from penstock.sql.similar import similar_pattern
+from penstock.sql.values import NULL, constant, show, type_of, typed
 from penstock.types import BOOLEAN, TEXT
 
 
@@ -97,6 +99,32 @@ def bind_like(binder: Coercion, node: exp.Binary, scope: Scope) -> Bound:
     return typed(exp.Not(this=bound), BOOLEAN) if node.args.get("negate") else bound
 
 
+def bind_similar(binder: Coercion, node: exp.Binary, scope: Scope, escape: str = "\\") -> Bound:
+    """SIMILAR TO as the regular expression that a whole text matches."""
+    value, pattern = binder.bind(node.this, scope), binder.bind(node.expression, scope)
+    for side, original in ((value, node.this), (pattern, node.expression)):
+        if type_of(side) not in (TEXT, NULL):
+            binder.fail(
+                original, error("type_mismatch", detail=f"SIMILAR TO works on TEXT, this is {show(type_of(side))}")
+            )
+    if not isinstance(pattern, Const):
+        hint = "write the pattern as a text, or use a regular expression: a ~ b"
+        binder.fail(node, error("not_supported", feature="SIMILAR TO with a pattern that is no constant", hint=hint))
+    regular = None
+    if pattern.value is not None:
+        try:
+            regular = similar_pattern(pattern.value, escape)
+        except PenstockError as failure:
+            binder.fail(node.expression, failure)
+    call = exp.Anonymous(this=SIMILAR, expressions=[binder.coerce(value, TEXT), constant(regular, TEXT)])
+    return typed(call, BOOLEAN)
+
+
 def bind_escape(binder: Coercion, node: exp.Escape, scope: Scope) -> Bound:
+    if isinstance(node.this, exp.SimilarTo):
+        escape = binder.bind(node.expression, scope)
+        if not isinstance(escape, Const) or not isinstance(escape.value, str):
+            binder.fail(node.expression, error("syntax_error", detail="ESCAPE takes one character"))
+        return bind_similar(binder, node.this, scope, escape.value)
     bound = binder.bind(node.this, scope)
     return typed(exp.Escape(this=bound, expression=binder.bind(node.expression, scope)), BOOLEAN)

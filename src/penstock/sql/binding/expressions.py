@@ -21,6 +21,7 @@ from penstock.sql.binding.conditions import (
     bind_is,
     bind_like,
     bind_not,
+    bind_similar,
 )
 from penstock.sql.binding.held import bind_held
 from penstock.sql.binding.own_windows import windowed
@@ -222,6 +223,7 @@ _METHODS: dict[type, Callable[..., Bound]] = {
     exp.Is: bind_is,
     exp.Like: bind_like,
     exp.ILike: bind_like,
+    exp.SimilarTo: bind_similar,
     exp.Escape: bind_escape,
     exp.Exists: bind_exists,
     exp.Subquery: bind_scalar_subquery,

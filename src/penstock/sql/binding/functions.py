@@ -71,9 +71,8 @@ def _rules(functions: Iterable[Function]) -> dict[type[exp.Expr], Rule]:
 
 SCALARS: dict[type[exp.Expr], Rule] = {
     **_rules(f for f in FUNCTIONS if f.kind == "scalar"),
-    # The operators ~* and SIMILAR TO.
+    # The operator ~*.
     exp.RegexpILike: Rule((TEXT,), BOOLEAN),
-    exp.SimilarTo: Rule((TEXT,), BOOLEAN),
 }
 AGGREGATES: dict[type[exp.Expr], Rule] = _rules(f for f in FUNCTIONS if f.kind == "aggregate")
 # Only with OVER (...).
@@ -92,4 +91,7 @@ def known_functions(own: Iterable[str]) -> list[str]:
 
 def missing_hint(name: str, own: Iterable[str]) -> str:
     """What to do about a function that is not there."""
-    return suggest(name, known_functions(own)) or "docs/reference/functions.md lists all functions; CREATE FUNCTION adds one"
+    return (
+        suggest(name, known_functions(own))
+        or "docs/reference/functions.md lists all functions; CREATE FUNCTION adds one"
+    )

@@ -1,0 +1,80 @@
+"""The format of a data folder: which one this version writes, and how a folder of an older one is marked as new.
+
+1: the first. 2: journal lines are chained by hashes, the journal has snapshots and several files, and seals of Arrow files cover
+their metadata. A folder of format 1 opens, and is of format 2 from the first write on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from pathlib import Path
+
+from penstock.syncing import sync_file, sync_folder
+
+FORMAT_VERSION = 2
+_FILE = "format_version"
+_ID = "folder_id"
+_IS_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def read_format(root: Path) -> int | None:
+    """The format that a folder says it has; None where it says nothing that can be read.
+
+    From format 2 on it is also in the file of the folder's id, under a checksum. That one is believed.
+    """
+    try:
+        return int(_id_lines(root)[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return int((root / _FILE).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def read_id(root: Path) -> str:
+    """The folder's id."""
+    return (root / _ID).read_text(errors="replace").partition("\n")[0].strip()
+
+
+def is_id_whole(root: Path) -> bool:
+    """Whether the folder's id is the one that was written, as far as that can be known."""
+    try:
+        return bool(_id_lines(root))
+    except (OSError, ValueError):
+        return False
+
+
+def write_format(root: Path, folder_id: str) -> None:
+    """Say that the folder has this id and the format of this version."""
+    text = f"{folder_id}\n{FORMAT_VERSION}\n"
+    _write(root / _ID, f"{text}{zlib.crc32(text.encode()):08x}\n")
+    _write(root / _FILE, f"{FORMAT_VERSION}\n")
+    sync_folder(root)
+
+
+def upgrade_format(root: Path) -> None:
+    """Called before the first write of a process: what it writes an older version cannot read."""
+    found = read_format(root)
+    if found is not None and found < FORMAT_VERSION:
+        write_format(root, read_id(root))
+
+
+def _id_lines(root: Path) -> list[str]:
+    """Id and format; ValueError where they are not what was written. Format 1 has the id alone."""
+    lines = (root / _ID).read_text().splitlines()
+    if len(lines) == 1 and _IS_ID.fullmatch(lines[0]):
+        return lines
+    text = "".join(f"{line}\n" for line in lines[:2])
+    if len(lines) != 3 or lines[2] != f"{zlib.crc32(text.encode()):08x}":
+        raise ValueError(lines)
+    return lines[:2]
+
+
+def _write(path: Path, text: str) -> None:
+    aside = path.with_name(f"{path.name}.new")
+    aside.write_text(text)
+    sync_file(aside)
+    os.replace(aside, path)

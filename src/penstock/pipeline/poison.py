@@ -1,0 +1,63 @@
+"""Ask a process of its own which queries stop a cycle: see `isolated`, which this process need not load."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+import penstock
+from penstock.errors import error
+from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.offset import Offset
+from penstock.settings import Settings
+
+TRY_S = 8.0
+BUDGET_S = 120.0
+# What it may take to load all definitions and to end.
+_BESIDE_S = 120.0
+
+
+def find_poison(folder: DataFolder, settings: Settings, start: Offset, stopping: threading.Event) -> dict[str, Any]:
+    """An `isolated.Finding` about the cycle from an offset on, as JSON has it."""
+    job = {
+        "folder": str(folder.root),
+        "start": start.to_json(),
+        "cycle_max_rows": settings.cycle_max_rows,
+        "fill_max_rows": settings.fill_max_rows,
+        "history_max_rows": settings.history_max_rows,
+        "join_memory_mb": settings.join_memory_mb,
+        "worker_memory_mb": settings.worker_memory_mb,
+        "function_timeout_ms": settings.function_timeout_ms,
+        "try_s": min(TRY_S, settings.cycle_stall_s),
+        "alone_s": settings.cycle_stall_s,
+        "budget_s": BUDGET_S,
+    }
+    packages = str(Path(penstock.__file__).parents[1])
+    known = os.environ.get("PYTHONPATH")
+    environment = {**os.environ, "PYTHONPATH": f"{packages}{os.pathsep}{known}" if known else packages}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penstock.pipeline.isolated"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+    said: list[bytes] = []
+    talk = threading.Thread(target=lambda: said.append(process.communicate(orjson.dumps(job))[0]), daemon=True)
+    talk.start()
+    waited_s = 0.0
+    while talk.is_alive() and waited_s < BUDGET_S + _BESIDE_S and not stopping.is_set():
+        talk.join(0.2)
+        waited_s += 0.2
+    if talk.is_alive():
+        process.kill()
+        talk.join()
+    if process.returncode != 0 or not said:
+        raise error("engine_failed", detail=f"the cycle could not be looked into (code {process.returncode})")
+    found: dict[str, Any] = orjson.loads(said[0])
+    return {**found, "queries": {int(q): why for q, why in found["queries"].items()}}

@@ -1,0 +1,242 @@
+"""What a Parquet file unpacks to, read from its footer and the headers of its pages before a page is unpacked.
+
+The footer may say anything about sizes, so only the headers count that the reader itself obeys. A dictionary page may stand for
+any number of long values, and so may a page of deltas: where that could be too much, the values are measured batch by batch.
+Both are read here and not through pyarrow's metadata: of a damaged file that ends the process (`ColumnChunkMetaData` throws
+through code that does not catch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from penstock.errors import PenstockError, error
+
+FOOTER_MAX_BYTES = 4 << 20
+PAGES_MAX = 200_000
+# What a batch may take while values are measured.
+_MEASURED_BYTES = 32 << 20
+_BATCH_ROWS = 8_192
+
+# Thrift's compact types.
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_DEPTH_MAX = 16
+# Fields of the footer, of a column in it and of a page's header, as parquet.thrift numbers them.
+_SCHEMA, _ROW_GROUPS, _COLUMNS = (2,), (4,), (4, 1)
+_DICTIONARY_PAGE, _DATA_PAGE_V2 = 2, 3
+_DICTIONARY_ENCODINGS = frozenset({2, 8})  # PLAIN_DICTIONARY, RLE_DICTIONARY
+_DELTA_BYTE_ARRAY = 7
+_BYTE_ARRAY, _FIXED_LEN_BYTE_ARRAY = 6, 7
+_WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
+# Levels of nesting, offset and validity of one value.
+_AROUND_VALUE_BYTES = 12
+
+_Fields = dict[int, Any]
+_Visit = Callable[[tuple[int, ...], _Fields], None]
+
+
+def check_footer(body: bytes | bytearray) -> None:
+    """A footer becomes objects, each far larger than its bytes; one that is too long is not read at all."""
+    if len(body) < 12 or body[-4:] != b"PAR1":
+        raise _bad("it does not end as one")
+    size = int.from_bytes(body[-8:-4], "little")
+    if size > min(FOOTER_MAX_BYTES, len(body) - 12):
+        raise _bad(f"its footer has more than {FOOTER_MAX_BYTES} bytes or lies outside of it")
+
+
+def measure_parquet(body: bytes | bytearray, file: pq.ParquetFile, limit: int) -> int:
+    """Bytes that the rows take in memory, or more than `limit`; invalid_body where the pages contradict themselves."""
+    bound = _Bound(memoryview(body))
+    footer = len(body) - 8 - int.from_bytes(body[-8:-4], "little")
+    _Thrift(bound.body, bound.visit).struct(footer)
+    if bound.size <= limit or not bound.longest:
+        return bound.size
+    return _measure_values(file, bound, limit)
+
+
+def _measure_values(file: pq.ParquetFile, bound: _Bound, limit: int) -> int:
+    """Read the file a few rows at a time, and add up what they take."""
+    rows = max(1, min(_BATCH_ROWS, _MEASURED_BYTES // max(sum(bound.longest.values()), 1)))
+    size = 0
+    for batch in file.iter_batches(rows, use_threads=False):
+        size += batch.nbytes
+        if size > limit:
+            break
+    return size
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    kind: int
+    size: int
+    values: int
+    encoding: int
+
+
+class _Bound:
+    """What a file takes at most, added up while its footer is read."""
+
+    def __init__(self, body: memoryview) -> None:
+        self.body = body
+        self.size = 0
+        # Of columns whose values may be longer than their share of a page: what one value may take.
+        self.longest: dict[int, int] = {}
+        self._widths: list[int] = []
+        self._column = 0
+        self._pages = 0
+
+    def visit(self, path: tuple[int, ...], fields: _Fields) -> None:
+        if path == _SCHEMA:
+            if not fields.get(5):  # it has no children
+                kind = _number(fields, 1, 0)
+                width = _number(fields, 2, 0) if kind == _FIXED_LEN_BYTE_ARRAY else _WIDTHS.get(kind, 0)
+                self._widths.append(max(width, 0))
+        elif path == _COLUMNS:
+            details = fields.get(3)
+            if not isinstance(details, dict) or self._column >= len(self._widths):
+                raise _bad("a column is not described")
+            self._add_column(self._column, details)
+            self._column += 1
+        elif path == _ROW_GROUPS:
+            self._column = 0
+
+    def _add_column(self, index: int, details: _Fields) -> None:
+        width = self._widths[index]
+        values = expanding = dictionary = 0
+        for page in self._pages_of(details):
+            self.size += page.size
+            if page.kind == _DICTIONARY_PAGE:
+                dictionary = max(dictionary, page.size)
+                continue
+            values += page.values
+            if page.encoding in _DICTIONARY_ENCODINGS:
+                expanding = max(expanding, dictionary)
+            elif page.encoding == _DELTA_BYTE_ARRAY:
+                expanding = max(expanding, page.size)
+        self.size += values * (width + _AROUND_VALUE_BYTES)
+        if not width and expanding:
+            self.size += values * expanding
+            self.longest[index] = max(self.longest.get(index, 0), expanding)
+
+    def _pages_of(self, details: _Fields) -> Iterator[_Page]:
+        """The headers of a column's pages, one after another as the reader takes them."""
+        at, count, packed = (_number(details, field) for field in (9, 5, 7))
+        first = _number(details, 11, 0)
+        if 0 < first < at:
+            at = first
+        end = at + packed
+        if at < 0 or packed < 0 or end > len(self.body):
+            raise _bad("a column lies outside of it")
+        header_of = _Thrift(self.body)
+        while at < end and count > 0:
+            self._pages += 1
+            if self._pages > PAGES_MAX:
+                raise _bad(f"it has more than {PAGES_MAX} pages")
+            header, at = header_of.struct(at)
+            kind, size = _number(header, 1), _number(header, 2)
+            at += _number(header, 3)
+            if size < 0 or _number(header, 3) < 0:
+                raise _bad("a page has fewer than 0 bytes")
+            inside = next((part for part in map(header.get, (5, 7, 8)) if isinstance(part, dict)), {})
+            values = _number(inside, 1, 0)
+            encoding = _number(inside, 4 if kind == _DATA_PAGE_V2 else 2, 0)
+            if values < 0:
+                raise _bad("a page has fewer than 0 values")
+            if kind != _DICTIONARY_PAGE:
+                count -= values
+            yield _Page(kind, size, values, encoding)
+
+
+def _number(fields: _Fields, field: int, default: int | None = None) -> int:
+    found = fields.get(field, default)
+    if not isinstance(found, int):
+        raise _bad("a number is missing")
+    return found
+
+
+def _bad(detail: str) -> PenstockError:
+    return error("invalid_body", detail=f"not a Parquet file: {detail}")
+
+
+class _Thrift:
+    """Thrift's compact protocol: numbers and structs are kept, texts are skipped, structs in lists go to `visit`."""
+
+    def __init__(self, data: memoryview, visit: _Visit = lambda _, __: None) -> None:
+        self._data = data
+        self._visit = visit
+
+    def struct(self, at: int, path: tuple[int, ...] = ()) -> tuple[_Fields, int]:
+        """The fields of a struct by their numbers, and where it ends."""
+        if len(path) > _DEPTH_MAX:
+            raise _bad("its structs are nested too deep")
+        found: _Fields = {}
+        last = 0
+        while (head := self._byte(at)) != 0:
+            at += 1
+            step, kind = head >> 4, head & 15
+            if step:
+                last += step
+            else:
+                last, at = self._zigzag(at)
+            found[last], at = self._value(kind, at, (*path, last))
+        return found, at + 1
+
+    def _value(self, kind: int, at: int, path: tuple[int, ...]) -> tuple[Any, int]:
+        if kind in (_TRUE, _FALSE):
+            return None, at
+        if kind == _BYTE:
+            return None, at + 1
+        if kind in (_I16, _I32, _I64):
+            return self._zigzag(at)
+        if kind == _DOUBLE:
+            return None, at + 8
+        if kind == _BINARY:
+            size, at = self._varint(at)
+            return None, at + size
+        if kind in (_LIST, _SET):
+            return None, self._list(at, path)
+        if kind == _STRUCT:
+            return self.struct(at, path)
+        raise _bad("a field has no known type")
+
+    def _list(self, at: int, path: tuple[int, ...]) -> int:
+        head = self._byte(at)
+        at += 1
+        count, kind = head >> 4, head & 15
+        if count == 15:
+            count, at = self._varint(at)
+        for _ in range(count):
+            if kind in (_TRUE, _FALSE):
+                at += 1
+                continue
+            if kind == _STRUCT and path == _ROW_GROUPS:
+                self._visit(path, {})
+            found, at = self._value(kind, at, path)
+            if kind == _STRUCT and path != _ROW_GROUPS:
+                self._visit(path, found)
+        return at
+
+    def _zigzag(self, at: int) -> tuple[int, int]:
+        number, at = self._varint(at)
+        return (number >> 1) ^ -(number & 1), at
+
+    def _varint(self, at: int) -> tuple[int, int]:
+        number = shift = 0
+        while True:
+            byte = self._byte(at)
+            at += 1
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number, at
+            shift += 7
+            if shift > 63:
+                raise _bad("a number has no end")
+
+    def _byte(self, at: int) -> int:
+        if not 0 <= at < len(self._data):
+            raise _bad("a part lies outside of it")
+        return self._data[at]

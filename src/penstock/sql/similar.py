@@ -1,0 +1,92 @@
+"""Patterns of SIMILAR TO as regular expressions that Spark and the kernels read alike."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import error
+
+_META = "|*+?)"
+_REPEATS = re.compile(r"\{(\d{1,3})(,(\d{1,3})?)?\}")
+_SHORTHANDS = "dwsDWS"
+_ASCII = {
+    "alpha": "A-Za-z",
+    "digit": "0-9",
+    "alnum": "A-Za-z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "space": "\\s",
+    "xdigit": "0-9A-Fa-f",
+    "blank": " \\t",
+}
+
+
+def similar_pattern(pattern: str, escape: str = "\\") -> str:
+    """The regular expression that a whole text has to match.
+
+    `%` is any text, `_` any character, `|*+?{}()[]` are as in regular expressions, everything else stands for itself.
+    """
+    if len(escape) > 1:
+        raise error("syntax_error", detail="ESCAPE takes one character, or none")
+    out, place = [], 0
+    while place < len(pattern):
+        mark = pattern[place]
+        if escape and mark == escape:
+            out.append(_escaped(pattern[place + 1 : place + 2]))
+            place += 2
+            continue
+        if mark == "[":
+            text, place = _bracket(pattern, place, escape)
+            out.append(text)
+            continue
+        if mark == "{":
+            bounds = _REPEATS.match(pattern, place)
+            if bounds is None:
+                raise error("syntax_error", detail=f"'{pattern}' repeats without a number, such as {{2,5}}")
+            out.append(bounds[0])
+            place = bounds.end()
+            continue
+        out.append({"%": ".*", "_": ".", "(": "(?:"}.get(mark) or (mark if mark in _META else re.escape(mark)))
+        place += 1
+    found = r"(?s)\A(?:" + "".join(out) + r")\z"
+    try:
+        pc.match_substring_regex(pa.array([""]), found)
+    except pa.ArrowInvalid:
+        raise error("syntax_error", detail=f"'{pattern}' is not a pattern of SIMILAR TO") from None
+    return found
+
+
+def _escaped(mark: str) -> str:
+    if not mark:
+        raise error("syntax_error", detail="the pattern ends with its escape character")
+    if mark in _SHORTHANDS:
+        return "\\" + mark  # PostgreSQL takes the digits, words and spaces of regular expressions
+    if mark.isascii() and mark.isalnum() or mark == '"':
+        raise error("not_supported", feature=f"\\{mark} in SIMILAR TO")
+    return re.escape(mark)
+
+
+def _bracket(pattern: str, start: int, escape: str) -> tuple[str, int]:
+    """A bracket expression from `[` on, and the place behind it."""
+    place, out = start + 1, "["
+    if pattern[place : place + 1] == "^":
+        place, out = place + 1, "[^"
+    first = place
+    while place < len(pattern):
+        mark = pattern[place]
+        if mark == "]" and place > first:
+            return out + "]", place + 1
+        name = re.match(r"\[:(\w+):\]", pattern[place:])
+        if name is not None:
+            if name[1] not in _ASCII:
+                raise error("not_supported", feature=f"[:{name[1]}:] in SIMILAR TO")
+            out, place = out + _ASCII[name[1]], place + len(name[0])
+        elif escape and mark == escape:
+            out, place = out + _escaped(pattern[place + 1 : place + 2]), place + 2
+        else:
+            out += mark if mark == "-" or mark.isalnum() else "\\" + mark if mark.isascii() else mark
+            place += 1
+    raise error("syntax_error", detail=f"'{pattern}' has a bracket without an end")

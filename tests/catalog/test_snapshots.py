@@ -1,0 +1,229 @@
+"""Snapshots of the catalog: with the lines after one, the state is that of the whole journal, whatever became of the lines before."""
+
+from __future__ import annotations
+
+import random
+import re
+import tempfile
+import zlib
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.catalog import writer
+from penstock.catalog.folder_format import read_format
+from penstock.catalog.journal import JournalMoved, JournalReader, JournalWriter, journal_file, journal_files
+from penstock.catalog.model import TableOptions
+from penstock.catalog.snapshot import (
+    list_snapshots,
+    read_snapshot,
+    restore_snapshot,
+    snapshot_of,
+    snapshot_path,
+    write_snapshot,
+)
+from penstock.catalog.state import CatalogState, load_state
+from penstock.errors import PenstockError
+from penstock.types import INT, Field
+from tests.catalog.bench import CatalogBench
+from tests.catalog.test_histories import STEPS, plain
+
+pytestmark = pytest.mark.usefixtures("unsynced")
+
+
+def live(bench: CatalogBench, draw: st.DataObject, most: int = 25) -> dict[int, str]:
+    """A random history; the state after each step by its position."""
+    states = {0: plain(CatalogState())}
+    for _ in range(draw.draw(st.integers(5, most))):
+        try:
+            draw.draw(st.sampled_from(STEPS))(bench, draw)
+        except PenstockError:
+            pass
+        states[bench.state.position] = plain(bench.state)
+    return states
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_snapshot_and_the_lines_after_it_give_the_state_of_the_whole_journal(draw: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        bench = CatalogBench(Path(name))
+        states = live(bench, draw)
+        bench.close()
+        middle = draw.draw(st.sampled_from(sorted(states)))
+        path = write_snapshot(Path(name), load_state(Path(name), upto=middle), "0" * 16)
+        restored = CatalogState()
+        restore_snapshot(restored, read_snapshot(path))
+        assert plain(restored) == states[middle]
+        reader = JournalReader(Path(name))
+        reader.entries(upto=middle)
+        for entry in reader.entries():
+            restored.apply(entry)
+            if entry.pos in states:
+                assert plain(restored) == states[entry.pos]
+        whole = load_state(Path(name))
+        options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+        assert orjson.dumps(snapshot_of(restored, ""), option=options) == orjson.dumps(
+            snapshot_of(whole, ""), option=options
+        )
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_any_covered_prefix_may_be_removed_or_damaged(draw: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "SNAPSHOT_ENTRIES", draw.draw(st.integers(1, 5)))
+        folder = Path(name)
+        bench = CatalogBench(folder)
+        states = live(bench, draw)
+        needed = draw.draw(st.integers(0, bench.state.position))
+        bench.catalog.forget_before(needed)
+        for position, state in states.items():
+            if position >= needed:
+                assert plain(load_state(folder, upto=position)) == state
+        bench.close()
+        victim = draw.draw(st.sampled_from(sorted((folder / "journal").iterdir())))
+        data = bytearray(victim.read_bytes())
+        if data:
+            data[draw.draw(st.integers(0, len(data) - 1))] ^= 1 << draw.draw(st.integers(0, 7))
+            victim.write_bytes(data)
+        expected = states[max(states)]
+        assert plain(load_state(folder)) == expected
+        bench.open()
+        assert plain(bench.state) == expected
+        bench.catalog.create_table("after", (Field("k", INT),), ("k",), None, TableOptions())
+        after = plain(bench.state)
+        bench.reopen()
+        assert plain(bench.state) == after == plain(load_state(folder))
+        bench.close()
+
+
+def test_every_flipped_byte_of_journal_and_snapshot_is_survived(tmp_path: Path) -> None:
+    bench = CatalogBench(tmp_path)
+    bench.make_sensors()
+    bench.catalog.insert_rows("sensors", [(1, "north", None), (2, "south", "here")])
+    bench.reopen()
+    bench.catalog.insert_rows("sensors", [(3, "west", None)])
+    expected = plain(bench.state)
+    bench.close()
+    for path in sorted((tmp_path / "journal").iterdir()):
+        whole = path.read_bytes()
+        for place in range(len(whole)):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :])
+            assert plain(load_state(tmp_path)) == expected
+        path.write_bytes(whole[:-20])
+        assert plain(load_state(tmp_path)) == expected
+        path.unlink()
+        if path != journal_file(tmp_path):
+            assert plain(load_state(tmp_path)) == expected
+        path.write_bytes(whole)
+
+
+def test_damage_that_a_snapshot_covers_is_noted_and_harms_nothing(tmp_path: Path) -> None:
+    bench = CatalogBench(tmp_path)
+    bench.make_sensors()
+    bench.make_sensors("others")
+    bench.close()
+    lines = journal_file(tmp_path).read_bytes()
+    journal_file(tmp_path).write_bytes(lines[:30] + b"?" + lines[31:])
+    bench.open()
+    (row,) = bench.damage.rows()
+    assert (row.file, row.kind, row.healed) == ("journal entry 1", "journal", True)
+    assert set(bench.state.tables) == {"sensors", "others"}
+    bench.close()
+
+
+def test_damage_that_no_snapshot_covers_is_named_by_its_entry(tmp_path: Path) -> None:
+    bench = CatalogBench(tmp_path)
+    bench.make_sensors()
+    bench.make_sensors("others")
+    bench.close()
+    for position in list_snapshots(tmp_path):
+        snapshot_path(tmp_path, position).unlink()
+    lines = journal_file(tmp_path).read_bytes()
+    journal_file(tmp_path).write_bytes(lines[:30] + b"?" + lines[31:])
+    with pytest.raises(PenstockError, match="entry 1") as caught:
+        JournalWriter(tmp_path)
+    assert caught.value.condition == "corrupt_journal"
+
+
+def test_the_journal_stops_growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "SNAPSHOT_ENTRIES", 10)
+    bench = CatalogBench(tmp_path)
+    bench.make_sensors()
+    reader, behind = JournalReader(tmp_path), JournalReader(tmp_path)
+    follower = CatalogState()
+    behind.read()
+    sizes = []
+    for number in range(300):
+        bench.catalog.retain(1, number + 1)
+        bench.catalog.forget_before(bench.state.position)
+        sizes.append(sum(path.stat().st_size for path in (tmp_path / "journal").iterdir()))
+        follower.apply_many(reader.entries())
+    assert plain(follower) == plain(bench.state) == plain(load_state(tmp_path))
+    assert max(sizes[100:]) < 2 * max(sizes[:100])
+    with pytest.raises(JournalMoved):
+        behind.read()
+    bench.reopen()
+    assert plain(bench.state) == plain(follower)
+    bench.close()
+
+
+def test_a_line_that_was_exchanged_for_an_older_one_is_damage(tmp_path: Path) -> None:
+    for other in (False, True):
+        writer_ = JournalWriter(tmp_path / str(other))
+        for kind in ("a", "b" if other else "x", "c"):
+            writer_.append(kind, {}, {}, 1)
+        writer_.close()
+    mine, theirs = (journal_file(tmp_path / str(other)).read_bytes().splitlines(True) for other in (False, True))
+    journal_file(tmp_path / "False").write_bytes(mine[0] + theirs[1] + mine[2])
+    with pytest.raises(PenstockError, match="entry 3: it follows other lines"):
+        JournalReader(tmp_path / "False").read()
+
+
+def test_a_journal_of_format_1_keeps_its_lines_and_is_of_format_2_from_the_next_one_on(tmp_path: Path) -> None:
+    bench = CatalogBench(tmp_path)
+    bench.make_sensors()
+    bench.catalog.insert_rows("sensors", [(1, "north", None)])
+    expected = plain(bench.state)
+    bench.close()
+    for path in (tmp_path / "journal").iterdir():
+        if path != journal_file(tmp_path):
+            path.unlink()
+    texts = [
+        re.sub(rb'"chain":"[0-9a-f]+",', b"", line[9:]) for line in journal_file(tmp_path).read_bytes().splitlines()
+    ]
+    old = b"".join(b"%08x %s\n" % (zlib.crc32(text), text) for text in texts)
+    journal_file(tmp_path).write_bytes(old)
+    (tmp_path / "format_version").write_text("1\n")
+    bench = CatalogBench(tmp_path)
+    assert plain(bench.state) == expected and read_format(tmp_path) == 1
+    bench.catalog.insert_rows("sensors", [(2, "south", None)])
+    assert read_format(tmp_path) == 2
+    assert journal_file(tmp_path).read_bytes().startswith(old)
+    bench.reopen()
+    assert plain(bench.state) == plain(load_state(tmp_path))
+    assert len(journal_files(tmp_path)) == 2
+    bench.close()
+
+
+def test_random_positions_of_damage_in_a_long_journal(tmp_path: Path) -> None:
+    bench = CatalogBench(tmp_path)
+    bench.make_sensors()
+    for number in range(200):
+        bench.catalog.insert_rows("sensors", [(number, "here", None)])
+        if number % 50 == 49:
+            bench.reopen()
+    expected = plain(bench.state)
+    bench.close()
+    chance = random.Random(7)
+    for path in sorted((tmp_path / "journal").iterdir()):
+        whole = path.read_bytes()
+        for _ in range(5 if whole else 0):
+            at, length = chance.randrange(len(whole)), chance.choice([1, 512])
+            path.write_bytes(whole[:at] + bytes(len(whole[at : at + length])) + whole[at + length :])
+            assert plain(load_state(tmp_path)) == expected
+        path.write_bytes(whole)
