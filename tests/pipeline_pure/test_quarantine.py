@@ -380,3 +380,13 @@ def test_a_cycle_that_passes_takes_nothing_out(patient: Pipe) -> None:
     assert not patient.db.quarantine.trace(patient.engine.position(), threading.Event())
     patient.engine.drain()
     assert patient.answer("q1") == [13.0]
+
+
+def test_a_look_into_a_cycle_ends_with_the_server(patient: Pipe) -> None:
+    ask(patient, 3)
+    patient.push(13.0)
+    stopping = threading.Event()
+    stopping.set()
+    with pytest.raises(PenstockError) as caught:
+        patient.db.quarantine.trace(patient.engine.position(), stopping)
+    assert caught.value.condition == "engine_failed"

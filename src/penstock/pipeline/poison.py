@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +48,21 @@ def find_poison(folder: DataFolder, settings: Settings, start: Offset, stopping:
         stdout=subprocess.PIPE,
         env=environment,
     )
-    said: list[bytes] = []
-    talk = threading.Thread(target=lambda: said.append(process.communicate(orjson.dumps(job))[0]), daemon=True)
-    talk.start()
-    waited_s = 0.0
-    while talk.is_alive() and waited_s < BUDGET_S + _BESIDE_S and not stopping.is_set():
-        talk.join(0.2)
-        waited_s += 0.2
-    if talk.is_alive():
-        process.kill()
-        talk.join()
-    if process.returncode != 0 or not said:
+    said = _ask(process, orjson.dumps(job), stopping)
+    if process.returncode != 0:
         raise error("engine_failed", detail=f"the cycle could not be looked into (code {process.returncode})")
-    found: dict[str, Any] = orjson.loads(said[0])
+    found: dict[str, Any] = orjson.loads(said)
     return {**found, "queries": {int(q): why for q, why in found["queries"].items()}}
+
+
+def _ask(process: subprocess.Popen[bytes], job: bytes, stopping: threading.Event) -> bytes:
+    """What a process says to a job; one that takes too long, or longer than the server runs, is ended."""
+    until = time.monotonic() + BUDGET_S + _BESIDE_S
+    given: bytes | None = job
+    while True:
+        try:
+            return process.communicate(given, timeout=0.2)[0]
+        except subprocess.TimeoutExpired:
+            given = None  # it has been handed over
+            if stopping.is_set() or time.monotonic() > until:
+                process.kill()
