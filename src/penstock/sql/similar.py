@@ -64,7 +64,7 @@ def _escaped(mark: str) -> str:
         raise error("syntax_error", detail="the pattern ends with its escape character")
     if mark in _SHORTHANDS:
         return "\\" + mark  # PostgreSQL takes the digits, words and spaces of regular expressions
-    if mark.isascii() and mark.isalnum() or mark == '"':
+    if (mark.isascii() and mark.isalnum()) or mark == '"':
         raise error("not_supported", feature=f"\\{mark} in SIMILAR TO")
     return re.escape(mark)
 
