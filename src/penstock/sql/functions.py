@@ -198,7 +198,7 @@ FUNCTIONS: tuple[Function, ...] = (
     _scalar("second", "TIMESTAMP", "INT"),
     _scalar("dayname", "TIMESTAMP", "TEXT"),
     _scalar("monthname", "TIMESTAMP", "TEXT"),
-    _scalar("to_char", "TIMESTAMP, TEXT", "TEXT", exp.TimeToStr),
+    _scalar("to_char", "TIMESTAMP, TEXT", "TEXT"),
     _scalar("date_format", "TIMESTAMP, TEXT", "TEXT"),
     _scalar("to_timestamp", "DOUBLE", "TIMESTAMP", exp.UnixToTime),
     _scalar("to_timestamp", "TEXT, TEXT", "TIMESTAMP", exp.StrToTime),

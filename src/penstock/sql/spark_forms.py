@@ -33,9 +33,9 @@ FORMS: dict[tuple[str, int] | tuple[str, int, str], str] = {
     ("trunc", 1, "DOUBLE"): "CASE WHEN abs(x) < 9007199254740992 THEN CAST(CAST(x AS BIGINT) AS DOUBLE) ELSE x END",
     ("trunc", 2): "CASE WHEN x < 0 THEN ceil(x, y) ELSE floor(x, y) END",
     # Positions below 1 count, but have no character.
-    ("substring", 2): "substring(x, greatest(y, 1))",
+    ("substring", 2): "CASE WHEN y IS NOT NULL THEN substring(x, greatest(y, 1)) END",
     ("substring", 3): (
-        "CASE WHEN z >= 0 THEN substring(x, greatest(y, 1), "
+        "CASE WHEN z >= 0 AND y IS NOT NULL THEN substring(x, greatest(y, 1), "
         "CAST(least(greatest(CAST(y AS BIGINT) + z - greatest(y, 1), 0), 2147483647) AS INT)) END"
     ),
     ("left", 2): "left(x, CASE WHEN y < 0 THEN greatest(length(x) + y, 0) ELSE y END)",
@@ -63,6 +63,7 @@ FORMS: dict[tuple[str, int] | tuple[str, int, str], str] = {
         "substring(x, regexp_instr(x, concat('(?s)', y)) + length(regexp_substr(x, concat('(?s)', y))))) "
         "WHEN z IS NOT NULL THEN x END"
     ),
+    ("to_char", 2): "date_format(x, y)",
     ("cardinality", 1): "array_size(x)",
     ("array_length", 1): "nullif(array_size(x), 0)",
     ("array_length", 2): "CASE WHEN y = 1 THEN nullif(array_size(x), 0) END",

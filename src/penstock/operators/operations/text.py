@@ -111,5 +111,7 @@ TEXTS = {
     "upper": OperationInfo("in upper case", _upper),
     "length": OperationInfo("number of characters (bytes of a BINARY)", _length),
     "trim": OperationInfo("without spaces (or the given characters) at both ends", _trim),
-    "substring": OperationInfo("characters from position b, c of them; positions before 1 count, but are empty", _substring),
+    "substring": OperationInfo(
+        "characters from position b, c of them; positions before 1 count, but are empty", _substring
+    ),
 }

@@ -27,6 +27,7 @@ from penstock.sql.functions import CALLS
 from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope
+from penstock.sql.time_formats import spark_format
 from penstock.sql.values import DURATION, NULL, constant, external, meet, show, type_of, typed
 from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
@@ -196,6 +197,16 @@ class Calls(Coercion):
             failure = error("not_supported", feature=f"{name.upper()} to digits that are no constant")
             self.fail(at, failure)
 
+    def _time_format(self, template: Bound, at: exp.Expr) -> Bound:
+        if not isinstance(template, Const):
+            self.fail(at, error("not_supported", feature="TO_CHAR with a template that is no constant"))
+        if template.value is None:
+            return template
+        try:
+            return constant(spark_format(template.value), TEXT, template)
+        except PenstockError as failure:
+            self.fail(template, failure)
+
     def _check_flags(self, flags: Bound, at: exp.Expr) -> None:
         if not isinstance(flags, Const) or flags.value is None or not set(flags.value) <= set("gi"):
             hint = "flags are 'g' (replace all matches), 'i' (ignore case) or both, as a constant"
@@ -242,6 +253,8 @@ class Calls(Coercion):
             if name == "percentile":
                 self._check_fraction(arguments, node)
             self._check_digits(name, arguments, node)
+            if name == "to_char":
+                arguments[1] = self._time_format(arguments[1], node)
             if name == "regexp_replace" and len(arguments) == 4:
                 self._check_flags(arguments[3], node)
             bound = exp.Anonymous(this=name, expressions=arguments)
