@@ -115,6 +115,9 @@ def fill(text: str, arguments: dict[str, exp.Expr]) -> exp.Expr:
         if column.name in arguments and not column.table:
             value = arguments[column.name].copy()
             column.replace(exp.Paren(this=value) if isinstance(value, exp.Binary | exp.Not) else value)
+    for call in list(root.find_all(exp.Anonymous)):
+        if call.name == "concat" and all(isinstance(part, exp.Literal) for part in call.expressions):
+            call.replace(exp.Literal.string("".join(part.name for part in call.expressions)))
     return root
 
 

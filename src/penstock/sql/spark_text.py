@@ -143,7 +143,8 @@ def _translated(node: exp.Expr) -> exp.Expr:
             return exp.RegexpLike(this=_grouped(node.expressions[0]), expression=node.expressions[1])
         case exp.Substring():
             arguments = [node.this, node.args.get("start"), node.args.get("length")]
-            return _form("substring", [a for a in arguments if a is not None])
+            given = [a for a in arguments if a is not None]
+            return node if _is_plain("substring", given) else _form("substring", given)
         case exp.RegexpLike():
             return _form("regexp_like", [node.this, node.expression])
         case exp.RegexpILike():
@@ -175,6 +176,15 @@ def _translated(node: exp.Expr) -> exp.Expr:
     return node
 
 
+def _is_plain(name: str, arguments: list[exp.Expr]) -> bool:
+    """Whether constants are such that Spark's function means the same: positions from 1 on, and no negative lengths."""
+    if name not in ("substring", "left", "right", "split_part"):
+        return False
+    least = {"substring": (1, 0), "left": (0,), "right": (0,), "split_part": (1,)}[name]
+    numbers = arguments[2:] if name == "split_part" else arguments[1:]
+    return all(isinstance(n, exp.Literal) and int(n.name) >= low for n, low in zip(numbers, least, strict=False))
+
+
 def _form(name: str, arguments: list[exp.Expr]) -> exp.Expr:
     form = spark_form(name, arguments, TEXT)
     assert form is not None
@@ -186,7 +196,8 @@ def _listed(node: exp.Anonymous) -> exp.Expr:
     function, type_ = CALLS[node.name], external(type_of(node))
     if function.name == "regexp_replace" and len(node.expressions) == 4:
         return _regexp_replace(*node.expressions)
-    form = spark_form(function.name, node.expressions, type_)
+    plain = _is_plain(function.name, node.expressions)
+    form = None if plain else spark_form(function.name, node.expressions, type_)
     if form is not None:
         return _cast(form, type_)
     call = _call(function.spark or node.name, *node.expressions)
