@@ -168,7 +168,21 @@ def functions_page() -> str:
                 names = ", ".join(f"`{name}`" for name in function.names)
                 takes = f"`{function.arguments}`" if function.arguments else ""
                 lines.append(f"| {names} | {takes} | `{function.result}` |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *_differences(), ""])
+
+
+def _differences() -> list[str]:
+    from penstock.sql.differences import DIFFERENCES, LACKING, NOTES
+
+    lines = ["", "## Differences from PostgreSQL", ""]
+    lines += ["Functions mean what they mean in PostgreSQL 15, except for these. `error` is a SQLSTATE.", ""]
+    lines += ["| function | example | PostgreSQL | Penstock | why |", "| --- | --- | --- | --- | --- |"]
+    for d in DIFFERENCES:
+        ours = "NULL" if d.penstock is None else str(d.penstock)
+        lines.append(f"| `{d.function}` | `{d.call}` | {d.postgres} | {ours} | {_cell(d.reason)} |")
+    lines += ["", *(f"- {note}" for note in NOTES)]
+    names = ", ".join(f"`{name}`" for name in sorted(LACKING))
+    return [*lines, "", f"PostgreSQL has no functions of these names; most mean what they mean in Spark: {names}."]
 
 
 def commands_page() -> str:

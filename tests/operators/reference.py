@@ -234,10 +234,10 @@ def _power(a: list[Any], _: Call) -> Any:
 
 def _substring(a: list[Any], _: Call) -> Any:
     text, start, *length = a
-    positions = range(1, len(text) + 1)
-    first = len(text) + start + 1 if start < 0 else max(start, 1)
-    last = first + length[0] - 1 if length else len(text)
-    return "".join(text[p - 1] for p in positions if first <= p <= last)
+    if length and length[0] < 0:
+        return None
+    last = start + length[0] - 1 if length else len(text)
+    return "".join(text[p - 1] for p in range(1, len(text) + 1) if start <= p <= last)
 
 
 def _sign(a: list[Any], _: Call) -> Any:

@@ -12,7 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    import psycopg
 
 ABSENT = "LEFT OUT: no PostgreSQL here (initdb and postgres, on PATH or in /usr/lib/postgresql/*/bin)"
 
@@ -50,6 +54,12 @@ class PrivatePostgres:
                 self._process.kill()
                 self._process.wait()
         self._process = None
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A connection by the socket; each statement commits by itself."""
+        import psycopg
+
+        return psycopg.connect(host=str(self._folder), user="penstock", dbname="postgres", autocommit=True)
 
     def _answers(self) -> bool:
         import psycopg

@@ -15,6 +15,10 @@ from sqlglot.parsers.spark import SparkParser
 
 from penstock.types import Type
 
+# The third argument of regexp_replace: PostgreSQL writes groups as \\1 and the whole match as \\&, Java as $1 and $0.
+_REPLACEMENT = (
+    "regexp_replace(regexp_replace(replace(z, '$', '\\\\$'), '\\\\\\\\&', '\\\\$0'), '\\\\\\\\([1-9])', '\\\\$$1')"
+)
 # `x`, `y` and `z` are the arguments. A key is the name and the number of arguments, with the result's type where forms differ by it.
 FORMS: dict[tuple[str, int] | tuple[str, int, str], str] = {
     ("log", 1): "log10(x)",
@@ -28,6 +32,43 @@ FORMS: dict[tuple[str, int] | tuple[str, int, str], str] = {
     ("trunc", 1): "CASE WHEN x < 0 THEN ceil(x) ELSE floor(x) END",
     ("trunc", 1, "DOUBLE"): "CASE WHEN abs(x) < 9007199254740992 THEN CAST(CAST(x AS BIGINT) AS DOUBLE) ELSE x END",
     ("trunc", 2): "CASE WHEN x < 0 THEN ceil(x, y) ELSE floor(x, y) END",
+    # Positions below 1 count, but have no character.
+    ("substring", 2): "CASE WHEN y IS NOT NULL THEN substring(x, greatest(y, 1)) END",
+    ("substring", 3): (
+        "CASE WHEN z >= 0 AND y IS NOT NULL THEN substring(x, greatest(y, 1), "
+        "CAST(least(greatest(CAST(y AS BIGINT) + z - greatest(y, 1), 0), 2147483647) AS INT)) END"
+    ),
+    ("left", 2): "left(x, CASE WHEN y < 0 THEN greatest(length(x) + y, 0) ELSE y END)",
+    ("right", 2): "right(x, CASE WHEN y < 0 THEN greatest(length(x) + y, 0) ELSE y END)",
+    ("split_part", 3): "CASE WHEN z <> 0 THEN split_part(x, y, z) END",
+    ("initcap", 1): (
+        "array_join(transform(regexp_extract_all(x, '([\\\\p{L}\\\\p{N}]+|[^\\\\p{L}\\\\p{N}]+)', 1), "
+        "`q` -> concat(upper(left(`q`, 1)), lower(substring(`q`, 2)))), '')"
+    ),
+    ("chr", 1): (
+        "CASE WHEN x BETWEEN 1 AND 55295 OR x BETWEEN 57344 AND 1114111 "
+        "THEN decode(unhex(lpad(hex(x), 8, '0')), 'UTF-32') END"
+    ),
+    # In PostgreSQL a dot means any character, also the end of a line.
+    ("regexp_count", 2): "regexp_count(x, concat('(?s)', y))",
+    ("regexp_instr", 2): "regexp_instr(x, concat('(?s)', y))",
+    ("regexp_substr", 2): "regexp_substr(x, concat('(?s)', y))",
+    ("regexp_like", 2): "x RLIKE concat('(?s)', y)",
+    ("regexp_ilike", 2): "x RLIKE concat('(?is)', y)",
+    ("regexp_replace_all", 3): f"regexp_replace(x, concat('(?s)', y), {_REPLACEMENT})",
+    ("regexp_replace", 3): (
+        "CASE WHEN regexp_instr(x, concat('(?s)', y)) > 0 THEN concat("
+        "substring(x, 1, regexp_instr(x, concat('(?s)', y)) - 1), "
+        f"regexp_replace(regexp_substr(x, concat('(?s)', y)), concat('(?s)^(?:', y, ')$'), {_REPLACEMENT}), "
+        "substring(x, regexp_instr(x, concat('(?s)', y)) + length(regexp_substr(x, concat('(?s)', y))))) "
+        "WHEN z IS NOT NULL THEN x END"
+    ),
+    ("to_char", 2): "date_format(x, y)",
+    ("cardinality", 1): "array_size(x)",
+    ("array_length", 1): "nullif(array_size(x), 0)",
+    ("array_length", 2): "CASE WHEN y = 1 THEN nullif(array_size(x), 0) END",
+    ("array_position", 2): "nullif(array_position(x, y), 0)",
+    ("array_append", 2): "CASE WHEN x IS NULL THEN array(y) ELSE array_append(x, y) END",
     # Rounding goes by the shortest decimal of a double; where it went away from zero, one unit too many is taken back.
     ("trunc", 2, "DOUBLE"): (
         "CASE WHEN abs(round(x, y)) > abs(x) THEN round(round(x, y) - sign(x) * power(10D, -y), y) ELSE round(x, y) END"
@@ -63,11 +104,10 @@ def fill(text: str, arguments: dict[str, exp.Expr]) -> exp.Expr:
     """
     form = _parsed(text)
     places = [column.name for column in form.find_all(exp.Column)]
-    once = all(_is_short(value) or places.count(name) < 2 for name, value in arguments.items())
-    if not once:
-        names = [name for name in arguments if name in places]
-        fields = ", ".join(f"'{name}', {name}" for name in names)
-        inner = re.sub(rf"\b({'|'.join(names)})\b(?!')", r"a.\1", text)
+    twice = [name for name, value in arguments.items() if places.count(name) > 1 and not _is_short(value)]
+    if twice:
+        fields = ", ".join(f"'{name}', {name}" for name in twice)
+        inner = re.sub(rf"(?<!')\b({'|'.join(twice)})\b(?!')", r"a.\1", text)
         form = _parsed(f"transform(array(named_struct({fields})), a -> {inner})[0]")
     found = form.copy()
     root = exp.Paren(this=found)
@@ -75,11 +115,15 @@ def fill(text: str, arguments: dict[str, exp.Expr]) -> exp.Expr:
         if column.name in arguments and not column.table:
             value = arguments[column.name].copy()
             column.replace(exp.Paren(this=value) if isinstance(value, exp.Binary | exp.Not) else value)
+    for call in list(root.find_all(exp.Anonymous)):
+        if call.name == "concat" and all(isinstance(part, exp.Literal) for part in call.expressions):
+            call.replace(exp.Literal.string("".join(part.name for part in call.expressions)))
     return root
 
 
 def _is_short(value: exp.Expr) -> bool:
-    return isinstance(value, exp.Column | exp.Literal) or (isinstance(value, exp.Cast) and _is_short(value.this))
+    wrapped = isinstance(value, exp.Cast | exp.Paren | exp.Neg)
+    return isinstance(value, exp.Column | exp.Literal) or (wrapped and _is_short(value.this))
 
 
 @lru_cache(maxsize=512)

@@ -141,6 +141,14 @@ def _translated(node: exp.Expr) -> exp.Expr:
             return _listed(node)
         case exp.Anonymous() if node.name == SIMILAR:
             return exp.RegexpLike(this=_grouped(node.expressions[0]), expression=node.expressions[1])
+        case exp.Substring():
+            arguments = [node.this, node.args.get("start"), node.args.get("length")]
+            given = [a for a in arguments if a is not None]
+            return node if _is_plain("substring", given) else _form("substring", given)
+        case exp.RegexpLike():
+            return _form("regexp_like", [node.this, node.expression])
+        case exp.RegexpILike():
+            return _form("regexp_ilike", [node.this, node.expression])
         case exp.Repeat() | exp.Pad():
             return bounded_text(node)
         case exp.Cast() if "penstock" in node.meta:
@@ -168,14 +176,39 @@ def _translated(node: exp.Expr) -> exp.Expr:
     return node
 
 
+def _is_plain(name: str, arguments: list[exp.Expr]) -> bool:
+    """Whether constants are such that Spark's function means the same: positions from 1 on, and no negative lengths."""
+    if name not in ("substring", "left", "right", "split_part"):
+        return False
+    least = {"substring": (1, 0), "left": (0,), "right": (0,), "split_part": (1,)}[name]
+    numbers = arguments[2:] if name == "split_part" else arguments[1:]
+    return all(isinstance(n, exp.Literal) and int(n.name) >= low for n, low in zip(numbers, least, strict=False))
+
+
+def _form(name: str, arguments: list[exp.Expr]) -> exp.Expr:
+    form = spark_form(name, arguments, TEXT)
+    assert form is not None
+    return form
+
+
 def _listed(node: exp.Anonymous) -> exp.Expr:
     """A listed function by its name in Spark, with the type that the list says."""
     function, type_ = CALLS[node.name], external(type_of(node))
-    form = spark_form(function.name, node.expressions, type_)
+    if function.name == "regexp_replace" and len(node.expressions) == 4:
+        return _regexp_replace(*node.expressions)
+    plain = _is_plain(function.name, node.expressions)
+    form = None if plain else spark_form(function.name, node.expressions, type_)
     if form is not None:
         return _cast(form, type_)
     call = _call(function.spark or node.name, *node.expressions)
     return _cast(call, type_) if function.cast else call
+
+
+def _regexp_replace(text: exp.Expr, pattern: exp.Expr, replacement: exp.Expr, flags: exp.Expr) -> exp.Expr:
+    """With flags, which the binder has checked: g replaces all matches, i ignores case."""
+    if "i" in flags.name:
+        pattern = _call("concat", exp.Literal.string("(?i)"), pattern)
+    return _form("regexp_replace_all" if "g" in flags.name else "regexp_replace", [text, pattern, replacement])
 
 
 def _whole(node: exp.Expr) -> exp.Expr:

@@ -89,18 +89,17 @@ def _trim(arguments: Sequence[Value], call: Call, rows: int) -> Value:
 
 def _substring(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     start, length = constant(call, 1), constant(call, 2)
-    known = len(call.arguments) == 2 or length is not None
-    if start is not None and start >= 0 and known:
+    known = len(call.arguments) == 2 or (length is not None and length >= 0)
+    if start is not None and known:
         first = max(start - 1, 0)
-        stop = _LONGEST if length is None else min(first + max(length, 0), _LONGEST)
-        return pc.utf8_slice_codeunits(arguments[0], first, stop)
+        stop = _LONGEST if length is None else min(max(start - 1 + length, first), _LONGEST)
+        return pc.utf8_slice_codeunits(arguments[0], min(first, _LONGEST), stop)
     return row_by_row(substring, arguments, TEXT, rows)
 
 
-def substring(text: str, start: int, length: int = _LONGEST) -> str:
-    """Position 1 is the first character, 0 means 1, a negative one counts from the end."""
-    first = start - 1 if start > 0 else len(text) + start if start < 0 else 0
-    return text[max(first, 0) : max(first + length, 0)]
+def substring(text: str, start: int, length: int = 2 * _LONGEST + 2) -> str | None:
+    """Position 1 is the first character. Positions before it count, but have no character; a negative length is NULL."""
+    return None if length < 0 else text[max(start - 1, 0) : max(start - 1 + length, 0)]
 
 
 TEXTS = {
@@ -112,5 +111,7 @@ TEXTS = {
     "upper": OperationInfo("in upper case", _upper),
     "length": OperationInfo("number of characters (bytes of a BINARY)", _length),
     "trim": OperationInfo("without spaces (or the given characters) at both ends", _trim),
-    "substring": OperationInfo("characters from position b, c of them; a negative b counts from the end", _substring),
+    "substring": OperationInfo(
+        "characters from position b, c of them; positions before 1 count, but are empty", _substring
+    ),
 }

@@ -27,6 +27,7 @@ from penstock.sql.functions import CALLS
 from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope
+from penstock.sql.time_formats import spark_format
 from penstock.sql.values import DURATION, NULL, constant, external, meet, show, type_of, typed
 from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
@@ -174,7 +175,11 @@ class Calls(Coercion):
         nodes = [argument for _, _, argument in arguments]
         if rule.arguments and rule.arguments[0] is not None and not nodes:
             self.fail(node, error("syntax_error", detail=f"{name_of(node)} needs an argument"))
+        if rule.most is not None and len(nodes) > rule.most and not is_aggregate(node):
+            detail = f"{name_of(node)} takes at most {rule.most} arguments, {len(nodes)} given"
+            self.fail(node, error("syntax_error", detail=detail))
         nodes, result = self._apply(rule, nodes, node)
+        self._check_digits(name_of(node), nodes, node)
         for (key, place, _), argument in zip(arguments, nodes, strict=True):
             if key.endswith("/distinct"):
                 bound.args[key.removesuffix("/distinct")].set("expressions", [argument])
@@ -185,6 +190,27 @@ class Calls(Coercion):
                 items[place] = argument
                 bound.set(key, items)
         return typed(bound, result)
+
+    def _check_digits(self, name: str, arguments: list[Bound], at: exp.Expr) -> None:
+        """Neither Spark nor the kernels round to a number of digits that differs from row to row."""
+        if name in ("round", "bround", "trunc") and len(arguments) > 1 and not isinstance(arguments[1], Const):
+            failure = error("not_supported", feature=f"{name.upper()} to digits that are no constant")
+            self.fail(at, failure)
+
+    def _time_format(self, template: Bound, at: exp.Expr) -> Bound:
+        if not isinstance(template, Const):
+            self.fail(at, error("not_supported", feature="TO_CHAR with a template that is no constant"))
+        if template.value is None:
+            return template
+        try:
+            return constant(spark_format(template.value), TEXT, template)
+        except PenstockError as failure:
+            self.fail(template, failure)
+
+    def _check_flags(self, flags: Bound, at: exp.Expr) -> None:
+        if not isinstance(flags, Const) or flags.value is None or not set(flags.value) <= set("gi"):
+            hint = "flags are 'g' (replace all matches), 'i' (ignore case) or both, as a constant"
+            self.fail(at, error("not_supported", feature="these flags of regexp_replace", hint=hint))
 
     def refuse_function(self, node: exp.Expr, name: str) -> NoReturn:
         """Fail because a function is neither on the list nor the user's own."""
@@ -226,6 +252,11 @@ class Calls(Coercion):
             arguments, result = self._apply(rule, arguments, node)
             if name == "percentile":
                 self._check_fraction(arguments, node)
+            self._check_digits(name, arguments, node)
+            if name == "to_char":
+                arguments[1] = self._time_format(arguments[1], node)
+            if name == "regexp_replace" and len(arguments) == 4:
+                self._check_flags(arguments[3], node)
             bound = exp.Anonymous(this=name, expressions=arguments)
             bound.meta["aggregate"] = name in SPARK_AGGREGATES
             return typed(bound, result)
