@@ -180,6 +180,8 @@ class Calls(Coercion):
             self.fail(node, error("syntax_error", detail=detail))
         nodes, result = self._apply(rule, nodes, node)
         self._check_digits(name_of(node), nodes, node)
+        if isinstance(node, exp.StrToTime):
+            nodes[1] = self._time_format(nodes[1], node, reading=True)
         for (key, place, _), argument in zip(arguments, nodes, strict=True):
             if key.endswith("/distinct"):
                 bound.args[key.removesuffix("/distinct")].set("expressions", [argument])
@@ -197,13 +199,14 @@ class Calls(Coercion):
             failure = error("not_supported", feature=f"{name.upper()} to digits that are no constant")
             self.fail(at, failure)
 
-    def _time_format(self, template: Bound, at: exp.Expr) -> Bound:
+    def _time_format(self, template: Bound, at: exp.Expr, *, reading: bool = False) -> Bound:
         if not isinstance(template, Const):
-            self.fail(at, error("not_supported", feature="TO_CHAR with a template that is no constant"))
+            name = "TO_TIMESTAMP" if reading else "TO_CHAR"
+            self.fail(at, error("not_supported", feature=f"{name} with a template that is no constant"))
         if template.value is None:
             return template
         try:
-            return constant(spark_format(template.value), TEXT, template)
+            return constant(spark_format(template.value, reading=reading), TEXT, template)
         except PenstockError as failure:
             self.fail(template, failure)
 
