@@ -135,8 +135,7 @@ def test_every_listed_function_is_compared_or_not_in_postgresql(answers: Answers
     assert names - called - LACKING == set(NOT_COMPARED)
 
 
-@pytest.mark.xfail(strict=True, reason="digits that are NULL are taken for 0")
-@pytest.mark.parametrize("name", ("round",))
+@pytest.mark.parametrize("name", ("round", "trunc"))
 def test_a_number_cut_to_unknown_digits_is_unknown(name: str) -> None:
     plan = world_of_streams().plan(f"SELECT {name}(d, NULL) AS x, d FROM v")
     assert isinstance(plan, SelectPlan)
