@@ -133,3 +133,11 @@ def test_every_listed_function_is_compared_or_not_in_postgresql(answers: Answers
     assert names > LACKING and not LACKING & called - {"if"}
     assert set(answers["names"][1]) & LACKING == set()
     assert names - called - LACKING == set(NOT_COMPARED)
+
+
+@pytest.mark.parametrize("name", ("round", "trunc"))
+def test_a_number_cut_to_unknown_digits_is_unknown(name: str) -> None:
+    plan = world_of_streams().plan(f"SELECT {name}(d, NULL) AS x, d FROM v")
+    assert isinstance(plan, SelectPlan)
+    output = plan.outputs[0]
+    assert set(plain(evaluate(output.expr, arrow_columns(), ROWS))) == {None}

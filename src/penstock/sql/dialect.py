@@ -48,6 +48,10 @@ class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParse
     FUNCTIONS = {
         **{name: read for name, read in PostgresParser.FUNCTIONS.items() if name.lower() in NODE_NAMES},
         "EVERY": exp.LogicalAnd.from_arg_list,
+        # sqlglot would read the template itself, and some parts of it wrong.
+        "TO_TIMESTAMP": lambda args: (
+            exp.UnixToTime.from_arg_list(args) if len(args) < 2 else exp.StrToTime.from_arg_list(args)
+        ),
     }
     FUNCTION_PARSERS = {
         name: read

@@ -145,6 +145,8 @@ def _translated(node: exp.Expr) -> exp.Expr:
             arguments = [node.this, node.args.get("start"), node.args.get("length")]
             given = [a for a in arguments if a is not None]
             return node if _is_plain("substring", given) else _form("substring", given)
+        case exp.StrToTime():
+            return _call("to_timestamp", node.this, node.args["format"])
         case exp.RegexpLike():
             return _form("regexp_like", [node.this, node.expression])
         case exp.RegexpILike():

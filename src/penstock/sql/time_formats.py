@@ -1,4 +1,4 @@
-"""Templates of TO_CHAR as patterns of Spark's date_format."""
+"""Templates of TO_CHAR and TO_TIMESTAMP as patterns of Spark."""
 
 from __future__ import annotations
 
@@ -24,18 +24,22 @@ _PATTERNS = {
     "AM": "a",
     "PM": "a",
 }
+_LENIENT = {"MM": "M", "DD": "d", "HH24": "H", "HH12": "h", "HH": "h", "MI": "m", "SS": "s"}
 _NUMBERS = {name.lower(): pattern for name, pattern in _PATTERNS.items() if name.isupper() and name not in ("AM", "PM")}
 _TOKEN = re.compile(r'"([^"]*)"|(HH24|HH12|YYYY|DDD|YY|MM|DD|HH|MI|SS|MS|US|Mon|Dy|AM|PM)|([A-Za-z]+)|(.)', re.S)
 _ANY_CASE = re.compile(r"(hh24|hh12|yyyy|ddd|yy|mm|dd|hh|mi|ss|ms|us)")
 
 
-def spark_format(template: str) -> str:
-    """The pattern of a template. PenstockError not_supported for words that are none of those above."""
+def spark_format(template: str, *, reading: bool = False) -> str:
+    """The pattern of a template. PenstockError not_supported for words that are none of those above.
+
+    A pattern for `reading` takes numbers with fewer digits, too.
+    """
     out: list[str] = []
     text = ""
     for quoted, word, other, mark in _TOKEN.findall(template):
         if word:
-            out.append(_PATTERNS[word])
+            out.append(_LENIENT.get(word, _PATTERNS[word]) if reading else _PATTERNS[word])
         elif other:
             out.append(_lower_case(other))
         else:

@@ -179,7 +179,10 @@ class Calls(Coercion):
             detail = f"{name_of(node)} takes at most {rule.most} arguments, {len(nodes)} given"
             self.fail(node, error("syntax_error", detail=detail))
         nodes, result = self._apply(rule, nodes, node)
-        self._check_digits(name_of(node), nodes, node)
+        if self._unknown_digits(name_of(node), nodes, node):
+            return constant(None, result, node)
+        if isinstance(node, exp.StrToTime):
+            nodes[1] = self._time_format(nodes[1], node, reading=True)
         for (key, place, _), argument in zip(arguments, nodes, strict=True):
             if key.endswith("/distinct"):
                 bound.args[key.removesuffix("/distinct")].set("expressions", [argument])
@@ -191,19 +194,22 @@ class Calls(Coercion):
                 bound.set(key, items)
         return typed(bound, result)
 
-    def _check_digits(self, name: str, arguments: list[Bound], at: exp.Expr) -> None:
-        """Neither Spark nor the kernels round to a number of digits that differs from row to row."""
-        if name in ("round", "bround", "trunc") and len(arguments) > 1 and not isinstance(arguments[1], Const):
-            failure = error("not_supported", feature=f"{name.upper()} to digits that are no constant")
-            self.fail(at, failure)
+    def _unknown_digits(self, name: str, arguments: list[Bound], at: exp.Expr) -> bool:
+        """Whether digits are NULL. Neither Spark nor the kernels round to digits that differ from row to row."""
+        if name not in ("round", "bround", "trunc") or len(arguments) < 2:
+            return False
+        if not isinstance(arguments[1], Const):
+            self.fail(at, error("not_supported", feature=f"{name.upper()} to digits that are no constant"))
+        return arguments[1].value is None
 
-    def _time_format(self, template: Bound, at: exp.Expr) -> Bound:
+    def _time_format(self, template: Bound, at: exp.Expr, *, reading: bool = False) -> Bound:
         if not isinstance(template, Const):
-            self.fail(at, error("not_supported", feature="TO_CHAR with a template that is no constant"))
+            name = "TO_TIMESTAMP" if reading else "TO_CHAR"
+            self.fail(at, error("not_supported", feature=f"{name} with a template that is no constant"))
         if template.value is None:
             return template
         try:
-            return constant(spark_format(template.value), TEXT, template)
+            return constant(spark_format(template.value, reading=reading), TEXT, template)
         except PenstockError as failure:
             self.fail(template, failure)
 
@@ -252,7 +258,8 @@ class Calls(Coercion):
             arguments, result = self._apply(rule, arguments, node)
             if name == "percentile":
                 self._check_fraction(arguments, node)
-            self._check_digits(name, arguments, node)
+            if self._unknown_digits(name, arguments, node):
+                return constant(None, result, node)
             if name == "to_char":
                 arguments[1] = self._time_format(arguments[1], node)
             if name == "regexp_replace" and len(arguments) == 4:
