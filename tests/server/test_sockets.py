@@ -61,7 +61,6 @@ def test_a_message_is_a_cycle_with_its_rows(live: Live, database: FakeDatabase) 
         assert message(socket)["cycle"] == 4
 
 
-@pytest.mark.xfail(strict=True, reason="the deadline of the request's head is started again after the upgrade")
 def test_a_socket_lives_longer_than_the_head_of_a_request(
     live: Live, database: FakeDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
