@@ -33,7 +33,6 @@ class NotedSpark:
         self.ended.set()
 
 
-@pytest.mark.xfail(strict=True, reason="the thread that cancels waits for the JVM")
 def test_the_thread_that_cancels_a_statement_never_waits_for_spark() -> None:
     spark, cancellation = NotedSpark(), Cancellation()
     with cancelled_by(cancellation), pytest.raises(PenstockError, match="enough"), statement_jobs(spark):  # type: ignore[arg-type]
