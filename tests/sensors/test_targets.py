@@ -126,7 +126,6 @@ def test_postgres_gets_the_checked_address_of_each_host(url: str, hosts: dict[st
     assert checked_hosts(url, Targets()) == hosts
 
 
-@pytest.mark.xfail(strict=True, reason="it is taken for a pattern of names")
 @pytest.mark.parametrize("item", ["10.0.*", "192.168.1.?:9000", "10.*:9000-9010"])
 def test_a_pattern_that_looks_like_a_network_is_refused(item: str) -> None:
     """It would let 10.0.anything.example through, a name whose address its owner chooses."""
@@ -134,7 +133,6 @@ def test_a_pattern_that_looks_like_a_network_is_refused(item: str) -> None:
         Targets(item)
 
 
-@pytest.mark.xfail(strict=True, reason="only one prefix of NAT64 is known")
 @pytest.mark.parametrize("text", ["64:ff9b:1::a9fe:a9fe", "::ffff:0:169.254.169.254"])
 def test_a_link_local_address_behind_a_translator_is_never_connected_to(text: str) -> None:
     assert is_never(plain_address(text))
