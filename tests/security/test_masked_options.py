@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.catalog.secrets import is_secret, shown_options
+from penstock.catalog.secrets import is_secret, secrets_of, shown_address, shown_options, without
 from penstock.queries.running_statements import shortened
 from penstock.sensors.base import END, Reading, Sensor
 from penstock.sensors.registry import BUILT_IN
@@ -137,3 +137,11 @@ def test_the_text_of_a_statement_is_listed_without_what_sounds_like_a_secret(tex
 def test_the_text_of_other_statements_is_listed_as_it_is() -> None:
     for text in ("SELECT key FROM t WHERE key = 'a' AND token_count > 3", "INSERT INTO t VALUES ('my password ', 'b')"):
         assert shortened(text) == text
+
+
+@pytest.mark.parametrize("user", ["u", "u@tenant", "u:p@ss"])
+def test_a_password_is_masked_up_to_the_last_at(user: str) -> None:
+    address = f"mqtts://{user}:s3cr3t@s3cr3t@broker.example:8883/x@y"
+    assert "s3cr3t" not in shown_address(address)
+    assert shown_address(address).endswith(":***@broker.example:8883/x@y")
+    assert "s3cr3t" not in without("no answer for s3cr3t@s3cr3t", secrets_of({"url": address.replace("u:p@ss", "u")}))

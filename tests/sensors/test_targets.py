@@ -124,3 +124,15 @@ def test_addresses_inside_addresses_are_seen(text: str) -> None:
 )
 def test_postgres_gets_the_checked_address_of_each_host(url: str, hosts: dict[str, str]) -> None:
     assert checked_hosts(url, Targets()) == hosts
+
+
+@pytest.mark.parametrize("item", ["10.0.*", "192.168.1.?:9000", "10.*:9000-9010"])
+def test_a_pattern_that_looks_like_a_network_is_refused(item: str) -> None:
+    """It would let 10.0.anything.example through, a name whose address its owner chooses."""
+    with pytest.raises(PenstockError, match="not a host with ports"):
+        Targets(item)
+
+
+@pytest.mark.parametrize("text", ["64:ff9b:1::a9fe:a9fe", "::ffff:0:169.254.169.254"])
+def test_a_link_local_address_behind_a_translator_is_never_connected_to(text: str) -> None:
+    assert is_never(plain_address(text))

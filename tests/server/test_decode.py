@@ -11,6 +11,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.server import decode
+from penstock.server.arrow_messages import _Table
 from penstock.server.decode import ARROW, CSV, JSON, NDJSON, PARQUET, NeedsRoom, Room, decode_readings
 from penstock.settings import Settings
 from tests.security.bombs import arrow_stream, parquet_file
@@ -149,3 +150,23 @@ def test_damaged_files_are_refused_by_name() -> None:
         except PenstockError as problem:
             outcomes.add(problem.condition)
     assert outcomes <= {"read", "invalid_body", "body_too_large", "too_many_rows"}
+
+
+def test_columns_that_share_their_bytes_count_each() -> None:
+    columns, size = 20, MB // 2
+    table = pa.table({f"c{n}": [bytes(size if n == 0 else 0)] for n in range(columns)})
+    body = bytearray(arrow_stream(table))
+    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(bytes(body)))
+    messages.read_next_message()
+    metadata = bytearray(messages.read_next_message().metadata)
+    place = body.index(metadata)
+    batch = _Table.root(memoryview(bytes(metadata))).table(2)
+    assert batch is not None
+    begin, count = batch.vector(2)
+    each = count // columns * 16
+    metadata[begin : begin + count * 16] = metadata[begin : begin + each] * columns
+    body[place : place + len(metadata)] = metadata
+    assert decode_readings(bytes(body), ARROW, AMPLE).num_rows == 1  # type: ignore[union-attr]
+    with pytest.raises(NeedsRoom) as need:
+        decode_readings(bytes(body), ARROW, Room(10))
+    assert need.value.size >= (columns - 2) * size  # the body has one, and its headers

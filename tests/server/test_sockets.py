@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket as sockets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -56,6 +57,20 @@ def test_a_message_is_a_cycle_with_its_rows(live: Live, database: FakeDatabase) 
         assert first["rows"] == [{"location": "north gate", "ppm": 37.5}, {"location": "pier", "ppm": 41.0}]
         assert first["columns"][1] == {"name": "ppm", "type": "DOUBLE"}
         socket.send("anything")  # is read and ignored
+        database.commit("gas_alarm", 4)
+        assert message(socket)["cycle"] == 4
+
+
+def test_a_socket_lives_longer_than_the_head_of_a_request(
+    live: Live, database: FakeDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.server.connections.UNKNOWN_ROLE_S", 0.2)
+    database.commit("gas_alarm", 3)
+    with following(live) as socket:
+        assert message(socket)["cycle"] == 3
+        host, _, port = live.url.removeprefix("http://").partition(":")
+        with sockets.create_connection((host, int(port)), timeout=60) as silent:
+            assert silent.recv(1) == b""  # its deadline, which began after the socket's, has passed
         database.commit("gas_alarm", 4)
         assert message(socket)["cycle"] == 4
 

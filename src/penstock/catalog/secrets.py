@@ -14,7 +14,8 @@ _NAME = (
     r"|(?:^|[_.-])auth(?:$|[_.-])|(?:^|[_.-])key$|(?:access|account|private|shared|signing|encryption|storage)key$"
 )
 _SECRET_NAME = re.compile(_NAME, re.I)
-_USER_PART = re.compile(r"(?<=://)([^/@\s:]*):([^/@\s]*)(?=@)")
+# As programs read it: all up to the last @ before the path.
+_USER_PART = re.compile(r"(?<=://)([^/?#\s:]*):([^/?#\s]*)(?=@)")
 _IN_ADDRESS = re.compile(
     r"([?&;])([^=&;\s]*(?:passw|passphrase|pwd|token|secret|key|sig|auth|credential)[^=&;\s]*)=([^&;#\s]*)", re.I
 )

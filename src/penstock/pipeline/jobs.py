@@ -108,14 +108,15 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
         yield
         return
     cancellation.check()
-    context, group = spark.sparkContext, cancellation.id
+    context = spark.sparkContext
     try:
-        context.setJobGroup(group, "statement", interruptOnCancel=True)
+        context.setJobGroup(cancellation.id, "statement", interruptOnCancel=True)
     except _LOST as lost:
         raise error("not_ready", detail="Spark is being restarted", hint="ask again in a moment") from lost
-    forget = cancellation.on_stop(lambda: _cancel_jobs(context, group))
-    done = threading.Event()
-    threading.Thread(target=_watch, args=(context, cancellation, done), name=f"penstock-{group}", daemon=True).start()
+    ended = threading.Event()
+    forget = cancellation.on_stop(ended.set)
+    name = f"penstock-{cancellation.id}"
+    threading.Thread(target=_watch, args=(context, cancellation, ended), name=name, daemon=True).start()
     cancellation.place = "Spark"
     try:
         with in_pool(spark, STANDING_POOL if cancellation.standing else ADHOC_POOL):
@@ -127,22 +128,27 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
     finally:
         cancellation.place = "server"
         forget()
-        done.set()
+        ended.set()
         _clear(context, "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
-def _watch(context: SparkContext, cancellation: Cancellation, done: threading.Event) -> None:
-    """End a statement at its deadline; until then see to it that cycles find slots beside it."""
+def _watch(context: SparkContext, cancellation: Cancellation, ended: threading.Event) -> None:
+    """End a statement at its deadline, and its jobs when it is stopped; until then see to it that cycles find slots.
+
+    The thread that stops a statement may be the event loop, which must not wait for the JVM. So this one does.
+    """
     preemption = Preemption(context, ADHOC_POOL)
     while True:
         left_s = cancellation.left_s()
-        if done.wait(LOOK_S if left_s is None else min(left_s, LOOK_S)) or cancellation.stopped:
-            return
+        if ended.wait(LOOK_S if left_s is None else min(left_s, LOOK_S)):
+            break
         if cancellation.left_s() == 0:
             cancellation.expire()
-            return
+            break
         if not cancellation.standing:
             preemption.look()
+    if cancellation.stopped:
+        _cancel_jobs(context, cancellation.id)
 
 
 def _cancel_jobs(context: SparkContext, group: str) -> None:

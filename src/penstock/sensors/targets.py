@@ -22,7 +22,8 @@ IpAddress = IPv4Address | IPv6Address
 _LOOPBACK = "127.0.0.0/8, [::1]"
 # Link-local, and what means "this host" or none at all. The last one is AWS's metadata service over IPv6.
 _NEVER = tuple(ip_network(text) for text in ("169.254.0.0/16", "0.0.0.0/8", "fe80::/10", "::/128", "fd00:ec2::254/128"))
-_NAT64 = ip_network("64:ff9b::/96")
+# Prefixes of translators to IPv4 (RFC 6052, 8215, 7915): the last four bytes are an IPv4 address.
+_TRANSLATED = tuple(ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def is_never(address: IpAddress) -> bool:
     if isinstance(address, IPv6Address):
         if address.sixtofour is not None:
             inner.append(address.sixtofour)
-        if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):
+        if any(address in network for network in _TRANSLATED) or (int(address) >> 32 == 0 and int(address) > 1):
             inner.append(IPv4Address(int(address) & 0xFFFFFFFF))
     return any(each in network for each in inner for network in _NEVER)
 
@@ -154,7 +155,9 @@ def _parse_pattern(item: str) -> Pattern:
     try:
         network = ip_network(host, strict=False)
     except ValueError:
-        if not re.fullmatch(r"[A-Za-z0-9_.*?-]+", host):
+        # 10.0.* is no network, and as a pattern of names it would let 10.0.evil.example through.
+        looks_like_network = re.fullmatch(r"[0-9.*?]*[0-9][0-9.*?]*", host)
+        if looks_like_network or not re.fullmatch(r"[A-Za-z0-9_.*?-]+", host):
             raise _invalid(item) from None
         return Pattern(None, host.lower().rstrip("."), first, last)
     return Pattern(network, host, first, last)

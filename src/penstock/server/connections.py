@@ -34,6 +34,7 @@ class HttpConnection(HttpToolsProtocol):
         super().__init__(*args, **more)
         self._deadline: asyncio.TimerHandle | None = None
         self._message_ended = True
+        self._is_upgraded = False
         self._head_bytes = 0
         # Whether anything came of the bytes that came: a line of a head without an end is kept by the parser.
         self._steps = 0
@@ -50,6 +51,8 @@ class HttpConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         before = self._steps
         super().data_received(data)
+        if self._is_upgraded:
+            return  # the transport is the WebSocket's now
         self._stalled_bytes = self._stalled_bytes + len(data) if self._steps == before else 0
         if self._stalled_bytes > HEAD_MAX_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of the request is too long.")
@@ -58,6 +61,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         self._stop_deadline()
+        self._is_upgraded = True
         super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:

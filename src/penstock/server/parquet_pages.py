@@ -18,6 +18,8 @@ from penstock.errors import PenstockError, error
 
 FOOTER_MAX_BYTES = 4 << 20
 PAGES_MAX = 200_000
+# Fields and elements of the footer, and of all headers of pages together: each takes a moment to read.
+PARTS_MAX = 8_000_000
 # What a batch may take while values are measured.
 _MEASURED_BYTES = 32 << 20
 _BATCH_ROWS = 8_192
@@ -25,9 +27,13 @@ _BATCH_ROWS = 8_192
 # Thrift's compact types.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _DEPTH_MAX = 16
+_BITS = {_I16: 16, _I32: 32, _I64: 64}
 # Fields of the footer, of a column in it and of a page's header, as parquet.thrift numbers them.
 _SCHEMA, _ROW_GROUPS, _COLUMNS = (2,), (4,), (4, 1)
-_DICTIONARY_PAGE, _DATA_PAGE_V2 = 2, 3
+_LISTS_OF_STRUCTS = frozenset({_SCHEMA, _ROW_GROUPS, _COLUMNS})
+_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
+# By the kind of a page: the field of its header that the reader obeys. Pages of other kinds it skips.
+_HEADERS = {_DATA_PAGE: 5, _DICTIONARY_PAGE: 7, _DATA_PAGE_V2: 8}
 _DICTIONARY_ENCODINGS = frozenset({2, 8})  # PLAIN_DICTIONARY, RLE_DICTIONARY
 _DELTA_BYTE_ARRAY = 7
 _BYTE_ARRAY, _FIXED_LEN_BYTE_ARRAY = 6, 7
@@ -35,7 +41,8 @@ _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 # Levels of nesting, offset and validity of one value.
 _AROUND_VALUE_BYTES = 12
 
-_Fields = dict[int, Any]
+# The fields of a struct: by number, the type and the value.
+_Fields = dict[int, tuple[int, Any]]
 _Visit = Callable[[tuple[int, ...], _Fields], None]
 
 
@@ -88,18 +95,18 @@ class _Bound:
         self._widths: list[int] = []
         self._column = 0
         self._pages = 0
+        self._headers = _Thrift(body)
 
     def visit(self, path: tuple[int, ...], fields: _Fields) -> None:
         if path == _SCHEMA:
-            if not fields.get(5):  # it has no children
-                kind = _number(fields, 1, 0)
-                width = _number(fields, 2, 0) if kind == _FIXED_LEN_BYTE_ARRAY else _WIDTHS.get(kind, 0)
+            kind = _number(fields, 1, _I32, -1)
+            if _number(fields, 5, _I32, 0) == 0 and kind >= 0:  # a group has a number of children or no type
+                width = _number(fields, 2, _I32, 0) if kind == _FIXED_LEN_BYTE_ARRAY else _WIDTHS.get(kind, 0)
                 self._widths.append(max(width, 0))
         elif path == _COLUMNS:
-            details = fields.get(3)
-            if not isinstance(details, dict) or self._column >= len(self._widths):
+            if self._column >= len(self._widths):
                 raise _bad("a column is not described")
-            self._add_column(self._column, details)
+            self._add_column(self._column, _struct(fields, 3))
             self._column += 1
         elif path == _ROW_GROUPS:
             self._column = 0
@@ -124,38 +131,48 @@ class _Bound:
 
     def _pages_of(self, details: _Fields) -> Iterator[_Page]:
         """The headers of a column's pages, one after another as the reader takes them."""
-        at, count, packed = (_number(details, field) for field in (9, 5, 7))
-        first = _number(details, 11, 0)
+        at, count, packed = (_number(details, field, _I64) for field in (9, 5, 7))
+        first = _number(details, 11, _I64, 0)
         if 0 < first < at:
             at = first
         end = at + packed
         if at < 0 or packed < 0 or end > len(self.body):
             raise _bad("a column lies outside of it")
-        header_of = _Thrift(self.body)
         while at < end and count > 0:
             self._pages += 1
             if self._pages > PAGES_MAX:
                 raise _bad(f"it has more than {PAGES_MAX} pages")
-            header, at = header_of.struct(at)
-            kind, size = _number(header, 1), _number(header, 2)
-            at += _number(header, 3)
-            if size < 0 or _number(header, 3) < 0:
+            header, at = self._headers.struct(at)
+            kind, size, packed = (_number(header, field, _I32) for field in (1, 2, 3))
+            if size < 0 or packed < 0:
                 raise _bad("a page has fewer than 0 bytes")
-            inside = next((part for part in map(header.get, (5, 7, 8)) if isinstance(part, dict)), {})
-            values = _number(inside, 1, 0)
-            encoding = _number(inside, 4 if kind == _DATA_PAGE_V2 else 2, 0)
+            at += packed
+            values = encoding = 0
+            if kind in _HEADERS:
+                inside = _struct(header, _HEADERS[kind])
+                values = _number(inside, 1, _I32)
+                encoding = _number(inside, 4 if kind == _DATA_PAGE_V2 else 2, _I32)
             if values < 0:
                 raise _bad("a page has fewer than 0 values")
             if kind != _DICTIONARY_PAGE:
                 count -= values
             yield _Page(kind, size, values, encoding)
+        if count > 0:
+            raise _bad("a column has fewer values than it says")
 
 
-def _number(fields: _Fields, field: int, default: int | None = None) -> int:
-    found = fields.get(field, default)
-    if not isinstance(found, int):
+def _number(fields: _Fields, field: int, kind: int, default: int | None = None) -> int:
+    found_kind, found = fields.get(field, (kind, default))
+    if found_kind != kind or found is None:
         raise _bad("a number is missing")
-    return found
+    return int(found)
+
+
+def _struct(fields: _Fields, field: int) -> _Fields:
+    kind, found = fields.get(field, (_STRUCT, None))
+    if kind != _STRUCT or found is None:
+        raise _bad("a part is missing")
+    return dict(found)
 
 
 def _bad(detail: str) -> PenstockError:
@@ -163,11 +180,15 @@ def _bad(detail: str) -> PenstockError:
 
 
 class _Thrift:
-    """Thrift's compact protocol: numbers and structs are kept, texts are skipped, structs in lists go to `visit`."""
+    """Thrift's compact protocol: numbers and structs are kept, texts are skipped, structs in lists go to `visit`.
+
+    Stricter than the reader, which cuts numbers to their type and lets a field come twice: both could hide a size from us.
+    """
 
     def __init__(self, data: memoryview, visit: _Visit = lambda _, __: None) -> None:
         self._data = data
         self._visit = visit
+        self._parts = 0
 
     def struct(self, at: int, path: tuple[int, ...] = ()) -> tuple[_Fields, int]:
         """The fields of a struct by their numbers, and where it ends."""
@@ -181,17 +202,23 @@ class _Thrift:
             if step:
                 last += step
             else:
-                last, at = self._zigzag(at)
-            found[last], at = self._value(kind, at, (*path, last))
+                last, at = self._number(_I16, at)
+            if last in found or last >= 1 << 15:
+                raise _bad("a field comes twice or has no number")
+            value, at = self._value(kind, at, (*path, last))
+            found[last] = kind, value
         return found, at + 1
 
     def _value(self, kind: int, at: int, path: tuple[int, ...]) -> tuple[Any, int]:
+        self._parts += 1
+        if self._parts > PARTS_MAX:
+            raise _bad(f"it has more than {PARTS_MAX} parts")
         if kind in (_TRUE, _FALSE):
             return None, at
         if kind == _BYTE:
             return None, at + 1
-        if kind in (_I16, _I32, _I64):
-            return self._zigzag(at)
+        if kind in _BITS:
+            return self._number(kind, at)
         if kind == _DOUBLE:
             return None, at + 8
         if kind == _BINARY:
@@ -209,16 +236,25 @@ class _Thrift:
         count, kind = head >> 4, head & 15
         if count == 15:
             count, at = self._varint(at)
+        if kind in (_LIST, _SET) or count > len(self._data) - at:
+            raise _bad("a list has lists in it, or more elements than bytes")
+        if path in _LISTS_OF_STRUCTS and kind != _STRUCT:
+            raise _bad("a list has other elements than structs")
         for _ in range(count):
-            if kind in (_TRUE, _FALSE):
-                at += 1
-                continue
             if kind == _STRUCT and path == _ROW_GROUPS:
                 self._visit(path, {})
             found, at = self._value(kind, at, path)
+            if kind in (_TRUE, _FALSE):
+                at += 1
             if kind == _STRUCT and path != _ROW_GROUPS:
                 self._visit(path, found)
         return at
+
+    def _number(self, kind: int, at: int) -> tuple[int, int]:
+        number, at = self._zigzag(at)
+        if number.bit_length() >= _BITS[kind]:
+            raise _bad("a number is too large for its type")
+        return number, at
 
     def _zigzag(self, at: int) -> tuple[int, int]:
         number, at = self._varint(at)
