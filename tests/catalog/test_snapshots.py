@@ -227,3 +227,50 @@ def test_random_positions_of_damage_in_a_long_journal(tmp_path: Path) -> None:
             path.write_bytes(whole[:at] + bytes(len(whole[at : at + length])) + whole[at + length :])
             assert plain(load_state(tmp_path)) == expected
         path.write_bytes(whole)
+
+
+@pytest.mark.xfail(strict=True, reason="the writer has closed the old file and has no new one")
+def test_a_new_file_that_cannot_be_made_leaves_the_old_one_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = JournalWriter(tmp_path)
+    journal.append("note", {"n": 1}, {}, 1)
+    real = JournalWriter._open
+
+    def refuse(self: JournalWriter) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(JournalWriter, "_open", refuse)
+    with pytest.raises(OSError, match="Too many"):
+        journal.rotate()
+    monkeypatch.setattr(JournalWriter, "_open", real)
+    journal.append("note", {"n": 2}, {}, 2)
+    journal.rotate()
+    journal.append("note", {"n": 3}, {}, 3)
+    journal.close()
+    assert [entry.body["n"] for entry in JournalReader(tmp_path).read()] == [1, 2, 3]
+    assert [first for first, _ in journal_files(tmp_path)] == [1, 3]
+
+
+@pytest.mark.xfail(strict=True, reason="it takes the snapshot for lines that it has not read yet")
+def test_a_reader_that_is_overtaken_by_a_snapshot_reads_the_lines_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = CatalogBench(tmp_path)
+    bench.catalog.create_table("first", [Field("id", INT)], ("id",), None)
+    reader = JournalReader(tmp_path)
+    look = reader._is_behind
+    overtaken = []
+
+    def write_first() -> bool:
+        if not overtaken:
+            overtaken.append(bench.catalog.create_table("second", [Field("id", INT)], ("id",), None))
+            overtaken.append(bench.catalog.create_table("third", [Field("id", INT)], ("id",), None))
+            bench.catalog.write_snapshot()
+        return look()
+
+    monkeypatch.setattr(reader, "_is_behind", write_first)
+    head = bench.state.position
+    assert [entry.pos for entry in reader.read(upto=head + 1)] == list(range(1, head + 2))
+    assert [entry.kind for entry in reader.read()] == ["create_table"]
+    bench.close()
