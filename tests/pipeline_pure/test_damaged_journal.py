@@ -101,7 +101,6 @@ def test_a_journal_without_its_first_lines_starts_also_where_no_commit_record_is
     again.db.stop()
 
 
-@pytest.mark.xfail(strict=True, reason="rows logged among lost entries meet older definitions")
 @pytest.mark.parametrize("position", [2, 5])
 def test_rows_that_were_logged_among_lost_entries_never_meet_older_definitions(
     pipes: Callable[..., Pipe], position: int
