@@ -318,7 +318,6 @@ def test_a_query_with_latch_goes_on_only_when_it_is_resumed(pipe: Pipe) -> None:
     assert (pipe.answer("top", "m"), pipe.answer("top", "n")) == ([3.5], [3])
 
 
-@pytest.mark.xfail(strict=True, reason="rows before the entry take the query out again")
 def test_a_query_that_is_resumed_while_rows_wait_before_the_entry_stays_resumed(pipe: Pipe) -> None:
     ask(pipe, 2)
     pipe.push(2.5)

@@ -251,7 +251,10 @@ class Database(OwnWrites):
 
     def _take_poisoned(self) -> None:
         with self.standing.locked() as store:
-            poisoned = dict(store.poisoned)
+            poisoned, position = dict(store.poisoned), store.state.position
+        # A query that was changed or resumed after the cycle is another one: the cycle says nothing of it.
+        changed = self.catalog.state.query_positions
+        poisoned = {q: why for q, why in poisoned.items() if q in changed and changed[q][1] <= position}
         if poisoned:
             try:
                 self.quarantine.take(poisoned)
