@@ -338,9 +338,18 @@ def test_a_query_that_comes_while_an_unreadable_table_is_looked_into_is_taken_ou
     ask(pipe, 2)
     table = pipe.db.catalog.state.tables["probes"].id
     pipe.db.catalog.quarantine_queries({number_of(pipe, "q0"): "cannot be read"}, table)
-    assert refused(pipe, "q0").condition == "query_quarantined"
     pipe.engine.drain()
-    assert refused(pipe, "q1").condition == "query_quarantined"
+    assert refused(pipe, "q0").condition == refused(pipe, "q1").condition == "query_quarantined"
+
+
+@pytest.mark.xfail(strict=True, reason="without a query to take out, the table stays in the cycles")
+def test_a_table_that_no_query_reads_is_left_out_where_its_readings_stop_the_cycle(pipe: Pipe) -> None:
+    table, before = pipe.db.catalog.state.tables["probes"].id, pipe.db.catalog.state.position
+    pipe.push(1.0)
+    assert pipe.db.quarantine.take({}, table)
+    assert pipe.engine._planner.skipped(before).tables == {table}
+    pipe.engine.drain()
+    assert not pipe.db.quarantine.take({})
 
 
 # -- processes that die
