@@ -333,7 +333,6 @@ def test_a_query_that_is_resumed_while_rows_wait_before_the_entry_stays_resumed(
     assert pipe.answer("q1") == [2.5, 3.5, 4.5]
 
 
-@pytest.mark.xfail(strict=True, reason="only queries that were there when the look began are taken out")
 def test_a_query_that_comes_while_an_unreadable_table_is_looked_into_is_taken_out_too(pipe: Pipe) -> None:
     ask(pipe, 2)
     table = pipe.db.catalog.state.tables["probes"].id
@@ -342,7 +341,6 @@ def test_a_query_that_comes_while_an_unreadable_table_is_looked_into_is_taken_ou
     assert refused(pipe, "q0").condition == refused(pipe, "q1").condition == "query_quarantined"
 
 
-@pytest.mark.xfail(strict=True, reason="without a query to take out, the table stays in the cycles")
 def test_a_table_that_no_query_reads_is_left_out_where_its_readings_stop_the_cycle(pipe: Pipe) -> None:
     table, before = pipe.db.catalog.state.tables["probes"].id, pipe.db.catalog.state.position
     pipe.push(1.0)
