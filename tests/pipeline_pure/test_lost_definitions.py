@@ -74,7 +74,6 @@ def test_readings_of_a_lost_table_are_kept_aside_and_its_number_is_not_given_aga
     assert pipe.db.catalog.state.tables["other"].id > number
 
 
-@pytest.mark.xfail(strict=True, reason="its rows wait for ever, and the watchdog restarts the pipeline for them")
 def test_readings_of_a_lost_table_do_not_wait_for_a_cycle(pipe: Pipe) -> None:
     pipe.probes()
     pipe.db.execute("CREATE TABLE solo (reading STREAM (value DOUBLE))")
