@@ -176,7 +176,6 @@ def test_a_sink_that_had_retired_cycles_goes_on_with_the_whole_answer_and_counts
     reader.close()
 
 
-@pytest.mark.xfail(strict=True, reason="the start is refused with FileNotFoundError")
 def test_a_folder_that_lost_its_id_and_every_record_starts(pipe: Pipe) -> None:
     pipe.probes()
     pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")

@@ -7,6 +7,7 @@ record under the next free number says which cycle work resumes after. Readers o
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -86,6 +87,8 @@ class _Recovery:
         newest = max([*founded, *bases], default=0)
         if newest:
             self._mend_id((bases.get(newest) or records[newest]).end.folder)
+        elif (cycles or snapshots) and not is_id_whole(self._folder.root):
+            self._mend_id(uuid.uuid4().hex)  # no file says which it was
         # Numbers that were moved aside are used, too.
         aside = list_numbers(self._folder.root / FOLDER / self._folder.commits.name)
         used = max([*cycles, *snapshots, *aside[0], *aside[1]], default=0)
@@ -108,9 +111,7 @@ class _Recovery:
         root = self._folder.root
         if not is_id_whole(root) or read_id(root) != known or read_format(root) is None:
             write_format(root, known)
-            self._report.note(
-                root / "folder_id", "folder_id", "it was written again from the last commit record", healed=True
-            )
+            self._report.note(root / "folder_id", "folder_id", "it was written again", healed=True)
 
     def _read_all(self, numbers: list[int], name_of: Callable[[int], str]) -> dict[int, _Header]:
         good = {}
