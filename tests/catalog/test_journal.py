@@ -222,3 +222,22 @@ def test_after_a_failed_sync_the_writer_refuses_until_the_file_was_read_again(
         writer.append("b", {}, {}, 1)
     assert caught.value.condition == "corrupt_journal"
     assert journal_file(tmp_path).read_bytes() == b""
+
+
+@pytest.mark.xfail(strict=True, reason="the start is refused with corrupt_journal")
+@pytest.mark.parametrize("hole", [(300, 400), (300, 1500), (500, 501)])
+def test_a_batch_with_a_hole_is_a_tail_that_was_never_stored(tmp_path: Path, hole: tuple[int, int]) -> None:
+    """A power cut during the sync of a large batch: later pages are on disk, earlier ones are not."""
+    journal = JournalWriter(tmp_path)
+    journal.append("note", {"n": 0}, {}, 1)
+    size = journal_file(tmp_path).stat().st_size
+    journal.append_many([("note", {"n": n}) for n in range(1, 30)], {}, 2)
+    journal.close()
+    data = bytearray(journal_file(tmp_path).read_bytes())
+    data[size + hole[0] : size + hole[1]] = bytes(hole[1] - hole[0])
+    journal_file(tmp_path).write_bytes(data)
+    again = JournalWriter(tmp_path)
+    assert again.position == 1
+    again.append("note", {"n": 99}, {}, 3)
+    again.close()
+    assert [entry.body["n"] for entry in JournalReader(tmp_path).read()] == [0, 99]

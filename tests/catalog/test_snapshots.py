@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.catalog import writer
+from penstock.catalog import journal, writer
 from penstock.catalog.folder_format import read_format
 from penstock.catalog.journal import JournalMoved, JournalReader, JournalWriter, journal_file, journal_files
 from penstock.catalog.model import TableOptions
@@ -227,3 +227,55 @@ def test_random_positions_of_damage_in_a_long_journal(tmp_path: Path) -> None:
             path.write_bytes(whole[:at] + bytes(len(whole[at : at + length])) + whole[at + length :])
             assert plain(load_state(tmp_path)) == expected
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("step", ["open", "sync"])
+def test_a_new_file_that_cannot_be_made_leaves_the_old_one_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    written = JournalWriter(tmp_path)
+    written.append("note", {"n": 1}, {}, 1)
+    reader = JournalReader(tmp_path)
+
+    def refuse(*_: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as broken:
+        if step == "open":
+            broken.setattr(JournalWriter, "_open", refuse)
+        else:
+            broken.setattr(journal, "sync_folder", refuse)
+        with pytest.raises(OSError, match="Too many"):
+            written.rotate()
+    written.append("note", {"n": 2}, {}, 2)
+    assert [entry.body["n"] for entry in reader.read()] == [1, 2]
+    written.rotate()
+    written.append("note", {"n": 3}, {}, 3)
+    written.close()
+    assert [entry.body["n"] for entry in reader.read()] == [3]
+    assert [entry.body["n"] for entry in JournalReader(tmp_path).read()] == [1, 2, 3]
+    assert [first for first, _ in journal_files(tmp_path)] == [1, 3]
+
+
+@pytest.mark.xfail(strict=True, reason="it takes the snapshot for lines that it has not read yet")
+def test_a_reader_that_is_overtaken_by_a_snapshot_reads_the_lines_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = CatalogBench(tmp_path)
+    bench.catalog.create_table("first", [Field("id", INT)], ("id",), None)
+    reader = JournalReader(tmp_path)
+    look = reader._is_behind
+    overtaken = []
+
+    def write_first() -> bool:
+        if not overtaken:
+            overtaken.append(bench.catalog.create_table("second", [Field("id", INT)], ("id",), None))
+            overtaken.append(bench.catalog.create_table("third", [Field("id", INT)], ("id",), None))
+            bench.catalog.write_snapshot()
+        return look()
+
+    monkeypatch.setattr(reader, "_is_behind", write_first)
+    head = bench.state.position
+    assert [entry.pos for entry in reader.read(upto=head + 1)] == list(range(1, head + 2))
+    assert [entry.kind for entry in reader.read()] == ["create_table"]
+    bench.close()

@@ -99,3 +99,33 @@ def test_a_journal_without_its_first_lines_starts_also_where_no_commit_record_is
     again.engine.drain()
     assert 50.0 in again.answer("second")
     again.db.stop()
+
+
+@pytest.mark.parametrize("position", [2, 5])
+def test_rows_that_were_logged_among_lost_entries_never_meet_older_definitions(
+    pipes: Callable[..., Pipe], position: int
+) -> None:
+    """More of them than a cycle takes: the cycles up to the snapshot would not know their sensors."""
+    pipe = pipes(cycle_max_rows=2, fill_max_rows=2)
+    pipe.probes()
+    pipe.db.execute(
+        "CREATE QUERY placed AS SELECT value FROM probes WHERE place LIKE 'p%' BEGIN (NOW - 1 HOUR) END (NOW)"
+    )
+    for sensor in range(3, 9):
+        pipe.db.execute(f"INSERT INTO probes VALUES ({sensor}, 'p{sensor}', NULL)")
+        pipe.push(float(sensor), sensor=sensor)
+        pipe.engine.drain()
+    pipe.db.execute("INSERT INTO probes VALUES (9, 'p9', NULL)")  # no cycle names this entry, which the snapshot is of
+    before = pipe.answer("placed")
+    pipe.db.stop()
+    lines = journal_file(pipe.folder).read_bytes().splitlines(keepends=True)
+    line = lines[position - 1]
+    lines[position - 1] = line[:20] + bytes([line[20] ^ 1]) + line[21:]
+    journal_file(pipe.folder).write_bytes(b"".join(lines))
+    again = Later(pipe.folder, cycle_max_rows=2, fill_max_rows=2)
+    for _ in range(2):
+        again.engine.drain()
+        assert sorted(again.answer("placed")) == before
+        again.restart()
+    assert again.engine.commits.last is not None and again.engine.commits.last.end.data == {1: 6}
+    again.db.stop()

@@ -174,3 +174,18 @@ def test_a_sink_that_had_retired_cycles_goes_on_with_the_whole_answer_and_counts
     assert reader.gaps == 1 and batch.whole and batch.cycle > 13
     assert sorted(batch.table.column("value").to_pylist()) == sorted(pipe.answer("seen"))
     reader.close()
+
+
+def test_a_folder_that_lost_its_id_and_every_record_starts(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    pipe.push(1.0)
+    pipe.engine.drain()
+    pipe.db.stop()
+    for path in (pipe.folder / "commits").iterdir():
+        flip(path)
+    (pipe.folder / "folder_id").unlink()
+    pipe.open()
+    pipe.engine.drain()
+    assert pipe.answer("seen") == [1.0]
+    assert any(row.file == "folder_id" for row in pipe.db.damage.rows())

@@ -72,3 +72,15 @@ def test_readings_of_a_lost_table_are_kept_aside_and_its_number_is_not_given_aga
     assert any(kind == "journal" for _, kind in unhealed(pipe))
     pipe.db.execute("CREATE TABLE other (id INT PRIMARY KEY, reading STREAM (value DOUBLE))")
     assert pipe.db.catalog.state.tables["other"].id > number
+
+
+def test_readings_of_a_lost_table_do_not_wait_for_a_cycle(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE TABLE solo (reading STREAM (value DOUBLE))")
+    pipe.db.push("solo", [{"value": 7.0}])
+    pipe.db.stop()
+    lose_last_entry(pipe.folder, "gone")
+    lose_last_entry(pipe.folder, "gone")
+    pipe.open()
+    pipe.engine.drain()
+    assert not pipe.db._is_waiting()

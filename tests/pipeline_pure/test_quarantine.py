@@ -318,6 +318,38 @@ def test_a_query_with_latch_goes_on_only_when_it_is_resumed(pipe: Pipe) -> None:
     assert (pipe.answer("top", "m"), pipe.answer("top", "n")) == ([3.5], [3])
 
 
+def test_a_query_that_is_resumed_while_rows_wait_before_the_entry_stays_resumed(pipe: Pipe) -> None:
+    ask(pipe, 2)
+    pipe.push(2.5)
+    pipe.engine.drain()
+    pipe.push(3.5)
+    pipe.push(4.5)
+    pipe.db.catalog.quarantine_queries({number_of(pipe, "q1"): "it was found to hang"})
+    pipe.db.execute("ALTER QUERY q1 RESUME")
+    pipe.engine._planner._limits = type(pipe.engine._planner._limits)(1, 1)
+    assert pipe.engine.cycle() is not None  # it ends before the entry, and leaves the query out
+    assert pipe.db.catalog.state.queries["q1"].quarantined is None
+    pipe.engine.drain()
+    assert pipe.answer("q1") == [2.5, 3.5, 4.5]
+
+
+def test_a_query_that_comes_while_an_unreadable_table_is_looked_into_is_taken_out_too(pipe: Pipe) -> None:
+    ask(pipe, 2)
+    table = pipe.db.catalog.state.tables["probes"].id
+    pipe.db.catalog.quarantine_queries({number_of(pipe, "q0"): "cannot be read"}, table)
+    pipe.engine.drain()
+    assert refused(pipe, "q0").condition == refused(pipe, "q1").condition == "query_quarantined"
+
+
+def test_a_table_that_no_query_reads_is_left_out_where_its_readings_stop_the_cycle(pipe: Pipe) -> None:
+    table, before = pipe.db.catalog.state.tables["probes"].id, pipe.db.catalog.state.position
+    pipe.push(1.0)
+    assert pipe.db.quarantine.take({}, table)
+    assert pipe.engine._planner.skipped(before).tables == {table}
+    pipe.engine.drain()
+    assert not pipe.db.quarantine.take({})
+
+
 # -- processes that die
 
 DEADLY = {

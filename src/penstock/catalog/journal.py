@@ -8,6 +8,7 @@ damaged or gone: readers get an entry of kind `snapshot` in their place.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import logging
@@ -360,11 +361,26 @@ class JournalWriter:
         report.note(f"journal entry {self.position + 1}", "journal_tail", f"{detail}; kept in {kept.name}", healed=True)
 
     def rotate(self) -> None:
-        """Go on in a new file: a snapshot of this position is written."""
-        self.close()
+        """Go on in a new file: a snapshot of this position is written. Where it cannot be made, the old one stays in use."""
+        before = self._file, self._size, self._sum
         self._file, self._size, self._sum = journal_file(self._folder, self.position + 1), 0, 0
-        self._descriptor = self._open()
-        sync_folder(self._file.parent)
+        try:
+            descriptor = self._open()
+            try:
+                sync_folder(self._file.parent)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._file.unlink(missing_ok=True)
+            if self._file.exists():
+                self.close()  # readers look for the next line in it: the next append tries to open it again
+            else:
+                self._file, self._size, self._sum = before
+            raise
+        self.close()
+        self._descriptor = descriptor
 
     def _open(self) -> int:
         """The file, cut to what is known to be whole, and synced."""

@@ -121,8 +121,13 @@ class QueryDefinitions(CatalogWriter):
         """
         with self._lock:
             known = self.state.queries_by_id
+            if table_id is not None and table_id in self.state.tables_by_id:
+                # Also those that came while the table was looked into: they would miss its readings without a word.
+                name, why = self.state.tables_by_id[table_id].name, next(iter(reasons.values()), "")
+                readers = (query.id for query in known.values() if name in query.reads_tables)
+                reasons = {**dict.fromkeys(readers, why), **reasons}
             found = {q: why for q, why in reasons.items() if q in known and known[q].quarantined is None}
-            if found:
+            if found or table_id is not None:
                 body = {"queries": {str(q): why for q, why in found.items()}, "unreadable": table_id}
                 self._write("quarantine", body)
             return [self.state.queries_by_id[q] for q in found]

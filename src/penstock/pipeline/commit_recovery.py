@@ -7,12 +7,14 @@ record under the next free number says which cycle work resumes after. Readers o
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from penstock.catalog.folder_format import is_id_whole, read_format, read_id, write_format
-from penstock.catalog.journal import SNAPSHOT, JournalReader
+from penstock.catalog.journal import JournalReader
 from penstock.damage import FOLDER, DamageReport, damage_of
 from penstock.errors import PenstockError
 from penstock.pipeline.commit_files import (
@@ -45,17 +47,18 @@ class Recovered:
 def recover_commits(folder: DataFolder) -> Recovered:
     """Check every record, move aside what does not hold, and make work resume after the last good one.
 
-    A record needs the definitions as of the journal entry that it names: without them it does not hold.
+    A record needs the definitions as of the journal entry that it names: without them it does not hold. Rows that were
+    logged among lost entries need those, too: work resumes after these rows, and queries read them as history.
     """
     reader = JournalReader(folder.root)
     try:
-        known = set(reader.positions())
+        positions = reader.positions()
     except PenstockError:
-        return _Recovery(folder, None, {}).run()  # the catalog tells when it is opened
-    first = next(iter(reader.waiting()), None)
-    # Where the first lines are gone, work that begins anew begins with the snapshot after them.
-    heads = first.heads if first is not None and first.kind == SNAPSHOT else {}
-    return _Recovery(folder, known, heads).run()
+        return _Recovery(folder, None, 0, {}).run()  # the catalog tells when it is opened
+    after_gap = next((i for i, (a, b) in reversed([*enumerate(pairwise([0, *positions]))]) if b != a + 1), None)
+    if after_gap is None:
+        return _Recovery(folder, {0, *positions}, 0, {}).run()
+    return _Recovery(folder, {0, *positions}, positions[after_gap], reader.waiting()[after_gap].heads).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +70,11 @@ class _Header:
 
 
 class _Recovery:
-    def __init__(self, folder: DataFolder, entries: set[int] | None, heads: dict[int, int]) -> None:
+    def __init__(self, folder: DataFolder, entries: set[int] | None, snapshot: int, heads: dict[int, int]) -> None:
         self._folder = folder
         self._entries = entries  # journal positions whose definitions can be had; None: not known
-        self._heads = heads
+        self._snapshot = snapshot  # the entry of the catalog snapshot that stands for lost lines; 0: none is lost
+        self._heads = heads  # the log heads at that entry
         self._report: DamageReport = damage_of(folder.root)
         self._bad: dict[Path, str] = {}
         self._found = Recovered()
@@ -83,6 +87,8 @@ class _Recovery:
         newest = max([*founded, *bases], default=0)
         if newest:
             self._mend_id((bases.get(newest) or records[newest]).end.folder)
+        elif (cycles or snapshots) and not is_id_whole(self._folder.root):
+            self._mend_id(uuid.uuid4().hex)  # no file says which it was
         # Numbers that were moved aside are used, too.
         aside = list_numbers(self._folder.root / FOLDER / self._folder.commits.name)
         used = max([*cycles, *snapshots, *aside[0], *aside[1]], default=0)
@@ -105,9 +111,7 @@ class _Recovery:
         root = self._folder.root
         if not is_id_whole(root) or read_id(root) != known or read_format(root) is None:
             write_format(root, known)
-            self._report.note(
-                root / "folder_id", "folder_id", "it was written again from the last commit record", healed=True
-            )
+            self._report.note(root / "folder_id", "folder_id", "it was written again", healed=True)
 
     def _read_all(self, numbers: list[int], name_of: Callable[[int], str]) -> dict[int, _Header]:
         good = {}
@@ -120,15 +124,24 @@ class _Recovery:
                 continue
             self._found.journal = max(self._found.journal, record.end.journal)
             self._found.now_us = max(self._found.now_us, record.end.now_us)
-            if self._entries is not None and record.end.journal and record.end.journal not in self._entries:
-                last = max(self._entries, default=0)
-                what = f"ends with entry {last}" if record.end.journal > last else "has lost it"
-                self._bad[path] = f"it names journal entry {record.end.journal}, but the journal {what}"
+            lost = self._lost_for(record.end)
+            if lost is not None:
+                self._bad[path] = f"it names journal entry {record.end.journal}, but the journal {lost}"
                 continue
             good[number] = _Header(record.start, record.end, record.follows, record.resumes)
             if record.info.get("snapshot") is not None:
                 self._found.journals[number] = record.end.journal
         return good
+
+    def _lost_for(self, end: Offset) -> str | None:
+        """What the journal lacks for work to go on from an offset; None where it lacks nothing."""
+        if self._entries is not None and end.journal not in self._entries:
+            last = max(self._entries)
+            return f"ends with entry {last}" if end.journal > last else "has lost it"
+        behind = any(end.data.get(table, 0) < head for table, head in self._heads.items())
+        if end.journal < self._snapshot and behind:
+            return f"has lost entries before entry {self._snapshot}, which the rows after the record need"
+        return None
 
     def _retire(self, good: list[int], newest: int, used: int) -> None:
         for cycle in good:

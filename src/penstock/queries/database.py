@@ -251,7 +251,10 @@ class Database(OwnWrites):
 
     def _take_poisoned(self) -> None:
         with self.standing.locked() as store:
-            poisoned = dict(store.poisoned)
+            poisoned, position = dict(store.poisoned), store.state.position
+        # A query that was changed or resumed after the cycle is another one: the cycle says nothing of it.
+        changed = self.catalog.state.query_positions
+        poisoned = {q: why for q, why in poisoned.items() if q in changed and changed[q][1] <= position}
         if poisoned:
             try:
                 self.quarantine.take(poisoned)
@@ -263,7 +266,8 @@ class Database(OwnWrites):
         last = self.engine.commits.last
         if last is None or last.end.filling or self.catalog.state.position > last.end.journal:
             return True
-        return any(head > last.end.data.get(table_id, 0) for table_id, head in self.log.heads().items())
+        heads, tables = self.log.heads(), self.catalog.state.tables_by_id  # rows of a lost table wait for nothing
+        return any(head > last.end.data.get(table_id, 0) for table_id, head in heads.items() if table_id in tables)
 
     def _definition_changed(self, entry: Entry) -> None:
         for table_id in self._known_tables - self.catalog.state.tables_by_id.keys():

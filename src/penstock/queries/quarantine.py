@@ -35,8 +35,8 @@ class Quarantine:
         return self.take(found["queries"], found["table"])
 
     def take(self, reasons: Mapping[int, str], table_id: int | None = None) -> bool:
-        """Take queries out of the cycles; False where all of them are out already, or dropped."""
+        """Take queries, and a table's readings up to now, out of the cycles; False where nothing is left to take out."""
         taken = self._catalog.quarantine_queries(reasons, table_id)
         for query in taken:
             _log.warning('query "%s" was taken out of the cycles: %s', query.name, query.quarantined)
-        return bool(taken)
+        return bool(taken) or table_id is not None
