@@ -162,7 +162,6 @@ def test_a_user_whose_light_statements_hang_holds_up_no_other_user(
     assert set(plant.conditions()) == {"done"}
 
 
-@pytest.mark.xfail(strict=True, reason="only the number of calls is bounded")
 def test_the_texts_of_one_users_statements_take_bounded_memory(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.server.workers.CALLS_MAX_BYTES", 1 << 20, raising=False)
     long = f"{SLOW} -- {'x' * 700_000}"

@@ -95,13 +95,17 @@ def parse_json(text: Body | str, room: Room) -> Any:
         raise error("invalid_body", detail=f"not JSON: {problem}") from None
 
 
+def json_size(data: Body) -> int:
+    """Bytes that a document takes at most: each part of it begins with one of four characters."""
+    parts = _OBJECT_BYTES * data.count(b"{") + _ARRAY_BYTES * data.count(b"[")
+    # A text that has one wide character takes four bytes for each.
+    texts = len(data) if data.isascii() and b"\\u" not in data else 4 * len(data)
+    return parts + _VALUE_BYTES * data.count(b",") + _KEY_BYTES * data.count(b":") + texts
+
+
 def _check_json(data: Body, room: Room) -> None:
-    """Each part of a document begins with one of four characters, so their number says what it takes at most."""
     if len(data) > _JSON_UNCOUNTED_BYTES:
-        parts = _OBJECT_BYTES * data.count(b"{") + _ARRAY_BYTES * data.count(b"[")
-        # A text that has one wide character takes four bytes for each.
-        texts = len(data) if data.isascii() and b"\\u" not in data else 4 * len(data)
-        room.check_size(parts + _VALUE_BYTES * data.count(b",") + _KEY_BYTES * data.count(b":") + texts)
+        room.check_size(json_size(data))
 
 
 def _decode_json(body: Body, room: Room) -> Readings:
