@@ -172,7 +172,6 @@ def test_columns_that_share_their_bytes_count_each() -> None:
     assert need.value.size >= (columns - 2) * size  # the body has one, and its headers
 
 
-@pytest.mark.xfail(strict=True, reason="Python's csv has a limit of its own, also for rows")
 def test_a_long_value_of_csv_is_a_value() -> None:
     value = "x" * 300_000
     found = decode_readings(f'id,value\n1,"{value}"\n'.encode(), CSV, AMPLE)
