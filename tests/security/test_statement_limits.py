@@ -162,6 +162,21 @@ def test_a_user_whose_light_statements_hang_holds_up_no_other_user(
     assert set(plant.conditions()) == {"done"}
 
 
+def test_the_texts_of_one_users_statements_take_bounded_memory(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.server.workers.CALLS_MAX_BYTES", 1 << 20, raising=False)
+    long = f"{SLOW} -- {'x' * 700_000}"
+    plant.ask("rita", 1, long)
+    until(lambda: plant.spark.running == 1, "the first runs")
+    refused = plant.sql(long, "rita", timeout_s=1)
+    assert (refused.status_code, refused.json()["error"]["condition"]) == (503, "too_busy"), refused.text
+    assert plant.sql("SHOW TABLES", "rita").status_code == 200
+    plant.ask("rob", 1, long)
+    until(lambda: plant.spark.running == 2, "the other user's runs")
+    plant.spark.done.set()
+    until(lambda: len(plant.outcomes) == 2)
+    assert plant.sql(long, "rita").status_code == 200
+
+
 def test_no_user_sees_or_cancels_the_statement_of_another(plant: Plant) -> None:
     plant.ask("rita")
     until(lambda: plant.spark.running == 1)

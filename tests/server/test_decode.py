@@ -170,3 +170,9 @@ def test_columns_that_share_their_bytes_count_each() -> None:
     with pytest.raises(NeedsRoom) as need:
         decode_readings(bytes(body), ARROW, Room(10))
     assert need.value.size >= (columns - 2) * size  # the body has one, and its headers
+
+
+def test_a_long_value_of_csv_is_a_value() -> None:
+    value = "x" * 300_000
+    found = decode_readings(f'id,value\n1,"{value}"\n'.encode(), CSV, AMPLE)
+    assert isinstance(found, pa.Table) and found.to_pylist() == [{"id": "1", "value": value}]

@@ -117,7 +117,7 @@ class QueryDefinition:
     The plan stays text: as dictionaries ten thousand of them took half a gigabyte over all processes.
 
     `start_us` is START: the query's NOW when it was registered; None where no time was known yet. `strategy` says how
-    its answer is kept where somebody chose that (STRATEGIES); None: the cheapest is found by cost. `quarantined` says
+    its answer is kept where a statement chose that (STRATEGIES); None: the cheapest is found by cost. `quarantined` says
     why it was taken out of the cycles; such a query is paused, too, until it is resumed.
     """
 

@@ -1,4 +1,4 @@
-"""Which options are secrets, and how they look wherever somebody could read them."""
+"""Which options are secrets, and how they look wherever they are shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_secret(option: str) -> bool:
 
 
 def shown_options(options: Mapping[str, str], plain: Collection[str] = ()) -> dict[str, str]:
-    """Options as anybody may see them: without secrets, also those inside an address. `plain` are not, whatever their name."""
+    """Options as any role may see them: without secrets, also those inside an address. `plain` are not, whatever their name."""
     return {
         name: HIDDEN if is_secret(name) and name not in plain else shown_address(value)
         for name, value in options.items()

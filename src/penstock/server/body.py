@@ -14,6 +14,7 @@ from penstock.errors import error
 from penstock.server.body_limits import STATEMENT_MAX_BYTES, UNKNOWN_ROLE_MAX_BYTES, UNKNOWN_ROLE_S, Body, too_large
 from penstock.server.budget import Share
 from penstock.server.context import Context
+from penstock.server.decode import json_size
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -85,9 +86,13 @@ async def _collect(request: Request, limit: int, share: Share | None) -> Body:
 
 
 async def read_model(request: Request, context: Context, model: type[M]) -> M:
-    """A JSON body as a model. Only as application/json: a browser asks before it sends that to another site."""
+    """A JSON body as a model. Only as application/json: a browser asks before it sends that to another site.
+
+    `request.state.model_bytes` is what the model takes at most: the budget of bodies counts it only while it is read.
+    """
     _check_json(request)
     async with read_body(request, context, STATEMENT_MAX_BYTES) as (body, _):
+        request.state.model_bytes = json_size(body)
         if len(body) <= PARSED_AT_ONCE_BYTES:
             return _parsed(model, body)
         return await context.workers.decode.run(_parsed, model, body)

@@ -68,7 +68,8 @@ async def run_statement(
 
 
 async def _in_turn(request: Request, context: Context, work: Callable[[], Response]) -> Response:
-    async with context.workers.shares.share(caller_of(request)):
+    size = getattr(request.state, "model_bytes", 0)
+    async with context.workers.shares.share(caller_of(request), size):
         return await context.workers.statement.run(work)
 
 

@@ -33,6 +33,10 @@ STREAM_THREADS = 16
 # Unpacking and parsing of bodies whose rows another pool will take.
 DECODE_THREADS = 2
 WAITING_MAX = 1_000
+# What the statements of one user that run or wait take together; a larger one has to be the only one.
+CALLS_MAX_BYTES = 64 << 20
+# Smaller ones are bounded by their number: CANCEL STATEMENT has to get through.
+SMALL_CALL_BYTES = 64 << 10
 
 
 class Pool:
@@ -66,27 +70,35 @@ class Pool:
 
 
 class Shares:
-    """At most so many calls of one caller in threads at a time; its others wait in the event loop."""
+    """At most so many calls of one caller in threads at a time; its others wait in the event loop, in bounded memory."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._by_owner: dict[str, asyncio.Semaphore] = {}
         self._calls: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def share(self, caller: Caller) -> AsyncIterator[None]:
+    async def share(self, caller: Caller, size: int = 0) -> AsyncIterator[None]:
+        """One call, which takes `size` bytes until it ends; too_busy where its caller has too many."""
         if not running_statements.is_limited(caller):
             yield
             return
         owner = running_statements.owner_of(caller)
         if self._calls[owner] >= self._most + WAITING_MAX:
             raise error("too_busy", detail=f"{WAITING_MAX} calls of this user wait already", hint="try again later")
+        size = size if size > SMALL_CALL_BYTES else 0
+        if size and self._bytes[owner] and self._bytes[owner] + size > CALLS_MAX_BYTES:
+            detail = f"statements of this user take more than {CALLS_MAX_BYTES} bytes already"
+            raise error("too_busy", detail=detail, hint="wait for some of them, or send less")
         self._calls[owner] += 1
+        self._bytes[owner] += size
         try:
             async with self._by_owner.setdefault(owner, asyncio.Semaphore(self._most)):
                 yield
         finally:
             self._calls[owner] -= 1
+            self._bytes[owner] -= size
 
 
 class Workers:

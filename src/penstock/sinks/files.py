@@ -162,7 +162,7 @@ class Files:
 
 
 def _make_like_parents(folder: Path) -> None:
-    """Create a folder, and those above it, with the permissions of the one that was there: its owner decides who reads."""
+    """Create a folder, and those above it, with the permissions of the one that was there: its owner decides which accounts read."""
     missing = [folder, *folder.parents][: next(n for n, p in enumerate((folder, *folder.parents)) if p.is_dir())]
     for each in reversed(missing):
         make_folder(each)
