@@ -292,7 +292,10 @@ class JournalReader:
         if following != self._path and self._begun and following.exists():
             self._path, self._offset = following, 0
             return True
-        return bool(self._begun and self._is_behind() and self._jump(self._last + 1))
+        if not self._begun or not self._is_behind():
+            return False
+        # The lines before a snapshot are there when it is: they may have come after the last look at the file.
+        return self._read_file() or self._jump(self._last + 1)
 
     def _is_behind(self) -> bool:
         """Whether a snapshot is of a later entry than the last line: then lines at the end of a file are lost.
