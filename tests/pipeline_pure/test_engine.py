@@ -180,7 +180,6 @@ def test_the_supervisor_goes_on_after_an_exception_of_its_own(engine: Engine, mo
     assert not supervisor.is_alive()
 
 
-@pytest.mark.xfail(strict=True, reason="it begins before the record that is being written")
 def test_a_query_starts_after_the_commit_that_is_being_written(
     engine: Engine, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,7 +212,6 @@ def test_a_query_starts_after_the_commit_that_is_being_written(
     assert begun == [end]
 
 
-@pytest.mark.xfail(strict=True, reason="only the step is told to end, not the pause after a failure")
 def test_stopping_ends_the_pause_of_a_supervisor_that_failed(engine: Engine) -> None:
     engine.stop()
     assert engine._supervisor.stopping
