@@ -145,7 +145,6 @@ def test_check_verifies_a_backup_against_its_manifest(filled: Pipe, tmp_path: Pa
     assert problem.kind == "backup" and "format_version" in problem.detail
 
 
-@pytest.mark.xfail(strict=True, reason="a file that comes first moves the place in the round")
 def test_a_restart_after_known_damage_was_read_leaves_no_file_out(filled: Pipe) -> None:
     path = sorted((filled.folder / "streams").rglob("keys.jsonl"))[0]
     damage(path)
