@@ -255,7 +255,6 @@ def test_a_backup_that_a_server_opened_has_no_manifest_any_more(pipe: Pipe, tmp_
     other.db.stop()
 
 
-@pytest.mark.xfail(strict=True, reason="its commit records may name lines that go before the journal is copied")
 def test_no_journal_line_goes_while_a_backup_is_written(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     removed: list[int] = []
     monkeypatch.setattr(pipe.db.catalog, "forget_before", removed.append)
