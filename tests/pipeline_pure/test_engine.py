@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from pathlib import Path
@@ -177,3 +178,40 @@ def test_the_supervisor_goes_on_after_an_exception_of_its_own(engine: Engine, mo
     engine._stopping.set()
     supervisor.join(60)
     assert not supervisor.is_alive()
+
+
+def test_a_query_starts_after_the_commit_that_is_being_written(
+    engine: Engine, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = Offset(folder.read_id(), now_us=7)
+    begun: list[Offset] = []
+    look = engine._start
+
+    def note() -> Offset:
+        begun.append(look())
+        return begun[-1]
+
+    def start() -> None:
+        with contextlib.suppress(AttributeError):  # there is no Spark
+            engine._start_query()
+
+    monkeypatch.setattr(engine, "_start", note)
+    monkeypatch.setattr(engine, "spark", object())
+    thread = threading.Thread(target=start, daemon=True)
+    write = engine.commits.write
+
+    def slow(*arguments: Any) -> CommitRecord | None:
+        thread.start()
+        thread.join(0.3)
+        return write(*arguments)
+
+    monkeypatch.setattr(engine.commits, "write", slow)
+    monkeypatch.setattr(engine, "_warmed", True)
+    engine._commit_cycle(0, of_cycle(Offset(folder.read_id()), end), 0)  # type: ignore[arg-type]
+    thread.join(10)
+    assert begun == [end]
+
+
+def test_stopping_ends_the_pause_of_a_supervisor_that_failed(engine: Engine) -> None:
+    engine.stop()
+    assert engine._supervisor.stopping

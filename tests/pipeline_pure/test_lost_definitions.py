@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog.journal import journal_file
+from penstock.errors import PenstockError
 from penstock.pipeline import definitions
 from tests.pipeline_pure.world import Pipe
 
@@ -84,3 +85,19 @@ def test_readings_of_a_lost_table_do_not_wait_for_a_cycle(pipe: Pipe) -> None:
     pipe.open()
     pipe.engine.drain()
     assert not pipe.db._is_waiting()
+
+
+@pytest.mark.xfail(strict=True, reason="it takes the definitions that it has for those of the cycle")
+def test_a_worker_that_cannot_read_all_entries_of_a_cycle_does_not_run_it(pipe: Pipe) -> None:
+    pipe.probes()
+    position = pipe.db.catalog.state.position
+    definitions._CACHE.clear()
+    line = journal_file(pipe.folder).read_bytes().splitlines(keepends=True)
+    journal_file(pipe.folder).write_bytes(b"".join(line[:-1]))
+    try:
+        with pytest.raises(PenstockError) as caught:
+            definitions.definitions_at(str(pipe.folder), position)
+        assert caught.value.condition == "corrupt_journal"
+    finally:
+        journal_file(pipe.folder).write_bytes(b"".join(line))
+    assert definitions.definitions_at(str(pipe.folder), position).state.position == position

@@ -143,3 +143,15 @@ def test_check_verifies_a_backup_against_its_manifest(filled: Pipe, tmp_path: Pa
     (tmp_path / "copy" / "format_version").write_text("2 \n")
     (problem,) = verify_folder(tmp_path / "copy")
     assert problem.kind == "backup" and "format_version" in problem.detail
+
+
+def test_a_restart_after_known_damage_was_read_leaves_no_file_out(filled: Pipe) -> None:
+    path = sorted((filled.folder / "streams").rglob("keys.jsonl"))[0]
+    damage(path)
+    filled.db.scrubber.scrub()
+    filled.clock.advance(8 * 86_400_000_000)
+    filled.db.scrubber.step()  # known damage comes first
+    filled.db.scrubber.close()
+    again = scrubber.Scrubber(filled.folder, filled.db.damage, filled.clock, 7)
+    again._begin(filled.clock.now_us())
+    assert {path for path, _ in files_of(filled.folder)} <= {path for path, _ in again._waiting}

@@ -149,16 +149,17 @@ class _Scanned:
 def _scan(block: bytes, last: int, chain: str) -> _Scanned:
     """Read the whole batches in `block`, which follows position `last` and lines whose hash is `chain`.
 
-    What is left over at the end was torn, or is being written. Anything else that cannot be read is damage.
+    What is left over at the end was torn, or is being written: part of a line, or a batch with a hole. Anything else that
+    cannot be read is damage.
     """
     found = _Scanned([], 0, chain)
     batch: list[bytes] = []
-    offset = 0
+    offset = batch_end = 0
     while (end := block.find(b"\n", offset)) >= 0:
         line = _checked(block[offset:end])
         position = last + len(found.texts) + len(batch) + 1
         if line is None:
-            if end + 1 < len(block):
+            if end + 1 < len(block) and not (batch and _is_end_of_batch(block[end + 1 :], batch_end)):
                 found.damage = error("corrupt_journal", position=position, detail="its checksum does not fit")
             return found
         pos, more, said, text = line
@@ -170,11 +171,17 @@ def _scan(block: bytes, last: int, chain: str) -> _Scanned:
             return found
         chain = next_chain(chain, text)
         batch.append(text)
-        offset = end + 1
+        offset, batch_end = end + 1, pos + more
         if more == 0:
             found.texts += batch
             batch, found.whole, found.chain = [], offset, chain
     return found
+
+
+def _is_end_of_batch(block: bytes, batch_end: int) -> bool:
+    """Whether nothing but lines of one batch follows: a power cut may keep its later pages and lose earlier ones."""
+    lines = [line for text in block.split(b"\n")[:-1] if (line := _checked(text)) is not None]
+    return all(pos + more == batch_end for pos, more, _, _ in lines)
 
 
 class JournalMoved(Exception):
@@ -292,7 +299,10 @@ class JournalReader:
         if following != self._path and self._begun and following.exists():
             self._path, self._offset = following, 0
             return True
-        return bool(self._begun and self._is_behind() and self._jump(self._last + 1))
+        if not self._begun or not self._is_behind():
+            return False
+        # The lines before a snapshot are there when it is: they may have come after the last look at the file.
+        return self._read_file() or self._jump(self._last + 1)
 
     def _is_behind(self) -> bool:
         """Whether a snapshot is of a later entry than the last line: then lines at the end of a file are lost.

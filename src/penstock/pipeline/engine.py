@@ -99,8 +99,9 @@ class Engine:
     def _start_query(self) -> None:
         """Start a streaming query at the end of the last committed cycle, whatever the one before it had planned."""
         assert self.spark is not None
-        self._starts += 1
-        start = self._start()
+        with self._committing:  # a commit that began for the query before counts; a later one is refused
+            self._starts += 1
+            start = self._start()
         stream = (
             self.spark.readStream.format("penstock")
             .option("folder", str(self.folder.root))
@@ -260,6 +261,7 @@ class Engine:
         if self._preparing is not None:
             self._preparing.join(timeout=SUPERVISOR_S)
         # It may be starting Spark just now; a JVM that comes after the end would stay.
+        self._supervisor.stop()
         self._supervisor.join(SUPERVISOR_S)
         try:
             if self._query is not None:

@@ -225,11 +225,11 @@ class Database(OwnWrites):
 
     def _tidy(self) -> None:
         """Remove files that nothing names or needs any more."""
-        if not any(
-            row.kind == "journal" for row in self.damage.open_rows()
-        ):  # a lost entry may have named a rollup's file
+        # A lost entry may have named a rollup's file.
+        if not any(row.kind == "journal" for row in self.damage.open_rows()):
             self.rollups.sweep()
-        self.catalog.forget_before(self.engine.commits.journal_needed())
+        if not self.backups:  # they copy commit records first, and then the journal that these name
+            self.catalog.forget_before(self.engine.commits.journal_needed())
 
     def _committed(self, record: CommitRecord) -> None:
         finished = self.standing.finished

@@ -43,6 +43,7 @@ class Scrubber:
         self._file = root / "scrub.json"
         self._began_us, self._after = self._read()
         self._waiting: list[tuple[Path, str]] = []
+        self._in_order = 0  # so many of those that wait are a round; what is after them comes first
         self._since_saved = 0
         self.service = Service("scrubber", self.step, first_s=FIRST_S)
 
@@ -68,10 +69,14 @@ class Scrubber:
                     return min(left_us / SECOND, 3600.0)
             self._begin(now_us)
         if not self._waiting:
+            self._after = ""
             return 60.0
         path, kind = self._waiting.pop()
         size = self._look_at(path, kind)
-        self._after = str(path.relative_to(self._root)) if self._waiting else ""
+        if not self._waiting:
+            self._after = ""
+        elif len(self._waiting) < self._in_order:  # what comes first does not move the place in the round
+            self._after = str(path.relative_to(self._root))
         self._since_saved += 1
         if self._since_saved >= SAVE_EVERY or not self._waiting:
             self._save()
@@ -91,6 +96,7 @@ class Scrubber:
             self._began_us = now_us
         damaged = {row.file for row in self._report.open_rows()}
         known = [each for each in found if str(each[0].relative_to(self._root)) in damaged]
+        self._in_order = len(left)
         self._waiting = [*sorted(left, key=lambda each: str(each[0]), reverse=True), *known]
 
     def _look_at(self, path: Path, kind: str) -> int:
