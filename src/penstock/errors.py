@@ -90,7 +90,7 @@ CONDITIONS = _table(
     ("not_ready", "57P03", 503, "{detail}"),
     ("too_busy", "53300", 503, "{detail}"),
     ("statement_cancelled", "57014", 409, "{detail}"),
-    ("statement_timeout", "57014", 504, "{detail}"),
+    ("statement_timeout", "57014", 408, "{detail}"),
     ("unauthorized", "28000", 401, "{detail}"),
     ("forbidden", "42501", 403, "{detail}"),
     ("rate_limited", "53400", 429, "{detail}"),

@@ -19,7 +19,7 @@ from tests.security.test_injection import (
     whole_unicode,
 )
 from tests.sql.world import World, plant
-from tests.support import listed_calls
+from tests.support.listed_calls import TABLE, listed_calls
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_spark_is_asked_for_nothing_but_the_text(spark: SparkSession) -> None:
 @pytest.mark.parametrize("kind", ["aggregate", "other"])
 def test_the_look_with_sparks_parser_knows_every_listed_function(spark: SparkSession, kind: str) -> None:
     aggregates = {name for function in FUNCTIONS if function.kind == "aggregate" for name in function.names}
-    items = [item for item in listed_calls.calls() if (item.partition("(")[0] in aggregates) == (kind == "aggregate")]
+    items = [item for item in listed_calls() if (item.partition("(")[0] in aggregates) == (kind == "aggregate")]
     world = World()
-    world.run(listed_calls.TABLE)
+    world.run(TABLE)
     select = ", ".join(f"{item} AS x{place}" for place, item in enumerate(items))
     check_parsed(spark, spark_text(world, f"SELECT {select} FROM every_type"), ("r0",), ())

@@ -234,7 +234,7 @@ def test_a_client_that_closes_its_connection_cancels_its_statement(plant: Plant)
 
 def test_a_statement_ends_at_its_time_and_only_an_admin_may_ask_for_more(plant: Plant) -> None:
     ended = plant.sql(SLOW, "rita", timeout_s=0.05)
-    assert (ended.status_code, ended.json()["error"]["condition"]) == (504, "statement_timeout")
+    assert (ended.status_code, ended.json()["error"]["condition"]) == (408, "statement_timeout")
     assert ended.json()["error"]["message"] == "the statement took longer than 0.05 s"
     assert plant.spark.running == 0
     assert plant.http("GET", "/v1/queries/hot/rows?timeout_s=5", "rita").status_code == 200

@@ -153,6 +153,8 @@ def _translated(node: exp.Expr) -> exp.Expr:
             return _form("regexp_ilike", [node.this, node.expression])
         case exp.Repeat() | exp.Pad():
             return bounded_text(node)
+        case exp.Dot() if isinstance(node.this, exp.Anonymous) and node.this.name == "window":
+            return exp.Paren(this=node.copy())  # first in GROUP BY, sqlglot would take it for the clause WINDOW
         case exp.Cast() if "penstock" in node.meta:
             return _cast(node.this, external(type_of(node)))
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() if "penstock" in node.meta:
