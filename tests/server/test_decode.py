@@ -178,7 +178,6 @@ def test_a_long_value_of_csv_is_a_value() -> None:
     assert isinstance(found, pa.Table) and found.to_pylist() == [{"id": "1", "value": value}]
 
 
-@pytest.mark.xfail(strict=True, reason="Arrow still reads how version 0.17 said that buffers are compressed")
 def test_compression_as_old_arrow_wrote_it_is_refused() -> None:
     table = pa.table({"value": [bytes(8 * MB)]})
     sink = pa.BufferOutputStream()
