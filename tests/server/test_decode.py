@@ -176,3 +176,21 @@ def test_a_long_value_of_csv_is_a_value() -> None:
     value = "x" * 300_000
     found = decode_readings(f'id,value\n1,"{value}"\n'.encode(), CSV, AMPLE)
     assert isinstance(found, pa.Table) and found.to_pylist() == [{"id": "1", "value": value}]
+
+
+def test_compression_as_old_arrow_wrote_it_is_refused() -> None:
+    table = pa.table({"value": [bytes(8 * MB)]})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4, compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_batch(table.to_batches()[0], custom_metadata={"ARROW:experimental_compression": "zstd"})
+    body = bytearray(sink.getvalue().to_pybytes())
+    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(bytes(body)))
+    messages.read_next_message()
+    metadata = bytes(messages.read_next_message().metadata)
+    batch = _Table.root(memoryview(metadata)).table(2)
+    assert batch is not None and batch.table(3) is not None
+    place = body.index(metadata) + batch._fields + 10
+    body[place : place + 2] = b"\0\0"  # what says today that buffers are compressed
+    assert pa.ipc.open_stream(bytes(body)).read_all().nbytes > 8 * MB  # the reader takes it
+    assert refused(bytes(body), ARROW, Room(10)) == "invalid_body"

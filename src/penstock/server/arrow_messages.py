@@ -1,7 +1,7 @@
 """What an Arrow stream unpacks to, read from the headers of its messages before anything is unpacked.
 
 A compressed buffer begins with the length of what is in it. Arrow allocates that much, so the lengths of all buffers that
-the headers list are added up first. Headers are flatbuffers, of which four fields are read here.
+the headers list are added up first. Headers are flatbuffers, of which a few fields are read here.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ SCHEMA_MAX_BYTES = 1 << 20
 _SCHEMA, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 3
 _PAIR = struct.Struct("<qq")  # of a field's node (length, nulls), of a buffer (offset, length)
 _NOT_COMPRESSED = -1
+_VERSION_5 = 4  # of the format, since Arrow 1.0
 
 
 @dataclass(slots=True)
@@ -50,6 +51,9 @@ def _add(found: ArrowSize, metadata: memoryview, body: memoryview) -> None:
         raise error("invalid_body", detail=f"the schema has more than {SCHEMA_MAX_BYTES} bytes")
     if kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or header is None:
         return
+    if message.number(0, "h") < _VERSION_5 and message.vector(4)[1]:
+        # Arrow 0.17 said in here that buffers are compressed, and the reader still unpacks them.
+        raise error("invalid_body", detail="a batch of an Arrow version before 1.0 has metadata of its own")
     batch = header.table(1) if kind == _DICTIONARY_BATCH else header
     if batch is None:
         raise error("invalid_body", detail="not an Arrow stream: a dictionary has no values")
