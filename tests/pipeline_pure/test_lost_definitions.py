@@ -87,7 +87,6 @@ def test_readings_of_a_lost_table_do_not_wait_for_a_cycle(pipe: Pipe) -> None:
     assert not pipe.db._is_waiting()
 
 
-@pytest.mark.xfail(strict=True, reason="it takes the definitions that it has for those of the cycle")
 def test_a_worker_that_cannot_read_all_entries_of_a_cycle_does_not_run_it(pipe: Pipe) -> None:
     pipe.probes()
     position = pipe.db.catalog.state.position

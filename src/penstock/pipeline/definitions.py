@@ -15,7 +15,7 @@ from penstock.catalog.encoding import quarantined_by
 from penstock.catalog.journal import SNAPSHOT, Entry, JournalMoved, JournalReader
 from penstock.catalog.model import Function
 from penstock.catalog.state import CatalogState
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, error
 from penstock.operators.functions import compile_function
 from penstock.pipeline.loading import loading
 from penstock.sql.plan import Plan, plan_from_json
@@ -176,4 +176,7 @@ def _advanced(root: str, known: Definitions, position: int) -> Definitions:
     except JournalMoved:
         known = Definitions(Path(root))
         known.advance(position)
+    if known.state.position < position:  # the end of the journal was stored, but cannot be read here
+        detail = f"this process can read entries up to {known.state.position} only"
+        raise error("corrupt_journal", position=position, detail=detail)
     return known
