@@ -47,6 +47,7 @@ _NODES = frozenset(
     )
 )
 _EXPRESSIONS = f"{_CATALYST}expressions."
+_BETWEEN = "between"  # Spark parses x BETWEEN a AND b as a call
 _FUNCTION = f"{_CATALYST}analysis.UnresolvedFunction"
 _RELATION = f"{_CATALYST}analysis.PlanWithUnresolvedIdentifier"
 _PARAMETER = f"{_CATALYST}analysis.NamedParameter"
@@ -67,7 +68,8 @@ def parse(spark: SparkSession, text: str) -> list[Any]:
 
 def check_nodes(plan: list[Any], relations: tuple[str, ...], functions: tuple[str, ...]) -> None:
     """The same for a parsed plan as Spark writes it in JSON."""
-    callable_names = {f"[{name}]" for name in (*known_functions(), *(f.lower() for f in functions))}
+    own = (function.lower() for function in functions)
+    callable_names = {f"[{name}]" for name in (*known_functions(), *own, _BETWEEN)}
     named: set[str] = set()
     for node in nodes_of(plan):
         kind = node["class"]
