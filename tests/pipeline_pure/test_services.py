@@ -25,7 +25,6 @@ STARTS_THREADS = {
     "pipeline/launching.py": "starts Java once",
     "pipeline/jobs.py": "a timer that ends with its statement",
     "pipeline/engine.py": "starts Spark once, and warms workers once",
-    "pipeline/poison.py": "talks to the process that looks into a cycle, and ends with it",
     "cli/demo.py": "a client's listeners, which end with the command",
 }
 KINDS = {
