@@ -82,7 +82,7 @@ def check_spark_text(text: str, relations: tuple[str, ...], functions: tuple[str
     except SqlglotError as failure:
         raise refused("it cannot be read again") from failure
     except RecursionError as failure:
-        raise refused("its expressions are nested too deeply") from failure
+        raise error("syntax_error", detail="the question is nested too deeply") from failure
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise refused("it is not one query")
     read = {_relation(table) for table in statements[0].find_all(exp.Table)}
