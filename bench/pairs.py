@@ -1,6 +1,6 @@
 """This commit against another one, in interleaved pairs: `python -m bench.pairs --before COMMIT`.
 
-Both sides are measured by the benchmarks of this checkout, one after the other, and the side that goes first alternates,
+Each side is measured by the benchmarks of its own checkout, one after the other, and the side that goes first alternates,
 so that a machine that slows down during the run is not taken for a difference. The ratio of each measure is the median
 over the pairs. Results: bench/results/pairs.{json,md,png}.
 """
@@ -50,11 +50,11 @@ PARTS = {
 
 
 def run_side(source: Path, part: Part, seconds: float) -> dict[str, float]:
-    """One run of a benchmark with the product's code of `source`."""
+    """One run of a benchmark in a checkout."""
     command = [sys.executable, "-m", "bench", part.bench, *part.arguments, "--seconds", str(seconds)]
-    environment = {**os.environ, "PYTHONPATH": f"{source / 'src'}{os.pathsep}{ROOT}"}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
-    found: dict[str, Any] = json.loads((RESULTS / f"{part.bench}.json").read_text())
+    environment = {**os.environ, "PYTHONPATH": f"{source / 'src'}{os.pathsep}{source}"}
+    subprocess.run(command, cwd=source, env=environment, check=True, stdout=subprocess.DEVNULL)
+    found: dict[str, Any] = json.loads((source / "bench" / "results" / f"{part.bench}.json").read_text())
     return {name: float(found[name]) for name in part.measures}
 
 
