@@ -4,7 +4,8 @@
 VENV  := .venv
 PY    := $(VENV)/bin/python
 # Tests with Spark in one process, one after the other (tests/conftest.py); two more take the rest and the time that it waits.
-PYTEST := $(PY) -m pytest -n 3
+# Some eighty processes of the tests load our code: each would compile it again where the environment forbids keeping bytecode.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
