@@ -107,3 +107,27 @@ def test_a_constant_pattern_that_would_need_backtracking_is_refused(world: World
             spark_text(world, expression)
         assert (caught.value.condition, caught.value.sqlstate) == ("invalid_regular_expression", "2201B")
         assert pattern in caught.value.message and caught.value.hint
+
+
+@pytest.mark.xfail(strict=True, reason="Spark compares it at every place of a text")
+@pytest.mark.parametrize(
+    "call",
+    (
+        *("strpos(s, s)", "POSITION(upper(s) IN s)", "contains(s, s)", "replace(s, s, 'a')", "replace(s, s)"),
+        *("substring_index(s, s, 1)", "split_part(s, s, 1)", "split_part(s, s, i)", f"strpos(s, '{'a' * 1001}')"),
+    ),
+)
+def test_what_is_looked_for_in_a_text_is_bounded(world: World, call: str) -> None:
+    assert "<= 1000" in spark_text(world, call)
+
+
+@pytest.mark.xfail(strict=True, reason="Spark compares it at every place of a text")
+def test_a_long_part_of_a_text_is_looked_for_with_re2(world: World) -> None:
+    part = "a" * 999
+    assert "LIKE" not in spark_text(world, f"s LIKE '%{part}%'")
+    assert "LIKE" in spark_text(world, f"s LIKE '{part}%'")
+
+
+def test_a_constant_of_usual_length_is_looked_for_as_before(world: World) -> None:
+    for call in ("strpos(s, 'a')", "replace(s, 'a', 'b')", "split_part(s, ',', 1)", f"contains(s, '{'a' * 1000}')"):
+        assert "<= 1000" not in spark_text(world, call)
