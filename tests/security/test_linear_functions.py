@@ -109,7 +109,6 @@ def test_a_constant_pattern_that_would_need_backtracking_is_refused(world: World
         assert pattern in caught.value.message and caught.value.hint
 
 
-@pytest.mark.xfail(strict=True, reason="Spark compares it at every place of a text")
 @pytest.mark.parametrize(
     "call",
     (
@@ -121,7 +120,6 @@ def test_what_is_looked_for_in_a_text_is_bounded(world: World, call: str) -> Non
     assert "<= 1000" in spark_text(world, call)
 
 
-@pytest.mark.xfail(strict=True, reason="Spark compares it at every place of a text")
 def test_a_long_part_of_a_text_is_looked_for_with_re2(world: World) -> None:
     part = "a" * 999
     assert "LIKE" not in spark_text(world, f"s LIKE '%{part}%'")

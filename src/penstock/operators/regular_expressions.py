@@ -26,6 +26,7 @@ SPARK_PREFIX = "penstock_"
 REPLACED_MAX_BYTES = 1_000_000
 BATCH_MAX_BYTES = 256 << 20
 PATTERN_MAX_CHARS = 10_000
+SOUGHT_MAX_CHARS = 1_000
 _PATTERNS_KEPT = 1024
 # No text has this byte, because UTF-8 does not. It marks matches inside a text.
 _MARK = b"\xff"
@@ -179,8 +180,12 @@ def like_pattern(pattern: str, escape: str = "\\") -> str:
 
 
 def is_simple_like(pattern: str) -> bool:
-    """Whether a LIKE pattern needs no regular expression: equality, the beginning, the end, both, or a part of a text."""
-    return _SIMPLE_LIKE.fullmatch(pattern) is not None
+    """Whether Spark evaluates a LIKE pattern without a regular expression, and in linear time.
+
+    It is a comparison with a text, its beginning, its end or both, or it looks for a part that is not too long.
+    """
+    is_long = len(pattern) > SOUGHT_MAX_CHARS and pattern.startswith("%") and pattern.endswith("%")
+    return not is_long and _SIMPLE_LIKE.fullmatch(pattern) is not None
 
 
 def check_like(pattern: str) -> None:

@@ -91,7 +91,8 @@ NOTES = (
     "`array_prepend(array, element)` has the array first, as all functions of arrays have.",
     "Regular expressions are those of RE2, which cannot look ahead or behind or refer back to a group: [patterns](sql.md#patterns).",
     "`\\y` knows words of ASCII letters, digits and underscores only; `\\w` knows all letters.",
-    "`levenshtein`, `jaro_winkler_similarity` and the characters of `btrim` have at most 1 000 characters, beyond that the answer is NULL.",
+    "`levenshtein` and `jaro_winkler_similarity` take at most 1 000 characters, and so do the characters of `btrim` and what `strpos`, `contains`, `replace`, "
+    "`split_part` and `substring_index` look for. Beyond that the answer is NULL.",
     "`array_distinct`, `array_union`, `array_intersect`, `array_except` and `arrays_overlap` take at most 1 000 elements where these are arrays, structs "
     "or binaries.",
     "`regexp_replace` gives NULL where its text could be longer than a million bytes, as `repeat`, `lpad` and `rpad` do.",

@@ -13,11 +13,11 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
-from penstock.operators.regular_expressions import SPARK_PREFIX
+from penstock.operators.regular_expressions import SOUGHT_MAX_CHARS, SPARK_PREFIX
 from penstock.types import Type
 
 # What compares every part of one argument with every part of another, and cannot be interrupted: NULL beyond this length.
-COMPARED_MAX = 1_000
+COMPARED_MAX = SOUGHT_MAX_CHARS
 
 
 def _short_text(name: str) -> str:

@@ -160,8 +160,11 @@ def _translated(node: exp.Expr) -> exp.Expr:
             return _like(node)
         case exp.Escape():
             return _text_function("like", *node.this.expressions, node.expression)
-        case exp.Trim() if node.expression and not _is_text(node.expression, COMPARED_MAX):
-            node.set("expression", fill(SHORT_TEXT, {"x": node.expression}))
+        case exp.Trim() | exp.StrPosition() | exp.Contains() | exp.Replace():
+            key = "substr" if isinstance(node, exp.StrPosition) else "expression"
+            if node.args.get(key):
+                node.set(key, _sought(node.args[key]))
+            return node
         case exp.Repeat() | exp.Pad():
             return bounded_text(node)
         case exp.Dot() if isinstance(node.this, exp.Anonymous) and node.this.name == "window":
@@ -211,6 +214,8 @@ def _listed(node: exp.Anonymous) -> exp.Expr:
     function, type_ = CALLS[node.name], external(type_of(node))
     if node.meta.get("nested"):
         return fill(NESTED_ARRAYS[node.name], dict(zip("xy", node.expressions, strict=False)))
+    if function.name in ("split_part", "substring_index"):
+        node.set("expressions", [node.expressions[0], _sought(node.expressions[1]), node.expressions[2]])
     plain = _is_plain(function.name, node.expressions)
     form = None if plain else spark_form(function.name, node.expressions, type_)
     if form is not None:
@@ -234,10 +239,14 @@ def _like(node: exp.Binary) -> exp.Expr:
     return _text_function("like", *sides)
 
 
-def _is_text(node: exp.Expr, most: int | None = None) -> bool:
-    """Whether a translated argument is a constant text, of at most so many characters."""
-    is_text = isinstance(node, exp.Literal) and node.is_string
-    return is_text and (most is None or len(node.name) <= most)
+def _sought(node: exp.Expr) -> exp.Expr:
+    """What is looked for at every place of a text: NULL if it is long, or one call could take minutes."""
+    return node if _is_text(node) and len(node.name) <= COMPARED_MAX else fill(SHORT_TEXT, {"x": node})
+
+
+def _is_text(node: exp.Expr) -> bool:
+    """Whether a translated argument is a constant text."""
+    return isinstance(node, exp.Literal) and node.is_string
 
 
 def _whole(node: exp.Expr) -> exp.Expr:

@@ -163,8 +163,9 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
 
 # What could take more than linear time in texts of before.
 _COSTLY = re.compile(
-    r"\b(?:[RI]?LIKE\b|regexp_\w+\(|split\(|levenshtein\(|jaro_winkler_similarity\(|try_parse_url\(|TRIM\(|array\w+\()",
-    re.I,
+    r"\b(?:[RI]?LIKE\b|(?:regexp_\w+|split|split_part|substring_index|try_parse_url|levenshtein|jaro_winkler_similarity|trim|locate|"
+    r"contains|replace|array_distinct|array_union|array_intersect|array_except|arrays_overlap)\()",
+    re.IGNORECASE,
 )
 
 
