@@ -183,6 +183,7 @@ def test_a_replacement_makes_no_text_of_more_than_a_million_bytes(name: str) -> 
 
     long = "b" * 999_999
     assert replaced(["a", long, long + "a"], "a", "x" * 1001) == ["x" * 1001, long, None]
+    assert replaced([long + long + "a"], "a", "x") == [long + long + "x"]
     assert replaced(["a" * 600_000, "ab"], "a+", "\\&\\&") == [None, "aab"]
     assert replaced([f"{long[:-3]}ab"], "(a)b", "[\\1]") == [f"{long[:-3]}[a]"]
 

@@ -22,7 +22,7 @@ from penstock.types import BOOLEAN, INT, TEXT, Type
 
 # How the functions are called in Spark's session. No statement can call a name that begins so.
 SPARK_PREFIX = "penstock_"
-# Replacements may make a text longer, up to this. REPEAT has the same bound.
+# Replacements may make a text longer, up to this; all texts of a batch together up to the other.
 REPLACED_MAX_BYTES = 1_000_000
 BATCH_MAX_BYTES = 256 << 20
 PATTERN_MAX_CHARS = 10_000
@@ -333,7 +333,8 @@ def _bounded(texts: pa.Array, rest: Any, matched: Any, matches: Any, added: int,
     """The texts, NULL for those that would become too long: `rest` bytes stay, `matched` bytes of `matches` are replaced."""
     sizes = [pc.cast(size, pa.int64()) for size in (rest, matched, matches)]
     most = pc.add(sizes[0], pc.add(pc.multiply(sizes[1], copies), pc.multiply(sizes[2], added)))
-    fits = pc.less_equal(most, REPLACED_MAX_BYTES)
+    before = pc.add(sizes[0], sizes[1])
+    fits = pc.less_equal(most, pc.max_element_wise(before, REPLACED_MAX_BYTES))
     if (pc.sum(pc.if_else(fits, most, 0)).as_py() or 0) > BATCH_MAX_BYTES:
         raise error(
             "over_budget", detail="regexp_replace makes more text than memory may hold", hint="ask for fewer rows"
