@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import CONDITIONS, PenstockError
+from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
+from penstock.operators.regular_expressions import SPARK_PREFIX
 from penstock.sql.binding import calls
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
@@ -18,7 +20,11 @@ from tests.sql.world import PLANT, World
 from tests.support.listed_calls import TABLE, listed_calls
 
 SPARK_NAMES = (Path(__file__).parents[1] / "data" / "spark_functions.txt").read_text().split()
-WORDS = [name for name in SPARK_NAMES if name.replace("_", "").isalnum()]
+# Beside Spark's own, those that the session gets from us.
+OURS = [SPARK_PREFIX + name for name in TEXT_FUNCTIONS]
+WORDS = [
+    name for name in (*SPARK_NAMES, *OURS, "regexp_replace_all", "regexp_group") if name.replace("_", "").isalnum()
+]
 LISTED = {name for function in FUNCTIONS for name in function.names}
 # Words of the grammar and operators, which are no calls of a function: CAST(x AS ..), x AND y, DOUBLE 'x'.
 GRAMMAR = {"and", "or", "not", "in", "like", "ilike", "between", "case", "when", "cast", "exists", "any", "some", "div"}
@@ -255,7 +261,7 @@ def spark_plan(world: World, expression: str) -> SparkPlan:
     return plan
 
 
-@pytest.mark.parametrize("name", ("unix_micros", "named_struct", "log2", "window"))
+@pytest.mark.parametrize("name", ("unix_micros", "named_struct", "log2", "window", "split", *OURS))
 def test_a_function_that_the_planner_writes_cannot_be_replaced(name: str) -> None:
     world = World()
     with pytest.raises(PenstockError, match="built-in"):
