@@ -20,7 +20,6 @@ def listed(report: DamageReport) -> list[str]:
     return [row.file for row in report.rows()]
 
 
-@pytest.mark.xfail(strict=True, reason="the oldest row goes, whether it is healed or not")
 def test_a_full_report_gives_up_the_oldest_row_that_is_healed(report: DamageReport) -> None:
     report.note("log/1/a", "log", "rotten")
     report.note("log/1/b", "log", "rotten", healed=True)
@@ -29,7 +28,6 @@ def test_a_full_report_gives_up_the_oldest_row_that_is_healed(report: DamageRepo
     assert listed(report) == ["log/1/a", "log/1/c", "log/1/d"]
 
 
-@pytest.mark.xfail(strict=True, reason="the oldest row goes, whether it is healed or not")
 def test_damage_that_does_not_fit_is_counted_until_it_heals(report: DamageReport, tmp_path: Path) -> None:
     for number in range(3):
         report.note(f"log/1/{number}", "log", "rotten")

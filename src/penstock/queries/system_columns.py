@@ -220,7 +220,8 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn(
             "kind",
             TEXT,
-            "what it is: log, commit_record, snapshot, results, journal, journal_tail, keys, rollups, sinks",
+            "what it is: log, commit_record, snapshot, results, journal, journal_tail, keys, rollups, sinks; unlisted: so many"
+            " more files beyond the 1000 that are listed",
         ),
         SystemColumn("detail", TEXT, "what was found, and what was done about it"),
         SystemColumn("since", TIMESTAMP, "when it was first found"),
