@@ -53,3 +53,23 @@ def test_a_report_of_an_older_version_is_read(tmp_path: Path) -> None:
     (tmp_path / "corrupt" / "damage.json").write_bytes(b"[" + row + b"]")
     (found,) = DamageReport(tmp_path).open_rows()
     assert (found.file, found.since_us) == ("log/1/a", 7)
+
+
+def test_accepted_damage_stays_accepted_until_something_else_is_found(report: DamageReport, tmp_path: Path) -> None:
+    report.note("journal entry 4", "journal", "lost")
+    report.note("log/1/a", "log", "rotten", healed=True)
+    assert [row.file for row in report.accept()] == ["journal entry 4"] and report.accept() == []
+    for read in (report, DamageReport(tmp_path)):
+        assert read.open_rows() == [] and read.open_kinds() == set()
+        assert [(row.file, row.accepted) for row in read.rows()] == [("journal entry 4", True), ("log/1/a", False)]
+    report.note("journal entry 4", "journal", "lost")
+    assert report.open_rows() == []
+    report.note("journal entry 4", "journal", "lost, and a table with it")
+    assert [row.file for row in report.open_rows()] == ["journal entry 4"]
+
+
+def test_damage_that_did_not_fit_is_accepted_with_the_rest(report: DamageReport) -> None:
+    for number in range(5):
+        report.note(f"log/1/{number}", "log", "rotten")
+    assert [row.file for row in report.accept()] == ["log/1/0", "log/1/1", "log/1/2", "2 more"]
+    assert report.open_rows() == [] and report.open_kinds() == set()

@@ -28,13 +28,22 @@ _REPORT = "damage.json"
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One damaged file. `healed`: nothing that is asked today needs it, or it was made again."""
+    """One damaged file.
+
+    `healed`: nothing that is asked today needs it, or it was made again. `accepted`: it is not, and an admin has seen it.
+    """
 
     file: str
     kind: str
     detail: str
     since_us: int
     healed: bool = False
+    accepted: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether it still harms, and no admin has accepted that."""
+        return not self.healed and not self.accepted
 
 
 class DamageReport:
@@ -67,7 +76,9 @@ class DamageReport:
         with self._lock:
             known = self._known.get(name)
             found = Damage(name, kind, detail, known.since_us if known else WallClock().now_us(), healed)
-            if known == found or (name in self._unlisted and not healed and not self._has_room()):
+            if known in (found, replace(found, accepted=True)):
+                return
+            if name in self._unlisted and not healed and not self._has_room():
                 return
             if known is not None or self._has_room():
                 self._list(found)
@@ -84,10 +95,23 @@ class DamageReport:
         with self._lock:
             known = self._known.get(name)
             if known is not None and not known.healed:
-                self._known[name] = replace(known, healed=True)
+                self._known[name] = replace(known, healed=True, accepted=False)
             elif self._unlisted.pop(name, None) is None:
                 return
             self._save()
+
+    def accept(self) -> list[Damage]:
+        """An admin has seen what is open: it stays in the report, and health names it no more. What it was.
+
+        Damage that did not fit is dropped: where it is found again, it is open again.
+        """
+        with self._lock:
+            accepted = [row for row in self._rows() if row.open]
+            self._known |= {row.file: replace(row, accepted=True) for row in accepted if row.file in self._known}
+            self._unlisted.clear()
+            if accepted:
+                self._save()
+            return accepted
 
     def _has_room(self) -> bool:
         return len(self._known) < ROWS_MAX or any(row.healed for row in self._known.values())
@@ -121,22 +145,24 @@ class DamageReport:
     def rows(self) -> list[Damage]:
         """Everything known, the oldest first; a last row counts what did not fit."""
         with self._lock:
-            rows = list(self._known.values())
-            if self._unlisted:
-                count = len(self._unlisted)
-                detail = f"the report is full; the server's log names {'all' if count < UNLISTED_MAX else 'still others'}"
-                since_us = min(at for _, at in self._unlisted.values())
-                rows.append(Damage(f"{count} more", "unlisted", detail, since_us))
-            return rows
+            return self._rows()
+
+    def _rows(self) -> list[Damage]:
+        rows = list(self._known.values())
+        if self._unlisted:
+            count = len(self._unlisted)
+            detail = f"the report is full; the server's log names {'all' if count < UNLISTED_MAX else 'still others'}"
+            rows.append(Damage(f"{count} more", "unlisted", detail, min(at for _, at in self._unlisted.values())))
+        return rows
 
     def open_rows(self) -> list[Damage]:
-        """What still harms: damage that is not healed."""
-        return [row for row in self.rows() if not row.healed]
+        """What still harms: damage that is neither healed nor accepted."""
+        return [row for row in self.rows() if row.open]
 
     def open_kinds(self) -> set[str]:
         """The kinds of file among what still harms, listed or not."""
         with self._lock:
-            listed = {row.kind for row in self._known.values() if not row.healed}
+            listed = {row.kind for row in self._known.values() if row.open}
             return listed | {kind for kind, _ in self._unlisted.values()}
 
     def _name(self, path: Path | str) -> str:

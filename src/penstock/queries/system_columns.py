@@ -228,6 +228,11 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn(
             "healed", BOOLEAN, "whether no answer needs it any more: a snapshot covers it, or it was made again"
         ),
+        SystemColumn(
+            "accepted",
+            BOOLEAN,
+            "whether an admin has accepted it with ALTER SYSTEM ACCEPT DAMAGE; health names it no more",
+        ),
         SystemColumn("queries", TEXT, "standing queries that fail because of it"),
     ),
 }
