@@ -220,7 +220,6 @@ def test_stopping_ends_the_pause_of_a_supervisor_that_failed(engine: Engine) -> 
     assert engine._supervisor.stopping
 
 
-@pytest.mark.xfail(strict=True, reason="the workers of cycles are registered without the lock of those of statements")
 def test_a_statement_that_comes_while_spark_starts_does_not_get_the_workers_of_cycles(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
