@@ -177,7 +177,6 @@ def test_the_texts_of_one_users_statements_take_bounded_memory(plant: Plant, mon
     assert plant.sql(long, "rita").status_code == 200
 
 
-@pytest.mark.xfail(strict=True, reason="they are bounded by their number only")
 def test_the_definitions_that_one_user_sends_take_bounded_memory(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.server.workers.CALLS_MAX_BYTES", 1 << 20)
     register, begun = plant.db.register, threading.Event()
