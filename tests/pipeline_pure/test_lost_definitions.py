@@ -121,12 +121,12 @@ def test_lost_entries_that_an_admin_accepts_are_named_no_more_and_rollups_are_sw
     assert swept == [] and pipe.db.health().details["damage"]
     result = pipe.db.execute("ALTER SYSTEM ACCEPT DAMAGE")
     assert result.done == "ALTER SYSTEM ACCEPT DAMAGE"
-    assert result.notices == ("accepted: journal entry 4",)
+    assert result.notices == ("accepted: journal entry 3",)
     assert pipe.db.execute("ALTER SYSTEM ACCEPT DAMAGE").notices == ("no damage is open",)
     for _ in range(2):
         assert "damage" not in pipe.db.health().details
-        rows = pipe.db.execute("SELECT file, kind, healed, accepted FROM penstock.damage").table.to_pylist()
-        assert rows == [{"file": "journal entry 4", "kind": "journal", "healed": False, "accepted": True}]
+        *_, row = pipe.db.system.table("penstock.damage").to_pylist()
+        assert (row["file"], row["kind"], row["healed"], row["accepted"]) == ("journal entry 3", "journal", False, True)
         pipe.db._tidy()
         pipe.restart()
     assert swept == [1.0, 0, 1.0, 0]

@@ -199,7 +199,12 @@ def test_a_reader_is_refused_over_http(open_world: Server) -> None:
     getenv = "'java.lang.System', 'getenv', 'PATH'"
     calls = [f"{name}({getenv})" for name in ("reflect", "java_method", "try_reflect", '"reflect"', "builtin.reflect")]
     calls += ["input_file_name()", "version()", "current_catalog()", "from_avro('a', 'b')", "raise_error('a')"]
-    forms = ("SELECT {}", "SELECT CAST({} AS TEXT) FROM probes", "EXPLAIN SELECT {} FROM probes", "EXPLAIN ANALYZE SELECT {}")
+    forms = (
+        "SELECT {}",
+        "SELECT CAST({} AS TEXT) FROM probes",
+        "EXPLAIN SELECT {} FROM probes",
+        "EXPLAIN ANALYZE SELECT {}",
+    )
     headers = open_world.headers("read")
     for sql in (form.format(call) for form in forms for call in calls):
         answer = open_world.http.post("/v1/sql", json={"sql": sql}, headers=headers)
