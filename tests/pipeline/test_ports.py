@@ -9,7 +9,6 @@ import struct
 import time
 
 import psutil
-import pytest
 from pyspark import SparkContext
 
 from penstock.queries.database import Database
@@ -45,7 +44,6 @@ def test_every_port_is_on_loopback(database: Database) -> None:
     assert [at for at in ports if at.ip.removeprefix("::ffff:") not in ("127.0.0.1", "::1")] == []
 
 
-@pytest.mark.xfail(strict=True, reason="PySpark's server for callbacks asks for no secret")
 def test_a_callback_without_the_secret_is_not_run(database: Database) -> None:
     gateway = SparkContext._gateway
     assert gateway is not None
@@ -54,7 +52,6 @@ def test_a_callback_without_the_secret_is_not_run(database: Database) -> None:
     assert b"yro" not in answer_of(port, b"A\nnot the secret\nc\np0\nno_such_method\ne\n")
 
 
-@pytest.mark.xfail(strict=True, reason="Spark on this machine runs without authentication")
 def test_the_driver_and_its_blocks_want_the_secret_first(database: Database) -> None:
     gateway = SparkContext._gateway
     assert gateway is not None
