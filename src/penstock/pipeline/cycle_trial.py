@@ -1,6 +1,6 @@
 """Run a cycle without Spark, in processes that may die, to find the queries that stop it.
 
-`python -m penstock.pipeline.isolated` reads a `Job` from standard input and writes a `Finding` to standard output. It plans the
+`python -m penstock.pipeline.cycle_trial` reads a `Job` from standard input and writes a `Finding` to standard output. It plans the
 cycle with the real planner, and tries it with some of the queries in a fork of itself, with the limits of a worker. What
 tasks write goes to a scratch folder beside links to log and journal, so that a try leaves nothing behind.
 """
@@ -73,7 +73,7 @@ class Finding:
     tries: int = 0
 
 
-class IsolatedCycle:
+class CycleTrial:
     """One planned cycle that can be tried with some of its queries."""
 
     def __init__(self, job: Job, scratch: DataFolder) -> None:
@@ -181,7 +181,7 @@ class IsolatedCycle:
         return {q: told for q in self.suspects if name in known[q].reads_tables}
 
 
-def find_poison(cycle: IsolatedCycle) -> Finding:
+def find_poison(cycle: CycleTrial) -> Finding:
     """Which queries stop a cycle; nothing where it passes."""
     if (why := cycle.fails(())) is not None:
         return Finding(unexplained=why, tries=cycle.tries) if cycle.timed_out else _unreadable_table(cycle, why)
@@ -207,7 +207,7 @@ def find_poison(cycle: IsolatedCycle) -> Finding:
     return Finding(found, tries=cycle.tries)
 
 
-def _unreadable_table(cycle: IsolatedCycle, why: str) -> Finding:
+def _unreadable_table(cycle: CycleTrial, why: str) -> Finding:
     """Without any query the cycle fails: it is the reading of a table's rows."""
     culprits = find_culprits(cycle.tables, lambda some: cycle.fails((), some), thorough=False)
     if not culprits:
@@ -247,7 +247,7 @@ def _end_with_parent() -> None:
 
 def scratch_folder(folder: DataFolder) -> DataFolder:
     """A data folder that has the log and the journal of another one, and nothing else."""
-    scratch = DataFolder(folder.tmp / f"isolated-{uuid.uuid4().hex}")
+    scratch = DataFolder(folder.tmp / f"trial-{uuid.uuid4().hex}")
     for part in (scratch.tmp, scratch.results, scratch.sheets, scratch.buffers):
         part.mkdir(parents=True)
     for name in ("log", "journal", "folder_id"):
@@ -264,7 +264,7 @@ def main() -> None:
         rehearse()
     scratch = scratch_folder(DataFolder(Path(job.folder)))
     try:
-        finding = find_poison(IsolatedCycle(job, scratch))
+        finding = find_poison(CycleTrial(job, scratch))
     finally:
         shutil.rmtree(scratch.root, ignore_errors=True)
     sys.stdout.buffer.write(orjson.dumps(finding, option=orjson.OPT_NON_STR_KEYS))
