@@ -7,12 +7,13 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from penstock.errors import error
 from penstock.operators.kernel import kernel
+from penstock.operators.slices.approximate.hashes import hashes_of
+from penstock.operators.slices.approximate.stable_distribution import median_and_spread, stable_numbers
 from penstock.operators.synopses.base import Answer, Arrays, Floats, Ints, Synopsis, Values
-from penstock.operators.synopses.hashing import hashed
-from penstock.operators.synopses.stable import median_and_spread, stable_numbers
 
 Singles = npt.NDArray[np.float32]
 _BATCH = 2048
@@ -56,7 +57,7 @@ class Norm(Synopsis):
         return self.sketches.nbytes + self.firsts.nbytes + self.lasts.nbytes
 
     def _insert(self, values: Values, times: Ints) -> None:
-        hashes = hashed(values)
+        hashes = hashes_of(pa.array(values)).view(np.uint64)
         for begin in range(0, len(hashes), _BATCH):
             part = slice(begin, begin + _BATCH)
             keys, where = np.unique(hashes[part], return_inverse=True)

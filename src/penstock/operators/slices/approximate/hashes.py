@@ -8,12 +8,14 @@ import pyarrow as pa
 
 from penstock.operators.joins.keys import key_numbers
 from penstock.operators.kernel import kernel
-from penstock.operators.synopses.base import Ints, Values
+from penstock.operators.slices.base import Ints, Numbers
 
 
-def hashed(values: Values) -> npt.NDArray[np.uint64]:
-    numbers, _ = key_numbers([pa.array(values)])
-    return mixed(numbers)
+def hashes_of(values: pa.Array) -> Numbers:
+    """A hash per value, as int64."""
+    numbers, _ = key_numbers([values])
+    hashes: Numbers = mixed(numbers).view(np.int64)
+    return hashes
 
 
 @kernel

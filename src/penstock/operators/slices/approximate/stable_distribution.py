@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.operators.kernel import kernel
-from penstock.operators.synopses.base import Floats
-from penstock.operators.synopses.hashing import mix
+from penstock.operators.slices.approximate.base import Floats
+from penstock.operators.slices.approximate.hashes import mix
 
 _GRID = 512
 
