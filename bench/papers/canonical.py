@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from bench.papers.base import Ints
-from penstock.operators.kernel import kernel
+from bench.papers.compilation import kernel
 
 
 @kernel

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from bench.papers.base import NOTHING, Arrays, Estimate, Floats, Ints, Synopsis, Values
-from penstock.operators.kernel import kernel
+from bench.papers.compilation import kernel
 
 
 class Extreme(Synopsis):

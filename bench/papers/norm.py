@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bench.papers.base import Arrays, Estimate, Floats, Ints, Synopsis, Values
+from bench.papers.compilation import kernel
 from penstock.errors import error
-from penstock.operators.kernel import kernel
 from penstock.operators.slices.approximate.hashes import hashes_of
 from penstock.operators.slices.approximate.stable_distribution import median_and_spread, stable_numbers
 

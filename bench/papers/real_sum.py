@@ -8,9 +8,9 @@ from typing import Self
 import numpy as np
 
 from bench.papers.base import Arrays, Estimate, Floats, Ints, Synopsis, Values
+from bench.papers.compilation import kernel
 from bench.papers.composite import Composite
 from penstock.errors import error
-from penstock.operators.kernel import kernel
 
 
 class WeightSum(Synopsis):

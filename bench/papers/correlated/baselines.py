@@ -7,9 +7,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from bench.papers.base import Floats
+from bench.papers.compilation import kernel
 from bench.papers.correlated.cuts import INNERS, as_numbers, cut_at
 from bench.papers.correlated.question import Question
-from penstock.operators.kernel import kernel
 
 Heuristic: TypeAlias = Literal["keep_all", "reset"]
 """When the inner aggregate changes: keep what was counted, or begin again. Of a mean, keeping is the running mean."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bench.papers.base import Floats
+from bench.papers.compilation import kernel
 from bench.papers.correlated.question import Edge, Question
-from penstock.operators.kernel import kernel
 
 INNERS = {"min": 0, "max": 1, "avg": 2}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bench.papers.base import Floats
+from bench.papers.compilation import kernel
 from bench.papers.correlated.mass import ESTIMATE, read_below
-from penstock.operators.kernel import kernel
 
 PIECEMEAL, WHOLESALE = 0, 1
 

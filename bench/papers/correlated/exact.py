@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from bench.papers.base import Floats, Ints
+from bench.papers.compilation import kernel
 from bench.papers.correlated.cuts import INNERS, as_numbers, cut_at
 from bench.papers.correlated.question import Question
-from penstock.operators.kernel import kernel
 
 COUNT, SUM, LEAST, MOST, X_SUM = range(5)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from bench.papers.base import Floats
-from penstock.operators.kernel import kernel
+from bench.papers.compilation import kernel
 
 AT_LEAST, ESTIMATE, AT_MOST = range(3)
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from bench.papers.base import Floats, Ints
+from bench.papers.compilation import kernel
 from bench.papers.correlated.cuts import cut_at
 from bench.papers.correlated.edge_choice import PIECEMEAL, WHOLESALE, fill, rebalance
 from bench.papers.correlated.mass import AT_LEAST, AT_MOST, ESTIMATE, enter, leave, read_below, recut
-from penstock.operators.kernel import kernel
 
 EQUI_DEPTH = 2
 """Beside piecemeal and wholesale: buckets of even counts over everything, wherever the threshold is."""

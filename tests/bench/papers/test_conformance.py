@@ -11,6 +11,7 @@ from bench.papers.base import Ints, Synopsis, Values
 from bench.papers.registry import KINDS, load, make
 from penstock.errors import PenstockError
 from tests.bench.papers.cases import CASES, Case
+from tests.bench.papers.sizes import sized
 
 WINDOW = 2_000
 
@@ -64,7 +65,7 @@ def test_every_registered_kind_has_a_case() -> None:
 
 @every
 def test_the_truth_lies_within_the_bounds_at_every_step(case: Case) -> None:
-    values, times = stream(case, 6_000)
+    values, times = stream(case, sized(6_000, 2_400))
     synopsis, found = case.make(WINDOW), []
     for begin in range(0, len(times), 150):
         synopsis.update(values[begin : begin + 150], times[begin : begin + 150])
@@ -84,8 +85,8 @@ def test_any_shorter_window_can_be_asked_for(case: Case) -> None:
 
 @every
 def test_a_batch_equals_one_by_one(case: Case) -> None:
-    values, times = stream(case, 700, seed=2)
-    batched, single = fed(case, values, times, 700), fed(case, values, times, 1)
+    values, times = stream(case, sized(700, 150), seed=2)
+    batched, single = fed(case, values, times, len(times)), fed(case, values, times, 1)
     if batched.repeatable:
         assert batched.save() == single.save()
     for synopsis in (batched, single):
@@ -94,8 +95,8 @@ def test_a_batch_equals_one_by_one(case: Case) -> None:
 
 @every
 def test_merged_ones_answer_for_both_streams(case: Case) -> None:
-    for seed in range(8):
-        values, times = stream(case, 3_000, seed)
+    for seed in range(sized(8, 2)):
+        values, times = stream(case, sized(3_000, 1_000), seed)
         sites = np.random.default_rng(seed).integers(0, 3, len(times))
         whole, *others = (fed(case, values[sites == s], times[sites == s], 400) for s in range(3))
         kept = [other.save() for other in others]
@@ -126,11 +127,12 @@ def test_late_values_come_in_and_keep_the_bounds(case: Case) -> None:
 @every
 def test_memory_stays_bounded_on_random_and_on_adverse_input(case: Case) -> None:
     rng = np.random.default_rng(5)
-    times = np.sort(rng.integers(0, 100_000, 100_000))
-    for values in (case.draw(rng, 100_000), case.adverse(100_000)):
-        synopsis = case.make(20_000)
-        for begin in range(0, 100_000, 10_000):
-            synopsis.update(values[begin : begin + 10_000], times[begin : begin + 10_000])
+    rows = sized(100_000, 3_000)
+    times, batch = np.sort(rng.integers(0, rows, rows)), rows // 10
+    for values in (case.draw(rng, rows), case.adverse(rows)):
+        synopsis = case.make(rows // 5)
+        for begin in range(0, rows, batch):
+            synopsis.update(values[begin : begin + batch], times[begin : begin + batch])
             assert synopsis.nbytes <= case.most_bytes
         assert len(synopsis.save()) <= case.most_bytes + 20_000
 

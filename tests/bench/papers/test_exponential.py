@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bench.papers.base import Ints
 from bench.papers.canonical import bucket_sizes, canonical_form
 from bench.papers.exponential import ExponentialCount, ExponentialHistogram, ExponentialSum
+from tests.bench.papers.sizes import sized
 
 Rows = list[tuple[int, int]]
 rows = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=60)
@@ -76,7 +77,7 @@ def test_the_worked_example_with_one_bucket_of_each_size() -> None:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sized(300, 60), deadline=None)
 @given(rows, st.integers(1, 4), st.integers(1, 40), st.data())
 def test_a_batch_gives_the_buckets_of_the_rule_unit_by_unit(
     drawn: Rows, least: int, window: int, data: st.DataObject
@@ -103,7 +104,7 @@ def assert_bounds(histogram: ExponentialHistogram, values: Ints, times: Ints, wi
     return worst
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sized(100, 30), deadline=None)
 @given(rows, st.sampled_from([1.0, 0.5, 0.2, 0.05]), st.integers(1, 60))
 def test_every_sub_window_is_known_within_epsilon_at_every_step(drawn: Rows, epsilon: float, window: int) -> None:
     values, times = columns(drawn)
@@ -125,9 +126,9 @@ def adversary(blocks: int, pieces: int, seed: int) -> Ints:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 0.1, 0.02])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(sized(3, 1)))
 def test_the_adversary_does_not_break_the_bound(epsilon: float, seed: int) -> None:
-    values = adversary(9, 8, seed)
+    values = adversary(sized(9, 7), 8, seed)
     times = np.arange(len(values))
     window = len(values) // 2
     histogram = ExponentialCount(epsilon=epsilon, window=window)
@@ -147,7 +148,7 @@ def most_buckets(window: int, epsilon: float) -> float:
 
 @pytest.mark.parametrize("epsilon", [0.5, 0.1, 0.01])
 def test_space_is_logarithmic_in_the_window(epsilon: float) -> None:
-    for window in (100, 10_000, 1_000_000):
+    for window in (100, 10_000, sized(1_000_000, 50_000)):
         histogram = ExponentialCount(epsilon=epsilon, window=window)
         histogram.update(np.ones(2 * window, np.int64), np.arange(2 * window))
         assert len(histogram.held) <= most_buckets(window, epsilon)
