@@ -59,7 +59,6 @@ SETTINGS = (
         " local-cluster[..] needs it.",
     ),
     Setting("spark_memory", "1g", "Heap of Spark's JVM, in Spark's spelling."),
-    Setting("catalog_url", "", "SQLAlchemy URL of the catalog's projection; empty means SQLite in the data folder."),
     Setting("cycle_max_rows", 600_000, "Most new rows that one cycle takes from the log."),
     Setting(
         "cycle_interval_ms", 100, "Least time between the beginnings of two cycles; less costs more processor time."
@@ -167,6 +166,11 @@ SETTINGS = (
     Setting("log_format", "text", "How the server prints messages: text, or json for one object a line."),
 )
 
+# Settings of earlier versions, and why each is gone. A file or variable that still has one is refused.
+REMOVED = {
+    "catalog_url": "it was removed, because the catalog is no longer copied to a database",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -186,7 +190,6 @@ class Settings:
     spark_master: str = "local[*]"
     spark_secret_file: str = ""
     spark_memory: str = "1g"
-    catalog_url: str = ""
     cycle_max_rows: int = 600_000
     cycle_interval_ms: int = 100
     fill_max_rows: int = 1_000_000
@@ -239,11 +242,15 @@ def load_settings(
         with file.open("rb") as stream:
             chosen.update(tomllib.load(stream))
     known = {f.name for f in fields(Settings)}
-    for name, value in (environ if environ is not None else os.environ).items():
-        if name.startswith("PENSTOCK_") and name.removeprefix("PENSTOCK_").lower() in known:
-            chosen[name.removeprefix("PENSTOCK_").lower()] = value
+    for variable, value in (environ if environ is not None else os.environ).items():
+        name = variable.removeprefix("PENSTOCK_").lower()
+        if variable.startswith("PENSTOCK_") and (name in known or name in REMOVED):
+            chosen[name] = value
     chosen.update({name: value for name, value in (flags or {}).items() if value is not None})
     for name in chosen:
+        if name in REMOVED:
+            hint = f"take {name} out of penstock.toml and PENSTOCK_{name.upper()} out of the environment"
+            raise error("invalid_option", option=name, detail=REMOVED[name], hint=hint)
         if name not in known:
             raise error("invalid_option", option=name, detail="no such setting", hint=suggest(name, known))
     typed = {s.name: _convert(s, chosen[s.name]) for s in SETTINGS if s.name in chosen}
