@@ -10,12 +10,14 @@ from typing import Any
 
 import orjson
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.logs import JsonLines, TextLines, note_cycle, request_named
 from penstock.server.metrics import SERIES_MAX, render, status_samples
 from tests.security.conftest import World
 
 ROOT = Path(__file__).parents[2]
+METRICS = Path(__file__).parent / "metrics.json"
 DASHBOARD = ROOT / "docs" / "grafana" / "penstock.json"
 # Of sinks there are none in this test; their facts are those of penstock.sinks.
 SINK = {"state": "running", "cycle": 3, "lag": 0, "rows": 1, "deliveries": 1, "failed": 0, "retries": 0, "gaps": 0}
@@ -24,6 +26,15 @@ _METRIC = re.compile(r"\bpenstock_[a-z0-9_]+")
 
 def names_of(text: str) -> set[str]:
     return {line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")}
+
+
+def shapes_of(text: str) -> dict[str, list[Any]]:
+    """The type and the names of the labels of each series, by its name."""
+    return {
+        sample.name: [family.type, sorted(sample.labels)]
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 @pytest.fixture
@@ -50,6 +61,12 @@ def test_the_dashboard_names_only_metrics_that_there_are(scraped: str) -> None:
         assert set(_METRIC.findall(variable["query"])) <= known
     places = [panel["id"] for panel in board["panels"]]
     assert len(set(places)) == len(places)
+
+
+def test_names_types_and_labels_of_metrics_stay(scraped: str) -> None:
+    """Dashboards and alarms of users name them: one that is taken out or renamed is a line in the CHANGELOG."""
+    sinks = render(status_samples({"sinks": {"out": SINK}}))
+    assert shapes_of(scraped) | shapes_of(sinks) == json.loads(METRICS.read_text())
 
 
 def test_the_page_about_metrics_names_only_those_that_there_are_and_none_is_missing(scraped: str) -> None:
