@@ -7,7 +7,7 @@ import importlib.util
 import json
 import re
 import shlex
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import ModuleType
 
@@ -93,8 +93,11 @@ def test_a_generated_page_is_what_the_code_says_now(name: str) -> None:
     assert page == generator().PAGES[name](), "run `make reference`"
 
 
-def test_settings_are_the_same_in_the_list_and_in_the_record() -> None:
-    assert {s.name: s.default for s in SETTINGS} == {f.name: f.default for f in fields(Settings)}
+def test_every_setting_has_a_default_of_its_type_and_a_sentence() -> None:
+    """The type of the default is what a text from a file, a variable or a flag is made into."""
+    assert {s.name: type(s.default).__name__ for s in SETTINGS} == {f.name: f.type for f in fields(Settings)}
+    assert all(s.sentence.endswith(".") for s in SETTINGS)
+    assert {s.name: s.default for s in SETTINGS} == asdict(Settings())
 
 
 def test_the_sql_page_lists_every_option_of_a_table() -> None:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
+from penstock.back_off import BackOff
+
 _log = logging.getLogger("penstock.services")
 BACK_OFF_MIN_S = 0.5
 BACK_OFF_MAX_S = 60.0
@@ -40,7 +42,7 @@ class Service:
         self.step = step
         self.critical = critical
         self._first_s = first_s
-        self._back_off_max_s = back_off_max_s
+        self._back_off = BackOff(BACK_OFF_MIN_S, back_off_max_s)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"penstock-{name.replace(' ', '-')}", daemon=True)
         self._state: State = "not started"
@@ -105,7 +107,7 @@ class Service:
                 try:
                     pause_s = self.step()
                 except BaseException as failure:  # also SystemExit: code of a connector may say anything
-                    if time.monotonic() - began_s > self._back_off_max_s:
+                    if time.monotonic() - began_s > self._back_off.most_s:
                         self._failed_in_a_row = 0  # a round of hours was not one of a row of failures
                     self._stop.wait(self._note_failure(failure))
                     continue
@@ -122,7 +124,7 @@ class Service:
     def _note_failure(self, failure: BaseException) -> float:
         """The seconds until the next attempt."""
         text = (f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__)[:_SHOWN_CHARS]
-        pause_s = float(min(self._back_off_max_s, BACK_OFF_MIN_S * 2.0 ** min(self._failed_in_a_row, 30)))
+        pause_s = self._back_off.pause_s(self._failed_in_a_row + 1)
         # The trace once, not at every attempt: a full disk lasts for hours.
         repeated = text == self._last_error and self._failed_in_a_row > 0
         _log.error(

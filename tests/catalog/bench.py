@@ -8,15 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
-from sqlalchemy import create_engine, select
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.encoding import function_to_json, query_entry, stream_type_to_json, table_to_json
 from penstock.catalog.model import StreamColumn, Table, TableOptions
-from penstock.catalog.projection_tables import DEFINITIONS, ROWS
-from penstock.catalog.rollup_records import rollup_to_json
 from penstock.catalog.state import CatalogState
 from penstock.clock import ManualClock
 from penstock.damage import DamageReport, damage_of
@@ -30,9 +25,8 @@ STATIC = (Field("sensor_id", INT), Field("location", TEXT))
 class CatalogBench:
     """One data folder; `heads` is what its log would say."""
 
-    def __init__(self, folder: Path, url: str = "") -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.url = url
         self.heads: dict[int, int] = {}
         self.clock = ManualClock(1_000)
         if not (folder / "folder_id").exists():
@@ -41,7 +35,7 @@ class CatalogBench:
         self.open()
 
     def open(self) -> None:
-        self.catalog = Catalog(self.folder, self.url, self._still, self.clock)
+        self.catalog = Catalog(self.folder, self._still, self.clock)
 
     def close(self) -> None:
         self.catalog.close()
@@ -87,32 +81,6 @@ def everything(state: CatalogState) -> dict[str, Any]:
         "retained": {t: state.retention(t) for t in state.tables_by_id},
         "heads": {t: [a.tolist() for a in state.journal_positions(t)] for t in state.tables_by_id},
     }
-
-
-def expected_projection(state: CatalogState) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    definitions: dict[Any, Any] = {}
-    definitions |= {("stream_type", s.name): stream_type_to_json(s) for s in state.stream_types.values()}
-    definitions |= {("function", f.name): function_to_json(f) for f in state.functions.values()}
-    definitions |= {("table", t.name): table_to_json(t) for t in state.tables.values()}
-    definitions |= {("query", q.name): orjson.loads(orjson.dumps(query_entry(q))) for q in state.queries.values()}
-    definitions |= {("rollup", r.name): rollup_to_json(r) for r in state.rollups.values()}
-    rows = {}
-    for table in state.tables.values():
-        static = state.rows(table.id)
-        for sid in static.live_sids():
-            *values, address = static.current_values(sid)
-            rows[table.name, sid] = (address, {c.name: v for c, v in zip(table.columns, values, strict=True)})
-    return definitions, rows
-
-
-def stored_projection(bench: CatalogBench) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """What any SQL tool would find."""
-    engine = create_engine(bench.url or f"sqlite:///{bench.folder / 'catalog.sqlite'}")
-    with engine.connect() as connection:
-        definitions = {(r.kind, r.name): orjson.loads(r.body) for r in connection.execute(select(DEFINITIONS))}
-        rows = {(r.table_name, r.sid): (r.address, orjson.loads(r.body)) for r in connection.execute(select(ROWS))}
-    engine.dispose()
-    return definitions, rows
 
 
 def refused(condition: str, work: object, *arguments: object, **named: object) -> str:

@@ -1,4 +1,4 @@
-"""A catalog over a folder of its own, and a PostgreSQL for all tests that want one."""
+"""A catalog over a folder of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from penstock.catalog import journal
 from tests.catalog.bench import CatalogBench
-from tests.support.postgres import ABSENT, PrivatePostgres, find_binaries, private_postgres
 
 
 @pytest.fixture
@@ -17,15 +16,6 @@ def bench(tmp_path: Path) -> Iterator[CatalogBench]:
     bench = CatalogBench(tmp_path)
     yield bench
     bench.close()
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PrivatePostgres]:
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip(ABSENT)
-    with private_postgres(binaries) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Any history: operations that succeed and fail, restarts and full disks.
 
-At every prefix the journal gives back the state that was in memory, and the projection says the same.
+At every prefix the journal gives back the state that was in memory.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from penstock.catalog.rollup_records import Closing, RollupDefinition, RollupFil
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
 from penstock.types import DOUBLE, INT, TEXT, Field, parse_type
-from tests.catalog.bench import CatalogBench, everything, expected_projection, stored_projection
-from tests.support.postgres import PrivatePostgres
+from tests.catalog.bench import CatalogBench, everything
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
@@ -185,8 +184,8 @@ def plain(state: CatalogState) -> Any:
     return repr(everything(state))
 
 
-def live_through(folder: Path, url: str, draw: st.DataObject) -> None:
-    bench = CatalogBench(folder, url)
+def live_through(folder: Path, draw: st.DataObject) -> None:
+    bench = CatalogBench(folder)
     remembered = {0: plain(CatalogState())}
     follower, reader = CatalogState(), journal.JournalReader(folder)
     for _ in range(draw.draw(st.integers(5, 25))):
@@ -201,7 +200,6 @@ def live_through(folder: Path, url: str, draw: st.DataObject) -> None:
         for entry in reader.read():
             follower.apply(entry)
         assert plain(follower) == plain(bench.state)
-    assert stored_projection(bench) == expected_projection(bench.state)
     for position, expected in remembered.items():
         assert plain(load_state(folder, upto=position)) == expected
     bench.reopen()
@@ -211,16 +209,6 @@ def live_through(folder: Path, url: str, draw: st.DataObject) -> None:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_any_history_comes_back_from_the_journal_and_shows_in_sqlite(draw: st.DataObject) -> None:
+def test_any_history_comes_back_from_the_journal(draw: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        live_through(Path(folder), "", draw)
-
-
-def test_any_history_shows_in_postgres(postgres: PrivatePostgres) -> None:
-    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def live(draw: st.DataObject) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            live_through(Path(folder), postgres.url, draw)
-
-    live()
+        live_through(Path(folder), draw)

@@ -49,7 +49,6 @@ def test_each_version_has_its_birth_and_its_death() -> None:
     assert rows.current().select(["k", "where", "_vid"]).to_pylist() == [{"k": 1, "where": "roof", "_vid": 2}]
     assert (rows.count, rows.sid_count, rows.sids.tolist(), rows.live_sids()) == (3, 2, [0, 1, 0], [0])
     assert (rows.vid_of((1,)), rows.vid_of((2,)), rows.vid_of(("one",))) == (2, None, None)
-    assert rows.sids_born_at(4) == [0, 1] and rows.sids_born_at(5) == [0] and rows.sids_born_at(9) == []
 
 
 def test_a_sid_is_never_given_twice() -> None:

@@ -293,6 +293,20 @@ def test_without_an_address_the_server_of_this_folder_is_meant(tmp_path: Path, m
     assert 'did you mean "port"?' in CliRunner().invoke(app, ["status"]).stderr
 
 
+def test_a_setting_that_was_removed_is_refused_with_what_to_do(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('catalog_url = "postgresql://host/database"\n')
+    in_file = run("serve", "--config", str(file))
+    monkeypatch.setenv("PENSTOCK_CATALOG_URL", "postgresql://host/database")
+    in_environment = run("serve")
+    for refused in (in_file, in_environment):
+        assert refused.exit_code == 1 and "it was removed" in refused.stderr
+        assert "take catalog_url out of penstock.toml" in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
 def test_backup_names_what_was_damaged_before(run: Run, database: FakeDatabase, tmp_path: Path) -> None:
     database.damaged = ["log/1/a.arrow: its checksum is wrong"]
     result = run("backup", str(tmp_path / "copy"))

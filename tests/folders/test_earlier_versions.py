@@ -37,6 +37,7 @@ def test_a_folder_of_an_earlier_version_answers_as_it_did(version: str, tmp_path
         assert pipe.db.query("rests")["state"] == "PAUSED"
         pipe.restart()
     pipe.db.stop()
+    assert not list(pipe.folder.glob("catalog.sqlite*")), "a copy of the catalog that nothing keeps up to date"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

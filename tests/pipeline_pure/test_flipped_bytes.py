@@ -118,7 +118,6 @@ KINDS = {
     "keys": "streams/1/keys.jsonl",
     "newest": "streams/1/newest.arrow",
     "usage": "usage.json",
-    "projection": "catalog.sqlite",
     "folder id": "folder_id",
     "format": "format_version",
 }

@@ -16,7 +16,6 @@ from penstock.pipeline import folder as folders
 from penstock.pipeline.joins import buffers, leftovers
 from penstock.pipeline.joins.buffers import BufferFolder
 from penstock.pipeline.joins.cells import RANGES, WHOLE, Cells, Share, share_of, without
-from penstock.pipeline.joins.recent import Recent
 from penstock.pipeline.joins.rows import belongs
 
 LOWER, UPPER = share_of(0, 2), share_of(1, 2)
@@ -88,15 +87,6 @@ def test_merging_loses_and_repeats_nothing_while_the_number_of_parts_changes(
             assert len(found) == len(set(found)) and set(found) >= set(expected(max(0, first - 300), first + 10, share))
     assert len(list(tmp_path.glob("*.run"))) < 20
     assert len(list(tmp_path.glob("*.gone"))) < 10
-
-
-def test_what_was_read_is_kept_within_bounds() -> None:
-    recent: Recent[str] = Recent(100)
-    for number in range(10):
-        recent.put(number, str(number), 40)
-    assert recent.values() == ["8", "9"] and recent.get(7) is None
-    recent.put("large", "large", 1_000)
-    assert recent.values() == ["large"], "what is being used is kept, however large"
 
 
 # -- leftovers

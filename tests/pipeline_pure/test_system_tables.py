@@ -113,11 +113,11 @@ def test_show_gives_what_fits_on_a_terminal(pipe: Pipe) -> None:
 def test_settings_show_values_without_secrets_to_admins_only(pipe: Pipe) -> None:
     database = pipe.db
     object.__setattr__(database.settings, "token", "canary-token-of-more-than-32-characters")
-    object.__setattr__(database.settings, "catalog_url", "postgresql://u:canary-password@host/db")
+    object.__setattr__(database.settings, "spark_master", "spark://u:canary-password@host/db")
     by_name = {row["name"]: row for row in rows(pipe, "settings")}
     assert set(by_name) == {setting.name for setting in SETTINGS}
     assert (by_name["port"]["value"], by_name["port"]["default"]) == ("8470", "8470")
-    assert by_name["token"]["value"] == "***" and by_name["catalog_url"]["value"] == "postgresql://u:***@host/db"
+    assert by_name["token"]["value"] == "***" and by_name["spark_master"]["value"] == "spark://u:***@host/db"
     assert "canary" not in str(by_name)
     database.users.create_user("boss", "admin", "a password of the boss")
     with acting_as(Caller("reader", "read", user="reader")):

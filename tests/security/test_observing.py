@@ -10,12 +10,15 @@ from typing import Any
 
 import orjson
 import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.logs import JsonLines, TextLines, note_cycle, request_named
-from penstock.server.metrics import SERIES_MAX, render, status_samples
+from penstock.server.metrics import SERIES_MAX, Scrape, families, status_samples
 from tests.security.conftest import World
 
 ROOT = Path(__file__).parents[2]
+METRICS = Path(__file__).parent / "metrics.json"
 DASHBOARD = ROOT / "docs" / "grafana" / "penstock.json"
 # Of sinks there are none in this test; their facts are those of penstock.sinks.
 SINK = {"state": "running", "cycle": 3, "lag": 0, "rows": 1, "deliveries": 1, "failed": 0, "retries": 0, "gaps": 0}
@@ -24,6 +27,19 @@ _METRIC = re.compile(r"\bpenstock_[a-z0-9_]+")
 
 def names_of(text: str) -> set[str]:
     return {line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")}
+
+
+def render(status: dict[str, Any]) -> str:
+    return generate_latest(Scrape(families(status_samples(status)))).decode()
+
+
+def shapes_of(text: str) -> dict[str, list[Any]]:
+    """The type and the names of the labels of each series, by its name."""
+    return {
+        sample.name: [family.type, sorted(sample.labels)]
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 @pytest.fixture
@@ -39,7 +55,7 @@ def scraped(world: World) -> str:
 
 
 def test_the_dashboard_names_only_metrics_that_there_are(scraped: str) -> None:
-    known = names_of(scraped) | names_of(render(status_samples({"sinks": {"out": SINK}})))
+    known = names_of(scraped) | names_of(render({"sinks": {"out": SINK}}))
     board = json.loads(DASHBOARD.read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
     assert len(asked) >= 20
@@ -52,11 +68,16 @@ def test_the_dashboard_names_only_metrics_that_there_are(scraped: str) -> None:
     assert len(set(places)) == len(places)
 
 
+def test_names_types_and_labels_of_metrics_stay(scraped: str) -> None:
+    """Dashboards and alarms of users name them: one that is taken out or renamed is a line in the CHANGELOG."""
+    sinks = render({"sinks": {"out": SINK}})
+    assert shapes_of(scraped) | shapes_of(sinks) == json.loads(METRICS.read_text())
+
+
 def test_the_page_about_metrics_names_only_those_that_there_are_and_none_is_missing(scraped: str) -> None:
     page = (ROOT / "docs" / "howto" / "observe.md").read_text()
     listed = set(re.findall(r"`(penstock_[a-z0-9_*]+)`", page)) - {"penstock_series_left_out"}
-    families = names_of(scraped)
-    for name in families:
+    for name in names_of(scraped):
         family = re.sub(r"_(bucket|count|sum)$", "", name)
         fits = [one for one in listed if re.fullmatch(one.replace("*", "[a-z0-9_]+"), family)]
         assert fits, f"{name} is not in observe.md"
@@ -71,9 +92,9 @@ def test_labels_are_of_things_that_are_few(scraped: str) -> None:
 
 
 def test_a_thousand_tables_have_no_more_series_than_the_most() -> None:
-    text = render(status_samples({"streams": {f"t{n}": {"accepted": n} for n in range(SERIES_MAX + 7)}}))
+    text = render({"streams": {f"t{n}": {"accepted": n} for n in range(SERIES_MAX + 7)}})
     assert text.count("penstock_streams_accepted_total{") == SERIES_MAX
-    assert "penstock_series_left_out 7" in text
+    assert "penstock_series_left_out 7.0" in text
 
 
 def test_what_only_grows_is_a_counter_and_a_histogram_is_one_metric(scraped: str) -> None:
@@ -82,7 +103,7 @@ def test_what_only_grows_is_a_counter_and_a_histogram_is_one_metric(scraped: str
     assert types["penstock_http_request_seconds"] == "histogram"
     for name, kind in types.items():
         assert (kind == "counter") == name.endswith("_total"), name
-    counts = re.findall(r'request_seconds_bucket\{route="/v1/tables",le="([^"]+)"\} (\d+)', scraped)
+    counts = re.findall(r'request_seconds_bucket\{le="([^"]+)",route="/v1/tables"\} (\d+)', scraped)
     assert [int(count) for _, count in counts] == sorted(int(count) for _, count in counts)
     assert counts[-1][0] == "+Inf"
 

@@ -34,7 +34,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         settings, clock = Settings(data=str(folder)), WallClock()
         self.log = StreamLog(folder, settings, clock)
-        self.catalog = Catalog(folder, "", self.log.still, clock)
+        self.catalog = Catalog(folder, self.log.still, clock)
         self.ingest = Ingest(self.log, lambda: self.catalog.state, clock, settings)
         self.manager = StreamManager(
             lambda: self.catalog.state, self.ingest, self.catalog.observe, clock, settings, limits=FAST, rules=NEAR

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.errors import PenstockError, error
 from penstock.queries.results import Health
-from penstock.server.metrics import render, status_samples
+from penstock.server.metrics import Scrape, families, status_samples
 from penstock.server.models import QueryChange
 from penstock.server.queries import change_statements
 from tests.server.asgi import Http
@@ -25,32 +27,37 @@ def test_health_is_503_with_the_reason_when_not_ready(http: Http, database: Fake
 def test_metrics_show_status_and_requests(http: Http) -> None:
     http.post("/v1/tables/sensors/readings", json=[{"sensor_id": 1}, {"sensor_id": -1}])
     http.get("/v1/nothing/of/the/kind")
-    text = http.get("/metrics").text
+    answer = http.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    text = answer.text
     for line in (
         "# TYPE penstock_cycle gauge",
-        "penstock_cycle 7",
-        "penstock_ready 1",
+        "penstock_cycle 7.0",
+        "penstock_ready 1.0",
         'penstock_tables_rows_per_s{table="sensors"} 1.5',
-        'penstock_queries_rows{query="odd \\"name\\""} 2',
+        'penstock_queries_rows{query="odd \\"name\\""} 2.0',
         "# TYPE penstock_http_requests_total counter",
-        'penstock_http_requests_total{method="POST",route="/v1/tables/{table}/readings",status="200"} 1',
-        'penstock_http_requests_total{method="GET",route="none",status="404"} 1',
-        'penstock_http_readings_total{table="sensors",outcome="accepted"} 1',
-        'penstock_http_readings_total{table="sensors",outcome="refused"} 1',
-        "penstock_http_subscribers 0",
+        'penstock_http_requests_total{method="POST",route="/v1/tables/{table}/readings",status="200"} 1.0',
+        'penstock_http_requests_total{method="GET",route="none",status="404"} 1.0',
+        'penstock_http_readings_total{outcome="accepted",table="sensors"} 1.0',
+        'penstock_http_readings_total{outcome="refused",table="sensors"} 1.0',
+        "penstock_http_subscribers 0.0",
     ):
         assert line in text.splitlines(), text
+    names = [family.name for family in text_string_to_metric_families(text)]
+    assert len(names) == len(set(names)), "a metric of one name stands together"
 
 
 def test_a_metric_of_one_name_stands_together() -> None:
     status = {"tables": {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": float("nan")}}}
-    assert render(status_samples(status)).splitlines() == [
+    lines = generate_latest(Scrape(families(status_samples(status)))).decode().splitlines()
+    assert [line for line in lines if not line.startswith("# HELP")] == [
         "# TYPE penstock_tables_x gauge",
-        'penstock_tables_x{table="a"} 1',
-        'penstock_tables_x{table="b"} 3',
+        'penstock_tables_x{table="a"} 1.0',
+        'penstock_tables_x{table="b"} 3.0',
         "# TYPE penstock_tables_y gauge",
-        'penstock_tables_y{table="a"} 2',
-        'penstock_tables_y{table="b"} nan',
+        'penstock_tables_y{table="a"} 2.0',
+        'penstock_tables_y{table="b"} NaN',
     ]
 
 

@@ -32,7 +32,7 @@ def server() -> Iterator[PrivatePostgres]:
 @pytest.fixture
 def url(server: PrivatePostgres) -> Iterator[str]:
     """The server, emptied afterwards."""
-    found = server.url.replace("+psycopg", "")
+    found = server.url
     yield found
     ask(found, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
 

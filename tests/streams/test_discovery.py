@@ -30,7 +30,7 @@ class Bench:
     def __init__(self, folder: Path, most: int = 1000, columns: tuple[Field, ...] = COLUMNS) -> None:
         clock = WallClock()
         self.log = StreamLog(folder, Settings(), clock)
-        self.catalog = Catalog(folder / "journal", f"sqlite:///{folder / 'catalog.sqlite'}", self.log.still, clock)
+        self.catalog = Catalog(folder / "journal", self.log.still, clock)
         discovery = Discovery(self.catalog.insert_rows, most)
         self.ingest = Ingest(self.log, lambda: self.catalog.state, clock, Settings(), discovery)
         self.table = self.catalog.create_table(

@@ -25,7 +25,7 @@ STREAM = StreamColumn("reading", (Field("ppm", DOUBLE),))
 def test_rows_before_and_after_an_update_carry_the_version_of_their_place(tmp_path: Path) -> None:
     clock = WallClock()
     log = StreamLog(tmp_path, Settings(), clock)
-    catalog = Catalog(tmp_path / "journal", f"sqlite:///{tmp_path / 'catalog.sqlite'}", log.still, clock)
+    catalog = Catalog(tmp_path / "journal", log.still, clock)
     ingest = Ingest(log, lambda: catalog.state, clock, Settings())
     table = catalog.create_table("probes", COLUMNS, ("sensor_id",), STREAM, TableOptions(), False)
     catalog.insert_rows("probes", [(1, "north", "a"), (2, "south", "b")])
@@ -58,7 +58,7 @@ def test_rows_before_and_after_an_update_carry_the_version_of_their_place(tmp_pa
 def test_sensors_that_come_and_go_are_found_and_refused(tmp_path: Path) -> None:
     clock = ManualClock(1_763_190_000_000_000)
     log = StreamLog(tmp_path, Settings(), clock)
-    catalog = Catalog(tmp_path / "journal", f"sqlite:///{tmp_path / 'catalog.sqlite'}", log.still, clock)
+    catalog = Catalog(tmp_path / "journal", log.still, clock)
     ingest = Ingest(log, lambda: catalog.state, clock, Settings())
     table = catalog.create_table("probes", COLUMNS, ("sensor_id",), STREAM, TableOptions(), False)
     rows = [{"sensor_id": 1, "ppm": 1.0}, {"sensor_id": 2, "ppm": 2.0}]

@@ -29,7 +29,7 @@ class PrivatePostgres:
         self._binaries = binaries
         self._user = user
         self._process: subprocess.Popen[bytes] | None = None
-        self.url = f"postgresql+psycopg://penstock@/postgres?host={quote(str(folder))}"
+        self.url = f"postgresql://penstock@/postgres?host={quote(str(folder))}"
 
     def initialise(self) -> None:
         options = ["-D", str(self._folder / "data"), "-U", "penstock", "-A", "trust", "-E", "UTF8", "--no-sync"]

@@ -1,4 +1,4 @@
-"""The catalog's one writer: checks a definition, journals it, applies it, projects it, tells who listens."""
+"""The catalog's one writer: checks a definition, writes it to the journal, applies it and tells its listeners."""
 
 from __future__ import annotations
 

@@ -253,9 +253,3 @@ class StaticRows:
         """At which journal position a live sid's version came."""
         with self._lock:
             return int(self._born[self._current[sid]])
-
-    def sids_born_at(self, position: int) -> list[int]:
-        """Whose versions came with a journal entry, whether they still live or not."""
-        born = self._born[: self.count]
-        first, end = np.searchsorted(born, [position, position + 1])
-        return [int(s) for s in self._sids[first:end]]

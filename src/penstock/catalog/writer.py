@@ -1,4 +1,4 @@
-"""How a definition gets in: journalled, applied, projected, told to who listens; one at a time."""
+"""How a definition gets in: it is written to the journal, applied to the state and passed to listeners; one at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 from penstock.catalog.journal import Entry, JournalWriter, remove_covered
 from penstock.catalog.model import QueryDefinition, Table
-from penstock.catalog.projection import Projection
 from penstock.catalog.snapshot import list_snapshots, write_snapshot
 from penstock.catalog.state import CatalogState, load_state
 from penstock.clock import Clock
@@ -19,13 +18,15 @@ from penstock.errors import PenstockError, error, suggest
 
 _log = logging.getLogger("penstock.catalog")
 SNAPSHOT_ENTRIES = 10_000  # so many entries after a snapshot the next one is written
+# Version 0.1 kept a copy of the catalog there. Nothing writes it any more, so a reader would find old definitions.
+_REMOVED_FILES = ("catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm")
 Still = Callable[[], AbstractContextManager[dict[int, int]]]
 
 
 class CatalogWriter:
     """What changes have in common: the lock, the journal and the state that it folds to."""
 
-    def __init__(self, folder: Path, projection_url: str, still: Still, clock: Clock) -> None:
+    def __init__(self, folder: Path, still: Still, clock: Clock) -> None:
         self._folder = folder
         self._still = still
         self._clock = clock
@@ -34,14 +35,13 @@ class CatalogWriter:
         self.state: CatalogState = load_state(folder)
         self._covered = max(list_snapshots(folder), default=0)  # the entry of the newest snapshot
         self.listeners: list[Callable[[Entry], None]] = []
-        self._projection = Projection(folder, projection_url)
-        self._projection.catch_up(self.state)
+        for name in _REMOVED_FILES:
+            (folder / name).unlink(missing_ok=True)
         self._cover_new()
 
     def close(self) -> None:
         with self._lock:
             self._cover_new()
-            self._projection.close()
             self._writer.close()
 
     def write_snapshot(self) -> None:
@@ -84,7 +84,6 @@ class CatalogWriter:
         with self._still() as heads:
             made = self._writer.append_many(entries, heads, self._clock.now_us())
             self.state.apply_many(made)
-        self._projection.take(made, self.state)
         if self._writer.position - self._covered >= SNAPSHOT_ENTRIES:
             self._write_snapshot()
         for entry in made:

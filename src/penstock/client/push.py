@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import orjson
 import pyarrow as pa
 
+from penstock.back_off import BackOff
 from penstock.client.encoding import refuse_not_finite, to_json
 from penstock.client.transport import ARROW, JSON, Transport
 from penstock.errors import PenstockError, error
@@ -28,6 +29,7 @@ Readings: TypeAlias = "Sequence[Mapping[str, Any]] | pd.DataFrame | pa.Table | p
 BATCH_ROWS = 50_000
 # Well below the server's body_max_bytes.
 BATCH_BYTES = 16 << 20
+BACK_OFF = BackOff(least_s=0.1, most_s=5.0)
 RETRY_CONDITIONS = frozenset({"connection_failed", "not_ready", "too_busy", "rate_limited"})
 
 
@@ -85,7 +87,7 @@ def push(
 
 def _send(transport: Transport, table: str, batch: Batch, key: str, retry_for_s: float) -> dict[str, Any]:
     deadline = time.monotonic() + retry_for_s
-    pause_s = 0.1
+    failures = 0
     while True:
         try:
             response = transport.call(
@@ -97,11 +99,12 @@ def _send(transport: Transport, table: str, batch: Batch, key: str, retry_for_s:
             reply: dict[str, Any] = orjson.loads(response.content)
             return reply
         except PenstockError as problem:
+            failures += 1
+            pause_s = BACK_OFF.pause_s(failures)
             if problem.condition not in RETRY_CONDITIONS or time.monotonic() + pause_s > deadline:
                 raise
         # Spread over time, so that many senders do not come back in one moment.
         time.sleep(pause_s * random.uniform(0.5, 1.5))
-        pause_s = min(pause_s * 2, 5.0)
 
 
 def quote(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from penstock.client.push import RETRY_CONDITIONS, quote
+from penstock.client.push import BACK_OFF, RETRY_CONDITIONS, quote
 from penstock.client.transport import Transport, read_error
 from penstock.errors import PenstockError
 
@@ -43,7 +43,7 @@ def subscribe(
     last: int | None = None
     lost_at: float | None = None
     connected = False
-    pause_s = 0.1
+    failures = 0
     while True:
         params: dict[str, Any] = {"changes": "true"} if changes else {}
         if from_cycle is not None:
@@ -51,7 +51,7 @@ def subscribe(
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": str(last)} if last is not None else {})
         try:
             with transport.stream(f"/v1/queries/{quote(name)}/events", headers, params, SILENCE_S) as lines:
-                connected, lost_at, pause_s = True, None, 0.1
+                connected, lost_at, failures = True, None, 0
                 for cycle, change in _changes(lines):
                     # Delivery is at least once; the cycle's number tells a repeat.
                     if last is not None and cycle <= last:
@@ -65,8 +65,8 @@ def subscribe(
             lost_at = lost_at or time.monotonic()
             if retry_for_s is not None and time.monotonic() - lost_at > retry_for_s:
                 raise
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 2, 5.0)
+        failures += 1
+        time.sleep(BACK_OFF.pause_s(failures))
 
 
 def _changes(lines: Iterator[str]) -> Iterator[tuple[int, Change | None]]:

@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 import pyarrow as pa
 
+from penstock.cache import Cache
 from penstock.catalog.encoding import quarantined_by
 from penstock.catalog.journal import SNAPSHOT, Entry, JournalMoved, JournalReader
 from penstock.catalog.model import Function
@@ -47,7 +48,7 @@ class Definitions:
         self._functions: dict[str, Callable[..., pa.Array]] = {}
         self._functions_of: dict[str, Function] | None = None
         self._calling_s: defaultdict[str, float] = defaultdict(float)
-        self._plans: dict[int, Plan] = {}  # those that were read last
+        self._plans: Cache[int, Plan] = Cache(most=_PLANS_KEPT)
         self._changes: WeakSet[Changes] = WeakSet()
         self.skipped: frozenset[int] = frozenset()
 
@@ -65,8 +66,8 @@ class Definitions:
         if _JUMPED in changed:  # over lines that are gone: any query may be another one
             changed |= before.keys() | self.state.queries_by_id.keys()
             changed.discard(_JUMPED)
-        for query_id in changed & self._plans.keys():
-            del self._plans[query_id]
+        for query_id in changed:
+            self._plans.remove(query_id)
         for gathered in self._changes:
             gathered.queries |= changed
 
@@ -96,9 +97,8 @@ class Definitions:
         """A query's plan, read from its definition; a fill that follows at once finds it read."""
         plan = self._plans.get(query_id)
         if plan is None:
-            if len(self._plans) >= _PLANS_KEPT:
-                del self._plans[next(iter(self._plans))]
-            plan = self._plans[query_id] = plan_from_json(self.state.queries_by_id[query_id].plan)
+            plan = plan_from_json(self.state.queries_by_id[query_id].plan)
+            self._plans.put(query_id, plan)
         return plan
 
     def functions(self) -> dict[str, Callable[..., pa.Array]]:

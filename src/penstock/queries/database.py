@@ -102,7 +102,7 @@ class Database(OwnWrites):
                 self.folder.inbox.mkdir(exist_ok=True)
             progress("opening the log")
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
-            self.catalog = Catalog(self.folder.root, self.settings.catalog_url, self.log.still, self.clock)
+            self.catalog = Catalog(self.folder.root, self.log.still, self.clock)
             known_tables = self.catalog.state.next_table_id
             committed = read_newest_end(self.folder)
             self._open_clock(committed)

@@ -6,8 +6,8 @@ A plan holds for as long as no definition changes. Other questions wait for Spar
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 
+from penstock.cache import Cache
 from penstock.sql.plan import SparkPlan
 
 MOST = 256
@@ -19,22 +19,16 @@ class KnownQuestions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._plans: OrderedDict[str, tuple[int, SparkPlan]] = OrderedDict()
+        self._plans: Cache[str, tuple[int, SparkPlan]] = Cache(most=MOST)
 
     def find(self, sql: str, position: int) -> SparkPlan | None:
         """The plan of a text as of a journal position."""
         with self._lock:
             known = self._plans.get(sql)
-            if known is None or known[0] != position:
-                return None
-            self._plans.move_to_end(sql)
-            return known[1]
+        return known[1] if known is not None and known[0] == position else None
 
     def keep(self, sql: str, position: int, plan: SparkPlan) -> None:
         if plan.on_demand is None or len(sql) > LONGEST:
             return
         with self._lock:
-            self._plans[sql] = (position, plan)
-            self._plans.move_to_end(sql)
-            if len(self._plans) > MOST:
-                self._plans.popitem(last=False)
+            self._plans.put(sql, (position, plan))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.cache import Cache
 from penstock.cancellation import check
 from penstock.catalog.model import POSITION_COLUMN
 from penstock.queries.decoded import DecodedColumns
@@ -25,7 +25,7 @@ class OpenFiles:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._decoded = DecodedColumns()
-        self._tables: OrderedDict[Path, tuple[tuple[int, int], _Mapped]] = OrderedDict()
+        self._tables: Cache[Path, tuple[tuple[int, int], _Mapped]] = Cache(most=MOST_FILES)
 
     def read(self, segment: Segment, first: int, end: int, schema: pa.Schema) -> pa.Table:
         """Rows [first, end) of a segment, counted from its own first; NULL where the file is older than a column."""
@@ -48,17 +48,14 @@ class OpenFiles:
         mark = _mark(segment.path)
         with self._lock:
             known = self._tables.get(segment.path)
-            if known is not None and known[0] == mark:
-                self._tables.move_to_end(segment.path)
-                return known[1]
+        if known is not None and known[0] == mark:
+            return known[1]
         whole = Slice(segment.path, segment.format, segment.first, 0, segment.end - segment.first)
         table = read_slice(whole)
         mapped = table, {field.name: field.type for field in table.schema}
         if mark is not None:
             with self._lock:
-                self._tables[segment.path] = mark, mapped
-                while len(self._tables) > MOST_FILES:
-                    self._tables.popitem(last=False)
+                self._tables.put(segment.path, (mark, mapped))
         return mapped
 
 

@@ -6,10 +6,10 @@ A cache and nothing more: an event that is not here any more is made again.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 
+from penstock.cache import Cache
 from penstock.queries.results import Event
 
 MOST_EVENTS = 64
@@ -22,15 +22,14 @@ class SharedEvents:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._events: OrderedDict[Hashable, Future[Event]] = OrderedDict()
+        self._events: Cache[Hashable, Future[Event]] = Cache(most=MOST_EVENTS)
 
     def get(self, key: Hashable, make: Callable[[], Event]) -> Event:
         with self._lock:
             found = self._events.get(key)
             if found is None:
-                coming = self._events[key] = Future[Event]()
-                while len(self._events) > MOST_EVENTS:
-                    self._events.popitem(last=False)
+                coming = Future[Event]()
+                self._events.put(key, coming)
         if found is not None:
             return found.result()
         try:
@@ -46,4 +45,4 @@ class SharedEvents:
 
     def _forget(self, key: Hashable) -> None:
         with self._lock:
-            self._events.pop(key, None)
+            self._events.remove(key)

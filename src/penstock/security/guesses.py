@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from penstock.back_off import BackOff
 from penstock.errors import PenstockError, error
 
 # Typing a password wrong a few times costs nothing.
@@ -20,6 +21,7 @@ FREE_GUESSES = 5
 FREE_GUESSES_OF_ADDRESS = 20
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
+_WAITS = BackOff(FIRST_WAIT_S, LONGEST_WAIT_S)
 # A guesser that was quiet for so long starts again.
 FORGET_AFTER_S = 900.0
 # Beyond so many, the one that has been quiet longest is forgotten.
@@ -63,7 +65,7 @@ class Guesses:
         entry.count += 1
         entry.at = now
         if entry.count >= free:
-            entry.until = now + min(FIRST_WAIT_S * 2.0 ** min(entry.count - free, 60), LONGEST_WAIT_S)
+            entry.until = now + _WAITS.pause_s(entry.count - free + 1)
         return 0.0
 
     def forget(self, key: str) -> None:

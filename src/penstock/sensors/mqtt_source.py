@@ -9,7 +9,6 @@ Beyond `in_flight` messages nothing is read: the broker's own queue, and then it
 from __future__ import annotations
 
 import logging
-import random
 import select
 import socket
 import threading
@@ -18,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.back_off import BackOff
 from penstock.catalog.model import Table
 from penstock.catalog.secrets import secrets_of, without
 from penstock.clock import Clock
@@ -29,8 +29,7 @@ from penstock.sensors.source import Delivery, Inbox, Source, SourceFacts, Source
 from penstock.services import Service
 
 _LOGGER = logging.getLogger("penstock.mqtt")
-BACK_OFF_LEAST_S = 0.2
-BACK_OFF_MOST_S = 30.0
+BACK_OFF = BackOff(least_s=0.2, most_s=30.0)
 _LOOK_S = 0.25  # how often sensors and retries are looked at when nothing else happens
 _WAITING_MAX_BYTES = 64 << 20  # of payloads that wait for the batch before them
 _BURST = 2_000  # messages between two looks at everything else
@@ -103,8 +102,7 @@ class MqttSource(Source):
             self._woken_w.close()
             return None
         self._state = "backing off"
-        pause_s = min(BACK_OFF_LEAST_S * 2.0 ** min(self._failures, 20), BACK_OFF_MOST_S)
-        self._rest(pause_s * random.uniform(0.5, 1.0))
+        self._rest(BACK_OFF.spread_s(self._failures + 1))
         return 0.0
 
     def _rest(self, pause_s: float) -> None:

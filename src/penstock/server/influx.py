@@ -96,7 +96,7 @@ async def _write(request: Request, precision: str) -> Response:
                     return context.database.write_lines(bytes(body), precision)
 
                 report = await context.workers.push.run(work)
-                context.counters.bytes_in += len(body)
+                context.counters.body_bytes.inc(len(body))
     except PenstockError as problem:
         return _refused(problem)
     return Response(status_code=204, headers=_VERSION) if not report.errors else _partly_refused(report)

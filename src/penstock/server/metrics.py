@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.server.context import context_of
-from penstock.server.counters import HTTP_SECONDS, Labels, Sample
 
 router = APIRouter(tags=["system"])
 
@@ -35,7 +37,9 @@ _COUNTED = {
     "services": frozenset({"rounds", "failures"}),
     "sinks": frozenset({"rows", "deliveries", "failed", "retries", "gaps"}),
 }
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = tuple[tuple[str, str], ...]
+Sample = tuple[str, Labels, float]
 
 
 def status_samples(status: Mapping[str, Any], prefix: str = "penstock", labels: Labels = ()) -> Iterator[Sample]:
@@ -79,51 +83,42 @@ def _singular(word: str) -> str:
     return word.removesuffix("s")
 
 
-def render(samples: Iterator[Sample]) -> str:
-    """Samples as text, those of one name together as the format wants, and of each no more than SERIES_MAX."""
-    groups: dict[str, list[str]] = {}
-    left_out = 0
+def families(samples: Iterable[Sample], documentation: str = "A number of GET /v1/status.") -> Iterable[Metric]:
+    """Samples as metrics of the library, those of one name together."""
+    found: dict[str, Metric] = {}
     for name, labels, value in samples:
-        if len(groups.get(name, ())) >= SERIES_MAX:
-            left_out += 1
-            continue
-        inside = ",".join(f'{key}="{_escape(text)}"' for key, text in labels)
-        shown = repr(int(value)) if value == value and abs(value) < 1e15 and value == int(value) else repr(value)
-        groups.setdefault(name, []).append(f"{name}{{{inside}}} {shown}" if inside else f"{name} {shown}")
-    if left_out:
-        groups["penstock_series_left_out"] = [f"penstock_series_left_out {left_out}"]
-    lines: list[str] = []
-    typed = ""
-    for name, members in sorted(groups.items()):
-        family, kind = _family(name)
-        if family != typed:
-            lines.append(f"# TYPE {family} {kind}")
-            typed = family
-        lines.extend(members)
-    return "\n".join(lines) + "\n"
+        if name not in found:
+            kind = "counter" if name.endswith("_total") else "gauge"
+            found[name] = Metric(name.removesuffix("_total"), documentation, kind)
+        found[name].add_sample(name, dict(labels), value)
+    return found.values()
 
 
-def _family(name: str) -> tuple[str, str]:
-    """What a name belongs to: the three of a histogram are one metric."""
-    for part in ("_bucket", "_count", "_sum"):
-        if name == HTTP_SECONDS + part:
-            return HTTP_SECONDS, "histogram"
-    return name, "counter" if name.endswith("_total") else "gauge"
+class Scrape(Collector):
+    """All metrics in order of their names, and of each name no more than SERIES_MAX series."""
 
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
 
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    def collect(self) -> Iterator[Metric]:
+        left_out = 0
+        for metric in sorted(self._metrics, key=lambda metric: metric.name):
+            # Routes are few, and a histogram without some of its buckets would be wrong.
+            most = len(metric.samples) if metric.type == "histogram" else SERIES_MAX
+            left_out += len(metric.samples[most:])
+            metric.samples = metric.samples[:most]
+            yield metric
+        if left_out:
+            yield GaugeMetricFamily("penstock_series_left_out", f"Series beyond {SERIES_MAX} of one name.", left_out)
 
 
 @router.get("/metrics", summary="Counts and rates for Prometheus", response_class=Response)
 async def metrics(request: Request) -> Response:
     context = context_of(request)
-    status = await context.workers.system.run(context.database.status)
-    costly = await context.workers.system.run(context.database.costliest, QUERIES_SHOWN)
 
-    def samples() -> Iterator[Sample]:
-        yield from status_samples(status)
-        yield from query_samples(costly)
-        yield from context.counters.samples()
+    def scrape() -> bytes:
+        status = families(status_samples(context.database.status()))
+        costs = families(query_samples(context.database.costliest(QUERIES_SHOWN)), "One of the costliest queries.")
+        return generate_latest(Scrape([*status, *costs, *context.counters.registry.collect()]))
 
-    return Response(render(samples()), media_type=CONTENT_TYPE)
+    return Response(await context.workers.system.run(scrape), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -97,14 +97,14 @@ def counting_refusals(context: Context, way: str) -> Iterator[None]:
 
 def count_receipt(context: Context, table: str, way: str, receipt: Receipt, size: int) -> None:
     """A push that came through, with the readings of it that were refused one by one."""
-    context.counters.bytes_in += size
-    context.counters.readings[table, "accepted"] += receipt.accepted
+    context.counters.body_bytes.inc(size)
+    context.counters.readings.labels(table, "accepted").inc(receipt.accepted)
     counts = context.database.ways_in[way]
     counts.came(1, size)
     reasons = Counter(refusal.condition for refusal in receipt.refused)
     counts.stored(receipt.accepted, reasons.pop("duplicate_reading", 0))
     if receipt.refused:
-        context.counters.readings[table, "refused"] += len(receipt.refused)
+        context.counters.readings.labels(table, "refused").inc(len(receipt.refused))
         messages = {refusal.condition: refusal.message for refusal in receipt.refused}
         for condition, count in reasons.items():
             counts.refuse(condition, messages[condition], count)

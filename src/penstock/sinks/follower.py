@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import shutil
 import threading
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.back_off import BackOff
 from penstock.catalog.model import Sink
 from penstock.catalog.secrets import PLAIN_KEY, secrets_of, without
 from penstock.errors import one_line
@@ -225,8 +225,8 @@ class Follower:
 
     def _rest(self, failure: Exception) -> None:
         """Wait before the next attempt, putting aside what would be forgotten meanwhile."""
-        pause_s = min(self._pace.most_s, self._pace.least_s * 2.0 ** min(self._attempts - 1, 30))
-        pause_s *= random.uniform(0.5, 1.0)  # sinks of one target do not all come back at once
+        # Sinks of one target do not all come back at once.
+        pause_s = BackOff(self._pace.least_s, self._pace.most_s).spread_s(self._attempts)
         asked_s = failure.retry_after_s if isinstance(failure, DeliveryFailed) else None
         until = time.monotonic() + max(pause_s, min(asked_s or 0.0, self._pace.asked_s))
         while not self._stop.is_set() and (left := until - time.monotonic()) > 0:

@@ -6,13 +6,13 @@ doubles each time in a row, with jitter, up to a minute.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from penstock.back_off import BackOff
 from penstock.catalog.model import Table
 from penstock.clock import SECOND, Clock
 from penstock.errors import one_line
@@ -202,8 +202,7 @@ class Stepper:
         opened.shown = "backing off"
         opened.failures += 1
         limits = self._limits
-        pause_s = min(limits.back_off_least_s * 2.0 ** min(opened.failures - 1, 30), limits.back_off_most_s)
-        return pause_s * random.uniform(0.5, 1.0)
+        return BackOff(limits.back_off_least_s, limits.back_off_most_s).spread_s(opened.failures)
 
     def note_hung(self, opened: OpenedSensor) -> None:
         seconds = self._limits.poll.hang_s

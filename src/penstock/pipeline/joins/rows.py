@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.cache import Cache
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
 from penstock.errors import PenstockError, error
 from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static_of
@@ -18,7 +19,6 @@ from penstock.pipeline.definitions import Definitions
 from penstock.pipeline.joins.buffers import BufferFolder, Gone, Held
 from penstock.pipeline.joins.cells import RANGES, WHOLE, Cells, Share, without
 from penstock.pipeline.joins.prepared import Stream, link_column
-from penstock.pipeline.joins.recent import Recent
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.streams.segment_rows import read_slice
 from penstock.streams.segments import Segment, Slice, list_readable, slices
@@ -31,11 +31,11 @@ class LogReader:
     log: Path
     definitions: Definitions
     memory_bytes: int
-    _kept: Recent[pa.Table] = field(init=False)
+    _kept: Cache[Hashable, pa.Table] = field(init=False)
     _listed: dict[int, list[Segment]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._kept = Recent(self.memory_bytes // 2)
+        self._kept = Cache(most_bytes=self.memory_bytes // 2)
 
     def segments(self, table_id: int) -> list[Segment]:
         if table_id not in self._listed:
@@ -139,7 +139,7 @@ class StreamRows:
     rows_read_back: int = 0
     _gone: list[Gone] = field(init=False)
     _holes: list[Cells] = field(init=False)
-    _read: Recent[Held] = field(init=False)
+    _read: Cache[Hashable, Held] = field(init=False)
 
     def __post_init__(self) -> None:
         areas = [Cells(self.first, self.start, share) for share in self.shares]
@@ -147,7 +147,7 @@ class StreamRows:
         self.kept = [h.run for h in held]
         self._gone = self.folder.gone()
         self._holes = without(areas, [h.cells for h in held])
-        self._read = Recent(self.reader.memory_bytes // 4)
+        self._read = Cache(most_bytes=self.reader.memory_bytes // 4)
 
     def old(self, low: int, high: int) -> Iterable[Run]:
         # One at a time: together they may be more than memory holds.

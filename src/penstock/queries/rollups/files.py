@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.cache import Cache
 from penstock.cancellation import check
 from penstock.catalog.rollup_records import RollupFile
 from penstock.errors import error
@@ -124,24 +124,19 @@ class RolledFiles:
         self.root = root
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._known: OrderedDict[_Wanted, tuple[RolledCells, int]] = OrderedDict()
-        self._bytes = 0
+        self._known: Cache[_Wanted, RolledCells] = Cache(most_bytes=most_bytes)
 
     def read(self, rollup_id: int, file: RollupFile, shape: Shape, measures: tuple[Measure, ...]) -> RolledCells:
         wanted = _Wanted(rollup_id, file.number, measures)
         with self._lock:
             known = self._known.get(wanted)
-            if known is not None:
-                self._known.move_to_end(wanted)
-                return known[0]
+        if known is not None:
+            return known
         cells = read_cells(self.root, rollup_id, file, shape, measures)
         size = _size(cells, [m.make() for m in measures])
-        with self._lock:
-            if wanted not in self._known and size <= self._most_bytes:
-                self._known[wanted] = (cells, size)
-                self._bytes += size
-            while self._bytes > self._most_bytes:
-                self._bytes -= self._known.popitem(last=False)[1][1]
+        if size <= self._most_bytes:
+            with self._lock:
+                self._known.put(wanted, cells, size)
         return cells
 
 

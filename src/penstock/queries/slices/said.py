@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
 import pyarrow as pa
+
+from penstock.cache import Cache
 
 Key = tuple[int, int, str, int | None]
 MOST = 1000
@@ -26,8 +27,7 @@ class Said:
 
     def __init__(self) -> None:
         self.kept: dict[int, Kept] = {}
-        self._answers: OrderedDict[Key, pa.Table] = OrderedDict()
-        self._bytes = 0
+        self._answers: Cache[Key, pa.Table] = Cache(most=MOST, most_bytes=_MOST_BYTES)
 
     def get(self, key: Key) -> pa.Table | None:
         return self._answers.get(key)
@@ -37,8 +37,5 @@ class Said:
         known = self._answers.get(key)
         if known is not None:
             return known
-        self._answers[key] = answer
-        self._bytes += answer.nbytes
-        while len(self._answers) > MOST or (self._bytes > _MOST_BYTES and len(self._answers) > 1):
-            self._bytes -= self._answers.popitem(last=False)[1].nbytes
+        self._answers.put(key, answer, answer.nbytes)
         return answer
