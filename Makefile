@@ -51,7 +51,7 @@ bench-console: $(READY) ## push to screen, MQTT messages a second, a reader that
 bench-pairs: $(READY) ## this commit against another one in interleaved pairs: ARGS="--before COMMIT"; half an hour
 	@$(PY) -m bench.pairs $(ARGS)
 
-soak: $(READY) ## the long versions of the oracle and kill tests
+soak: $(READY) ## the long versions of the oracle and kill tests and of those of bench/papers
 	@PENSTOCK_SOAK=1 $(PYTEST) --timeout=14400 $(ARGS)
 
 reference: $(READY) ## write the generated pages of docs/reference again

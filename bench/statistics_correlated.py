@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from bench.papers.base import Floats
+from bench.papers.correlated.baselines import heuristic_answers
+from bench.papers.correlated.buckets import CorrelatedBuckets, Cut, How
+from bench.papers.correlated.exact import exact_answers, landmark_starts, sliding_starts
+from bench.papers.correlated.question import Outer, Question, above_avg, near_max, near_min
 from bench.report import Report
 from bench.tables import plot, write_table
-from penstock.operators.synopses.base import Floats
-from penstock.operators.synopses.correlated.baselines import heuristic_answers
-from penstock.operators.synopses.correlated.buckets import CorrelatedBuckets, Cut, How
-from penstock.operators.synopses.correlated.exact import exact_answers, landmark_starts, sliding_starts
-from penstock.operators.synopses.correlated.question import Outer, Question, above_avg, near_max, near_min
 
 ROWS = 20_000
 BUCKETS = (5, 10)

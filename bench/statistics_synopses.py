@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from bench.papers.base import Ints, Synopsis, Values
+from bench.papers.exponential import ExponentialCount, ExponentialHistogram, ExponentialSum
+from bench.papers.norm import exact_norm
+from bench.papers.registry import make
 from bench.report import Report
 from bench.tables import Lines, plot, write_table
-from penstock.operators.synopses.base import Ints, Synopsis, Values
-from penstock.operators.synopses.exponential import ExponentialCount, ExponentialHistogram, ExponentialSum
-from penstock.operators.synopses.norm import exact_norm
-from penstock.operators.synopses.registry import make
 
 WINDOWS = (1_000, 10_000, 100_000, 1_000_000)
 EPSILONS = (0.1, 0.01)

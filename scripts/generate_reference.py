@@ -179,7 +179,7 @@ def _differences() -> list[str]:
     lines += ["| function | example | PostgreSQL | Penstock | why |", "| --- | --- | --- | --- | --- |"]
     for d in DIFFERENCES:
         ours = "NULL" if d.penstock is None else str(d.penstock)
-        lines.append(f"| `{d.function}` | `{d.call}` | {d.postgres} | {ours} | {_cell(d.reason)} |")
+        lines.append(f"| `{d.function}` | `{_cell(d.call)}` | {d.postgres} | {ours} | {_cell(d.reason)} |")
     lines += ["", *(f"- {note}" for note in NOTES)]
     names = ", ".join(f"`{name}`" for name in sorted(LACKING))
     return [*lines, "", f"PostgreSQL has no functions of these names; most mean what they mean in Spark: {names}."]

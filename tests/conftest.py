@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import hypothesis.internal.conjecture.engine
 import pytest
 
 # How long an example takes to make or to run says something about the machine, and nothing about what is tested.
@@ -16,6 +17,8 @@ hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any machine")
+# A property that fails shows its example before the limit of a test (300 s) ends it without a word of it.
+hypothesis.internal.conjecture.engine.MAX_SHRINKING_SECONDS = 60
 # Stories of several tests on one server: each goes on where the one before it stopped.
 STORIES = ("tests/console/",)
 WITH_SPARK = ("tests/bad_input/", "tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")

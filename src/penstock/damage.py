@@ -22,30 +22,48 @@ _log = logging.getLogger("penstock.damage")
 FOLDER = "corrupt"
 ASIDE_MAX_BYTES = 1 << 30  # beyond it the oldest files that were moved aside are removed
 ROWS_MAX = 1000
+UNLISTED_MAX = 100_000  # names of damaged files that do not fit the list; beyond it they are only in the log
 _REPORT = "damage.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One damaged file. `healed`: nothing that is asked today needs it, or it was made again."""
+    """One damaged file.
+
+    `healed`: nothing that is asked today needs it, or it was made again. `accepted`: it is not, and an admin has seen it.
+    """
 
     file: str
     kind: str
     detail: str
     since_us: int
     healed: bool = False
+    accepted: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether it still harms, and no admin has accepted that."""
+        return not self.healed and not self.accepted
 
 
 class DamageReport:
-    """What is known to be damaged in one data folder. Thread-safe; kept across restarts in `corrupt/damage.json`."""
+    """What is known to be damaged in one data folder. Thread-safe; kept across restarts in `corrupt/damage.json`.
+
+    It lists at most `ROWS_MAX` files. Healed ones make room for others; what is open and finds no room is counted.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._lock = threading.Lock()
         self._known: dict[str, Damage] = {}
+        self._unlisted: dict[str, tuple[str, int]] = {}  # open, without room: kind and since when, by file
         try:
-            self._known = {row["file"]: Damage(**row) for row in orjson.loads(self._file.read_bytes())}
-        except (OSError, ValueError, TypeError, KeyError):
+            stored = orjson.loads(self._file.read_bytes())
+            if isinstance(stored, list):  # as older versions wrote it
+                stored = {"rows": stored, "unlisted": {}}
+            self._known = {row["file"]: Damage(**row) for row in stored["rows"]}
+            self._unlisted = {str(file): (str(kind), int(at)) for file, (kind, at) in stored["unlisted"].items()}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             pass  # soft: without it the time of discovery begins anew
 
     @property
@@ -58,11 +76,16 @@ class DamageReport:
         with self._lock:
             known = self._known.get(name)
             found = Damage(name, kind, detail, known.since_us if known else WallClock().now_us(), healed)
-            if known == found:
+            if known in (found, replace(found, accepted=True)):
                 return
-            if known is None and len(self._known) >= ROWS_MAX:
-                del self._known[next(iter(self._known))]
-            self._known[name] = found
+            if name in self._unlisted and not healed and not self._has_room():
+                return
+            if known is not None or self._has_room():
+                self._list(found)
+            elif healed:
+                self._unlisted.pop(name, None)
+            elif len(self._unlisted) < UNLISTED_MAX:
+                self._unlisted[name] = kind, found.since_us
             self._save()
         _log.log(logging.INFO if healed else logging.ERROR, "%s is damaged: %s", name, detail)
 
@@ -71,10 +94,34 @@ class DamageReport:
         name = self._name(path)
         with self._lock:
             known = self._known.get(name)
-            if known is None or known.healed:
+            if known is not None and not known.healed:
+                self._known[name] = replace(known, healed=True, accepted=False)
+            elif self._unlisted.pop(name, None) is None:
                 return
-            self._known[name] = replace(known, healed=True)
             self._save()
+
+    def accept(self) -> list[Damage]:
+        """An admin has seen what is open: it stays in the report, and health names it no more. What it was.
+
+        Damage that did not fit is dropped: where it is found again, it is open again.
+        """
+        with self._lock:
+            accepted = [row for row in self._rows() if row.open]
+            self._known |= {row.file: replace(row, accepted=True) for row in accepted if row.file in self._known}
+            self._unlisted.clear()
+            if accepted:
+                self._save()
+            return accepted
+
+    def _has_room(self) -> bool:
+        return len(self._known) < ROWS_MAX or any(row.healed for row in self._known.values())
+
+    def _list(self, found: Damage) -> None:
+        """Put a row into the report; where it is full, in the place of the oldest one that is healed."""
+        if found.file not in self._known and len(self._known) >= ROWS_MAX:
+            del self._known[next(name for name, row in self._known.items() if row.healed)]
+        since = self._unlisted.pop(found.file, (found.kind, found.since_us))[1]
+        self._known[found.file] = replace(found, since_us=since)
 
     def set_aside(self, path: Path, kind: str, detail: str, healed: bool = False) -> Path:
         """Move a damaged file to `corrupt/` and note it; where it is now."""
@@ -96,13 +143,27 @@ class DamageReport:
         return target
 
     def rows(self) -> list[Damage]:
-        """Everything known, the oldest first."""
+        """Everything known, the oldest first; a last row counts what did not fit."""
         with self._lock:
-            return list(self._known.values())
+            return self._rows()
+
+    def _rows(self) -> list[Damage]:
+        rows = list(self._known.values())
+        if self._unlisted:
+            count = len(self._unlisted)
+            detail = f"the report is full; the server's log names {'all' if count < UNLISTED_MAX else 'still others'}"
+            rows.append(Damage(f"{count} more", "unlisted", detail, min(at for _, at in self._unlisted.values())))
+        return rows
 
     def open_rows(self) -> list[Damage]:
-        """What still harms: damage that is not healed."""
-        return [row for row in self.rows() if not row.healed]
+        """What still harms: damage that is neither healed nor accepted."""
+        return [row for row in self.rows() if row.open]
+
+    def open_kinds(self) -> set[str]:
+        """The kinds of file among what still harms, listed or not."""
+        with self._lock:
+            listed = {row.kind for row in self._known.values() if row.open}
+            return listed | {kind for kind, _ in self._unlisted.values()}
 
     def _name(self, path: Path | str) -> str:
         return str(Path(path).relative_to(self.root)) if isinstance(path, Path) else path
@@ -116,7 +177,8 @@ class DamageReport:
         return target
 
     def _save(self) -> None:
-        text = orjson.dumps([asdict(row) for row in self._known.values()])
+        rows = [asdict(row) for row in self._known.values()]
+        text = orjson.dumps({"rows": rows, "unlisted": self._unlisted})
         try:
             self._file.parent.mkdir(exist_ok=True, mode=0o700)
             aside = self._file.with_suffix(".new")

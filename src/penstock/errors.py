@@ -31,6 +31,7 @@ CONDITIONS = _table(
     # SQL as typed
     ("syntax_error", "42601", 400, "{detail}"),
     ("not_supported", "0A000", 400, "{feature} is not supported"),
+    ("invalid_regular_expression", "2201B", 400, "'{pattern}' cannot be used as a regular expression: {detail}"),
     ("table_not_found", "42P01", 404, 'there is no table "{table}"'),
     ("query_not_found", "42704", 404, 'there is no query "{query}"'),
     ("rollup_not_found", "42704", 404, 'there is no rollup "{rollup}"'),

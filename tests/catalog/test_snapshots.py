@@ -150,6 +150,21 @@ def test_damage_that_no_snapshot_covers_is_named_by_its_entry(tmp_path: Path) ->
     assert caught.value.condition == "corrupt_journal"
 
 
+def test_lines_of_a_server_that_was_killed_are_covered_from_the_next_start_on(tmp_path: Path) -> None:
+    bench = CatalogBench(tmp_path)
+    bench.make_sensors()
+    bench.make_sensors("others")
+    expected = plain(bench.state)
+    bench.open()  # the one before was never closed
+    lines = journal_file(tmp_path).read_bytes()
+    journal_file(tmp_path).write_bytes(lines[:30] + b"?" + lines[31:])
+    for _ in range(2):
+        bench.open()
+        assert plain(bench.state) == expected == plain(load_state(tmp_path))
+        assert list_snapshots(tmp_path) == [2], "an open that finds nothing new writes none"
+    bench.close()
+
+
 def test_the_journal_stops_growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "SNAPSHOT_ENTRIES", 10)
     bench = CatalogBench(tmp_path)
@@ -206,7 +221,7 @@ def test_a_journal_of_format_1_keeps_its_lines_and_is_of_format_2_from_the_next_
     assert journal_file(tmp_path).read_bytes().startswith(old)
     bench.reopen()
     assert plain(bench.state) == plain(load_state(tmp_path))
-    assert len(journal_files(tmp_path)) == 2
+    assert len(journal_files(tmp_path)) == 3
     bench.close()
 
 

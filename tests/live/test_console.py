@@ -21,6 +21,7 @@ expect.set_options(timeout=120_000)
 COUNT = re.compile(r"[1-9][\d,]*")
 PEAKS = "SELECT location, MAX(ppm) AS peak FROM probes GROUP BY location ORDER BY peak DESC"
 MEANS = "SELECT location, AVG(ppm) AS mean FROM probes GROUP BY location BEGIN (NOW - 1 MINUTE) END (NOW)"
+ENDLESS = "SELECT COUNT(*) AS n FROM probes a, probes b, probes c, probes d WHERE a.ppm + b.ppm > c.ppm * d.ppm"
 GAS = "SELECT probe_id, ppm, ts FROM probes WHERE ppm > 10 BEGIN (NOW - 1 MINUTE) END (NOW)"
 
 
@@ -109,6 +110,21 @@ def test_a_mistake_is_underlined_and_a_question_that_only_spark_answers_is_chart
     expect(page.locator(".cm-tooltip-autocomplete")).to_have_count(0)
     visitor.screenshots("spark-ask")
     visitor.picture("console-ask", height=880)
+
+
+def test_a_question_that_takes_too_long_is_cancelled_on_the_page(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.go("ask")
+    cancel = page.get_by_role("button", name="Cancel", exact=True)
+    expect(cancel).to_be_hidden()
+    visitor.write(ENDLESS)
+    visitor.button("Run")
+    cancel.click()
+    expect(page.get_by_role("alert")).to_contain_text("the statement was cancelled on the page")
+    expect(cancel).to_be_hidden()
+    visitor.write("SHOW TABLES")
+    visitor.button("Run")
+    expect(page.get_by_role("cell", name="probes", exact=True)).to_be_visible()
 
 
 def test_a_question_is_kept_and_watched_live_given_another_window_and_dropped(visitor: Visitor) -> None:

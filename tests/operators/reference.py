@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
+
+import numpy as np
 
 from penstock.operators.expr import Call, Column, Expr, Literal
 
@@ -135,6 +138,16 @@ def _float(compute: Any) -> float:
         return math.nan
 
 
+def _near(exact: float, function: Callable[..., Any], *arguments: float) -> float:
+    """What NumPy makes of it, where that is the exact value but for its last digits.
+
+    These depend on the processor, and a remainder or a rounding of the value may turn them into any difference.
+    """
+    with np.errstate(all="ignore"):
+        found = float(function(*(np.array([a]) for a in arguments))[0])
+    return found if math.isclose(found, exact, rel_tol=1e-14, abs_tol=1e-307) else exact
+
+
 def _add(a: list[Any], call: Call) -> Any:
     return fit(a[0] + a[1], call)
 
@@ -222,7 +235,7 @@ def _power(a: list[Any], _: Call) -> Any:
     if math.isnan(exponent) or (abs(base) == 1 and math.isinf(exponent)):
         return math.nan
     try:
-        return math.pow(base, exponent)
+        return _near(math.pow(base, exponent), np.power, base, exponent)
     except OverflowError:
         negative = base < 0 and exponent % 2 == 1
         return -math.inf if negative else math.inf
@@ -316,15 +329,22 @@ STRICT = {
     "like": lambda a, _: like(*a),
     "ilike": lambda a, _: like(a[0].lower(), a[1].lower()),
     "matches": lambda a, _: re.search(a[1].replace("\\z", "\\Z"), a[0]) is not None,
+    "regexp_like": lambda a, _: re.search(a[1], a[0], re.S) is not None,
+    "regexp_count": lambda a, _: len(re.findall(a[1], a[0], re.S)),
+    "regexp_instr": lambda a, _: found.start() + 1 if (found := re.search(a[1], a[0], re.S)) else 0,
+    "regexp_substr": lambda a, _: found[0] if (found := re.search(a[1], a[0], re.S)) else None,
+    "regexp_extract": lambda a, _: found[a[2]] if (found := re.search(a[1], a[0], re.S)) else "",
+    "regexp_replace": lambda a, _: re.sub(a[1], a[2].replace("\\&", "\\g<0>"), a[0], count=1, flags=re.S),
+    "regexp_replace_all": lambda a, _: re.sub(a[1], a[2].replace("\\&", "\\g<0>"), a[0], flags=re.S),
     "abs": lambda a, call: fit(abs(a[0]), call),
     "round": _round,
     "floor": lambda a, call: _cast([float(math.floor(a[0])) if math.isfinite(a[0]) else a[0]], call),
     "ceil": lambda a, call: _cast([float(math.ceil(a[0])) if math.isfinite(a[0]) else a[0]], call),
     "sqrt": lambda a, _: _float(lambda: math.sqrt(a[0])),
     "power": _power,
-    "exp": lambda a, _: _float(lambda: math.exp(a[0])),
-    "ln": lambda a, _: None if a[0] <= 0 else math.log(a[0]),
-    "log10": lambda a, _: None if a[0] <= 0 else math.log10(a[0]),
+    "exp": lambda a, _: _near(_float(lambda: math.exp(a[0])), np.exp, a[0]),
+    "ln": lambda a, _: None if a[0] <= 0 else _near(math.log(a[0]), np.log, a[0]),
+    "log10": lambda a, _: None if a[0] <= 0 else _near(math.log10(a[0]), np.log10, a[0]),
     "trunc": _trunc,
     "sign": _sign,
     "lower": lambda a, _: a[0].lower(),

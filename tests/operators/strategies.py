@@ -108,8 +108,10 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
     parts = {INT: sorted(set(PARTS) - {"EPOCH", "SECOND"}), DOUBLE: ["EPOCH", "SECOND"]}.get(type_)
     if parts is not None:
         out += [_call("extract", type_, _literal(TEXT, st.sampled_from(parts)), _times())]
+    regular = _literal(TEXT, st.sampled_from(["(a)", "^(.)", "[a-c]{2}()", "(b|x).", "()\\."]))
     if type_ == INT:
         out += [_call("length", INT, _texts(depth))]
+        out += [_call(op, INT, _texts(depth), regular) for op in ("regexp_count", "regexp_instr")]
     if type_ == DOUBLE:
         out += [_call(op, DOUBLE, same) for op in ("sqrt", "exp", "ln", "log10", "sign")] + [
             _call("power", DOUBLE, same, same)
@@ -119,6 +121,12 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
         out += [_call("add_us", TIMESTAMP, same, _literal(BIGINT, st.integers(-(10**6), 10**6)))]
     if type_ == TEXT:
         small = st.integers(-5, 5)
+        replacements = _literal(TEXT, st.sampled_from(["", "-", "<\\1\\&>"]))
+        out += [
+            _call("regexp_substr", TEXT, same, regular),
+            _call("regexp_extract", TEXT, same, regular, _literal(INT, st.integers(0, 1))),
+        ]
+        out += [_call(op, TEXT, same, regular, replacements) for op in ("regexp_replace", "regexp_replace_all")]
         out += [_call("concat", TEXT, same, same)] + [_call(op, TEXT, same) for op in ("lower", "upper", "trim")]
         out += [_call("trim", TEXT, same, _literal(TEXT, st.sampled_from(["a", "xX ", ""])))]
         out += [
@@ -138,7 +146,7 @@ def _calls(type_: Type, depth: int) -> list[_Rooted]:
         )
         out += [_call(op, BOOLEAN, _texts(depth), patterns) for op in ("like", "ilike")]
         whole = _literal(TEXT, st.sampled_from([rf"(?s)\A(?:{p})\z" for p in (".*", "a.*", "(?:a|ab)", "[^a]b?", "")]))
-        out += [_call("matches", BOOLEAN, _texts(depth), whole)]
+        out += [_call("matches", BOOLEAN, _texts(depth), whole), _call("regexp_like", BOOLEAN, _texts(depth), regular)]
         out += [_call(op, BOOLEAN, truth, truth, truth) for op in ("and", "or")] + [_call("not", BOOLEAN, truth)]
         chances = (_literal(BIGINT, st.integers(0, 9)), _literal(BIGINT, st.integers(0, 10**9)))
         out += [_call("sampled", BOOLEAN, expressions(BIGINT, depth), *chances)]

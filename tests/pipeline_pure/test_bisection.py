@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable
 import pytest
 
 from penstock.pipeline.bisection import find_culprits
-from penstock.pipeline.isolated import Finding, find_poison
+from penstock.pipeline.cycle_trial import Finding, find_poison
 
 
 class Cycle:
-    """Stands for an isolated cycle: fails where a bad query is in a try, or where reading itself fails."""
+    """Stands for the trial of a cycle: fails where a bad query is in a try, or where reading itself fails."""
 
     def __init__(
         self, queries: int, bad: Collection[int], callers: dict[int, str] | None = None, unreadable: int | None = None

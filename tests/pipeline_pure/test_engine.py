@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -16,7 +17,9 @@ from penstock.pipeline import engine as engine_module
 from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
+from penstock.pipeline.jobs import history_workers
 from penstock.pipeline.offset import Offset
+from penstock.pipeline.source import PenstockSource
 from penstock.settings import Settings
 
 
@@ -215,3 +218,33 @@ def test_a_query_starts_after_the_commit_that_is_being_written(
 def test_stopping_ends_the_pause_of_a_supervisor_that_failed(engine: Engine) -> None:
     engine.stop()
     assert engine._supervisor.stopping
+
+
+def test_a_statement_that_comes_while_spark_starts_does_not_get_the_workers_of_cycles(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of a statement registers a function at the moment at which the engine registers its source."""
+    environment: dict[str, str] = {}
+    seen: dict[str, dict[str, str]] = {}
+    inside, go_on = threading.Event(), threading.Event()
+
+    def register_function() -> None:
+        with history_workers(spark):
+            inside.set()
+            go_on.wait(60)
+
+    statement = threading.Thread(target=register_function)
+
+    def register(source: type) -> None:
+        if source is PenstockSource:
+            statement.start()
+            inside.wait(0.2)
+        seen[source.__name__] = dict(environment)
+        go_on.set()
+
+    registry = SimpleNamespace(register=register)
+    spark: Any = SimpleNamespace(dataSource=registry, sparkContext=SimpleNamespace(environment=environment))
+    monkeypatch.setattr(engine_module, "start_session", lambda *_: spark)
+    Engine(folder, Settings(data=str(folder.root)), lambda record: None)._start_spark()
+    statement.join()
+    assert seen == {"PenstockSource": {}, "HistorySource": {"PENSTOCK_WORKERS": "history"}}

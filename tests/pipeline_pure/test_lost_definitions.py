@@ -9,6 +9,7 @@ import pytest
 from penstock.catalog.journal import journal_file
 from penstock.errors import PenstockError
 from penstock.pipeline import definitions
+from penstock.queries.rollups.keeper import RollupKeeper
 from tests.pipeline_pure.world import Pipe
 
 
@@ -100,3 +101,34 @@ def test_a_worker_that_cannot_read_all_entries_of_a_cycle_does_not_run_it(pipe: 
     finally:
         journal_file(pipe.folder).write_bytes(b"".join(line))
     assert definitions.definitions_at(str(pipe.folder), position).state.position == position
+
+
+def test_lost_entries_that_an_admin_accepts_are_named_no_more_and_rollups_are_swept_again(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe.probes()
+    pipe.push(1.0)
+    pipe.engine.drain()
+    pipe.db.execute("INSERT INTO probes VALUES (3, 'west', NULL)")
+    pipe.push(3.0, sensor=3)
+    pipe.engine.drain()
+    pipe.db.stop()
+    lose_last_entry(pipe.folder, "gone")
+    swept: list[float] = []
+    monkeypatch.setattr(RollupKeeper, "sweep", lambda keeper, grace_s=1.0: swept.append(grace_s))
+    pipe.open()
+    pipe.db._tidy()
+    assert swept == [] and pipe.db.health().details["damage"]
+    result = pipe.db.execute("ALTER SYSTEM ACCEPT DAMAGE")
+    assert result.done == "ALTER SYSTEM ACCEPT DAMAGE"
+    assert result.notices == ("accepted: journal entry 3",)
+    assert pipe.db.execute("ALTER SYSTEM ACCEPT DAMAGE").notices == ("no damage is open",)
+    for _ in range(2):
+        assert "damage" not in pipe.db.health().details
+        *_, row = pipe.db.system.table("penstock.damage").to_pylist()
+        assert (row["file"], row["kind"], row["healed"], row["accepted"]) == ("journal entry 3", "journal", False, True)
+        pipe.db._tidy()
+        pipe.restart()
+    assert swept == [1.0, 0, 1.0, 0]
+    audit = (pipe.folder / "audit" / "audit.jsonl").read_text()
+    assert audit.count('"action":"ALTER SYSTEM ACCEPT DAMAGE"') == 2

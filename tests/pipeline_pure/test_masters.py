@@ -39,11 +39,13 @@ def refusal(settings: Settings) -> PenstockError:
     return caught.value
 
 
-def test_on_this_machine_nothing_is_needed() -> None:
+def test_on_this_machine_a_secret_is_made_at_each_start() -> None:
     from penstock.pipeline.cluster_security import security_settings
 
-    for master in OWN:
-        assert security_settings(Settings(spark_master=master)) == {}
+    made = [security_settings(Settings(spark_master=master)) for master in (*OWN, OWN[-1])]
+    assert made[:-2] == [{"spark.authenticate": "true"}] * (len(OWN) - 1)  # Spark makes it
+    first, second = (settings.pop("spark.authenticate.secret") for settings in made[-2:])
+    assert made[-2:] == made[:2] and len(first) == 64 and first != second
 
 
 @pytest.mark.parametrize("master", FOREIGN)

@@ -384,7 +384,7 @@ def test_a_query_that_takes_its_worker_down_is_found_by_processes_of_their_own(p
     patient.engine.drain()
     assert patient.answer("q12") == [14.0, 13.0, 15.0]
     assert refused(patient, "bad").condition == "query_quarantined"
-    assert list(patient.db.folder.tmp.glob("isolated-*")) == []
+    assert list(patient.db.folder.tmp.glob("trial-*")) == []
     patient.restart()
     assert refused(patient, "bad").condition == "query_quarantined"
     create_function(patient, "deadly", "return v", "OR REPLACE")

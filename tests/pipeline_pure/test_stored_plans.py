@@ -107,3 +107,21 @@ def test_a_stored_query_that_calls_an_unlisted_function_fails_with_its_name(pipe
     with pytest.raises(PenstockError) as refused:
         pipe.db.execute("SELECT * FROM poison AS OF NOW - 0 SECONDS")
     assert refused.value.condition == "function_not_found"
+
+
+def test_a_stored_text_with_functions_that_backtrack_never_runs(pipe: Pipe) -> None:
+    pipe.probes()
+    state, sql = (
+        pipe.db.catalog.state,
+        "SELECT value AS n FROM probes WHERE CAST(value AS TEXT) ~ '(1+)+' ORDER BY value",
+    )
+    plan = plan_query(parse_select(sql), state, standing=True, joins=True)
+    body = plan_to_json(plan)
+    assert body.pop("linear")
+    body["text"] = "SELECT `value` AS `n` FROM IDENTIFIER(:r0) WHERE CAST(`value` AS STRING) RLIKE '(?s)(1+)+'"
+    pipe.db.catalog.create_queries([NewQuery("old", sql, body, *reads_of(plan, state), pipe.clock.now_us())])
+    pipe.push(1.0)
+    pipe.engine.drain()
+    runner = reopened(pipe)
+    assert pipe.db.invoke("old").table.num_rows == 1
+    assert runner.texts and all("penstock_regexp_like(" in text and "RLIKE" not in text for text in runner.texts)

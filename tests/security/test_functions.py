@@ -1,24 +1,35 @@
 """Which functions a reader reaches: those on the list and the users' own, wherever a call may stand.
 
-Binds only, so all names that Spark lists are tried in every position.
+Most tests bind only, so all names that Spark lists are tried in every position.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import CONDITIONS, PenstockError
+from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
+from penstock.operators.regular_expressions import SPARK_PREFIX
+from penstock.queries.database import Database
+from penstock.security.caller import Caller, acting_as
 from penstock.sql.binding import calls
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
 from penstock.sql.spark_check import check_spark_text
+from tests.pipeline_pure.world import Pipe
+from tests.security.conftest import World as Server
 from tests.sql.world import PLANT, World
 from tests.support.listed_calls import TABLE, listed_calls
 
 SPARK_NAMES = (Path(__file__).parents[1] / "data" / "spark_functions.txt").read_text().split()
-WORDS = [name for name in SPARK_NAMES if name.replace("_", "").isalnum()]
+# Beside Spark's own, those that the session gets from us.
+OURS = [SPARK_PREFIX + name for name in TEXT_FUNCTIONS]
+WORDS = [
+    name for name in (*SPARK_NAMES, *OURS, "regexp_replace_all", "regexp_group") if name.replace("_", "").isalnum()
+]
 LISTED = {name for function in FUNCTIONS for name in function.names}
 # Words of the grammar and operators, which are no calls of a function: CAST(x AS ..), x AND y, DOUBLE 'x'.
 GRAMMAR = {"and", "or", "not", "in", "like", "ilike", "between", "case", "when", "cast", "exists", "any", "some", "div"}
@@ -156,6 +167,57 @@ def test_every_spelling_of_a_function_that_reaches_the_machine_is_refused(
         assert asked(world, POSITIONS[position].format(call=call)) != "ok", (position, call)
 
 
+@pytest.fixture(scope="module")
+def plant_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A whole database without Spark: EXPLAIN has ways of its own to a plan."""
+    pipe = Pipe(tmp_path_factory.mktemp("plant") / "data")
+    pipe.db.execute(PLANT.replace(" USING mqtt OPTIONS (url 'mqtt://localhost')", ""))
+    yield pipe.db
+    pipe.db.stop()
+
+
+def explained(database: Database, sql: str) -> str:
+    try:
+        with acting_as(Caller("rita", "read")):
+            database.execute(sql)
+    except PenstockError as refusal:
+        assert refusal.condition in CONDITIONS and refusal.condition != "internal_error", (sql, refusal)
+        return refusal.condition
+    return "ok"
+
+
+@pytest.mark.parametrize("explain", ("EXPLAIN", "EXPLAIN ANALYZE"))
+def test_explain_refuses_what_a_question_would(plant_database: Database, explain: str) -> None:
+    assert explained(plant_database, "EXPLAIN SELECT upper(location) FROM sensors") == "ok"
+    for position in POSITIONS.values():
+        for name in ("reflect", "java_method"):
+            call = f"{name}('java.lang.System', 'getenv', 'PATH')"
+            sql = f"{explain} {position.format(call=call)}"
+            assert explained(plant_database, sql) != "ok", sql
+    for name in WORDS:
+        if name not in LISTED and name not in GRAMMAR:
+            sql = f"{explain} SELECT CAST({name}('a') AS TEXT) FROM sensors"
+            assert explained(plant_database, sql) in ("function_not_found", "syntax_error"), sql
+
+
+def test_a_reader_is_refused_over_http(open_world: Server) -> None:
+    open_world.add_people()
+    getenv = "'java.lang.System', 'getenv', 'PATH'"
+    calls = [f"{name}({getenv})" for name in ("reflect", "java_method", "try_reflect", '"reflect"', "builtin.reflect")]
+    calls += ["input_file_name()", "version()", "current_catalog()", "from_avro('a', 'b')", "raise_error('a')"]
+    forms = (
+        "SELECT {}",
+        "SELECT CAST({} AS TEXT) FROM probes",
+        "EXPLAIN SELECT {} FROM probes",
+        "EXPLAIN ANALYZE SELECT {}",
+    )
+    headers = open_world.headers("read")
+    for sql in (form.format(call) for form in forms for call in calls):
+        answer = open_world.http.post("/v1/sql", json={"sql": sql}, headers=headers)
+        said = answer.json()["error"]["condition"]
+        assert (answer.status_code, said) == (400, "function_not_found"), (sql, answer.text)
+
+
 def test_the_refusal_of_a_call_says_that_there_is_no_such_function(world: World) -> None:
     for name in WORDS:
         if name in LISTED or name in GRAMMAR:
@@ -255,7 +317,7 @@ def spark_plan(world: World, expression: str) -> SparkPlan:
     return plan
 
 
-@pytest.mark.parametrize("name", ("unix_micros", "named_struct", "log2", "window"))
+@pytest.mark.parametrize("name", ("unix_micros", "named_struct", "log2", "window", "split", *OURS))
 def test_a_function_that_the_planner_writes_cannot_be_replaced(name: str) -> None:
     world = World()
     with pytest.raises(PenstockError, match="built-in"):

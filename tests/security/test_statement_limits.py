@@ -177,6 +177,35 @@ def test_the_texts_of_one_users_statements_take_bounded_memory(plant: Plant, mon
     assert plant.sql(long, "rita").status_code == 200
 
 
+def test_the_definitions_that_one_user_sends_take_bounded_memory(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.server.workers.CALLS_MAX_BYTES", 1 << 20)
+    register, begun = plant.db.register, threading.Event()
+
+    def hang(*arguments: Any) -> Any:
+        begun.set()
+        plant.spark.done.wait(60)
+        return register(*arguments)
+
+    monkeypatch.setattr(plant.db, "register", hang)
+    body = {"queries": [{"name": "long", "sql": f"SELECT value FROM probes -- {'x' * 700_000}"}]}
+    first = threading.Thread(
+        target=lambda: plant.outcomes.append(plant.http("POST", "/v1/queries", "write", json=body))
+    )
+    first.start()
+    assert begun.wait(60)
+    for method, path, more in (
+        ("POST", "/v1/queries", body),
+        ("PATCH", "/v1/queries/hot", {"description": "x" * 700_000}),
+        ("POST", "/v1/sql", {"sql": f"SHOW TABLES -- {'x' * 700_000}"}),
+    ):
+        refused = plant.http(method, path, "write", json=more)
+        assert (refused.status_code, refused.json()["error"]["condition"]) == (503, "too_busy"), (path, refused.text)
+    assert plant.http("PATCH", "/v1/queries/hot", "write", json={"description": "short"}).status_code == 200
+    plant.spark.done.set()
+    first.join(60)
+    assert [outcome.status_code for outcome in plant.outcomes] == [201]
+
+
 def test_no_user_sees_or_cancels_the_statement_of_another(plant: Plant) -> None:
     plant.ask("rita")
     until(lambda: plant.spark.running == 1)

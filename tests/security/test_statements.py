@@ -47,6 +47,8 @@ NEEDED = {
     "DROP TOKEN t": "admin",
     "SHOW USERS": "admin",
     "SHOW TOKENS": "admin",
+    "ALTER SYSTEM ACCEPT CLOCK": "admin",
+    "ALTER SYSTEM ACCEPT DAMAGE": "admin",
 }
 
 

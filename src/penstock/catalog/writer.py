@@ -36,11 +36,11 @@ class CatalogWriter:
         self.listeners: list[Callable[[Entry], None]] = []
         self._projection = Projection(folder, projection_url)
         self._projection.catch_up(self.state)
+        self._cover_new()
 
     def close(self) -> None:
         with self._lock:
-            if self._writer.position != self._covered:
-                self._write_snapshot()
+            self._cover_new()
             self._projection.close()
             self._writer.close()
 
@@ -53,6 +53,11 @@ class CatalogWriter:
         """Remove journal lines that snapshots cover and no state from position `needed` on depends on."""
         with self._lock:
             remove_covered(self._folder, needed)
+
+    def _cover_new(self) -> None:
+        """Write a snapshot where there are lines that none covers: after a kill, and before a stop."""
+        if self._writer.position != self._covered:
+            self._write_snapshot()
 
     def _write_snapshot(self) -> None:
         """Soft: without it the next start reads more lines, and damage among them is not covered."""

@@ -1,13 +1,15 @@
-"""Spark on other machines: signed and encrypted with a secret from a file, or not started.
+"""Connections to Spark need its secret.
 
-A driver runs what connects to it, and its traffic has readings and definitions. On this machine alone, `local[..]` and
-`local-cluster[..]`, everything stays on loopback.
+A driver runs what connects to it, and its traffic has readings and definitions. On other machines it is signed and encrypted with a
+secret from a file, or not started. On this machine, `local[..]` and `local-cluster[..]`, everything stays on loopback, which
+other accounts of the machine reach, too: it is signed with a secret that is made at each start.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 import stat
 
 from penstock.errors import PenstockError, error
@@ -24,9 +26,12 @@ def is_own_machine(master: str) -> bool:
 
 
 def security_settings(settings: Settings) -> dict[str, str]:
-    """What Spark must know to talk to a master; none on this machine. invalid_option where there is no secret."""
+    """What Spark must know to talk to a master. invalid_option where another machine needs a secret and there is none."""
     if is_own_machine(settings.spark_master):
-        return {}
+        signed = {"spark.authenticate": "true"}  # with executors in the JVM itself, Spark makes the secret
+        if settings.spark_master.strip().startswith("local-cluster"):
+            signed["spark.authenticate.secret"] = secrets.token_hex(32)
+        return signed
     return {
         "spark.authenticate": "true",
         "spark.authenticate.secret": _read_secret(settings),

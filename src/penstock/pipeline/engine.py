@@ -25,7 +25,7 @@ from penstock.errors import error
 from penstock.pipeline.checkpoint import new_checkpoint
 from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore
 from penstock.pipeline.folder import DataFolder
-from penstock.pipeline.jobs import CYCLE_POOL, history_workers, in_pool
+from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool
 from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.progress import Progress
 from penstock.pipeline.session import start_session
@@ -94,7 +94,8 @@ class Engine:
 
     def _start_spark(self) -> None:
         self.spark = start_session(self.settings, self._scratch, self.train)
-        self.spark.dataSource.register(PenstockSource)
+        with cycle_workers():
+            self.spark.dataSource.register(PenstockSource)
         with history_workers(self.spark):
             self.spark.dataSource.register(HistorySource)
 

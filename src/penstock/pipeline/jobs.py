@@ -79,8 +79,18 @@ def pool_settings(settings: Settings, scratch: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
+def cycle_workers() -> Iterator[None]:
+    """What is handed to Spark inside runs in the workers of cycles, whatever `history_workers` does in other threads."""
+    with _environment_lock:
+        yield
+
+
+@contextlib.contextmanager
 def history_workers(spark: SparkSession) -> Iterator[None]:
-    """What is handed to Spark inside runs in the workers of statements: Spark keeps workers apart by their environment."""
+    """What is handed to Spark inside runs in the workers of statements: Spark keeps workers apart by their environment.
+
+    That is one for all threads of the session. It is read when a source or function is handed over, not when it runs.
+    """
     environment = spark.sparkContext.environment
     with _environment_lock:
         environment[_WORKERS] = "history"

@@ -8,8 +8,10 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from py4j.clientserver import ClientServer
+from py4j.java_gateway import JavaObject
 from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
+from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 
 from penstock.pipeline.archive import train_archive, use_archive
 from penstock.pipeline.environment import PopenOptions
@@ -77,3 +79,20 @@ def launch_java(settings: Mapping[str, str]) -> None:
         if not SparkContext._gateway:
             gateway = launch_gateway(conf, popen_kwargs=PopenOptions())  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+            if isinstance(gateway, ClientServer):
+                _sign_callbacks(gateway)
+
+
+def _sign_callbacks(gateway: ClientServer) -> None:
+    """Have the JVM show the gateway's secret when it calls back.
+
+    PySpark opens a port for callbacks that obeys every account of the machine. py4j has a secret for it, but loses it when it
+    learns the number of the port. So the port is opened here, and both sides are told the secret afterwards.
+    """
+    secret = gateway.java_parameters.auth_token
+    gateway.python_parameters.auth_token = secret
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()
+    field = gateway.jvm.java.lang.Class.forName("py4j.CallbackClient").getDeclaredField("authToken")
+    field.setAccessible(True)
+    field.set(client, secret)

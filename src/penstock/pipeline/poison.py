@@ -1,4 +1,4 @@
-"""Ask a process of its own which queries stop a cycle: see `isolated`, which this process need not load."""
+"""Ask a process of its own which queries stop a cycle: see `cycle_trial`, which this process need not load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BESIDE_S = 120.0
 
 
 def find_poison(folder: DataFolder, settings: Settings, start: Offset, stopping: threading.Event) -> dict[str, Any]:
-    """An `isolated.Finding` about the cycle from an offset on, as JSON has it."""
+    """A `cycle_trial.Finding` about the cycle from an offset on, as JSON has it."""
     job = {
         "folder": str(folder.root),
         "start": start.to_json(),
@@ -43,7 +43,7 @@ def find_poison(folder: DataFolder, settings: Settings, start: Offset, stopping:
     known = os.environ.get("PYTHONPATH")
     environment = {**os.environ, "PYTHONPATH": f"{packages}{os.pathsep}{known}" if known else packages}
     process = subprocess.Popen(
-        [sys.executable, "-m", "penstock.pipeline.isolated"],
+        [sys.executable, "-m", "penstock.pipeline.cycle_trial"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,

@@ -15,6 +15,7 @@ from penstock.pipeline.jobs import local_cores, pool_settings, slots
 from penstock.pipeline.launching import java_settings, launch_java
 from penstock.pipeline.registry import remove_functions
 from penstock.pipeline.spark_home import link_home
+from penstock.pipeline.text_functions import register_functions
 from penstock.settings import Settings
 
 # Hadoop's checksummed local file system forks a process per permission change without its native library;
@@ -84,6 +85,8 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         "spark.sql.parser.escapedStringLiterals": "false",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # A batch for a worker has at most so many bytes, whatever texts a statement makes.
+        "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
         "spark.sql.streaming.pollingDelay": "20ms",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.metricsEnabled": "false",
@@ -107,4 +110,5 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     remove_functions(session)
+    register_functions(session)
     return session

@@ -34,6 +34,8 @@ from penstock.types import TIMESTAMP, Field
 
 _numbers = itertools.count(1)
 _PARSED_KEPT = 256
+# Conditions of what a worker raises, by the first word of the message.
+_OF_WORKERS = {"function": "function_failed", "segment": "corrupt_segment", "regexp_replace": "over_budget"}
 # What a call raises when Spark's JVM is not there any more.
 _LOST = (Py4JNetworkError, ConnectionError, EOFError)
 
@@ -193,11 +195,17 @@ def translate(failure: PySparkException | Py4JJavaError) -> PenstockError:
         message = ours.group(1).strip()
         if message.startswith("there is no table"):
             return PenstockError("table_not_found", message, hint="it was dropped while the question was answered")
-        found = {"function": "function_failed", "segment": "corrupt_segment"}.get(message.split(" ", 1)[0])
+        found = _OF_WORKERS.get(message.split(" ", 1)[0])
         return PenstockError(found or "engine_failed", message)
     if "[SCALAR_SUBQUERY_TOO_MANY_ROWS]" in text:
         detail = "a subquery that stands for one value gives more than one row"
         return error("cardinality_violation", detail=detail, hint="add an aggregate or LIMIT 1 to it")
+    if "PYTHON_UDF_IN_ON_CLAUSE" in text:
+        feature = (
+            "a pattern or a user function over both sides of an outer join, or of a subquery and what is around it,"
+        )
+        hint = "write an inner join, or compare with starts_with(), ends_with() or contains()"
+        return error("not_supported", feature=feature, hint=hint)
     if isinstance(failure, Py4JJavaError):
         # What failed inside a job comes as a Java trace whose last cause says it.
         causes = re.findall(r"^Caused by: [\w.$]+: (.*)$", text, re.MULTILINE)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.jobs import adhoc_parallelism, history_workers
+from penstock.pipeline.jobs import adhoc_parallelism, cycle_workers, history_workers
 
 _log = logging.getLogger("penstock.pipeline")
 
@@ -19,7 +19,9 @@ def warm_workers(spark: SparkSession) -> None:
     cores = spark.sparkContext.defaultParallelism
     tasks = adhoc_parallelism(cores)
     try:
-        spark.range(0, cores, 1, cores).mapInArrow(_load, "id BIGINT").toArrow()
+        with cycle_workers():
+            frame = spark.range(0, cores, 1, cores).mapInArrow(_load, "id BIGINT")
+        frame.toArrow()
         with history_workers(spark):
             frame = spark.range(0, tasks, 1, tasks).mapInArrow(_load_history, "id BIGINT")
         frame.toArrow()

@@ -28,6 +28,7 @@ def damage_rows(database: Database) -> list[dict[str, Any]]:
                 "detail": row.detail,
                 "since": row.since_us,
                 "healed": row.healed and not names,
+                "accepted": row.accepted,
                 "queries": ", ".join(names) or None,
             }
         )

@@ -135,7 +135,7 @@ class Database(OwnWrites):
             progress("reading the committed cycles")
             self.standing.load()
             self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)
-            if not any(row.kind == "journal" for row in self.damage.open_rows()):
+            if "journal" not in self.damage.open_kinds():
                 self.rollups.sweep(grace_s=0)
             self.system = SystemTables(self)
             self.costs = Costs()
@@ -232,7 +232,7 @@ class Database(OwnWrites):
     def _tidy(self) -> None:
         """Remove files that nothing names or needs any more."""
         # A lost entry may have named a rollup's file.
-        if not any(row.kind == "journal" for row in self.damage.open_rows()):
+        if "journal" not in self.damage.open_kinds():
             self.rollups.sweep()
         if not self.backups:  # they copy commit records first, and then the journal that these name
             self.catalog.forget_before(self.engine.commits.journal_needed())

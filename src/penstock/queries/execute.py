@@ -22,6 +22,7 @@ from penstock.queries.statements import (
     altering,
     asking,
     clock,
+    damage,
     defining,
     explaining,
     registering,
@@ -191,6 +192,8 @@ class Executor:
                 return explaining.explain(database, statement)
             case st.AcceptClock():
                 return clock.accept_clock(database)
+            case st.AcceptDamage():
+                return damage.accept_damage(database)
             case st.Transaction():
                 return done(statement.kind)
             case _:

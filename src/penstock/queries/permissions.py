@@ -90,6 +90,7 @@ _ACTIONS = {
     "ResumeQuery": "ALTER QUERY RESUME",
     "AddColumn": "ALTER TABLE",
     "AcceptClock": "ALTER SYSTEM ACCEPT CLOCK",
+    "AcceptDamage": "ALTER SYSTEM ACCEPT DAMAGE",
     "Select": "SELECT",
     "Transaction": "a transaction",
     "SetOnError": "SET",

@@ -1,6 +1,7 @@
-"""Plans of Spark SQL that version 1 stored: planned again from the query's own SQL.
+"""Plans of Spark SQL that an older version stored: planned again from the query's own SQL.
 
-Their text has places that were filled in by text substitution, so a literal could become SQL. That text is never run.
+Texts of version 1 have places that were filled in by text substitution, so a literal could become SQL. Later ones may have
+regular expressions of Java's, which backtrack. Neither are run (`sql.plan.stored`).
 """
 
 from __future__ import annotations

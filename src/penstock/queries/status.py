@@ -69,7 +69,7 @@ def failures(database: Database) -> dict[str, Any]:
     with database.standing.locked() as store:
         failed = [answer for answer in store.answers.values() if answer.error is not None]
     quarantined = sum(answer.error_condition == "query_quarantined" for answer in failed)
-    damage = [f"{row['file']}: {row['detail']}" for row in damage_rows(database) if not row["healed"]]
+    damage = [f"{row['file']}: {row['detail']}" for row in damage_rows(database) if _is_open(row)]
     return {
         **({"failed_queries": len(failed)} if failed else {}),
         **({"quarantined_queries": quarantined} if quarantined else {}),
@@ -82,3 +82,7 @@ def _resident(process: psutil.Process) -> int:
         return int(process.memory_info().rss)
     except psutil.Error:
         return 0
+
+
+def _is_open(damage: dict[str, Any]) -> bool:
+    return not damage["healed"] and not damage["accepted"]

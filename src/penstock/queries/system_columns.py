@@ -220,12 +220,18 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn(
             "kind",
             TEXT,
-            "what it is: log, commit_record, snapshot, results, journal, journal_tail, keys, rollups, sinks",
+            "what it is: log, commit_record, snapshot, results, journal, journal_tail, keys, rollups, sinks; unlisted: so many"
+            " more files beyond the 1000 that are listed",
         ),
         SystemColumn("detail", TEXT, "what was found, and what was done about it"),
         SystemColumn("since", TIMESTAMP, "when it was first found"),
         SystemColumn(
             "healed", BOOLEAN, "whether no answer needs it any more: a snapshot covers it, or it was made again"
+        ),
+        SystemColumn(
+            "accepted",
+            BOOLEAN,
+            "whether an admin has accepted it with ALTER SYSTEM ACCEPT DAMAGE; health names it no more",
         ),
         SystemColumn("queries", TEXT, "standing queries that fail because of it"),
     ),

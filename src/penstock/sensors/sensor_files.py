@@ -27,7 +27,10 @@ class SensorFiles:
         self._folder = folder
 
     def check(self, address: str) -> PurePosixPath:
-        """The file's path inside the folder, as it is written; address_not_allowed where it lies elsewhere. Reads no disk."""
+        """The file's path inside the folder, as it is written; address_not_allowed where it lies elsewhere.
+
+        The file itself is not looked at. For an absolute address, links in the path of the folder are read from disk.
+        """
         if self._folder is None:
             raise self._refusal(address, "no folder is set")
         try:

@@ -12,7 +12,7 @@ from penstock.server.context import context_of, user_of
 from penstock.server.encode import choose_format, encode_result, json_response
 from penstock.server.models import NewQueries, QueryChange, Registrations
 from penstock.server.openapi import ANSWER, ERRORS, json_body
-from penstock.server.statements import run_statement
+from penstock.server.statements import run_definition, run_statement
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], responses=ERRORS)
 
@@ -53,7 +53,7 @@ async def register_queries(request: Request) -> Response:
         if query.get("strategy") == "auto":
             del query["strategy"]
     register = context.database.register
-    done = await context.workers.catalog.run(register, wanted, asked.on_error, user_of(request))
+    done = await run_definition(request, context, lambda: register(wanted, asked.on_error, user_of(request)))
     return json_response({"queries": done}, 201)
 
 
@@ -80,7 +80,7 @@ async def change_query(name: str, request: Request) -> Response:
             context.database.execute(statement)
         return json_response(context.database.query(name))
 
-    return await context.workers.catalog.run(work)
+    return await run_definition(request, context, work)
 
 
 def change_statements(name: str, change: QueryChange) -> list[str]:

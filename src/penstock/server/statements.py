@@ -1,10 +1,10 @@
-"""/v1/statements: what runs right now, and its end. Running a statement for as long as its client waits for it."""
+"""/v1/statements: what runs right now, and its end. Running a statement for as long as its client waits for it, or a definition."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -18,6 +18,7 @@ from penstock.server.models import StatementReports
 from penstock.server.openapi import ERRORS
 from penstock.server.roles import caller_of, needs
 
+T = TypeVar("T")
 router = APIRouter(prefix="/v1/statements", tags=["sql"], responses=ERRORS)
 
 
@@ -65,6 +66,12 @@ async def run_statement(
         raise
     finally:
         leaving.cancel()
+
+
+async def run_definition(request: Request, context: Context, work: Callable[[], T]) -> T:
+    """Do the work of a body that defines something in a thread; what its user has waiting takes bounded memory."""
+    async with context.workers.shares.share(caller_of(request), request.state.model_bytes):
+        return await context.workers.catalog.run(work)
 
 
 async def _in_turn(request: Request, context: Context, work: Callable[[], Response]) -> Response:

@@ -33,7 +33,7 @@ STREAM_THREADS = 16
 # Unpacking and parsing of bodies whose rows another pool will take.
 DECODE_THREADS = 2
 WAITING_MAX = 1_000
-# What the statements of one user that run or wait take together; a larger one has to be the only one.
+# What statements and definitions of one user that run or wait take together; a larger one has to be the only one.
 CALLS_MAX_BYTES = 64 << 20
 # Smaller ones are bounded by their number: CANCEL STATEMENT has to get through.
 SMALL_CALL_BYTES = 64 << 10

@@ -7,6 +7,7 @@ from typing import NamedTuple, NoReturn
 from penstock.catalog.model import TIME_COLUMN, Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.dialect import PenstockParser
+from penstock.sql.functions import CALLS
 from penstock.sql.options import table_options
 from penstock.sql.positions import Span
 from penstock.sql.scope import State
@@ -122,7 +123,7 @@ def bind_create_function(statement: CreateFunction) -> Function:
     written = statement.name.upper()
     # The planner writes some functions into Spark's text that no statement can call: their names are taken, too.
     is_built_in = written in PenstockParser.FUNCTIONS or written in PenstockParser.FUNCTION_PARSERS
-    if is_built_in or statement.name.lower() in known_functions():
+    if is_built_in or statement.name.lower() in {*known_functions(), *CALLS}:
         detail = f'"{statement.name}" is a built-in function'
         _fail(statement, statement.name_at, error("invalid_definition", detail=detail, hint="choose another name"))
     names = [p.name for p in statement.parameters]

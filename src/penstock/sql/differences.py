@@ -59,6 +59,23 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("substring", "substring(CAST('abc' AS text), 1, -1)", "error 22011", None, "the same"),
     Difference("split_part", "split_part(CAST('a,b' AS text), ',', 0)", "error 22023", None, "the same"),
     Difference("chr", "chr(0)", "error 54000", None, "the same"),
+    Difference(
+        "regexp_like", "regexp_like('a', concat('(', ''))", "error 2201B", None, "the same, if it is no constant"
+    ),
+    Difference(
+        "regular expressions",
+        "regexp_substr('abc', 'a|ab')",
+        "ab",
+        "a",
+        "the first alternative that matches is taken; in PostgreSQL the longest",
+    ),
+    Difference(
+        "regular expressions",
+        "regexp_replace('abc', 'b*', '-', 'g')",
+        "-a--c-",
+        "-a-c-",
+        "no empty match right behind another match",
+    ),
     Difference("sqrt", "sqrt(CAST(-1 AS double precision))", "error 2201F", float("nan"), "outside the domain: NaN"),
     Difference("asin", "asin(CAST(2 AS double precision))", "error 22003", float("nan"), "the same"),
     Difference("exp", "exp(CAST(1000 AS double precision))", "error 22003", float("inf"), "too large: infinite"),
@@ -72,7 +89,13 @@ DIFFERENCES: tuple[Difference, ...] = (
 )
 NOTES = (
     "`array_prepend(array, element)` has the array first, as all functions of arrays have.",
-    "Regular expressions are Java's; PostgreSQL's back references `\\1` and `\\&` are read in replacements.",
+    "Regular expressions are those of RE2, which cannot look ahead or behind or refer back to a group: [patterns](sql.md#patterns).",
+    "`\\y` knows words of ASCII letters, digits and underscores only; `\\w` knows all letters.",
+    "`levenshtein` and `jaro_winkler_similarity` take at most 1 000 characters, and so do the characters of `btrim` and what `strpos`, `contains`, `replace`, "
+    "`split_part` and `substring_index` look for. Beyond that the answer is NULL.",
+    "`array_distinct`, `array_union`, `array_intersect`, `array_except` and `arrays_overlap` take at most 1 000 elements where these are arrays, structs "
+    "or binaries.",
+    "`regexp_replace` gives NULL where its text could be longer than a million bytes, as `repeat`, `lpad` and `rpad` do.",
     "`array_agg` leaves NULL out.",
 )
 # Names that PostgreSQL has no function for; the others are compared with it.

@@ -8,7 +8,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
+from penstock.operators.operations import OPERATIONS
 from penstock.operators.operations.calendar_parts import UNITS
+from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.sql.nodes import SIMILAR, Const, Held, Sampled
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
@@ -109,6 +111,10 @@ def lower(node: exp.Expr) -> Expr:
             return UserCall(node.name, tuple(map(lower, node.expressions)), type_of(node))
         case exp.Anonymous() if node.name == SIMILAR:
             return Call("matches", _arguments(*node.expressions), BOOLEAN)
+        case exp.RegexpLike():
+            return Call("regexp_like", _arguments(node.this, node.expression), BOOLEAN)
+        case exp.Anonymous() if node.name in TEXT_FUNCTIONS and node.name in OPERATIONS:
+            return Call(node.name, _arguments(*node.expressions), external(type_of(node)))
         case exp.Anonymous() if node.name in _NAMED:
             return _named(node)
         case Sampled():
@@ -137,7 +143,6 @@ def _simple(node: exp.Expr) -> Expr:
 _WORDS: dict[type[exp.Expr], str] = {
     exp.TimestampTrunc: "date_trunc() to this unit",
     exp.Bracket: "an array's element",
-    exp.RegexpLike: "a regular expression",
     Held: "a condition that has to hold FOR some time, inside another one,",
 }
 

@@ -1,27 +1,15 @@
-"""Patterns of SIMILAR TO as regular expressions that Spark and the kernels read alike."""
+"""Patterns of SIMILAR TO as regular expressions."""
 
 from __future__ import annotations
 
 import re
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from penstock.errors import error
+from penstock.errors import PenstockError, error
+from penstock.operators.regular_expressions import CLASSES, check_pattern
 
 _META = "|*+?)"
 _REPEATS = re.compile(r"\{(\d{1,3})(,(\d{1,3})?)?\}")
 _SHORTHANDS = "dwsDWS"
-_ASCII = {
-    "alpha": "A-Za-z",
-    "digit": "0-9",
-    "alnum": "A-Za-z0-9",
-    "upper": "A-Z",
-    "lower": "a-z",
-    "space": "\\s",
-    "xdigit": "0-9A-Fa-f",
-    "blank": " \\t",
-}
 
 
 def similar_pattern(pattern: str, escape: str = "\\") -> str:
@@ -51,12 +39,10 @@ def similar_pattern(pattern: str, escape: str = "\\") -> str:
             continue
         out.append({"%": ".*", "_": ".", "(": "(?:"}.get(mark) or (mark if mark in _META else re.escape(mark)))
         place += 1
-    found = r"(?s)\A(?:" + "".join(out) + r")\z"
     try:
-        pc.match_substring_regex(pa.array([""]), found)
-    except pa.ArrowInvalid:
+        return check_pattern(r"(?s)\A(?:" + "".join(out) + r")\z").text
+    except PenstockError:
         raise error("syntax_error", detail=f"'{pattern}' is not a pattern of SIMILAR TO") from None
-    return found
 
 
 def _escaped(mark: str) -> str:
@@ -81,9 +67,9 @@ def _bracket(pattern: str, start: int, escape: str) -> tuple[str, int]:
             return out + "]", place + 1
         name = re.match(r"\[:(\w+):\]", pattern[place:])
         if name is not None:
-            if name[1] not in _ASCII:
+            if name[1] not in CLASSES:
                 raise error("not_supported", feature=f"[:{name[1]}:] in SIMILAR TO")
-            out, place = out + _ASCII[name[1]], place + len(name[0])
+            out, place = out + CLASSES[name[1]], place + len(name[0])
         elif escape and mark == escape:
             out, place = out + _escaped(pattern[place + 1 : place + 2]), place + 2
         else:

@@ -16,6 +16,8 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import PenstockError, error
+from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
+from penstock.operators.regular_expressions import SPARK_PREFIX
 from penstock.sql.binding.functions import RULES, SPARK_FUNCTIONS
 from penstock.sql.functions import CALLS
 from penstock.sql.spark_forms import form_functions
@@ -23,9 +25,9 @@ from penstock.sql.spark_text import NOW
 
 # Words of the grammar: with the functions all that stands outside of quotes.
 _GRAMMAR = frozenset(
-    "all and anti as asc between both by case cross cube current cast desc distinct div else end escape except exists "
+    "all and anti as asc between both by case cross cube current cast desc distinct div else end except exists "
     "false filter first following for from full group grouping having if ilike in inner intersect is join last leading left "
-    "like limit not null nulls offset on or order outer over partition placing preceding range right rlike rollup row rows select "
+    "like limit not null nulls offset on or order outer over partition placing preceding range right rollup row rows select "
     "semi sets then trailing true unbounded union values when where window within".split()
 )
 _TYPES = frozenset("array bigint binary boolean decimal double int string struct timestamp".split())
@@ -36,6 +38,10 @@ _WRITTEN = frozenset(
     "aggregate any_value approx_top_k array array_sort cast coalesce collect_list concat extract if length lpad ltrim max_by "
     "min_by mode named_struct percentile percentile_disc pmod power repeat rpad rtrim struct timestamp_micros to_timestamp transform trim "
     "try_element_at unhex unix_micros window xxhash64".split()
+)
+# Functions of Spark that backtrack: no text has them, because ours stand for them. A pattern of INITCAP is a constant.
+_BACKTRACKING = frozenset(
+    "regexp regexp_count regexp_extract regexp_instr regexp_like regexp_replace regexp_substr rlike split".split()
 )
 _RELATION = re.compile(r"r\d+")
 
@@ -51,6 +57,7 @@ def known_functions() -> frozenset[str]:
     names = {
         *_WRITTEN,
         *form_functions(),
+        *(SPARK_PREFIX + name for name in TEXT_FUNCTIONS),
         *SPARK_FUNCTIONS,
         *(function.spark for function in CALLS.values() if function.spark),
     }
@@ -58,7 +65,7 @@ def known_functions() -> frozenset[str]:
         required = [name for name, is_required in kind.arg_types.items() if is_required]
         for arguments in (required, list(kind.arg_types)):
             names.update(_names_called(kind(**{name: exp.column("x", quoted=True) for name in arguments})))
-    return frozenset(names)
+    return frozenset(names) - _BACKTRACKING
 
 
 def _names_called(call: exp.Expr) -> list[str]:

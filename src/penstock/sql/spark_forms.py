@@ -13,12 +13,30 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
+from penstock.operators.regular_expressions import SOUGHT_MAX_CHARS, SPARK_PREFIX
 from penstock.types import Type
 
-# The third argument of regexp_replace: PostgreSQL writes groups as \\1 and the whole match as \\&, Java as $1 and $0.
-_REPLACEMENT = (
-    "regexp_replace(regexp_replace(replace(z, '$', '\\\\$'), '\\\\\\\\&', '\\\\$0'), '\\\\\\\\([1-9])', '\\\\$$1')"
-)
+# What compares every part of one argument with every part of another, and cannot be interrupted: NULL beyond this length.
+COMPARED_MAX = SOUGHT_MAX_CHARS
+
+
+def _short_text(name: str) -> str:
+    return f"CASE WHEN length({name}) <= {COMPARED_MAX} THEN {name} END"
+
+
+def _short_array(name: str) -> str:
+    return f"CASE WHEN array_size({name}) <= {COMPARED_MAX} THEN {name} END"
+
+
+# Spark finds equal numbers and texts by their hashes, but compares arrays, structs and binaries one by one.
+NESTED_ARRAYS = {
+    "array_distinct": f"array_distinct({_short_array('x')})",
+    **{
+        name: f"{name}({_short_array('x')}, {_short_array('y')})"
+        for name in ("array_union", "array_intersect", "array_except", "arrays_overlap")
+    },
+}
+SHORT_TEXT = _short_text("x")
 # `x`, `y` and `z` are the arguments. A key is the name and the number of arguments, with the result's type where forms differ by it.
 FORMS: dict[tuple[str, int] | tuple[str, int, str], str] = {
     ("log", 1): "log10(x)",
@@ -49,19 +67,12 @@ FORMS: dict[tuple[str, int] | tuple[str, int, str], str] = {
         "CASE WHEN x BETWEEN 1 AND 55295 OR x BETWEEN 57344 AND 1114111 "
         "THEN decode(unhex(lpad(hex(x), 8, '0')), 'UTF-32') END"
     ),
-    # In PostgreSQL a dot means any character, also the end of a line.
-    ("regexp_count", 2): "regexp_count(x, concat('(?s)', y))",
-    ("regexp_instr", 2): "regexp_instr(x, concat('(?s)', y))",
-    ("regexp_substr", 2): "regexp_substr(x, concat('(?s)', y))",
-    ("regexp_like", 2): "x RLIKE concat('(?s)', y)",
-    ("regexp_ilike", 2): "x RLIKE concat('(?is)', y)",
-    ("regexp_replace_all", 3): f"regexp_replace(x, concat('(?s)', y), {_REPLACEMENT})",
-    ("regexp_replace", 3): (
-        "CASE WHEN regexp_instr(x, concat('(?s)', y)) > 0 THEN concat("
-        "substring(x, 1, regexp_instr(x, concat('(?s)', y)) - 1), "
-        f"regexp_replace(regexp_substr(x, concat('(?s)', y)), concat('(?s)^(?:', y, ')$'), {_REPLACEMENT}), "
-        "substring(x, regexp_instr(x, concat('(?s)', y)) + length(regexp_substr(x, concat('(?s)', y))))) "
-        "WHEN z IS NOT NULL THEN x END"
+    ("levenshtein", 2): f"levenshtein({_short_text('x')}, {_short_text('y')})",
+    ("jaro_winkler_similarity", 2): f"jaro_winkler_similarity({_short_text('x')}, {_short_text('y')})",
+    # Spark takes a key for a regular expression of Java's.
+    ("parse_url", 3): (
+        f"CASE WHEN y = 'QUERY' THEN {SPARK_PREFIX}regexp_group(try_parse_url(x, 'QUERY'), "
+        "concat('(?:^|&)\\\\Q', z, '\\\\E=([^&]*)'), 1) END"
     ),
     ("to_char", 2): "date_format(x, y)",
     ("cardinality", 1): "array_size(x)",
@@ -104,10 +115,11 @@ def fill(text: str, arguments: dict[str, exp.Expr]) -> exp.Expr:
     """
     form = _parsed(text)
     places = [column.name for column in form.find_all(exp.Column)]
-    twice = [name for name, value in arguments.items() if places.count(name) > 1 and not _is_short(value)]
-    if twice:
-        fields = ", ".join(f"'{name}', {name}" for name in twice)
-        inner = re.sub(rf"(?<!')\b({'|'.join(twice)})\b(?!')", r"a.\1", text)
+    long = [name for name, value in arguments.items() if name in places and not _is_short(value)]
+    if any(places.count(name) > 1 for name in long):
+        # All of them: no lambda may have a function of Python in it, which an argument may call.
+        fields = ", ".join(f"'{name}', {name}" for name in long)
+        inner = re.sub(rf"(?<!')\b({'|'.join(long)})\b(?!')", r"a.\1", text)
         form = _parsed(f"transform(array(named_struct({fields})), a -> {inner})[0]")
     found = form.copy()
     root = exp.Paren(this=found)
@@ -135,5 +147,5 @@ def _parsed(text: str) -> exp.Expr:
 
 def form_functions() -> frozenset[str]:
     """Names of the functions that forms call."""
-    words = re.findall(r"\b(\w+)\(", " ".join(FORMS.values()))
+    words = re.findall(r"\b(\w+)\(", " ".join((*FORMS.values(), *NESTED_ARRAYS.values())))
     return frozenset(word.lower() for word in (*words, "transform", "array", "named_struct"))

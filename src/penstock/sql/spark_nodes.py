@@ -53,7 +53,7 @@ _NODES = frozenset(
     )
 )
 # Calls that the planner writes beside the listed ones.
-_PLANNED = frozenset({"window", "struct", "max_by", "min_by", "any_value", SIMILAR})
+_PLANNED = frozenset({"window", "struct", "max_by", "min_by", "any_value", SIMILAR, "regexp_replace_all"})
 
 
 def check_nodes(root: exp.Expr) -> None:

@@ -14,11 +14,13 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
 
 from penstock.operators.operations.sampling import PARTS
+from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
+from penstock.operators.regular_expressions import SPARK_PREFIX, is_simple_like
 from penstock.sql.approximate import is_approximate, spark_aggregate
 from penstock.sql.bounded_text import bounded_text
 from penstock.sql.functions import CALLS
 from penstock.sql.nodes import SIMILAR, Const, Sampled
-from penstock.sql.spark_forms import spark_form
+from penstock.sql.spark_forms import COMPARED_MAX, NESTED_ARRAYS, SHORT_TEXT, fill, spark_form
 from penstock.sql.spark_nodes import check_nodes
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
@@ -108,6 +110,9 @@ def translate(root: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div) and "penstock" in node.meta:
             # Operands lose their types when they are rewritten, which comes first.
             node.meta["left"], node.meta["right"] = type_of(node.this), type_of(node.expression)
+        elif isinstance(node, exp.Anonymous) and node.name in NESTED_ARRAYS:
+            element = type_of(node.expressions[0]).element
+            node.meta["nested"] = element is not None and element.kind in ("ARRAY", "STRUCT", "BINARY")
     for node in reversed(nodes):
         new = _translated(node)
         if new is not node:
@@ -137,10 +142,12 @@ def _translated(node: exp.Expr) -> exp.Expr:
     match node:
         case exp.Anonymous() if node.meta.get("user"):
             return exp.Anonymous(this=exp.to_identifier(node.name, quoted=True), expressions=node.expressions)
+        case exp.Anonymous() if node.name in TEXT_FUNCTIONS and "penstock" in node.meta:
+            return _text_function(node.name, *node.expressions)
         case exp.Anonymous() if node.name in CALLS and "penstock" in node.meta:
             return _listed(node)
         case exp.Anonymous() if node.name == SIMILAR:
-            return exp.RegexpLike(this=_grouped(node.expressions[0]), expression=node.expressions[1])
+            return _text_function("regexp_like", *node.expressions)
         case exp.Substring():
             arguments = [node.this, node.args.get("start"), node.args.get("length")]
             given = [a for a in arguments if a is not None]
@@ -148,9 +155,16 @@ def _translated(node: exp.Expr) -> exp.Expr:
         case exp.StrToTime():
             return _call("to_timestamp", node.this, node.args["format"])
         case exp.RegexpLike():
-            return _form("regexp_like", [node.this, node.expression])
-        case exp.RegexpILike():
-            return _form("regexp_ilike", [node.this, node.expression])
+            return _text_function("regexp_like", node.this, node.expression)
+        case exp.Like() | exp.ILike():
+            return _like(node)
+        case exp.Escape():
+            return _text_function("like", *node.this.expressions, node.expression)
+        case exp.Trim() | exp.StrPosition() | exp.Contains() | exp.Replace():
+            key = "substr" if isinstance(node, exp.StrPosition) else "expression"
+            if node.args.get(key):
+                node.set(key, _sought(node.args[key]))
+            return node
         case exp.Repeat() | exp.Pad():
             return bounded_text(node)
         case exp.Dot() if isinstance(node.this, exp.Anonymous) and node.this.name == "window":
@@ -198,8 +212,10 @@ def _form(name: str, arguments: list[exp.Expr]) -> exp.Expr:
 def _listed(node: exp.Anonymous) -> exp.Expr:
     """A listed function by its name in Spark, with the type that the list says."""
     function, type_ = CALLS[node.name], external(type_of(node))
-    if function.name == "regexp_replace" and len(node.expressions) == 4:
-        return _regexp_replace(*node.expressions)
+    if node.meta.get("nested"):
+        return fill(NESTED_ARRAYS[node.name], dict(zip("xy", node.expressions, strict=False)))
+    if function.name in ("split_part", "substring_index"):
+        node.set("expressions", [node.expressions[0], _sought(node.expressions[1]), node.expressions[2]])
     plain = _is_plain(function.name, node.expressions)
     form = None if plain else spark_form(function.name, node.expressions, type_)
     if form is not None:
@@ -208,11 +224,29 @@ def _listed(node: exp.Anonymous) -> exp.Expr:
     return _cast(call, type_) if function.cast else call
 
 
-def _regexp_replace(text: exp.Expr, pattern: exp.Expr, replacement: exp.Expr, flags: exp.Expr) -> exp.Expr:
-    """With flags, which the binder has checked: g replaces all matches, i ignores case."""
-    if "i" in flags.name:
-        pattern = _call("concat", exp.Literal.string("(?i)"), pattern)
-    return _form("regexp_replace_all" if "g" in flags.name else "regexp_replace", [text, pattern, replacement])
+def _text_function(name: str, *arguments: exp.Expr) -> exp.Expr:
+    """A call of a function of ours: those of Spark backtrack, and cannot be interrupted."""
+    return _call(SPARK_PREFIX + name, *arguments)
+
+
+def _like(node: exp.Binary) -> exp.Expr:
+    """LIKE as it is where Spark needs no regular expression for it."""
+    if _is_text(node.expression) and is_simple_like(node.expression.name):
+        return node
+    sides = (node.this, node.expression)
+    if isinstance(node, exp.ILike):
+        sides = (_call("lower", node.this), _call("lower", node.expression))
+    return _text_function("like", *sides)
+
+
+def _sought(node: exp.Expr) -> exp.Expr:
+    """What is looked for at every place of a text: NULL if it is long, or one call could take minutes."""
+    return node if _is_text(node) and len(node.name) <= COMPARED_MAX else fill(SHORT_TEXT, {"x": node})
+
+
+def _is_text(node: exp.Expr) -> bool:
+    """Whether a translated argument is a constant text."""
+    return isinstance(node, exp.Literal) and node.is_string
 
 
 def _whole(node: exp.Expr) -> exp.Expr:

@@ -272,6 +272,11 @@ class AcceptClock(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptDamage(Statement):
+    """ALTER SYSTEM ACCEPT DAMAGE: an admin has seen what is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction(Statement):
     """BEGIN, COMMIT or ROLLBACK from a driver; does nothing."""
 

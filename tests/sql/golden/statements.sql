@@ -229,8 +229,11 @@ ALTER SINK out STOP;
 ALTER SYSTEM ACCEPT CLOCK;
 --| AcceptClock
 
+ALTER SYSTEM ACCEPT DAMAGE;
+--| AcceptDamage
+
 ALTER SYSTEM RESTART;
---| ERROR 42601 syntax_error: expected ACCEPT CLOCK, found "RESTART"
+--| ERROR 42601 syntax_error: expected ACCEPT CLOCK or ACCEPT DAMAGE, found "RESTART"
 --|   1 | ALTER SYSTEM RESTART;
 --|     |              ^^^^^^^
 --| hint: did you mean "CREATE"?

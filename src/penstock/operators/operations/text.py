@@ -1,8 +1,7 @@
-"""Text: LIKE, concatenation, case, length in characters, trimming, substrings."""
+"""Text: LIKE, regular expressions, concatenation, case, length in characters, trimming, substrings."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -10,7 +9,8 @@ import pyarrow.compute as pc
 
 from penstock.operators.expr import Call
 from penstock.operators.operations.casts import cast_value
-from penstock.operators.operations.values import OperationInfo, Value, constant, per_distinct, row_by_row
+from penstock.operators.operations.values import OperationInfo, Value, as_array, constant, per_distinct, row_by_row
+from penstock.operators.regular_expressions import FUNCTIONS, call_text_function, like_pattern
 from penstock.types import TEXT
 
 _LONGEST = 2**31 - 1
@@ -19,22 +19,6 @@ _LONGEST = 2**31 - 1
 def _concat(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     separator = b"" if call.type.kind == "BINARY" else ""
     return pc.binary_join_element_wise(*arguments, pa.scalar(separator, call.type.to_arrow()))
-
-
-def like_pattern(pattern: str) -> str:
-    """The regular expression of a LIKE pattern: % any text, _ any character, backslash takes the next literally."""
-    out, escaped = [], False
-    for mark in pattern:
-        if escaped or mark not in "%_\\":
-            out.append(re.escape(mark))
-            escaped = False
-        elif mark == "\\":
-            escaped = True
-        else:
-            out.append(".*" if mark == "%" else ".")
-    if escaped:
-        out.append(r"\\")
-    return r"(?s)\A" + "".join(out) + r"\z"
 
 
 def _like(arguments: Sequence[Value], call: Call, rows: int) -> Value:
@@ -59,6 +43,10 @@ def _like(arguments: Sequence[Value], call: Call, rows: int) -> Value:
 def _matches(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     pattern = constant(call, 1)
     return pa.nulls(rows, pa.bool_()) if pattern is None else pc.match_substring_regex(arguments[0], pattern)
+
+
+def _regular(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    return call_text_function(call.operation, as_array(arguments[0], rows), *arguments[1:])
 
 
 def _change_case(value: pa.Array, python: Callable[[str], str], arrow: Callable[[pa.Array], pa.Array]) -> pa.Array:
@@ -114,4 +102,9 @@ TEXTS = {
     "substring": OperationInfo(
         "characters from position b, c of them; positions before 1 count, but are empty", _substring
     ),
+    **{
+        name: OperationInfo(function.description, _regular)
+        for name, function in FUNCTIONS.items()
+        if name not in ("like", "regexp_group") and function.type.kind != "ARRAY"
+    },
 }

@@ -9,6 +9,8 @@ from sqlglot import exp
 from penstock.catalog.model import Function
 from penstock.errors import PenstockError, error, suggest
 from penstock.operators.operations.calendar_parts import UNITS
+from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
+from penstock.operators.regular_expressions import check_pattern
 from penstock.sql import values
 from penstock.sql.binding.approximate import APPROXIMATE, ERROR_OF, bind_approximate
 from penstock.sql.binding.coercion import Bound, Coercion, name_of
@@ -181,6 +183,9 @@ class Calls(Coercion):
         nodes, result = self._apply(rule, nodes, node)
         if self._unknown_digits(name_of(node), nodes, node):
             return constant(None, result, node)
+        if isinstance(node, exp.RegexpLike | exp.RegexpILike):
+            pattern = self._pattern(nodes[1], node, ignore_case=isinstance(node, exp.RegexpILike))
+            return typed(exp.RegexpLike(this=nodes[0], expression=pattern), result)
         if isinstance(node, exp.StrToTime):
             nodes[1] = self._time_format(nodes[1], node, reading=True)
         for (key, place, _), argument in zip(arguments, nodes, strict=True):
@@ -213,10 +218,46 @@ class Calls(Coercion):
         except PenstockError as failure:
             self.fail(template, failure)
 
-    def _check_flags(self, flags: Bound, at: exp.Expr) -> None:
+    def _regular(self, name: str, arguments: list[Bound], result: Type, at: exp.Expr) -> Bound:
+        """A function of regular expressions, with the arguments that a call may leave out."""
+        flags = ""
+        if name == "regexp_replace" and len(arguments) == 4:
+            flags = self._flags(arguments.pop(), at)
+            name = "regexp_replace_all" if "g" in flags else name
+        arguments[1] = self._pattern(arguments[1], at, ignore_case="i" in flags)
+        if name in ("regexp_extract", "regexp_extract_all", "split") and len(arguments) == 2:
+            arguments.append(constant(-1 if name == "split" else 1, INT))
+        if name.startswith("regexp_extract"):
+            self._check_group(arguments[1], arguments[2], at)
+        return typed(exp.Anonymous(this=name, expressions=arguments), result)
+
+    def _pattern(self, pattern: Bound, at: exp.Expr, *, ignore_case: bool) -> Bound:
+        """A regular expression. A constant that RE2 cannot read is refused; one that comes from data is NULL then."""
+        if not isinstance(pattern, Const):
+            parts = [constant("(?i)", TEXT), pattern]
+            return typed(exp.Concat(expressions=parts, safe=False, coalesce=False), TEXT) if ignore_case else pattern
+        if pattern.value is None:
+            return pattern
+        try:
+            check_pattern(pattern.value)
+        except PenstockError as failure:
+            self.fail(pattern if span_of(pattern) is not None else at, failure)
+        return constant(f"(?i){pattern.value}", TEXT, pattern) if ignore_case else pattern
+
+    def _check_group(self, pattern: Bound, group: Bound, at: exp.Expr) -> None:
+        if not isinstance(pattern, Const) or not isinstance(group, Const) or None in (pattern.value, group.value):
+            return
+        groups = check_pattern(pattern.value).groups
+        if not 0 <= group.value <= min(groups, 9):
+            detail = f"the pattern '{pattern.value}' has {groups} groups, and none with the number {group.value}"
+            self.fail(at, error("syntax_error", detail=detail, hint="0 is the whole match; groups are 1 to 9"))
+
+    def _flags(self, flags: Bound, at: exp.Expr) -> str:
+        """The flags of regexp_replace: g replaces all matches, i ignores case."""
         if not isinstance(flags, Const) or flags.value is None or not set(flags.value) <= set("gi"):
             hint = "flags are 'g' (replace all matches), 'i' (ignore case) or both, as a constant"
             self.fail(at, error("not_supported", feature="these flags of regexp_replace", hint=hint))
+        return str(flags.value)
 
     def refuse_function(self, node: exp.Expr, name: str) -> NoReturn:
         """Fail because a function is neither on the list nor the user's own."""
@@ -262,8 +303,8 @@ class Calls(Coercion):
                 return constant(None, result, node)
             if name == "to_char":
                 arguments[1] = self._time_format(arguments[1], node)
-            if name == "regexp_replace" and len(arguments) == 4:
-                self._check_flags(arguments[3], node)
+            if name in TEXT_FUNCTIONS:
+                return self._regular(name, arguments, result, node)
             bound = exp.Anonymous(this=name, expressions=arguments)
             bound.meta["aggregate"] = name in SPARK_AGGREGATES
             return typed(bound, result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.errors import PenstockError, error
+from penstock.operators.regular_expressions import backslash_pattern, check_like
 from penstock.sql.binding.coercion import Bound, Coercion, words_of
 from penstock.sql.binding.missing import windows_passed
 from penstock.sql.binding.subqueries import subquery_columns
@@ -89,13 +90,23 @@ def bind_is(binder: Coercion, node: exp.Is, scope: Scope) -> Bound:
     return typed(exp.Not(this=bound), BOOLEAN) if node.args.get("negate") else bound
 
 
-def bind_like(binder: Coercion, node: exp.Binary, scope: Scope) -> Bound:
+def bind_like(binder: Coercion, node: exp.Binary, scope: Scope, escape: str = "\\") -> Bound:
+    """LIKE and ILIKE. A constant pattern has backslashes instead of another escape character."""
     sides = [binder.bind(node.this, scope), binder.bind(node.expression, scope)]
     for side, original in zip(sides, (node.this, node.expression), strict=True):
         if type_of(side) not in (TEXT, NULL):
             detail = f"{type(node).__name__.upper()} works on TEXT, this is {show(type_of(side))}"
             binder.fail(original, error("type_mismatch", detail=detail))
-    bound = typed(type(node)(this=binder.coerce(sides[0], TEXT), expression=binder.coerce(sides[1], TEXT)), BOOLEAN)
+    value, pattern = (binder.coerce(side, TEXT) for side in sides)
+    if isinstance(pattern, Const) and pattern.value is not None:
+        pattern = constant(backslash_pattern(pattern.value, escape), TEXT, pattern)
+        try:
+            check_like(pattern.value)
+        except PenstockError as failure:
+            binder.fail(node.expression, failure)
+    bound = typed(type(node)(this=value, expression=pattern), BOOLEAN)
+    if escape != "\\" and not isinstance(pattern, Const):
+        bound = typed(exp.Escape(this=bound, expression=constant(escape, TEXT)), BOOLEAN)
     return typed(exp.Not(this=bound), BOOLEAN) if node.args.get("negate") else bound
 
 
@@ -121,10 +132,11 @@ def bind_similar(binder: Coercion, node: exp.Binary, scope: Scope, escape: str =
 
 
 def bind_escape(binder: Coercion, node: exp.Escape, scope: Scope) -> Bound:
+    escape = binder.bind(node.expression, scope)
+    if not isinstance(escape, Const) or not isinstance(escape.value, str) or len(escape.value) > 1:
+        binder.fail(node.expression, error("syntax_error", detail="ESCAPE takes one character, or none"))
     if isinstance(node.this, exp.SimilarTo):
-        escape = binder.bind(node.expression, scope)
-        if not isinstance(escape, Const) or not isinstance(escape.value, str):
-            binder.fail(node.expression, error("syntax_error", detail="ESCAPE takes one character"))
         return bind_similar(binder, node.this, scope, escape.value)
-    bound = binder.bind(node.this, scope)
-    return typed(exp.Escape(this=bound, expression=binder.bind(node.expression, scope)), BOOLEAN)
+    if not isinstance(node.this, exp.Like | exp.ILike):
+        binder.fail(node, error("syntax_error", detail="ESCAPE belongs to LIKE, ILIKE or SIMILAR TO"))
+    return bind_like(binder, node.this, scope, escape.value)

@@ -8,17 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.operators.joins.keys import key_numbers
 from penstock.operators.slices.approximate.base import Approximate, Brackets, Coarseness, Floats
+from penstock.operators.slices.approximate.bitmaps import BITS, distinct_count, map_count, places
+from penstock.operators.slices.approximate.hashes import hashes_of
 from penstock.operators.slices.base import Ints, Numbers, State, Values
-from penstock.operators.synopses.base import BEFORE_ALL_TIME
-from penstock.operators.synopses.distinct import BITS, TimedBitmaps, places
-from penstock.operators.synopses.hashing import mixed
 from penstock.types import Type
 
 _BIT = np.dtype([("time", np.int64), ("place", np.int32)])
 _SURER = 1.5
-"""The synopsis states two standard errors; SQL's bound is three."""
+"""The bounds of `distinct_count` are two standard errors; SQL's are three."""
 
 
 class ApproxDistinct(Approximate):
@@ -35,10 +33,7 @@ class ApproxDistinct(Approximate):
 
     def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
         super().__init__(types, epsilon, coarseness)
-        self.maps = self._bitmaps().maps
-
-    def _bitmaps(self) -> TimedBitmaps:
-        return TimedBitmaps(epsilon=self.epsilon / _SURER)
+        self.maps = map_count(epsilon / _SURER)
 
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
@@ -96,12 +91,11 @@ class ApproxDistinct(Approximate):
         for i, data in enumerate(state["bits"]):
             bits = np.frombuffer(data or b"", _BIT)
             if len(bits):
-                whole = self._bitmaps()
-                width = int((bits["place"] % BITS).max()) + 1
-                whole.times = np.full((whole.maps, width), BEFORE_ALL_TIME, np.int64)
-                whole.times[bits["place"] // BITS, bits["place"] % BITS] = bits["time"]
-                answer = whole.answer()
-                values[i], slacks[i] = np.round(answer.value), _SURER * answer.error
+                rows, columns = np.divmod(bits["place"], BITS)
+                inside = np.zeros((self.maps, int(columns.max()) + 1), np.bool_)
+                inside[rows, columns] = True
+                count = distinct_count(inside)
+                values[i], slacks[i] = np.round(count.value), _SURER * count.error
         return Brackets(values, values - slacks, values + slacks, np.ones(len(values), np.bool_))
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
@@ -109,10 +103,3 @@ class ApproxDistinct(Approximate):
         if function.endswith("_error"):
             return pa.array(found.errors)
         return pa.array(found.values.astype(np.int64)).cast(type_.to_arrow())
-
-
-def hashes_of(values: pa.Array) -> Numbers:
-    """A number per value that looks random; equal values have equal ones."""
-    numbers, _ = key_numbers([values])
-    hashes: Numbers = mixed(numbers).view(np.int64)
-    return hashes

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.slices.approximate.base import CUT, Approximate, Brackets, Coarseness, Floats, per_cell
-from penstock.operators.slices.approximate.distinct import hashes_of
+from penstock.operators.slices.approximate.hashes import hashes_of
+from penstock.operators.slices.approximate.stable_distribution import median_and_spread, stable_numbers
 from penstock.operators.slices.base import Ints, Numbers, State, Values
-from penstock.operators.synopses.stable import median_and_spread, stable_numbers
 from penstock.types import Type
 
 _BATCH = 2048
