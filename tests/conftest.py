@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ hypothesis.internal.conjecture.engine.MAX_SHRINKING_SECONDS = 60
 # Stories of several tests on one server: each goes on where the one before it stopped.
 STORIES = ("tests/console/",)
 WITH_SPARK = ("tests/bad_input/", "tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")
+# Some of these take many seconds. They are dealt last and one by one, so that the processes end together.
+LONG = ("tests/crash/", "tests/oracle/", "tests/pipeline_pure/")
 POLITE = 10
 # Where Linux keeps files in memory; what all tests leave at a time is far less than this room.
 IN_MEMORY = Path("/dev/shm")
@@ -39,16 +43,30 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests stay until the end, so the collector of garbage never has to look at them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests with Spark stay in one process, while the others run beside them: a cycle mostly waits."""
+    """Tests with Spark stay in one process, while the others run beside them: a cycle mostly waits.
+
+    A file's tests stay together, with the servers that they share; the largest files come first.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class OneForSpark(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(STORIES):
-                return nodeid.partition("::")[0]
-            return "spark" if nodeid.startswith(WITH_SPARK) else nodeid
+            if nodeid.startswith(WITH_SPARK):
+                return "spark"
+            return nodeid if nodeid.startswith(LONG) else nodeid.partition("::")[0]
 
     return OneForSpark(config, log)
 

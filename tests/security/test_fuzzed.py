@@ -18,17 +18,12 @@ import requests
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of the libraries that it imports
-    import schemathesis
-    from schemathesis import GenerationMode
-
 from penstock.server.app import create_app
 from penstock.settings import Settings
 from tests.security.conftest import World
 
-SCHEMA = schemathesis.openapi.from_dict(create_app(Mock(), Settings()).openapi())
-OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations()}
+DOCUMENT = create_app(Mock(), Settings()).openapi()
+LABELS = [f"{method.upper()} {path}" for path, methods in DOCUMENT["paths"].items() for method in methods]
 EXAMPLES = 400 if os.environ.get("PENSTOCK_SOAK") else 12
 BASE = "http://127.0.0.1:8470"
 STATEMENTS = [
@@ -69,6 +64,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield from _opened(found)
 
 
+@pytest.fixture(scope="module")
+def operations() -> dict[str, Any]:
+    """Every operation of the document; each process that collects these tests would pay for its library otherwise."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the libraries that it imports
+        import schemathesis
+    found = [operation.ok() for operation in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()]
+    assert [operation.label for operation in found] == LABELS
+    return {operation.label: operation for operation in found}
+
+
 def _opened(found: World) -> Iterator[World]:
     found.http.app.state.context.lifecycle.closing.set()
     yield found
@@ -94,14 +100,18 @@ def sent(case: Any, data: st.DataObject, backups: Path) -> requests.PreparedRequ
 
 def cases_of(operation: Any) -> st.SearchStrategy[Any]:
     """Requests that fit the document, and some that do not where there is something to get wrong."""
+    from schemathesis import GenerationMode
+
     fitting: st.SearchStrategy[Any] = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
     if not list(operation.body) and not list(operation.query):
         return fitting
     return fitting | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
 
 
-@pytest.mark.parametrize("label", OPERATIONS)
-def test_no_call_ends_in_an_error_of_the_server(label: str, world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("label", LABELS)
+def test_no_call_ends_in_an_error_of_the_server(
+    label: str, operations: dict[str, Any], world: World, tmp_path: Path
+) -> None:
     @settings(
         max_examples=EXAMPLES,
         deadline=None,
@@ -109,7 +119,7 @@ def test_no_call_ends_in_an_error_of_the_server(label: str, world: World, tmp_pa
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=cases_of(OPERATIONS[label]), data=st.data())
+    @given(case=cases_of(operations[label]), data=st.data())
     def hold(case: Any, data: st.DataObject) -> None:
         request = sent(case, data, tmp_path)
         world.pipe.engine.drain()

@@ -77,7 +77,6 @@ def test_half_of_a_surrogate_pair_is_refused() -> None:
 
 # -- every code point, and many strings of the characters that mean something somewhere
 
-CODE_POINTS = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
 SPECIAL = "'\"\\`{}%:$?-/*;\n\r\x00\t \ue000\ue001\ue0a4()[],.@#&|~^!=<>+_aZ09\u202e\u2066\u2028\u200b\uff07\u2019\u00e9\U0010ffff"
 ATTACKS = [
     *HOLES,
@@ -99,7 +98,8 @@ ATTACKS = [
 
 def whole_unicode(length: int) -> list[str]:
     """Every code point once, in strings of this length."""
-    return ["".join(CODE_POINTS[at : at + length]) for at in range(0, len(CODE_POINTS), length)]
+    points = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
+    return ["".join(points[at : at + length]) for at in range(0, len(points), length)]
 
 
 def random_strings(count: int, seed: int) -> list[str]:

@@ -21,6 +21,8 @@ from penstock.pipeline.tasks import CycleTask, WorkerLimits, cycle_tasks
 from penstock.services import Service
 from penstock.settings import Settings
 
+FOLDED_S = 60.0
+
 
 class LocalEngine:
     """Stands in for `pipeline.engine.Engine`. `cycle` runs one; `drain` runs until nothing is left to do."""
@@ -40,6 +42,7 @@ class LocalEngine:
         self.restarts = 0
         self.spark = None
         self.looking = False
+        self.lag: Callable[[], int] = lambda: 0
         self.running = True
         self.parallelism = parallelism
         self._on_commit = on_commit
@@ -92,7 +95,15 @@ class LocalEngine:
         record = self.commits.write(start, end, kept, info)
         if record is not None:
             self._on_commit(record)
+            self._wait_folded()
         return record
+
+    def _wait_folded(self) -> None:
+        """Tests read the answers of a cycle as soon as it is through."""
+        deadline = time.monotonic() + FOLDED_S
+        while self.lag():
+            assert time.monotonic() < deadline, "the follower folds nothing any more"
+            time.sleep(0.0003)
 
     def drain(self) -> None:
         while True:

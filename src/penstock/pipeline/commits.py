@@ -30,7 +30,7 @@ __all__ = ["RESULT_SCHEMA", "CommitRecord", "CommitStore", "read_newest_end"]
 
 
 class CommitStore:
-    """The folder of records. One writer (the server), any number of readers."""
+    """The folder of records. The callback of cycles writes records, the follower snapshots; any thread reads."""
 
     # Tests end the process here, before and after each step.
     crash_point: CrashPoint = staticmethod(no_crash)
@@ -112,9 +112,8 @@ class CommitStore:
         if record.cycle not in self._snapshots:
             insort(self._snapshots, record.cycle)
 
-    def prune(self, keep: int) -> None:
-        """Forget records older than `keep` cycles that a snapshot covers, and snapshots nobody can need."""
-        horizon = (self.last.cycle if self.last else 0) - keep
+    def prune(self, horizon: int) -> None:
+        """Forget records up to a cycle that a snapshot covers, and snapshots that no start can need."""
         covering = [s for s in self._snapshots if s <= horizon]
         if not covering:
             return

@@ -1,7 +1,7 @@
 """Keeps the pipeline running: starts Spark, commits cycles, restarts what died.
 
-`on_commit` is called in the order of cycles, after the record is on disk. The engine never evaluates an
-operator: tasks do, in Spark's workers.
+`on_commit` is called in the order of cycles, after the record is on disk; it only hands the record on. The engine never
+evaluates an operator: tasks do, in Spark's workers.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from penstock.settings import Settings
 
 _log = logging.getLogger("penstock.pipeline")
 STOP_S = 60.0
+LAG_MAX = 50
 STOP_QUERY_S = 15.0
 SUPERVISOR_S = 60.0
 _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
@@ -56,6 +57,7 @@ class Engine:
         self.restarts = 0
         # Set by the database: whether rows or definitions wait for a cycle, and what finds and takes out its culprits.
         self.is_waiting: Callable[[], bool] = lambda: False
+        self.lag: Callable[[], int] = lambda: 0  # how many committed cycles are not folded into answers yet
         self.trace: Callable[[Offset, threading.Event], bool] = lambda start, stopping: False
         self.looking = False  # whether a cycle that failed is being looked into
         self._shrink = 1
@@ -148,6 +150,8 @@ class Engine:
             record = self.commits.write(start, end, results, info)
             if record is not None:
                 self._on_commit(record)
+        while self.lag() >= LAG_MAX and not self._stopping.wait(0.05):
+            pass  # memory and the age of answers have bounds
         if not self._warmed and self.spark is not None:
             # Not before: until the first cycle is through, every processor has something better to do.
             self._warmed = True

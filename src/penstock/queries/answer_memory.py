@@ -5,12 +5,16 @@ What goes here is soft or was never committed; what windows no longer reach goes
 
 from __future__ import annotations
 
+import contextlib
+import time
 from pathlib import Path
 
 from penstock.operators.windows import FOREVER
 from penstock.queries.answers import AnswerStore
 from penstock.queries.evaluated import size_of
 from penstock.sql.plan import AggregatePlan, JoinPlan, stream_uses
+
+ORPHAN_S = 600.0
 
 
 def memory_of(store: AnswerStore, query_id: int) -> int:
@@ -72,10 +76,17 @@ def forget_evaluated(store: AnswerStore, most_bytes: int) -> None:
 
 
 def remove_orphans(store: AnswerStore, sheets: Path) -> None:
-    """Remove sheets of tasks whose cycle was never committed, and what killed ones had begun to write."""
+    """Remove sheets of tasks whose cycle was never committed, and what killed ones had begun to write.
+
+    Young ones stay: the next cycle writes its own while this one is folded.
+    """
     assert store.offset is not None
+    since_s = time.time() - ORPHAN_S
     known = {kept.name.file for shelf in store.shelves.values() for kept in shelf.sheets}
     for path in sheets.glob("*.sheet"):
         table_id, first = (int(part) for part in path.name.removeprefix(".").split("-")[:2])
-        if path.name not in known and first < store.offset.data.get(table_id, FOREVER):
-            path.unlink(missing_ok=True)
+        if path.name in known or first >= store.offset.data.get(table_id, FOREVER):
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < since_s:
+                path.unlink()

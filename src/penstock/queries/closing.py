@@ -16,6 +16,7 @@ _ENDS = (
     ("spark_queries", "stop"),
     ("ingest", "close"),
     ("engine", "stop"),
+    ("follower", "stop"),
     ("log", "close"),
     ("catalog", "close"),
     ("audit", "close"),

@@ -20,7 +20,7 @@ from penstock.damage import damage_of, forget_report
 from penstock.errors import PenstockError, error, suggest
 from penstock.logs import note_cycle
 from penstock.pipeline.commits import CommitRecord, read_newest_end
-from penstock.pipeline.engine import Engine
+from penstock.pipeline.engine import LAG_MAX, Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.offset import Offset
 from penstock.queries import answering
@@ -30,6 +30,7 @@ from penstock.queries.completeness import Completeness
 from penstock.queries.costs import Costs
 from penstock.queries.describing import as_told, describe_queries, describe_query, describe_table
 from penstock.queries.execute import Executor
+from penstock.queries.follower import Follower
 from penstock.queries.inputs import LINES, WAYS_IN
 from penstock.queries.known_questions import KnownQuestions
 from penstock.queries.live_runner import LiveRunner
@@ -74,6 +75,8 @@ PUSH_TIMEOUT_S = 60.0
 class Database(OwnWrites):
     """One data folder, open. Thread-safe; every method may block."""
 
+    follower: Follower
+
     def __init__(self, settings: Settings, clock: Clock | None = None, engine: Callable[..., Engine] = Engine) -> None:
         self._make_engine = engine
         self.settings = settings
@@ -96,7 +99,8 @@ class Database(OwnWrites):
         self.lock = FolderLock(self.folder)
         self.damage = damage_of(self.folder.root)
         try:
-            self.engine = self._make_engine(self.folder, self.settings, self._committed)
+            self.engine = self._make_engine(self.folder, self.settings, lambda record: self.follower.append(record))
+            self.follower = Follower(self._committed, self.engine.commits.read)
             self.engine.prepare()
             if not self.settings.sensor_files:
                 self.folder.inbox.mkdir(exist_ok=True)
@@ -118,6 +122,7 @@ class Database(OwnWrites):
                 self.log.drop(dropped)  # dropped in a former life that ended before its files went
             self.quarantine = Quarantine(self.catalog, self.folder, self.settings)
             self.engine.is_waiting, self.engine.trace = self._is_waiting, self.quarantine.trace
+            self.engine.lag = lambda: self.follower.lag
             discovery = Discovery(self.catalog.insert_rows, self.settings.discover_max_sensors)
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
             self.ingest.restore(list(self.catalog.state.tables.values()))
@@ -155,6 +160,7 @@ class Database(OwnWrites):
             self.executor = Executor(self)
             progress("starting Spark")
             before = self.standing.store.cycle
+            self.follower.start()
             self.engine.start()
             progress("waiting for the first cycle")
             self._wait_for_first_cycle(before)
@@ -232,6 +238,7 @@ class Database(OwnWrites):
             self.catalog.forget_before(self.engine.commits.journal_needed())
 
     def _committed(self, record: CommitRecord) -> None:
+        """Fold a committed cycle. Called by the follower."""
         finished = self.standing.finished
         note_cycle(record.cycle)
         began = time.monotonic()
@@ -264,6 +271,8 @@ class Database(OwnWrites):
     def _is_waiting(self) -> bool:
         """Whether rows, definitions or histories wait for a cycle."""
         last = self.engine.commits.last
+        if self.follower.lag >= LAG_MAX:  # the pipeline waits for the answers, and is not at fault
+            return False
         if last is None or last.end.filling or self.catalog.state.position > last.end.journal:
             return True
         heads, tables = self.log.heads(), self.catalog.state.tables_by_id  # rows of a lost table wait for nothing
@@ -395,6 +404,7 @@ class Database(OwnWrites):
             "clock",
             "log",
             "engine",
+            "follower",
             "observer",
             "sources",
             "spark_queries",

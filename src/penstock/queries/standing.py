@@ -99,6 +99,8 @@ class StandingQueries(KeptAnswers):
     def take(self, record: CommitRecord) -> None:
         """A cycle was committed: fold it in and let everybody know."""
         with self._lock:
+            if not self._torn and record.cycle <= self.store.cycle:
+                return  # it was among the records that were read again after a failure
             if self._torn or record.cycle != self.store.cycle + 1:
                 # An earlier cycle was committed but not folded to its end; the records know everything.
                 self.store = self._new_store()
@@ -136,7 +138,7 @@ class StandingQueries(KeptAnswers):
                 self.result_files.compact(self.store)
                 snapshot = self.store.to_snapshot()
             self.commits.write_snapshot(snapshot)
-            self.commits.prune(self._keep)
+            self.commits.prune(record.cycle - self._keep)
             self.result_files.remove_dropped(self.store, self.commits.oldest_snapshot)
         self._write_next_edge(record)
 

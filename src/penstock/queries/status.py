@@ -38,6 +38,7 @@ def status(database: Database) -> dict[str, Any]:
         "now": format_timestamp(offset.now_us) if offset else None,
         "journal": database.catalog.state.position,
         "rows_behind": lag,
+        "follower_lag_cycles": database.follower.lag,
         "rows_per_s": round(taken / (span_us / SECOND), 1) if span_us else 0.0,
         "rows_per_cycle": sorted(c["rows"] for c in recent)[len(recent) // 2] if recent else 0,
         "cycle_ms_p50": times[len(times) // 2] if times else None,
