@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.operators.expr import Call, Column, Expr, Literal
+from penstock.operators.expr import Call, Column, Expr, Literal, columns_of
 from penstock.operators.operations.calendar_parts import PARTS, UNITS
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
@@ -44,15 +44,20 @@ def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.integers(0, 5).flatmap(lambda n: st.none() if n == 0 else values)
 
 
+Batch = tuple[dict[str, pa.Array], list[dict[str, Any]]]
+
+
 @st.composite
-def batches(draw: st.DrawFn, max_rows: int = 12) -> tuple[dict[str, pa.Array], list[dict[str, Any]]]:
-    """Columns as Arrow arrays, and the same as rows; timestamps as integers in the latter."""
+def with_rows(draw: st.DrawFn, exprs: st.SearchStrategy[Expr], max_rows: int = 12) -> tuple[Batch, Expr]:
+    """An expression, and the columns that it reads: as Arrow arrays, and as rows, where timestamps are integers."""
+    expr = draw(exprs)
     count = draw(st.integers(1, max_rows))
     plain = {
-        name: draw(st.lists(maybe(VALUES[type_]), min_size=count, max_size=count)) for name, type_ in COLUMNS.items()
+        name: draw(st.lists(maybe(VALUES[COLUMNS[name]]), min_size=count, max_size=count))
+        for name in sorted(columns_of(expr))
     }
     arrays = {name: pa.array(values, COLUMNS[name].to_arrow()) for name, values in plain.items()}
-    return arrays, [{name: values[i] for name, values in plain.items()} for i in range(count)]
+    return (arrays, [{name: values[i] for name, values in plain.items()} for i in range(count)]), expr
 
 
 _Rooted = tuple[str, st.SearchStrategy[Expr]]

@@ -16,7 +16,7 @@ from penstock.operators.expr import Call, Column, Expr, Literal
 from penstock.operators.operations import OPERATIONS
 from penstock.types import BIGINT, BINARY, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Field, Type, parse_type
 from tests.operators.reference import SPECIAL, STRICT, value_of
-from tests.operators.strategies import batches, calls_of, expressions
+from tests.operators.strategies import Batch, calls_of, expressions, with_rows
 
 
 def plain(array: pa.Array) -> list[Any]:
@@ -29,7 +29,7 @@ def close(left: Any, right: Any) -> bool:
     return bool(left == right) and type(left) is type(right)
 
 
-def check(batch: tuple[dict[str, pa.Array], list[dict[str, Any]]], expr: Expr) -> None:
+def check(batch: Batch, expr: Expr) -> None:
     columns, rows = batch
     found = evaluate(expr, columns, len(rows))
     assert found.type == expr.type.to_arrow()
@@ -41,27 +41,23 @@ def check(batch: tuple[dict[str, pa.Array], list[dict[str, Any]]], expr: Expr) -
 @pytest.mark.parametrize("operation", sorted(set(OPERATIONS) - {"get_field"}))
 def test_each_operation_equals_the_row_at_a_time_evaluator(operation: str) -> None:
     @settings(max_examples=18, deadline=None, database=None)
-    @given(batches(), calls_of(operation))
-    def run_it(batch: tuple[dict[str, pa.Array], list[dict[str, Any]]], expr: Expr) -> None:
-        check(batch, expr)
+    @given(with_rows(calls_of(operation)))
+    def run_it(case: tuple[Batch, Expr]) -> None:
+        check(*case)
 
     run_it()
 
 
 @settings(max_examples=60, deadline=None)
-@given(batches(), st.sampled_from([INT, BIGINT, DOUBLE, BOOLEAN, TEXT, TIMESTAMP]).flatmap(expressions))
-def test_nested_expressions_equal_the_row_at_a_time_evaluator(
-    batch: tuple[dict[str, pa.Array], list[dict[str, Any]]], expr: Expr
-) -> None:
-    check(batch, expr)
+@given(with_rows(st.sampled_from([INT, BIGINT, DOUBLE, BOOLEAN, TEXT, TIMESTAMP]).flatmap(expressions)))
+def test_nested_expressions_equal_the_row_at_a_time_evaluator(case: tuple[Batch, Expr]) -> None:
+    check(*case)
 
 
 @settings(max_examples=60, deadline=None)
-@given(batches(), expressions(BOOLEAN), st.integers(0, 3))
-def test_a_slice_of_a_batch_gives_the_slice_of_the_answer(
-    batch: tuple[dict[str, pa.Array], list[dict[str, Any]]], expr: Expr, start: int
-) -> None:
-    columns, rows = batch
+@given(with_rows(expressions(BOOLEAN)), st.integers(0, 3))
+def test_a_slice_of_a_batch_gives_the_slice_of_the_answer(case: tuple[Batch, Expr], start: int) -> None:
+    (columns, rows), expr = case
     cut = {name: array.slice(start) for name, array in columns.items()}
     count = max(len(rows) - start, 0)
     assert evaluate(expr, cut, count).to_pylist() == evaluate(expr, columns, len(rows)).to_pylist()[start:]
