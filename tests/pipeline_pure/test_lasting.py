@@ -17,7 +17,8 @@ from tests.oracle.holds import Reading, held
 from tests.pipeline.asking import at
 from tests.pipeline_pure.world import Pipe
 
-SEEDS = range(60 if os.environ.get("PENSTOCK_SOAK") else 8)
+# Of the first eight, these run every line that decides an answer; lines that measure costs run when time has passed.
+SEEDS = range(60) if os.environ.get("PENSTOCK_SOAK") else (0, 1, 4, 6)
 Row = tuple[int, float]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.oracle.aggregates.rig import Rig
 
-SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(10)
+# Of the first ten, these run every line of our code that any of them runs.
+SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else (0, 2, 3, 4, 5, 8)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -9,7 +9,9 @@ import pytest
 
 from tests.oracle.joins.groups import GroupStory
 
-SEEDS = range(2000, 2200) if os.environ.get("PENSTOCK_SOAK") else range(2000, 2012)
+SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
+# Of the first twelve, these run every line of our code that any of them runs, but for two that other stories run.
+SEEDS = range(2000, 2200) if SOAK else (2000, 2002, 2003, 2006, 2007, 2008, 2009, 2011)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,8 @@ WINDOWS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(6))
+# The first two run every line of our code that any of six runs.
+@pytest.mark.parametrize("seed", range(6 if os.environ.get("PENSTOCK_SOAK") else 2))
 @pytest.mark.parametrize(
     "own",
     [
