@@ -19,6 +19,7 @@ from penstock.queries.database import Database
 from penstock.settings import Settings
 from penstock.streams.log import StreamLog
 from penstock.streams.rules import warm_up
+from tests.support.brute_force import keep_journal
 from tests.support.crashing import crash_at
 from tests.support.local_engine import LocalEngine
 from tests.support.workload import TABLES, create_tables, late_question, questions, reading
@@ -34,6 +35,7 @@ def settings(folder: Path) -> Settings:
 
 def open_database(folder: Path) -> Database:
     standing.SNAPSHOT_EVERY = 11
+    keep_journal(folder)
     found = Database(settings(folder), engine=LocalEngine)
     found.start()
     return found

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.pipeline.folder import DataFolder, place_sheets
 from penstock.pipeline.planning import Limits
+from penstock.queries.answer_memory import ORPHAN_CYCLES
 from tests.pipeline_pure.world import Pipe
 
 QUERIES = 80
@@ -120,6 +121,11 @@ def test_sheets_of_a_cycle_that_never_came_to_be_are_swept(pipe: Pipe) -> None:
     half, writing = (path.with_name(f".{path.name}") for path in (orphan, running))
     for path in (orphan, running, half, writing):
         path.write_bytes(b"")
+    pipe.db.standing._trim()
+    store = pipe.db.standing.store
+    assert store.orphans == {orphan.name: store.cycle, half.name: store.cycle} and orphan.exists() and half.exists()
+    # A hundred cycles later none of them can be of a cycle that still runs.
+    store.orphans = dict.fromkeys(store.orphans, store.cycle - ORPHAN_CYCLES - 1)
     pipe.db.standing._trim()
     assert [path.exists() for path in (orphan, half)] == [False, False]
     assert [path.exists() for path in (running, writing)] == [True, True]

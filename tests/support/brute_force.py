@@ -119,12 +119,29 @@ class Defined:
     floors: dict[int, int]
 
 
+def keep_journal(folder: Path) -> None:
+    """Keep all journal files that are there now: a server removes lines that snapshots cover, and `defined_at` reads every one.
+
+    To be called before each open of a folder that is opened often.
+    """
+    kept = _kept_journal(folder) / "journal"
+    kept.mkdir(parents=True, exist_ok=True)
+    for path in (folder / "journal").glob("*"):
+        (kept / path.name).unlink(missing_ok=True)
+        (kept / path.name).hardlink_to(path)
+
+
+def _kept_journal(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}-journal")
+
+
 def defined_at(folder: Path, journal: int) -> Defined:
     tables: dict[str, dict[str, Any]] = {}
     static: dict[int, StaticHistory] = {}
     starts: dict[str, int | None] = {}
     floors: dict[int, int] = {}
-    for entry in JournalReader(folder).read(upto=journal):
+    kept = _kept_journal(folder)
+    for entry in JournalReader(kept if kept.exists() else folder).read(upto=journal):
         body = entry.body
         if entry.kind in ("create_table", "alter_table"):
             tables[body["name"]] = body

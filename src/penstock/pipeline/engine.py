@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import error
 from penstock.pipeline.checkpoint import new_checkpoint
 from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore
+from penstock.pipeline.cycle_lag import LAG_MAX
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool
 from penstock.pipeline.offset import Offset, offset_from_json
@@ -36,7 +37,6 @@ from penstock.settings import Settings
 
 _log = logging.getLogger("penstock.pipeline")
 STOP_S = 60.0
-LAG_MAX = 50
 STOP_QUERY_S = 15.0
 SUPERVISOR_S = 60.0
 _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)

@@ -5,16 +5,15 @@ What goes here is soft or was never committed; what windows no longer reach goes
 
 from __future__ import annotations
 
-import contextlib
-import time
 from pathlib import Path
 
 from penstock.operators.windows import FOREVER
+from penstock.pipeline.cycle_lag import LAG_MAX
 from penstock.queries.answers import AnswerStore
 from penstock.queries.evaluated import size_of
 from penstock.sql.plan import AggregatePlan, JoinPlan, stream_uses
 
-ORPHAN_S = 600.0
+ORPHAN_CYCLES = 2 * LAG_MAX
 
 
 def memory_of(store: AnswerStore, query_id: int) -> int:
@@ -78,15 +77,17 @@ def forget_evaluated(store: AnswerStore, most_bytes: int) -> None:
 def remove_orphans(store: AnswerStore, sheets: Path) -> None:
     """Remove sheets of tasks whose cycle was never committed, and what killed ones had begun to write.
 
-    Young ones stay: the next cycle writes its own while this one is folded.
+    Later cycles write theirs while this one is folded, so a sheet goes only when none of them can be its own.
     """
     assert store.offset is not None
-    since_s = time.time() - ORPHAN_S
     known = {kept.name.file for shelf in store.shelves.values() for kept in shelf.sheets}
+    seen, store.orphans = store.orphans, {}
     for path in sheets.glob("*.sheet"):
         table_id, first = (int(part) for part in path.name.removeprefix(".").split("-")[:2])
         if path.name in known or first >= store.offset.data.get(table_id, FOREVER):
             continue
-        with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_mtime < since_s:
-                path.unlink()
+        since = seen.get(path.name, store.cycle)
+        if store.cycle - since > ORPHAN_CYCLES:
+            path.unlink(missing_ok=True)
+        else:
+            store.orphans[path.name] = since

@@ -60,6 +60,7 @@ class AnswerStore(Taking):
         self.start: Offset | None = None
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.complete: set[int] = set()  # queries whose answer is to be kept current because somebody said so
+        self.orphans: dict[str, int] = {}  # sheets that no record names, and the cycle since when
         self.reads_queries = False  # whether any query reads another one's answer
         self.reader_failures: dict[int, str] = {}  # of readers of joins, which have no answer of their own here
 

@@ -20,7 +20,8 @@ from penstock.damage import damage_of, forget_report
 from penstock.errors import PenstockError, error, suggest
 from penstock.logs import note_cycle
 from penstock.pipeline.commits import CommitRecord, read_newest_end
-from penstock.pipeline.engine import LAG_MAX, Engine
+from penstock.pipeline.cycle_lag import LAG_MAX
+from penstock.pipeline.engine import Engine
 from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.offset import Offset
 from penstock.queries import answering
