@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +28,7 @@ from tests.support.spark_lock import one_spark
 
 ROOT = Path(__file__).parents[2]
 START_S = 180.0
+OBSERVED_EVERY = 8  # looking at all processes of the machine takes longer than asking the server
 Part = Literal["server", "jvm", "worker", "daemon", "planner", "executor"]
 
 
@@ -105,10 +107,13 @@ class ServerProcess:
 
     def wait(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
         deadline = time.monotonic() + timeout_s
-        while not condition():
+        for times in count():
+            if condition():
+                return
             assert self.process.poll() is None, f"the server ended with {self.process.poll()}:\n{self.printed()}"
             assert time.monotonic() < deadline, f"not {what} within {timeout_s} s:\n{self.printed()}"
-            self.observe()
+            if times % OBSERVED_EVERY == 0:
+                self.observe()
             time.sleep(0.05)
 
     def wait_for_end(self, timeout_s: float = START_S) -> int:
@@ -237,6 +242,16 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@contextmanager
+def local_server_process(folder: Path) -> Iterator[ServerProcess]:
+    """A server that is not started yet, whose cycles run without Spark; nothing of it is left afterwards."""
+    server = ServerProcess(folder, launcher=("-m", "tests.support.launch_local"))
+    try:
+        yield server
+    finally:
+        server.clean_up()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Messages of a real broker flow through a real server into sinks, and both are killed: nothing is lost, doubled or wrong.
+"""Messages of a real broker flow through a server into sinks, and both are killed: nothing is lost, doubled or wrong.
 
 The publisher offers 10 000 messages a second with QoS 1. Every message has a number, so what each place must hold is known.
 """
@@ -27,7 +27,7 @@ from penstock.streams.segments import list_segments, slices
 from tests.sinks.world import Receiver, eventually
 from tests.support.mosquitto import Mosquitto, needs_mosquitto
 from tests.support.mqtt_flow import Flow
-from tests.support.server_process import ServerProcess, server_process
+from tests.support.server_process import ServerProcess, local_server_process
 
 pytestmark = needs_mosquitto
 READER = shutil.which("mosquitto_sub")
@@ -72,7 +72,7 @@ def flow(broker: Mosquitto) -> Iterator[Flow]:
 def test_a_broker_and_a_server_that_are_killed_in_mid_flow_cost_nothing(
     tmp_path: Path, broker: Mosquitto, receiver: Receiver, flow: Flow
 ) -> None:
-    with server_process(tmp_path) as server:
+    with local_server_process(tmp_path) as server:
         server.start()
         define(server, broker, receiver)
         flow.start()
