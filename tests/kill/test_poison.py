@@ -25,7 +25,7 @@ WAIT_S = 180.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    environment = {"PENSTOCK_CYCLE_STALL_S": "2", "PENSTOCK_WORKER_MEMORY_MB": "700"}
+    environment = {"PENSTOCK_CYCLE_STALL_S": "5", "PENSTOCK_WORKER_MEMORY_MB": "700"}
     with server_process(tmp_path_factory.mktemp("poison"), environment=environment) as found:
         found.start()
         with found.connect() as db:

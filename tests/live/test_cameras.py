@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 from collections.abc import Iterator
 from itertools import pairwise
@@ -23,7 +22,6 @@ from tests.pipeline.asking import eventually
 from tests.support.spark_lock import one_spark
 
 ROOT = pathlib.Path(__file__).parents[2]
-WATCHED_S = 28.0 if os.environ.get("PENSTOCK_SOAK") else 20.0
 Found = set[tuple[str, tuple[int, ...]]]
 
 
@@ -89,7 +87,7 @@ def test_cars_are_followed_past_cameras_and_drawn(
     traffic = Traffic(every_s=0.25)
     watching = Watching(monkeypatch)
     with one_spark(), running_server(tmp_path / "data", free_port(0), lambda _: None) as connection:
-        paths, told = app.watch(connection, traffic, WATCHED_S, Console(), plain=True)
+        paths, told = app.watch(connection, traffic, 28.0, Console(), plain=True)
     since_us, until_us = watching.since_us, watching.until_us
     expected = combinations(traffic, since_us, until_us)
     found = set(map(known, paths))

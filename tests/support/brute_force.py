@@ -141,6 +141,8 @@ def defined_at(folder: Path, journal: int) -> Defined:
     starts: dict[str, int | None] = {}
     floors: dict[int, int] = {}
     kept = _kept_journal(folder)
+    if kept.exists():
+        keep_journal(folder)
     for entry in JournalReader(kept if kept.exists() else folder).read(upto=journal):
         body = entry.body
         if entry.kind in ("create_table", "alter_table"):
