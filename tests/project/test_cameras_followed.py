@@ -1,9 +1,11 @@
-"""apps/cameras on a real server: a stream type of its own, five window joins with a function, held against brute force."""
+"""apps/cameras on a server: a stream type of its own, five window joins with a function, held against brute force."""
 
 from __future__ import annotations
 
+import os
 import pathlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
@@ -15,11 +17,10 @@ from apps.cameras.paths import Path, Paths
 from apps.cameras.town import CAMERAS, FASTEST_M_PER_S, ROUTES, SLOWEST_M_PER_S, length_m
 from apps.cameras.traffic import Traffic
 from apps.cameras.view import summary
-from penstock.cli.demo_server import free_port, running_server
 from penstock.client import Connection
 from penstock.clock import WallClock
 from tests.pipeline.asking import eventually
-from tests.support.spark_lock import one_spark
+from tests.support.server_process import ServerProcess, local_server_process, server_process
 
 ROOT = pathlib.Path(__file__).parents[2]
 Found = set[tuple[str, tuple[int, ...]]]
@@ -80,13 +81,21 @@ class Watching:
         yield
 
 
+@contextmanager
+def serving(folder: pathlib.Path) -> Iterator[ServerProcess]:
+    """Cycles run without Spark, but for `make soak`."""
+    with (server_process if os.environ.get("PENSTOCK_SOAK") else local_server_process)(folder) as server:
+        server.start()
+        yield server
+
+
 def test_cars_are_followed_past_cameras_and_drawn(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)  # where the server finds the class of the cameras
     traffic = Traffic(every_s=0.25)
     watching = Watching(monkeypatch)
-    with one_spark(), running_server(tmp_path / "data", free_port(0), lambda _: None) as connection:
+    with serving(tmp_path) as server, server.connect() as connection:
         paths, told = app.watch(connection, traffic, 28.0, Console(), plain=True)
     since_us, until_us = watching.since_us, watching.until_us
     expected = combinations(traffic, since_us, until_us)
