@@ -23,10 +23,10 @@ hypothesis.settings.load_profile("any machine")
 hypothesis.internal.conjecture.engine.MAX_SHRINKING_SECONDS = 60
 # Stories of several tests on one server: each goes on where the one before it stopped.
 STORIES = ("tests/console/",)
-WITH_SPARK = ("tests/bad_input/", "tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")
+WITH_SPARK = ("tests/bad_input/test_disk_full", "tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")
 # Some of these take many seconds. They are dealt last and one by one, so that the processes end together.
 LONG = ("tests/crash/", "tests/oracle/", "tests/pipeline_pure/")
-POLITE = 10
+POLITE = 19
 # Where Linux keeps files in memory; what all tests leave at a time is far less than this room.
 IN_MEMORY = Path("/dev/shm")
 ROOM_BYTES = 4 << 30

@@ -6,12 +6,43 @@ from collections import Counter
 from typing import Any
 
 import httpx
+import pyarrow as pa
 
+from penstock.clock import SECOND, format_timestamp
 from tests.support.server_process import ServerProcess
 
 BODY_KEYS = {"condition", "sqlstate", "message", "hint", "line", "column", "length"}
 # What a user must never have to read.
 INSIDES = ("Traceback", "org.apache", "Py4J", "py4j", 'File "', "java.lang", "SparkException")
+
+
+JSON, CSV, ARROW = "application/json", "text/csv", "application/vnd.apache.arrow.stream"
+
+
+class Clock:
+    """Times relative to the server's first reading, which comes long after the cases below are listed."""
+
+    began_us = 0
+
+
+class At(float):
+    """So many seconds after it."""
+
+
+def at(seconds: float = 0.0) -> str:
+    return format_timestamp(Clock.began_us + round(seconds * SECOND))
+
+
+def timed(reading: dict[str, Any]) -> dict[str, Any]:
+    return {name: at(value) if isinstance(value, At) else value for name, value in reading.items()}
+
+
+def arrow(**columns: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.table(columns)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
 
 
 class Asked:
