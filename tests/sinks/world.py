@@ -36,7 +36,10 @@ class Receiver:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                length = int(self.headers["Content-Length"])
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    return  # its sender was killed while it sent
                 receiver.let_go.wait()
                 request = (dict(self.headers.items()), body)
                 receiver.requests.append(request)
