@@ -42,14 +42,12 @@ def base(legend: bool = False) -> dict[str, Any]:
     }
 
 
-def timeline(
-    series: Sequence[tuple[str, Sequence[tuple[float, float | None]]]], unit: str = "", stacked: bool = False
-) -> dict[str, Any]:
+def timeline(series: Sequence[tuple[str, Sequence[tuple[float, float | None]]]], unit: str = "") -> dict[str, Any]:
     """Lines over time; a point is (milliseconds since 1970, value)."""
     options = base(legend=len(series) > 1)
     options["useUTC"] = True
     options["xAxis"] = axis("time")
-    options["yAxis"] = axis("value", unit or None, scale=not stacked)
+    options["yAxis"] = axis("value", unit or None, scale=True)
     options["series"] = [
         {
             "name": name,
@@ -58,7 +56,6 @@ def timeline(
             "showSymbol": len(points) < 30,
             "symbolSize": 5,
             "lineStyle": {"width": 1.6},
-            **({"stack": "all", "areaStyle": {"opacity": 0.35}} if stacked else {}),
         }
         for name, points in series
     ]

@@ -109,7 +109,7 @@ class _View:
         at = [c["now"] / 1000 for c in cycles]
         named = (("tasks", "ms"), ("answers", "fold_ms"), ("planning, waiting", "between_ms"))
         series = [(name, [(x, c.get(key)) for x, c in zip(at, cycles, strict=True)]) for name, key in named]
-        self._draw(self._cycles, timeline(series, "ms", stacked=True))
+        self._draw(self._cycles, timeline(series, "ms"))
         self._draw(self._rows, timeline([("rows", [(x, float(c["rows"])) for x, c in zip(at, cycles, strict=True)])]))
         if cycles:
             last = cycles[-1]

@@ -78,8 +78,9 @@ class CommitStore:
 
         A crash while old records were removed leaves some of them behind: without what came before they are nothing.
         """
-        known, chain = set(self._cycles), []
+        # The newest record first: another one may be written meanwhile, and is listed before it is the newest.
         cycle = self.last.cycle if self.last else 0
+        known, chain = set(self._cycles), []
         while cycle in known:
             chain.append(cycle)
             cycle = self._follows.get(cycle, cycle - 1)

@@ -55,8 +55,8 @@ class Costs:
         ms = record.info.get("ms")
         now_s, before_s = time.monotonic(), self._noted_s
         self._noted_s = now_s
-        # Planning, writing offsets and the record, and waiting for the next cycle to be due.
-        between_ms = None if before_s is None else max(0.0, (now_s - before_s) * 1000 - (ms or 0.0) - fold_ms)
+        # Planning, writing offsets and the record, and waiting for the next cycle to be due. Folding goes on beside that.
+        between_ms = None if before_s is None else max(0.0, (now_s - before_s) * 1000 - (ms or 0.0))
         matched = 0
         with self._lock:
             self._sums[self._sharing, _EVALUATIONS] += 1

@@ -51,7 +51,7 @@ class CycleMark:
 
 
 class Feed:
-    """The last committed cycles, in order. Readers wait on it; the commit thread appends."""
+    """The last committed cycles, in order. Readers wait on it; the follower appends."""
 
     def __init__(self, keep: int) -> None:
         self._marks: deque[CycleMark] = deque(maxlen=keep)
@@ -71,7 +71,7 @@ class Feed:
             self._marks.clear()
 
     def listen(self, callback: Callable[[], None]) -> None:
-        """Call back, from the commit thread, whenever something may be new."""
+        """Call back, from the follower, whenever something may be new."""
         with self._changed:
             self._listeners.append(callback)
 

@@ -59,8 +59,7 @@ class Follower:
 
     def _step(self) -> float:
         with self._changed:
-            if not self._waiting and not self._changed.wait_for(self._has_work, _IDLE_S):
-                return 0.0
+            self._changed.wait_for(self._has_work, _IDLE_S)
             if not self._waiting:
                 return 0.0
             first = self._waiting[0]

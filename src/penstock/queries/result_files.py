@@ -14,7 +14,7 @@ MOST_CHUNKS = 16
 
 
 class ResultFiles:
-    """The folder `results` of one data folder. Only the commit thread calls it."""
+    """The folder `results` of one data folder. Only the follower calls it."""
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder

@@ -83,7 +83,7 @@ class NowsAt:
 
 
 class StreamNows:
-    """Counts who reads which stream. Changed by the commit thread, under its owner's lock."""
+    """Counts who reads which stream. Changed by the follower, under its owner's lock."""
 
     def __init__(self) -> None:
         self._tables: dict[int, _Table] = {}

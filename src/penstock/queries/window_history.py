@@ -11,7 +11,7 @@ _Change = tuple[int, AnyWindow | None]
 
 
 class WindowHistory:
-    """Changed by the commit thread, cycle after cycle; a reader of a cycle sees what it was then."""
+    """Changed by the follower, cycle after cycle; a reader of a cycle sees what it was then."""
 
     def __init__(self) -> None:
         self._changes: dict[int, tuple[_Change, ...]] = {}
