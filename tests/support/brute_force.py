@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,8 +128,13 @@ def keep_journal(folder: Path) -> None:
     kept = _kept_journal(folder) / "journal"
     kept.mkdir(parents=True, exist_ok=True)
     for path in (folder / "journal").glob("*"):
-        (kept / path.name).unlink(missing_ok=True)
-        (kept / path.name).hardlink_to(path)
+        # A server that runs may remove a file meanwhile; what was there at its start is kept already.
+        with suppress(FileNotFoundError):
+            number = path.stat().st_ino
+            link = kept / path.name
+            if not link.exists() or link.stat().st_ino != number:
+                link.unlink(missing_ok=True)
+                link.hardlink_to(path)
 
 
 def _kept_journal(folder: Path) -> Path:
