@@ -15,8 +15,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from penstock.cli.completing import Names
-from penstock.cli.printing import Format
+from penstock.cli.completion import Names
+from penstock.cli.output import Format
 from penstock.cli.shell import Shell, history_file
 from penstock.client import Connection
 from tests.server.fake import FakeDatabase

@@ -16,7 +16,7 @@ import pytest
 import penstock
 from penstock.client import Connection
 from penstock.errors import PenstockError
-from penstock.streams.receipt import Receipt
+from penstock.streams.ingest.receipt import Receipt
 from tests.server.fake import FakeDatabase
 from tests.server.live import Live, serving
 

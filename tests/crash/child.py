@@ -17,8 +17,8 @@ from penstock.pipeline.commits import CommitStore
 from penstock.queries import database, standing
 from penstock.queries.database import Database
 from penstock.settings import Settings
-from penstock.streams.log import StreamLog
-from penstock.streams.rules import warm_up
+from penstock.streams.ingest.rules import warm_up
+from penstock.streams.log.stream_log import StreamLog
 from tests.support.brute_force import keep_journal
 from tests.support.crashing import crash_at
 from tests.support.local_engine import LocalEngine

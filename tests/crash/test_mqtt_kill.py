@@ -22,8 +22,8 @@ from paho.mqtt.properties import Properties
 
 from penstock.client import Connection
 from penstock.errors import PenstockError
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_segments, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_segments, slices
 from tests.sinks.world import Receiver, eventually
 from tests.support.mosquitto import Mosquitto, needs_mosquitto
 from tests.support.mqtt_flow import Flow

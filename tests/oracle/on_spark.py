@@ -24,8 +24,8 @@ from penstock.queries.subscription import Subscription
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SelectPlan, SparkPlan, plan_from_json
 from penstock.sql.planner import plan_query
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_segments, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_segments, slices
 from tests.oracle import compare
 from tests.oracle.commands import Advance, AlterWindow, Command, CreateQuery, CreateTable, Cycle, DropQuery, Push
 from tests.oracle.expressions import Const, Ex, Op

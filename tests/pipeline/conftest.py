@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.queries.database import Database
-from penstock.server.queries import quoted
+from penstock.server.routes.queries import quoted
 from penstock.settings import Settings
 from tests.support.spark_lock import one_spark
 

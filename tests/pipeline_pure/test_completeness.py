@@ -8,7 +8,7 @@ import pytest
 
 from penstock.clock import SECOND, format_timestamp
 from penstock.queries import first_readings
-from penstock.streams.segments import Segment
+from penstock.streams.log.segments import Segment
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 HOUR = 3600 * SECOND

@@ -13,7 +13,7 @@ from penstock.pipeline.commit_files import read_record
 from penstock.queries import standing
 from penstock.queries.sinking import SinkQueries
 from penstock.sinks.backlog import Backlog
-from penstock.sinks.reading import Reader
+from penstock.sinks.result_reader import Reader
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 NAMES = ("seen", "mean", "pairs")

@@ -13,9 +13,9 @@ import pytest
 
 from penstock.queries import decoded
 from penstock.queries.open_files import OpenFiles
-from penstock.streams.layout import Segment
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import Slice
+from penstock.streams.log.layout import Segment
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import Slice
 
 ROWS = 1000
 

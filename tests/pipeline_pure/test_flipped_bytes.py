@@ -17,7 +17,7 @@ from penstock.errors import PenstockError
 from penstock.pipeline import definitions
 from penstock.pipeline.joins import results
 from penstock.queries import standing
-from penstock.streams import sealing
+from penstock.streams.log import checksums
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 FLIPS = 7  # bytes of each file, spread over it
@@ -98,7 +98,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[[Path], Opened]]:
         # A new server's workers have read nothing of the folder yet.
         definitions._CACHE.clear()
         definitions._AHEAD.clear()
-        sealing._seen.clear()
+        checksums._seen.clear()
         found.append(Opened(folder, **settings()))
         return found[-1]
 

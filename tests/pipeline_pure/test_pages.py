@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.clock import SECOND
-from penstock.console.looking import look_at
-from penstock.console.plan_drawing import draw
-from penstock.console.result_chart import Axes, chart_of, guess
+from penstock.console.answer_preview import look_at
 from penstock.console.sensor_facts import state_of, table_facts
+from penstock.console.widgets.plan_drawing import draw
+from penstock.console.widgets.result_chart import Axes, chart_of, guess
 from penstock.queries.changes import changes_of_query
 from penstock.queries.footprint import Processes, log_sizes
 from penstock.queries.latest import Latest

@@ -104,8 +104,8 @@ def test_without_a_role_a_body_is_not_read_at_all(live: Live) -> None:
 
 
 def test_a_slow_sign_in_is_cut_at_its_deadline(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.body.UNKNOWN_ROLE_S", 0.3)
-    monkeypatch.setattr("penstock.server.connections.UNKNOWN_ROLE_S", 0.3)
+    monkeypatch.setattr("penstock.server.http.body.UNKNOWN_ROLE_S", 0.3)
+    monkeypatch.setattr("penstock.server.http.connections.UNKNOWN_ROLE_S", 0.3)
     with Raw(live, "POST /v1/session", "Content-Length: 1000") as raw:
         raw.send(b"{")
         assert raw.answer() == (400, "invalid_body")
@@ -113,14 +113,14 @@ def test_a_slow_sign_in_is_cut_at_its_deadline(live: Live, monkeypatch: pytest.M
 
 
 def test_a_body_that_trickles_in_after_its_refusal_is_cut(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.connections.UNKNOWN_ROLE_S", 0.3)
+    monkeypatch.setattr("penstock.server.http.connections.UNKNOWN_ROLE_S", 0.3)
     with Raw(live, f"POST {PUSH}", "Content-Length: 1000000") as raw:
         assert raw.answer() == (401, "unauthorized")
         assert raw.is_closed()
 
 
 def test_a_request_that_never_begins_is_cut(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.connections.UNKNOWN_ROLE_S", 0.3)
+    monkeypatch.setattr("penstock.server.http.connections.UNKNOWN_ROLE_S", 0.3)
     parts = urlsplit(live.url)
     for begun in (b"", b"GET /v1/health HT"):
         with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=PATIENCE_S) as raw:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.server.listening import check_proxies, check_token
+from penstock.server.http.listener import check_proxies, check_token
 from penstock.settings import Settings
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase

@@ -163,7 +163,7 @@ def test_a_user_whose_light_statements_hang_holds_up_no_other_user(
 
 
 def test_the_texts_of_one_users_statements_take_bounded_memory(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.workers.CALLS_MAX_BYTES", 1 << 20, raising=False)
+    monkeypatch.setattr("penstock.server.http.thread_pools.CALLS_MAX_BYTES", 1 << 20, raising=False)
     long = f"{SLOW} -- {'x' * 700_000}"
     plant.ask("rita", 1, long)
     until(lambda: plant.spark.running == 1, "the first runs")
@@ -178,7 +178,7 @@ def test_the_texts_of_one_users_statements_take_bounded_memory(plant: Plant, mon
 
 
 def test_the_definitions_that_one_user_sends_take_bounded_memory(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.workers.CALLS_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("penstock.server.http.thread_pools.CALLS_MAX_BYTES", 1 << 20)
     register, begun = plant.db.register, threading.Event()
 
     def hang(*arguments: Any) -> Any:

@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 from penstock.errors import PenstockError
 from penstock.server.app import create_app
 from penstock.server.context import Context
-from penstock.server.events import open_subscription
+from penstock.server.routes.events import open_subscription
 from penstock.settings import Settings
 from tests.server.fake import FakeDatabase, FakeSubscription
 from tests.server.live import serving

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.errors import PenstockError
-from penstock.server.listening import check_tls
+from penstock.server.http.listener import check_tls
 from penstock.settings import Settings
 from tests.server.fake import FakeDatabase
 from tests.server.live import serving

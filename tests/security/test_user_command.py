@@ -12,7 +12,7 @@ from penstock.cli.main import app
 from penstock.cli.shell import DiscreetHistory
 from penstock.errors import PenstockError
 from penstock.security.users import Users
-from penstock.server.listening import check_exposure
+from penstock.server.http.listener import check_exposure
 from penstock.settings import Settings
 
 runner = CliRunner()

@@ -12,8 +12,8 @@ import paho.mqtt.client as paho
 from penstock.clock import WallClock
 from penstock.queries.database import Database
 from penstock.settings import Settings
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_segments, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_segments, slices
 from tests.support.local_engine import LocalEngine
 from tests.support.mosquitto import Mosquitto
 

@@ -13,8 +13,8 @@ from penstock.catalog.model import StreamColumn, TableOptions
 from penstock.clock import SECOND
 from penstock.errors import error
 from penstock.sensors.base import END, Answer, Reading, new_value
-from penstock.streams import courier
-from penstock.streams.manager import ALWAYS_ON
+from penstock.streams.sources import sensor_forwarder
+from penstock.streams.sources.manager import ALWAYS_ON
 from penstock.types import DOUBLE, INT, Field
 from tests.sensors.world import (
     GAS,
@@ -86,7 +86,7 @@ def test_many_openings_make_few_entries() -> None:
         world.manager.demand("q", 1, range(2000))
         wait_until(lambda: len(world.opened()) == 2000)
         # One entry per pause, however long the machine takes to open them all.
-        assert len(world.observed) <= (time.monotonic() - begin_s) / courier._GATHER_S + 1
+        assert len(world.observed) <= (time.monotonic() - begin_s) / sensor_forwarder._GATHER_S + 1
 
 
 def test_a_sensor_that_ended_in_a_former_life_is_shown_as_ended_and_not_opened_again() -> None:

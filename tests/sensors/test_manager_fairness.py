@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.streams.opened import OpenedSensor, SensorState
-from penstock.streams.stepping import ManagerLimits
+from penstock.streams.sources.sensor_lifecycle import ManagerLimits
+from penstock.streams.sources.sensor_state import OpenedSensor, SensorState
 from tests.sensors.world import (
     FAST,
     IMPATIENT,

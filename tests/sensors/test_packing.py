@@ -9,8 +9,8 @@ import pytest
 
 from penstock.catalog.model import TableOptions
 from penstock.sensors.base import Answer, Reading
-from penstock.streams.opened import OpenedSensor
-from penstock.streams.packing import Chunk, pack
+from penstock.streams.sources.reading_arrays import Chunk, pack
+from penstock.streams.sources.sensor_state import OpenedSensor
 from penstock.types import DOUBLE, Field
 from tests.sensors.world import table
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.streams import polling
-from penstock.streams.polling import Poller, PollLimits, Task
+from penstock.streams.sources import polling
+from penstock.streams.sources.polling import Poller, PollLimits, Task
 from tests.sensors.world import PATIENCE_S, wait_until
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.clock import SECOND, ManualClock, parse_timestamp
 from penstock.errors import PenstockError
-from penstock.sensors import recording
+from penstock.sensors import recording_files
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import Answer, Sensor
 from penstock.sensors.registry import create_sensor
@@ -131,7 +131,7 @@ def test_rows_of_one_time_come_together_so_that_a_resumed_replay_misses_none(
 
     pieces of 4:  1 1 2 2 | 2 2 2 2 | 2 3 3 3 | 3 4 4 5
     """
-    monkeypatch.setattr(recording, "_BATCH_ROWS", 4)
+    monkeypatch.setattr(recording_files, "_BATCH_ROWS", 4)
     times = [1, 1, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5]
     values = [float(i) for i in range(len(times))]
     file = tmp_path / f"r.{kind}"

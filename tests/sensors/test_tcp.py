@@ -13,8 +13,8 @@ from penstock.clock import WallClock
 from penstock.errors import PenstockError
 from penstock.sensors.base import Answer, Sensor
 from penstock.sensors.registry import create_sensor
-from penstock.streams.opened import OpenedSensor
-from penstock.streams.packing import Chunk, pack
+from penstock.streams.sources.reading_arrays import Chunk, pack
+from penstock.streams.sources.sensor_state import OpenedSensor
 from tests.sensors.world import GAS, PATIENCE_S, World, table, wait_until
 
 

@@ -15,11 +15,11 @@ from penstock.clock import SECOND, WallClock
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.sensor_files import SensorFiles
 from penstock.settings import Settings
-from penstock.streams.ingest import Ingest
-from penstock.streams.log import StreamLog
-from penstock.streams.manager import StreamManager
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_segments, slices
+from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_segments, slices
+from penstock.streams.log.stream_log import StreamLog
+from penstock.streams.sources.manager import StreamManager
 from penstock.types import DOUBLE, INT, Field
 from tests.sensors.world import FAST, PATIENCE_S, wait_until
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 from penstock.catalog.model import StreamColumn, Table, TableOptions
 from penstock.clock import Clock, WallClock
 from penstock.sensors.base import END, NO_VALUE, Deliver, PushSensor, Reading, Sensor, new_value
-from penstock.streams.manager import StreamManager
-from penstock.streams.polling import PollLimits
-from penstock.streams.receipt import Receipt
-from penstock.streams.stepping import ManagerLimits
+from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.sources.manager import StreamManager
+from penstock.streams.sources.polling import PollLimits
+from penstock.streams.sources.sensor_lifecycle import ManagerLimits
 from penstock.types import DOUBLE, INT, TEXT, Field
 
 FIELDS = (Field("value", DOUBLE),)

@@ -19,9 +19,9 @@ from penstock.queries.results import Event, Health, Result
 from penstock.security.audit import Audit
 from penstock.security.secrets import Cost
 from penstock.security.users import Users
-from penstock.streams.input_counts import InputCounts
-from penstock.streams.line_points import LineReport
-from penstock.streams.receipt import Receipt, Refusal
+from penstock.streams.ingest.input_counts import InputCounts
+from penstock.streams.ingest.line_points import LineReport
+from penstock.streams.ingest.receipt import Receipt, Refusal
 
 ANSWER = pa.table({"location": ["north gate", "pier"], "ppm": [37.5, 41.0]})
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from penstock.server.app import create_app
 from penstock.server.context import Lifecycle
-from penstock.server.listening import bind
+from penstock.server.http.listener import bind
 from penstock.server.run import Server, configured, url_of
 from penstock.settings import Settings
 from tests.server.fake import FakeDatabase

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.server.listening import check_exposure, is_loopback
+from penstock.server.http.listener import check_exposure, is_loopback
 from penstock.settings import Settings
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.server import decode
-from penstock.server.arrow_messages import _Table
-from penstock.server.decode import ARROW, CSV, JSON, NDJSON, PARQUET, NeedsRoom, Room, decode_readings
+from penstock.server.http import decode
+from penstock.server.http.arrow_messages import _Table
+from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET, NeedsRoom, Room, decode_readings
 from penstock.settings import Settings
 from tests.security.bombs import arrow_stream, parquet_file
 from tests.server.asgi import Http

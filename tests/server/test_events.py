@@ -13,7 +13,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from penstock.server import events
+from penstock.server.routes import events
 from tests.server.fake import FakeDatabase, FakeSubscription
 from tests.server.live import Live, serving
 

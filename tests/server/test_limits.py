@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from penstock.server.rates import CLIENTS_MAX, Rates
+from penstock.server.http.rate_limit import CLIENTS_MAX, Rates
 from penstock.settings import Settings
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase

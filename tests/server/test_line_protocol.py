@@ -11,9 +11,9 @@ import pytest
 
 from penstock.queries.inputs import LINES
 from penstock.settings import Settings
-from penstock.streams.input_counts import InputCounts
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_segments, slices
+from penstock.streams.ingest.input_counts import InputCounts
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_segments, slices
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 from tests.server.asgi import Http
 

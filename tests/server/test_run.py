@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.server.listening import bind
+from penstock.server.http.listener import bind
 from penstock.server.run import run
 from penstock.settings import Settings
 

@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from penstock.server import events
+from penstock.server.routes import events
 from penstock.settings import Settings
 from tests.server.fake import FakeDatabase
 from tests.server.live import Live, serving
@@ -64,7 +64,7 @@ def test_a_message_is_a_cycle_with_its_rows(live: Live, database: FakeDatabase) 
 def test_a_socket_lives_longer_than_the_head_of_a_request(
     live: Live, database: FakeDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.server.connections.UNKNOWN_ROLE_S", 0.2)
+    monkeypatch.setattr("penstock.server.http.connections.UNKNOWN_ROLE_S", 0.2)
     database.commit("gas_alarm", 3)
     with following(live) as socket:
         assert message(socket)["cycle"] == 3

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.server.budget import ByteBudget
-from penstock.server.workers import Pool
+from penstock.server.http.budget import ByteBudget
+from penstock.server.http.thread_pools import Pool
 
 
 def test_a_full_pool_refuses_instead_of_queueing_for_ever() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import Batch
 from penstock.sinks.positions import Position
-from penstock.sinks.reading import Reader
+from penstock.sinks.result_reader import Reader
 from tests.sinks.test_files import batch, finished, opened
 
 

@@ -11,7 +11,7 @@ from penstock.errors import error
 from penstock.queries.results import Event
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import Batch
-from penstock.sinks.reading import AnswerReader, Reader
+from penstock.sinks.result_reader import AnswerReader, Reader
 
 
 def event(cycle: int) -> Event:

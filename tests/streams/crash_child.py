@@ -13,10 +13,10 @@ from pathlib import Path
 
 from penstock.clock import WallClock
 from penstock.settings import Settings
-from penstock.streams.compaction import Compactor
-from penstock.streams.ingest import Ingest
-from penstock.streams.log import StreamLog
-from penstock.streams.rules import warm_up
+from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.ingest.rules import warm_up
+from penstock.streams.log.compaction import Compactor
+from penstock.streams.log.stream_log import StreamLog
 from tests.streams.doubles import StateDouble, make_table
 from tests.support.crashing import crash_at
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_segments, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_segments, slices
 
 ROOT = Path(__file__).parents[2]
 COMMIT = ["log:begin", "log:written", "log:synced", "log:renamed", "log:folder_synced", "log:answered"]

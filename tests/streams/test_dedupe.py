@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.streams.dedupe import KeyMemory
-from penstock.streams.rules import NO_TIME
+from penstock.streams.ingest.deduplication import KeyMemory
+from penstock.streams.ingest.rules import NO_TIME
 
 NAN = float("nan")
 COLUMNS: list[tuple[pa.DataType, list[Any]]] = [

@@ -11,9 +11,9 @@ import pytest
 
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError
-from penstock.streams.receipt import Receipt
-from penstock.streams.rules import NO_TIME
-from penstock.streams.segments import list_segments
+from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.rules import NO_TIME
+from penstock.streams.log.segments import list_segments
 from penstock.types import DOUBLE, INT, TEXT, Field
 from tests.streams.doubles import make_table
 from tests.support.ingest_bench import NOW, SECOND, Make, refusals

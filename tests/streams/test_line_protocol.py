@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.streams import line_protocol
-from penstock.streams.line_protocol import BadLine, Point, line_pieces, parse_lines
+from penstock.streams.ingest import line_protocol
+from penstock.streams.ingest.line_protocol import BadLine, Point, line_pieces, parse_lines
 
 
 def one(line: str) -> tuple[str, dict[str, str], dict[str, Any], int | None]:

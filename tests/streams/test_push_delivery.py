@@ -9,18 +9,18 @@ from concurrent.futures import Future
 import pytest
 
 from penstock.errors import error
-from penstock.streams import sources
-from penstock.streams.input_counts import InputCounts
-from penstock.streams.receipt import Receipt
-from penstock.streams.sources import PushDelivery
-from penstock.streams.storing import FolderNotSynced, as_storage_error
+from penstock.streams.ingest.input_counts import InputCounts
+from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.log.atomic_file import FolderNotSynced, as_storage_error
+from penstock.streams.sources import table_sources
+from penstock.streams.sources.table_sources import PushDelivery
 
 ROWS = [{"seq": 1}]
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_RETRY_S", 0.0)
+    monkeypatch.setattr(table_sources, "_RETRY_S", 0.0)
 
 
 def failed(problem: Exception) -> Future[Receipt]:

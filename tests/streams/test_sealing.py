@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.streams import sealing
-from penstock.streams.compaction import merge
-from penstock.streams.hot import write_hot
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import Segment, Slice
-from penstock.streams.storing import no_crash
+from penstock.streams.log import checksums
+from penstock.streams.log.atomic_file import no_crash
+from penstock.streams.log.compaction import merge
+from penstock.streams.log.hot_segments import write_hot
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import Segment, Slice
 
 ROWS = 500
 
@@ -76,15 +76,15 @@ def test_every_flipped_bit_of_a_file_is_noticed_or_harmless(tmp_path: Path, form
 def test_few_files_are_remembered_as_whole_and_the_newest_among_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sealing, "_REMEMBERED", 3)
+    monkeypatch.setattr(checksums, "_REMEMBERED", 3)
     (tmp_path / "1").mkdir()
     files = [segment(tmp_path / "1", number * ROWS) for number in range(8)]
     for found in files:
         read(found)
-        assert len(sealing._seen) <= 3
+        assert len(checksums._seen) <= 3
     looked: list[pa.NativeFile] = []
-    real = sealing._sums
-    monkeypatch.setattr(sealing, "_sums", lambda source: looked.append(source) or real(source))
+    real = checksums._sums
+    monkeypatch.setattr(checksums, "_sums", lambda source: looked.append(source) or real(source))
     for found in files[-3:]:
         read(found)
     assert not looked

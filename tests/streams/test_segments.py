@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
-from penstock.streams.layout import Segment, parse_segment, segment_name
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import cover, list_segments, slices
+from penstock.streams.log.layout import Segment, parse_segment, segment_name
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import cover, list_segments, slices
 
 UTC = pa.timestamp("us", tz="UTC")
 

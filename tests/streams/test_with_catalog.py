@@ -12,10 +12,10 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import StreamColumn, TableOptions
 from penstock.clock import ManualClock, WallClock
 from penstock.settings import Settings
-from penstock.streams.ingest import Ingest
-from penstock.streams.log import StreamLog
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_segments, slices
+from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_segments, slices
+from penstock.streams.log.stream_log import StreamLog
 from penstock.types import DOUBLE, INT, TEXT, Field
 
 COLUMNS = (Field("sensor_id", INT), Field("location", TEXT))

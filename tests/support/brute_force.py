@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from penstock.catalog.journal import JournalReader
 from penstock.pipeline.commit_files import CommitRecord, read_record
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_segments, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_segments, slices
 
 Row = Mapping[str, Any]
 Range = Callable[[int, int], tuple[int, int]]

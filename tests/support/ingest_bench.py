@@ -11,11 +11,11 @@ import pyarrow as pa
 from penstock.catalog.model import Table
 from penstock.clock import ManualClock
 from penstock.settings import Settings
-from penstock.streams.ingest import Ingest
-from penstock.streams.log import StreamLog
-from penstock.streams.receipt import Receipt
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_segments, slices
+from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_segments, slices
+from penstock.streams.log.stream_log import StreamLog
 from tests.streams.doubles import StateDouble
 
 SECOND = 1_000_000

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_files, list_segments, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_files, list_segments, slices
 
 
 def batch(*values: float) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from penstock.client.connection import Connection
 from penstock.client.push import Receipt
 from penstock.errors import PenstockError
-from penstock.streams.segments import list_segments
+from penstock.streams.log.segments import list_segments
 from tests.support.brute_force import History, JoinQuestion, LastRows, Question, Row, defined_at, expected
 from tests.support.log_rows import log_heads
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 
-from penstock.catalog.encoding import plan_text, query_entry
+from penstock.catalog.definition_json import plan_text, query_entry
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.state import CatalogState
 from penstock.catalog.writer import CatalogWriter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from penstock.catalog.encoding import sink_to_json
+from penstock.catalog.definition_json import sink_to_json
 from penstock.catalog.model import QueryDefinition, Sink
 from penstock.catalog.writer import CatalogWriter
 from penstock.errors import error

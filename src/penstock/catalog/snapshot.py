@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
-from penstock.catalog.encoding import (
+from penstock.catalog.definition_json import (
     function_from_json,
     function_to_json,
     query_entry,

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from penstock.catalog.definitions import Defined, Definitions
-from penstock.catalog.dependents import Name, users_by_name
-from penstock.catalog.encoding import (
+from penstock.catalog.definition_json import (
     function_from_json,
     quarantined_by,
     query_from_json,
@@ -20,10 +18,12 @@ from penstock.catalog.encoding import (
     stream_type_from_json,
     table_from_json,
 )
+from penstock.catalog.definitions import Defined, Definitions
+from penstock.catalog.dependents import Name, users_by_name
 from penstock.catalog.heads import Int64s, LogHeads
 from penstock.catalog.journal import SNAPSHOT, Entry, JournalReader
 from penstock.catalog.model import QueryDefinition
-from penstock.catalog.observed import Observations, Observed
+from penstock.catalog.observations import Observations, Observed
 from penstock.catalog.rollup_records import RolledUp, RollupDefinition, closed, rollup_from_json
 from penstock.catalog.rows import StaticRows
 from penstock.catalog.snapshot import read_snapshot, restore_snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.catalog.checks import check_added, check_shape
-from penstock.catalog.encoding import function_to_json, stream_type_to_json, table_to_json
+from penstock.catalog.definition_json import function_to_json, stream_type_to_json, table_to_json
 from penstock.catalog.model import Function, StreamColumn, StreamType, Table, TableOptions
 from penstock.catalog.writer import CatalogWriter
 from penstock.errors import error

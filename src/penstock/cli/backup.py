@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from penstock.cli.connecting import Token, Url, connected, progress, reported
+from penstock.cli.server_address import Token, Url, connected, progress, reported
 from penstock.errors import PenstockError, error
 from penstock.manifest import FileSum, Took, copy_file, difference, list_files, no_progress, read_manifest
 from penstock.syncing import sync_folder

@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
-from penstock.cli.connecting import progress, reported
-from penstock.cli.printing import AskedFormat, choose_format, print_rows
+from penstock.cli.output import AskedFormat, choose_format, print_rows
+from penstock.cli.server_address import progress, reported
 from penstock.errors import error
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import typer
 
-from penstock.cli.printing import Format, print_answer
-from penstock.cli.running import run_script
+from penstock.cli.output import Format, print_answer
+from penstock.cli.statement_runner import run_script
 from penstock.client import Answer, Connection
 from penstock.errors import PenstockError, error
 
@@ -106,7 +106,7 @@ def _sensors(connection: Connection, table: str) -> list[dict[str, Any]]:
 
 
 def _show(rows: list[dict[str, Any]], format: Format) -> None:
-    from penstock.cli.printing import show
+    from penstock.cli.output import show
 
     names = list(dict.fromkeys(name for row in rows for name in row))
     texts = {name: [None if row.get(name) is None else show(row[name]) for row in rows] for name in names}

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from penstock.cli.connecting import Token, Url, connected, progress
+from penstock.cli.server_address import Token, Url, connected, progress
 from penstock.cli.sources import FileFormat, format_of, read_steps
 from penstock.client import Refusal
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from penstock.cli.connecting import reported
+from penstock.cli.server_address import reported
 from penstock.pipeline.cluster_security import security_settings
-from penstock.server.listening import listen
+from penstock.server.http.listener import listen
 from penstock.settings import SETTINGS, load_settings
 
 STUCK_S = 3.0

@@ -11,11 +11,11 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.lexers import PygmentsLexer
 
-from penstock.cli.completing import Names
+from penstock.cli.completion import Names
 from penstock.cli.helpers import HELPERS, UnknownHelper, run_helper
-from penstock.cli.printing import Format
-from penstock.cli.running import run_statement
-from penstock.cli.splitting import is_blank, split_statements
+from penstock.cli.output import Format
+from penstock.cli.statement_runner import run_statement
+from penstock.cli.statement_split import is_blank, split_statements
 from penstock.client import Connection
 from penstock.errors import PenstockError
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.connecting import Token, Url, connected
-from penstock.cli.printing import AskedFormat, choose_format
-from penstock.cli.running import run_script
+from penstock.cli.output import AskedFormat, choose_format
+from penstock.cli.server_address import Token, Url, connected
+from penstock.cli.statement_runner import run_script
 from penstock.errors import error
 
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.connecting import Token, Url, connected
-from penstock.cli.printing import AskedFormat, Format, choose_format, print_csv, show
+from penstock.cli.output import AskedFormat, Format, choose_format, print_csv, show
+from penstock.cli.server_address import Token, Url, connected
 
 
 def status(

@@ -15,8 +15,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.connecting import reported
-from penstock.cli.printing import AskedFormat, choose_format, print_rows
+from penstock.cli.output import AskedFormat, choose_format, print_rows
+from penstock.cli.server_address import reported
 from penstock.clock import SECOND, WallClock, format_timestamp
 from penstock.errors import PenstockError
 from penstock.security.audit import Audit

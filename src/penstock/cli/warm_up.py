@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.connecting import reported
+from penstock.cli.server_address import reported
 
 
 def warm_up(

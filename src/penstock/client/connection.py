@@ -10,7 +10,7 @@ from typing import Any, Literal
 import httpx
 
 from penstock.client.answer import Answer, read_answer
-from penstock.client.encoding import refuse_not_finite, to_json
+from penstock.client.json_values import refuse_not_finite, to_json
 from penstock.client.push import BATCH_ROWS, Readings, Receipt, push, quote
 from penstock.client.query import Query
 from penstock.client.subscribe import Change, subscribe

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import orjson
 
-from penstock.client.encoding import to_json
+from penstock.client.json_values import to_json
 from penstock.errors import CONDITIONS, PenstockError, error
 
 ARROW = "application/vnd.apache.arrow.stream"

@@ -1,7 +1,7 @@
 """The console: pages in a browser, made in the server's process (docs/decisions/0013-console.md).
 
 `open_console` adds them to the server's application once the database is ready. One file per page; `layout` frames
-them, `pulse` gathers what they show, once for all who look, and `acting` runs what they ask for off the event loop.
+them, `status_cache` gathers what they show, once for all who look, and `page_context` runs what they ask for off the event loop.
 """
 
 from __future__ import annotations

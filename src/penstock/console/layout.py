@@ -12,9 +12,9 @@ from nicegui import Client, context, ui
 from starlette.requests import Request
 
 from penstock import __version__
-from penstock.console.acting import console
+from penstock.console.page_context import console
 from penstock.errors import PenstockError
-from penstock.server.front import CONSOLE
+from penstock.server.routes.front import CONSOLE
 
 _log = logging.getLogger("penstock.console")
 DOORS = (

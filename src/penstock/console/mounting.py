@@ -12,14 +12,14 @@ from nicegui import ui
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from penstock.console import ask, overview, queries, query, sensors, system, table
-from penstock.console.acting import Console, set_console
+from penstock.console.page_context import Console, set_console
+from penstock.console.pages import ask, overview, queries, query, sensors, system, table
 from penstock.errors import error
-from penstock.server.access import refuse
-from penstock.server.body_limits import CONSOLE_MAX_BYTES, limited_body
-from penstock.server.connections import allow_frames
 from penstock.server.context import Context
-from penstock.server.front import CONSOLE
+from penstock.server.http.access import refuse
+from penstock.server.http.body_limits import CONSOLE_MAX_BYTES, limited_body
+from penstock.server.http.connections import allow_frames
+from penstock.server.routes.front import CONSOLE
 
 PAGES = (overview, sensors, table, ask, queries, query, system)
 _FOLDER = Path(__file__).parent

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.errors import error
 from penstock.pipeline.offset import Offset, offset_from_json
-from penstock.streams.sealing import read_sealed, sealed_file
+from penstock.streams.log.checksums import read_sealed, sealed_file
 
 RESULT_SCHEMA = pa.schema(
     [
@@ -74,7 +74,7 @@ def list_numbers(folder: Path) -> tuple[list[int], list[int]]:
 
 
 def record_writer(record: CommitRecord) -> Callable[[Path], None]:
-    """What writes a record to a file, for `storing.store`."""
+    """What writes a record to a file, for `atomic_file.store`."""
     header = {
         "cycle": record.cycle,
         "start": record.start.to_json(),

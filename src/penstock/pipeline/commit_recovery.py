@@ -28,7 +28,7 @@ from penstock.pipeline.commit_files import (
 )
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset
-from penstock.streams.storing import store
+from penstock.streams.log.atomic_file import store
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from penstock.pipeline.commit_files import (
 from penstock.pipeline.commit_recovery import recover_commits
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset
-from penstock.streams.storing import CrashPoint, no_crash, store
+from penstock.streams.log.atomic_file import CrashPoint, no_crash, store
 
 __all__ = ["RESULT_SCHEMA", "CommitRecord", "CommitStore", "read_newest_end"]
 

@@ -32,7 +32,7 @@ from penstock.pipeline.shared_pass import Key, SharedPass
 from penstock.pipeline.spending import Stopwatch, spent_row
 from penstock.pipeline.tasks import CycleTask, Skipped, Unit
 from penstock.pipeline.worker_limits import limit_worker
-from penstock.streams.giving_back import give_back_large_at_once
+from penstock.streams.log.release_memory import give_back_large_at_once
 
 _log = logging.getLogger("penstock.pipeline")
 

@@ -12,7 +12,7 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from penstock.cache import Cache
-from penstock.catalog.encoding import quarantined_by
+from penstock.catalog.definition_json import quarantined_by
 from penstock.catalog.journal import SNAPSHOT, Entry, JournalMoved, JournalReader
 from penstock.catalog.model import Function
 from penstock.catalog.state import CatalogState

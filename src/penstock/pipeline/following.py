@@ -14,7 +14,7 @@ from penstock.pipeline.loading import loading
 from penstock.pipeline.shared_pass import SharedPass
 from penstock.pipeline.slices.slice_pass import SlicePass
 from penstock.sql.plan import AggregatePlan, Plan, SelectPlan, scalars_of
-from penstock.streams.giving_back import give_back_memory
+from penstock.streams.log.release_memory import give_back_memory
 
 # After so many changes what was loaded is taken out of the collector's sight: Spark's workers run a full collection after
 # every task, and over the definitions of ten thousand queries it takes longer than a cycle's work.

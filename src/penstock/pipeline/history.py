@@ -26,9 +26,9 @@ from penstock.operators.windows import FOREVER
 from penstock.pipeline.definitions import Definitions, definitions_since
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.sql.plan import SelectPlan, plan_from_json
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import Slice, slices
-from penstock.streams.whole import list_whole
+from penstock.streams.log.missing_rows import list_whole
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import Slice, slices
 from penstock.types import BIGINT, Field
 
 JOURNAL_COLUMN = Field("_journal", BIGINT)

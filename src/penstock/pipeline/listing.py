@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.streams.segments import Segment, Slice, list_readable, slices
+from penstock.streams.log.segments import Segment, Slice, list_readable, slices
 
 
 @dataclass(slots=True)

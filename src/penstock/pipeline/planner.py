@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from penstock.catalog.encoding import quarantined_by
+from penstock.catalog.definition_json import quarantined_by
 from penstock.catalog.journal import JournalMoved, JournalReader
 from penstock.catalog.state import CatalogState
 from penstock.clock import SECOND, Clock
@@ -18,7 +18,7 @@ from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.planning import FirstNeeded, Limits, consistent_cut, plan_cycle
 from penstock.pipeline.tasks import Skipped
-from penstock.streams.segments import Segment, list_readable
+from penstock.streams.log.segments import Segment, list_readable
 
 EDGE_INTERVAL_US = SECOND
 # Spark ends Python workers that idle for a minute, and their soft state with them.

@@ -26,8 +26,8 @@ from penstock.sql.plan import (
     selected_table,
     tables_under,
 )
-from penstock.streams.segments import Segment
-from penstock.streams.whole import first_reached
+from penstock.streams.log.missing_rows import first_reached
+from penstock.streams.log.segments import Segment
 
 SegmentsOf = Callable[[int], Sequence[Segment]]
 FloorOf = Callable[[int], int]

@@ -39,7 +39,7 @@ from penstock.operators.slices.approximate.coarsening import coarsened
 from penstock.operators.slices.approximate.naming import KINDS, approximate_name, make_approximate
 from penstock.operators.slices.registry import PARTIALS
 from penstock.operators.slices.slicing import slice_rows
-from penstock.streams import keys, rules
+from penstock.streams.ingest import keys, rules
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type
 
 _ROWS = 8

@@ -13,7 +13,7 @@ from penstock.catalog.rows import StaticRows
 from penstock.errors import error
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.pipeline.tasks import Unit
-from penstock.streams.segment_rows import read_slice
+from penstock.streams.log.segment_rows import read_slice
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from penstock.pipeline.listing import Listing
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.planning import FillPiece, fill_pieces
 from penstock.pipeline.positions import BLOCK_ROWS
-from penstock.streams.segments import Slice
+from penstock.streams.log.segments import Slice
 
 # Below this a second task costs more than it saves.
 TASK_MIN_ROWS = 30_000

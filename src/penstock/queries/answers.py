@@ -40,7 +40,7 @@ from penstock.sql.plan import (
     tables_under,
     window_of,
 )
-from penstock.streams.segments import list_readable
+from penstock.streams.log.segments import list_readable
 
 
 class AnswerStore(Taking):

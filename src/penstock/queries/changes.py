@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.catalog.encoding import quarantined_by
+from penstock.catalog.definition_json import quarantined_by
 from penstock.catalog.journal import JournalReader
 
 

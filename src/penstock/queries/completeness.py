@@ -20,7 +20,7 @@ from penstock.queries.observing import streams_of
 from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
 from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of
-from penstock.streams.initial_scan import surviving
+from penstock.streams.sources.initial_scan import surviving
 
 
 class Completeness:

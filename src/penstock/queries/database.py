@@ -60,14 +60,14 @@ from penstock.sensors.address_rules import rules_of
 from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.statement_parts import AsOf
-from penstock.streams.discovery import Discovery
-from penstock.streams.housekeeping import Housekeeper
-from penstock.streams.ingest import Ingest
-from penstock.streams.input_counts import InputCounts
-from penstock.streams.line_points import LineReport, LineWriter
-from penstock.streams.log import StreamLog
-from penstock.streams.receipt import Receipt
-from penstock.streams.sources import Sources
+from penstock.streams.ingest.discovery import Discovery
+from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.ingest.input_counts import InputCounts
+from penstock.streams.ingest.line_points import LineReport, LineWriter
+from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.log.housekeeping import Housekeeper
+from penstock.streams.log.stream_log import StreamLog
+from penstock.streams.sources.table_sources import Sources
 
 _log = logging.getLogger("penstock")
 PUSH_TIMEOUT_S = 60.0

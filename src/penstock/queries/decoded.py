@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.streams.compaction import ROW_GROUP_ROWS
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import Segment, Slice
+from penstock.streams.log.compaction import ROW_GROUP_ROWS
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import Segment, Slice
 
 MOST_BYTES = 96 << 20
 MOST_IDLE_S = 20.0  # windows move on to newer files: what they left behind must not pile up to the limit first

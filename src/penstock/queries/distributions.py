@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import Slice, list_readable, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import Slice, list_readable, slices
 
 ROWS_A_ROUND = 1000
 TABLES_A_ROUND = 4

@@ -22,9 +22,9 @@ from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
 from penstock.queries.open_files import OpenFiles
 from penstock.queries.partners import Blocks
 from penstock.sql.plan import SelectPlan
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import Segment, Slice, list_segments, slices
-from penstock.streams.whole import lost_position, missing_file
+from penstock.streams.log.missing_rows import lost_position, missing_file
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import Segment, Slice, list_segments, slices
 
 _BARE = slice_schema([])  # times and static versions alone
 TOGETHER_ROWS, TOGETHER_TIMES = 1 << 16, 8

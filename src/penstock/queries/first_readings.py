@@ -17,8 +17,8 @@ import pyarrow as pa
 from penstock.catalog.model import ARRIVAL_COLUMN, TIME_COLUMN, VERSION_COLUMN
 from penstock.errors import PenstockError
 from penstock.operators.windows import FOREVER
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import Segment, Slice, list_readable, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import Segment, Slice, list_readable, slices
 
 ROWS_A_LOOK = 1_000_000
 UNKNOWN = -(2**62)

@@ -30,7 +30,7 @@ class LogSize:
 
 def log_sizes(database: Database) -> list[LogSize]:
     """From the names of the files and their sizes; nothing is read."""
-    from penstock.streams.segments import list_files
+    from penstock.streams.log.segments import list_files
 
     found = []
     for table in database.sensor_tables():

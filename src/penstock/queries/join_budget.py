@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.errors import error
 from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan
-from penstock.streams.segments import list_readable
+from penstock.streams.log.segments import list_readable
 
 BYTES_PER_ROW = 40
 REFUSED_BEYOND = 16

@@ -24,8 +24,8 @@ from penstock.queries.held import Held, Ids, all_rows, rows_gone
 from penstock.queries.join_results import JoinResults, Picked
 from penstock.queries.partners import Blocks
 from penstock.sql.plan import JoinPlan
-from penstock.streams.segments import Segment, list_what_is_there
-from penstock.streams.whole import lost_position, missing_file
+from penstock.streams.log.missing_rows import lost_position, missing_file
+from penstock.streams.log.segments import Segment, list_what_is_there
 
 
 @dataclass(frozen=True, slots=True)

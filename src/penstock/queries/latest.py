@@ -19,8 +19,8 @@ import pyarrow as pa
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_readable, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_readable, slices
 
 ROWS_A_LOOK = 20_000
 TRAIL_S = 120

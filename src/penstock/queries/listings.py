@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.queries.open_files import OpenFiles
-from penstock.streams.segments import Segment, list_readable, list_segments
+from penstock.streams.log.segments import Segment, list_readable, list_segments
 
 # Compaction replaces files; those that are gone are found again, but by another listing each.
 GOOD_FOR_S = 1.0
@@ -40,7 +40,7 @@ class Listings:
 
 
 class Reaches:
-    """`streams.whole.first_reached` for many times at once."""
+    """`streams.log.missing_rows.first_reached` for many times at once."""
 
     def __init__(self, log: Path, table_id: int, floor: int) -> None:
         segments = list_readable(log, table_id)

@@ -17,8 +17,8 @@ from penstock.catalog.model import VERSION_COLUMN
 from penstock.catalog.state import CatalogState
 from penstock.damage import damage_of, move_folder_aside
 from penstock.errors import PenstockError
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_what_is_there, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_what_is_there, slices
 
 
 def reserve_lost(root: Path, catalog: Catalog, journal_named: int, committed: Mapping[int, int]) -> None:

@@ -14,9 +14,9 @@ from penstock.sensors.address_rules import AddressRules
 from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, SparkPlan, looks_of, plan_from_json
-from penstock.streams.ingest import Ingest
-from penstock.streams.initial_scan import surviving
-from penstock.streams.manager import StreamManager
+from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.sources.initial_scan import surviving
+from penstock.streams.sources.manager import StreamManager
 
 
 class Observer:

@@ -12,8 +12,8 @@ from penstock.cache import Cache
 from penstock.cancellation import check
 from penstock.catalog.model import POSITION_COLUMN
 from penstock.queries.decoded import DecodedColumns
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import Segment, Slice
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import Segment, Slice
 
 MOST_FILES = 512
 _Mapped = tuple[pa.Table, dict[str, pa.DataType]]

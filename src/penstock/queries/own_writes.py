@@ -6,7 +6,7 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import error
 from penstock.queries.standing import StandingQueries
-from penstock.streams.log import StreamLog
+from penstock.streams.log.stream_log import StreamLog
 
 READ_YOUR_WRITES_S = 5.0
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError
-from penstock.streams.ingest import Ingest
+from penstock.streams.ingest.ingest import Ingest
 
 MARK_EVERY_S = 15.0
 _MARKS = 4

@@ -9,8 +9,8 @@ from penstock.catalog.model import Table
 from penstock.queries.distributions import Distributions
 from penstock.queries.rates import MARK_EVERY_S, Rates
 from penstock.services import Service
-from penstock.streams.ingest import Ingest
-from penstock.streams.log import StreamLog
+from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.log.stream_log import StreamLog
 
 ROUND_S = 1.0
 

@@ -37,7 +37,7 @@ from penstock.queries.trimming import now_at, still_read, trim
 from penstock.queries.window_history import WindowHistory, WindowsAt
 from penstock.settings import Settings
 from penstock.sql.plan import own_windows_of
-from penstock.streams.segments import Segment, list_readable
+from penstock.streams.log.segments import Segment, list_readable
 
 _log = logging.getLogger("penstock.queries")
 SNAPSHOT_EVERY = 200

@@ -20,7 +20,7 @@ from penstock.errors import error, suggest
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import END, Answer, Connector, Option, Reading, Sensor, no_value
 from penstock.sensors.options import flag, one_of
-from penstock.sensors.recording import UNITS_US, Recording, parse_address, read_times
+from penstock.sensors.recording_files import UNITS_US, Recording, parse_address, read_times
 from penstock.types import Field
 
 # A recording of one moment must not fill the memory; only beyond this can a crash part rows of one time.

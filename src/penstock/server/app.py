@@ -9,7 +9,20 @@ from starlette.middleware.cors import CORSMiddleware
 
 from penstock import __version__
 from penstock.security.guesses import Guesses
-from penstock.server import (
+from penstock.server.backend import Backend
+from penstock.server.context import Context, Lifecycle
+from penstock.server.http.access import USER_HEADER, AccessGuard, listed_origins, rates_of
+from penstock.server.http.budget import ByteBudget
+from penstock.server.http.counters import Counters, CountRequests
+from penstock.server.http.errors import ErrorBoundary, add_handlers
+from penstock.server.http.headers import SecurityHeaders
+from penstock.server.http.listener import check_proxies, check_token
+from penstock.server.http.request_ids import HEADER, TraceRequests
+from penstock.server.http.roles import require_role
+from penstock.server.http.sessions import Sessions
+from penstock.server.http.thread_pools import Workers
+from penstock.server.openapi import document
+from penstock.server.routes import (
     backup,
     events,
     front,
@@ -26,19 +39,6 @@ from penstock.server import (
     statements,
     tables,
 )
-from penstock.server.access import USER_HEADER, AccessGuard, listed_origins, rates_of
-from penstock.server.backend import Backend
-from penstock.server.budget import ByteBudget
-from penstock.server.context import Context, Lifecycle
-from penstock.server.counters import Counters, CountRequests
-from penstock.server.errors import ErrorBoundary, add_handlers
-from penstock.server.headers import SecurityHeaders
-from penstock.server.listening import check_proxies, check_token
-from penstock.server.openapi import document
-from penstock.server.roles import require_role
-from penstock.server.sessions import Sessions
-from penstock.server.tracing import HEADER, TraceRequests
-from penstock.server.workers import Workers
 from penstock.settings import Settings
 
 RESOURCES = (

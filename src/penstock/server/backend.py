@@ -11,9 +11,9 @@ import pyarrow as pa
 from penstock.queries.results import Event, Health, Result
 from penstock.security.audit import Audit
 from penstock.security.users import Users
-from penstock.streams.input_counts import InputCounts
-from penstock.streams.line_points import LineReport
-from penstock.streams.receipt import Receipt
+from penstock.streams.ingest.input_counts import InputCounts
+from penstock.streams.ingest.line_points import LineReport
+from penstock.streams.ingest.receipt import Receipt
 
 Params = Sequence[Any] | Mapping[str, Any] | None
 

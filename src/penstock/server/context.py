@@ -12,14 +12,14 @@ from penstock.queries.permissions import the_caller
 from penstock.security.caller import Caller
 from penstock.security.guesses import Guesses
 from penstock.security.users import Users
-from penstock.server.access import USER_HEADER
 from penstock.server.backend import Backend
-from penstock.server.budget import ByteBudget
-from penstock.server.counters import Counters
-from penstock.server.rates import Rates
-from penstock.server.roles import caller_of
-from penstock.server.sessions import Sessions
-from penstock.server.workers import Workers
+from penstock.server.http.access import USER_HEADER
+from penstock.server.http.budget import ByteBudget
+from penstock.server.http.counters import Counters
+from penstock.server.http.rate_limit import Rates
+from penstock.server.http.roles import caller_of
+from penstock.server.http.sessions import Sessions
+from penstock.server.http.thread_pools import Workers
 from penstock.settings import Settings
 
 

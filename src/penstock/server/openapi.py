@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from penstock.server.decode import ARROW, CSV, JSON, NDJSON, PARQUET
+from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
 from penstock.server.models import Answer, ErrorBody
 
 ERRORS: dict[int | str, dict[str, Any]] = {

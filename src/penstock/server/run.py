@@ -24,11 +24,11 @@ from penstock.errors import PenstockError, error
 from penstock.logs import FORMATS, set_up_logging
 from penstock.server.app import create_app
 from penstock.server.backend import Backend
-from penstock.server.connections import HttpConnection, SocketConnection
 from penstock.server.context import Context, Lifecycle
-from penstock.server.listening import is_loopback, listen, proxies_of
+from penstock.server.http.connections import HttpConnection, SocketConnection
+from penstock.server.http.listener import is_loopback, listen, proxies_of
 from penstock.settings import Settings
-from penstock.streams.giving_back import share_free_memory
+from penstock.streams.log.release_memory import share_free_memory
 
 Progress = Callable[[str], None]
 OpenPages = Callable[[FastAPI], AbstractAsyncContextManager[None]]

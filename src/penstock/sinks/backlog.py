@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from penstock.damage import damage_of
 from penstock.sinks.base import Batch
-from penstock.streams.sealing import read_sealed, sealed_file
-from penstock.streams.storing import make_folder, store, sweep
+from penstock.streams.log.atomic_file import make_folder, store, sweep
+from penstock.streams.log.checksums import read_sealed, sealed_file
 
 _KEY = b"penstock"
 

@@ -20,9 +20,9 @@ from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import Batch, DeliveryFailed, Outlet, Place
 from penstock.sinks.files import Files
 from penstock.sinks.positions import Position
-from penstock.sinks.reading import AnswerReader, Queries, Reader
 from penstock.sinks.registry import find_kind, parse_options
-from penstock.streams.storing import make_folder, sweep
+from penstock.sinks.result_reader import AnswerReader, Queries, Reader
+from penstock.streams.log.atomic_file import make_folder, sweep
 
 _log = logging.getLogger("penstock.sinks")
 _SHOWN_CHARS = 500

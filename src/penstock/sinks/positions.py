@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 
 from penstock.damage import damage_of
-from penstock.streams.storing import store
+from penstock.streams.log.atomic_file import store
 
 WRITE_EVERY_S = 1.0
 

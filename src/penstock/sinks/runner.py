@@ -17,8 +17,8 @@ from penstock.sensors.address_rules import AddressRules
 from penstock.services import Service
 from penstock.sinks.base import Place
 from penstock.sinks.follower import Follower, Limits
-from penstock.sinks.reading import Queries
 from penstock.sinks.registry import find_kind, parse_options
+from penstock.sinks.result_reader import Queries
 
 _END_S = 5.0
 

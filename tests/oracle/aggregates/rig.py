@@ -20,8 +20,8 @@ from penstock.queries.database import Database
 from penstock.queries.subscription import Subscription
 from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, plan_from_json
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import list_segments, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import list_segments, slices
 from tests.oracle.aggregates.model import Condition, Question, Row, same
 from tests.support.local_engine import LocalEngine
 

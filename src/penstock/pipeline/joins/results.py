@@ -21,8 +21,8 @@ from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.prepared import PreparedJoin
 from penstock.pipeline.positions import BLOCK_ROWS
 from penstock.pipeline.said import ResultRow, quarantined
-from penstock.streams.sealing import read_sealed, sealed_file
-from penstock.streams.storing import store
+from penstock.streams.log.atomic_file import store
+from penstock.streams.log.checksums import read_sealed, sealed_file
 
 INLINE_ROWS = 2_000
 FILE_ROWS = 1_000_000

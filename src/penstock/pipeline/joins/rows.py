@@ -20,8 +20,8 @@ from penstock.pipeline.joins.buffers import BufferFolder, Gone, Held
 from penstock.pipeline.joins.cells import RANGES, WHOLE, Cells, Share, without
 from penstock.pipeline.joins.prepared import Stream, link_column
 from penstock.pipeline.readings import flat_columns, slice_schema, stream_fields
-from penstock.streams.segment_rows import read_slice
-from penstock.streams.segments import Segment, Slice, list_readable, slices
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import Segment, Slice, list_readable, slices
 
 
 @dataclass(slots=True)

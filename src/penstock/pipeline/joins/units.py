@@ -12,7 +12,7 @@ from penstock.pipeline.listing import Listing
 from penstock.pipeline.offset import Offset
 from penstock.sql.join_keys import is_looked_up
 from penstock.sql.plan import JoinPlan, has_join, join_of, plan_from_json, tables_under
-from penstock.streams.segments import Slice
+from penstock.streams.log.segments import Slice
 
 LIVE = -1
 # Below this a second part costs more than it saves; without a look-up each row meets a whole window.

@@ -19,9 +19,9 @@ from penstock.operators.slices.base import Numbers, Partial
 from penstock.pipeline.slices.shape import Measure, measure_name
 from penstock.queries.rollups.cells import RolledCells
 from penstock.queries.rollups.shape import Shape
-from penstock.streams.parquet_footer import KEY, ROOM, check_footer, seal_footer
-from penstock.streams.sealing import check_schema, sealed_schema
-from penstock.streams.storing import CrashPoint, make_folder, no_crash, store
+from penstock.streams.log.atomic_file import CrashPoint, make_folder, no_crash, store
+from penstock.streams.log.checksums import check_schema, sealed_schema
+from penstock.streams.log.parquet_footer import KEY, ROOM, check_footer, seal_footer
 from penstock.types import format_duration
 
 FOLDER = "rollups"

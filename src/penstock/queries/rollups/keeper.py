@@ -19,9 +19,9 @@ from penstock.queries.rollups.files import FOLDER, path_of, read_cells, write_ce
 from penstock.queries.rollups.shape import shape_of
 from penstock.queries.rollups.tiers import levels_at
 from penstock.queries.standing import StandingQueries
-from penstock.streams.log import StreamLog
-from penstock.streams.retention import own_now
-from penstock.streams.storing import CrashPoint, as_storage_error, no_crash
+from penstock.streams.log.atomic_file import CrashPoint, as_storage_error, no_crash
+from penstock.streams.log.retention import own_now
+from penstock.streams.log.stream_log import StreamLog
 
 GRACE_S = 60.0  # for whoever has read the names of files and not yet the files
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from penstock.catalog.encoding import plan_text
+from penstock.catalog.definition_json import plan_text
 from penstock.catalog.model import Table
 from penstock.catalog.rollup_records import RollupDefinition
 from penstock.catalog.state import CatalogState
@@ -18,8 +18,8 @@ from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.plan import plan_to_json
 from penstock.sql.rollups import bind_create_rollup
-from penstock.streams.retention import own_now
-from penstock.streams.segments import list_what_is_there
+from penstock.streams.log.retention import own_now
+from penstock.streams.log.segments import list_what_is_there
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database

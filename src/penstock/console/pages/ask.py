@@ -1,0 +1,137 @@
+"""Ask: SQL in, an answer out, as a table or a chart; keep the question and it stands."""
+
+from __future__ import annotations
+
+import time
+
+from nicegui import ui
+from starlette.requests import Request
+
+from penstock.cancellation import Cancellation
+from penstock.console.formats import duration, number
+from penstock.console.layout import RESPONSE_S, frame, go_to
+from penstock.console.page_context import console
+from penstock.console.pages import welcome
+from penstock.console.widgets.answer_view import AnswerView, as_csv, as_parquet
+from penstock.console.widgets.editor import SqlEditor
+from penstock.console.widgets.parts import card
+from penstock.console.widgets.save_query_dialog import KeepDialog
+from penstock.errors import PenstockError
+from penstock.queries.results import Result
+
+_EXAMPLES = {"create": welcome.CREATE, "keep": welcome.KEEP}
+
+
+def register() -> None:
+    ui.page("/ask", response_timeout=RESPONSE_S)(show)
+
+
+async def show(request: Request, sql: str = "", example: str = "") -> None:
+    """The page. `sql` fills the editor; it is only run when a person says so."""
+    with frame("Ask", "ask", request):
+        view = _View(sql or _EXAMPLES.get(example) or _first_question())
+    await ui.context.client.connected()
+    await view.editor.offer_names()
+
+
+def _first_question() -> str:
+    tables = console().database.sensor_tables()
+    queries = sorted(console().database.catalog.state.queries)
+    if queries:
+        return f"SELECT * FROM {'latest' if 'latest' in queries else queries[0]}"
+    return f"SELECT * FROM {tables[0].name}" if tables else "SHOW TABLES"
+
+
+class _View:
+    def __init__(self, text: str) -> None:
+        self._result: Result | None = None
+        self._running: Cancellation | None = None
+        with card():
+            self.editor = SqlEditor(text, self._run)
+            with ui.element("div").classes("row-line"):
+                self._button = ui.button("Run", icon="play_arrow", on_click=self._run).props("unelevated")
+                self._button.classes("main-action").tooltip("Ctrl+Enter")
+                self._cancel = ui.button("Cancel", icon="stop", on_click=self._end).props("outline")
+                self._cancel.set_visibility(False)
+                ui.button("Keep as a standing query", icon="push_pin", on_click=self._keep).props("outline")
+                ui.button("Explain", on_click=self._explain).props("flat").classes("quiet")
+                ui.element("div").classes("grow")
+                ui.label("Ctrl+Enter runs, Ctrl+Space completes").classes("muted small wide")
+        with card("Answer") as head:
+            with head:
+                self._said = ui.label("").classes("muted small num")
+                self._csv = ui.button("CSV", icon="download", on_click=lambda: self._download("csv"))
+                self._parquet = ui.button("Parquet", icon="download", on_click=lambda: self._download("parquet"))
+                for button in (self._csv, self._parquet):
+                    button.props("flat dense").classes("quiet")
+                    button.set_visibility(False)
+            self._notices = ui.element("div")
+            self._answer_box = ui.element("div").style("display: contents")
+            self._hint = ui.label("Run a statement to see its answer here.").classes("empty")
+        self._answer: AnswerView | None = None
+        self._dialog = KeepDialog()
+
+    async def _run(self) -> None:
+        await self._execute(self.editor.text)
+
+    async def _explain(self) -> None:
+        text = self.editor.text.strip().rstrip(";")
+        await self._execute(text if text.upper().startswith("EXPLAIN") else f"EXPLAIN {text}", prefix=len("EXPLAIN "))
+
+    async def _execute(self, text: str, prefix: int = 0) -> None:
+        self.editor.clear()
+        self._button.props("loading")
+        self._cancel.set_visibility(True)
+        self._running = Cancellation()
+        began = time.monotonic()
+        try:
+            result = await console().execute(text, cancellation=self._running)
+        except PenstockError as problem:
+            if prefix and problem.line == 1 and problem.column is not None:
+                problem.column -= prefix
+            self.editor.complain(problem)
+            return
+        finally:
+            self._button.props(remove="loading")
+            self._cancel.set_visibility(False)
+        self._show(result, time.monotonic() - began)
+        if result.done is not None:
+            await self.editor.offer_names()
+
+    def _end(self) -> None:
+        if self._running is not None:
+            self._running.cancel("the statement was cancelled on the page")
+
+    def _show(self, result: Result, seconds: float) -> None:
+        self._result = result
+        told = result.table.num_columns > 0
+        rows = result.table.num_rows
+        facts = [f"{number(rows)} row{'' if rows == 1 else 's'}"] if told else []
+        facts += [duration(seconds)] + ([f"cycle {result.cycle:,}"] if result.cycle is not None else [])
+        self._said.set_text(" · ".join(facts))
+        self._notices.clear()
+        with self._notices:
+            for notice in result.notices:
+                ui.label(notice).classes("note")
+        self._hint.set_visibility(not told)
+        self._hint.set_text(f"Done: {result.done}" if result.done else "")
+        self._csv.set_visibility(told)
+        self._parquet.set_visibility(told)
+        self._answer_box.set_visibility(told)
+        if told:
+            if self._answer is None:
+                with self._answer_box:
+                    self._answer = AnswerView()
+            self._answer.show(result.table)
+
+    async def _download(self, kind: str) -> None:
+        if self._result is None:
+            return
+        encode = as_csv if kind == "csv" else as_parquet
+        ui.download(await console().asking.run(encode, self._result), f"answer.{kind}")
+
+    async def _keep(self) -> None:
+        self.editor.clear()
+        name = await self._dialog.ask(self.editor.text.strip().rstrip(";"), self.editor.complain)
+        if name is not None:
+            go_to("queries", name)

@@ -1,0 +1,184 @@
+"""Overview: how fast, how far behind, what alarms, and every sensor where it stands."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from nicegui import events, ui
+from starlette.requests import Request
+
+from penstock.clock import SECOND
+from penstock.console.formats import age, cell, number
+from penstock.console.layout import RESPONSE_S, frame, go_to, href, refresh_every
+from penstock.console.page_context import console
+from penstock.console.pages.welcome import welcome
+from penstock.console.sensor_facts import TableFacts
+from penstock.console.status_cache import Alarm, Moment
+from penstock.console.widgets.charts import timeline
+from penstock.console.widgets.data_table import column, listing, set_rows
+from penstock.console.widgets.parts import Tile, card, empty
+from penstock.console.widgets.plant_map import map_options
+
+HISTORY_S = 300
+
+
+def register() -> None:
+    ui.page("/", response_timeout=RESPONSE_S)(show)
+
+
+async def show(request: Request) -> None:
+    """The page."""
+    moment = await console().pulse.moment()
+    with frame("Overview", "", request):
+        if moment.is_empty:
+            welcome()
+            return
+        view = _View(moment)
+    refresh_every(1.0, view.refresh)
+
+
+class _View:
+    def __init__(self, moment: Moment) -> None:
+        self._table: str | None = None
+        with ui.element("div").classes("tiles"):
+            self._rate = Tile("Readings/s", href("sensors"))
+            self._cycle = Tile("Cycle time", href("system"))
+            self._lag = Tile("Behind", href("system"))
+            self._queries = Tile("Standing queries", href("queries"))
+            self._sensors = Tile("Sensors", href("sensors"))
+            self._alarms = Tile("Alarms")
+        with ui.element("div").classes("grid-2"):
+            with card("Sensors") as head:
+                with head:
+                    self._choice = ui.select([], on_change=self._chosen).props(
+                        "dense outlined options-dense borderless"
+                    )
+                    self._choice.classes("fit-content").props('aria-label="Table"')
+                self._map = ui.echart({}).classes("chart tall").props('aria-label="Map of sensors"')
+                self._map.on_point_click(self._open_sensor)
+                self._no_map = empty("")
+            with ui.element("div").style("display: grid; gap: 16px; min-width: 0"):
+                with card("Alarms") as head:
+                    with head:
+                        ui.label("queries with “alarm” in their name").classes("muted small wide")
+                    self._alarm_list = (
+                        listing(
+                            [column("what", "", sortable=False), column("when", "", right=True, sortable=False)],
+                            "id",
+                            8,
+                        )
+                        .classes("wraps")
+                        .props("hide-header")
+                    )
+                    self._no_alarm = empty("Nothing alarms.")
+                with card("Readings per second"):
+                    self._flow = ui.echart(timeline([("readings/s", [])])).classes("chart low")
+        self._fill(moment)
+
+    def _open_sensor(self, event: events.EChartPointClickEventArguments) -> None:
+        if self._table is not None:
+            go_to("sensors", self._table, sensor=str(event.name))
+
+    def _chosen(self) -> None:
+        self._table = self._choice.value
+
+    async def refresh(self) -> None:
+        self._fill(await console().pulse.moment())
+
+    def _fill(self, moment: Moment) -> None:
+        self._fill_tiles(moment)
+        self._fill_map(moment)
+        self._fill_alarms(moment)
+        self._flow.options.update(timeline([("readings/s", rate_line(moment.cycles, moment.now_us))]))
+        self._flow.update()
+
+    def _fill_tiles(self, moment: Moment) -> None:
+        facts = moment.status
+        ready = facts["ready"]
+        total = sum(s["rows_per_s"] for s in facts["streams"].values())
+        recent = recent_rate(moment.cycles, moment.now_us)
+        self._rate.set(number(recent), more=f"{number(total)}/s over a minute")
+        p50, p99 = facts["cycle_ms_p50"], facts["cycle_ms_p99"]
+        self._cycle.set(number(p50), "ms", f"p99 {number(p99)} ms")
+        behind = facts["rows_behind"]
+        waiting = "the pipeline is being restarted" if not ready else "not yet in a cycle"
+        self._lag.set(number(behind), "rows", waiting, "" if ready else "bad")
+        failed = len(moment.failed)
+        more = f"{failed} failing" if failed else "all well"
+        self._queries.set(number(facts["queries"]), more=more, mood="bad" if failed else "")
+        counts: dict[str, int] = {"live": 0, "silent": 0, "failing": 0, "off": 0}
+        for table in moment.tables:
+            for state, count in table.counted().items():
+                counts[state] += count
+        known = sum(table.count for table in moment.tables)
+        trouble = ", ".join(f"{counts[s]} {s}" for s in ("silent", "failing", "off") if counts[s])
+        mood: Any = "bad" if counts["failing"] else "warn" if counts["silent"] else ""
+        self._sensors.set(number(known), more=trouble or "all live", mood=mood)
+        alarming = sum(a.count for a in moment.alarms)
+        names = ", ".join(a.query for a in moment.alarms if a.count) or "nothing alarms"
+        self._alarms.set(number(alarming), "rows" if alarming else "", names, "bad" if alarming else "")
+
+    def _fill_map(self, moment: Moment) -> None:
+        placed = {t.name: t for t in moment.tables if any(s.place for s in t.sensors)}
+        if list(placed) != self._choice.options:
+            self._choice.set_options(list(placed), value=next(iter(placed), None))
+        self._choice.set_visibility(len(placed) > 1)
+        self._table = self._choice.value if self._choice.value in placed else next(iter(placed), None)
+        table: TableFacts | None = placed.get(self._table or "")
+        self._map.set_visibility(table is not None)
+        self._no_map.set_visibility(table is None)
+        if table is None:
+            self._no_map.set_text("Give a table numeric columns x and y, or lat and lon, and its sensors stand here.")
+            return
+        self._map.options.clear()
+        self._map.options.update(map_options(table, table.shown_field, moment.now_us))
+        self._map.update()
+
+    def _fill_alarms(self, moment: Moment) -> None:
+        rows = [row for alarm in moment.alarms for row in _alarm_rows(alarm, moment.now_us)]
+        self._alarm_list.set_visibility(bool(rows))
+        self._no_alarm.set_visibility(not rows)
+        set_rows(self._alarm_list, rows)
+
+
+def _alarm_rows(alarm: Alarm, now_us: int) -> list[dict[str, Any]]:
+    """The newest row of each thing that alarms: rows that differ in numbers and time only are the same thing."""
+    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in alarm.rows:
+        what = tuple(v for v in row.values() if isinstance(v, str)) or (alarm.query,)
+        newest.setdefault(what, row)
+    return [
+        {
+            "id": f"{alarm.query} {place}",
+            "what": f"{alarm.query}: " + ", ".join(_said(n, v) for n, v in row.items() if n != "ts"),
+            "when": age(_micros(row.get("ts")), now_us),
+        }
+        for place, row in enumerate(newest.values())
+    ]
+
+
+def _said(name: str, value: Any) -> str:
+    return value if isinstance(value, str) else f"{name} {number(value) if isinstance(value, float) else cell(value)}"
+
+
+def _micros(moment: Any) -> int | None:
+    return int(moment.timestamp() * SECOND) if moment is not None else None
+
+
+def rate_line(cycles: list[dict[str, Any]], now_us: int) -> list[tuple[float, float | None]]:
+    """Readings per second over the last minutes, a point for every second that had a cycle."""
+    by_second: dict[int, int] = {}
+    for each in cycles:
+        second = each["now"] // SECOND
+        by_second[second] = by_second.get(second, 0) + each["rows"]
+    now = now_us // SECOND
+    seconds = deque(sorted(s for s in by_second if now - HISTORY_S <= s < now))
+    return [(s * 1000.0, float(by_second[s])) for s in seconds]
+
+
+def recent_rate(cycles: list[dict[str, Any]], now_us: int, seconds: int = 5) -> float:
+    """Over the last few whole seconds."""
+    line = rate_line(cycles, now_us)
+    now = now_us // SECOND
+    return sum(v or 0 for at, v in line if at / 1000 >= now - seconds) / seconds

@@ -1,0 +1,209 @@
+"""One standing query, live: its answer as chart and table, its window, its plan with rates, and what became of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from nicegui import ui
+from starlette.requests import Request
+
+from penstock.catalog.model import QueryDefinition
+from penstock.clock import format_timestamp
+from penstock.console.answer_preview import look_at
+from penstock.console.formats import clock_time, cycles, number, size
+from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
+from penstock.console.page_context import attempt, console, quoted
+from penstock.console.pages.queries import lag_of
+from penstock.console.widgets.answer_view import AnswerView
+from penstock.console.widgets.parts import Tile, card, chip, code, empty, facts_html, sure_to_drop
+from penstock.console.widgets.plan_drawing import draw
+from penstock.console.widgets.result_chart import POINTS_MAX
+from penstock.console.widgets.window_control import WindowControl
+from penstock.errors import PenstockError
+from penstock.queries.changes import changes_of_query
+from penstock.queries.database import Database
+from penstock.queries.describing import describe_query
+from penstock.queries.flows import Flows
+from penstock.queries.plan_graph import Passing, PlanGraph, plan_graph
+
+LIVE_EVERY_S = 0.5
+
+
+def register() -> None:
+    ui.page("/queries/{name:path}", response_timeout=RESPONSE_S)(show)
+
+
+async def show(request: Request, name: str) -> None:
+    """The page."""
+    with frame(name, "queries", request) as head:
+        try:
+            definition = console().database.definition(name)
+        except PenstockError as problem:
+            empty(problem.message)
+            return
+        view = _View(definition, head)
+        await view.refresh()
+        await view.tell_changes()
+    refresh_every(LIVE_EVERY_S, view.refresh)
+
+
+class _View:
+    def __init__(self, definition: QueryDefinition, head: ui.element) -> None:
+        self._name = definition.name
+        self._seen: tuple[object, int | None] | None = None
+        self._matched: tuple[float, int] | None = None
+        self._found_rate = 0.0
+        self._sql = definition.sql
+        self._flows = Flows(console().database)
+        with head:
+            self._state = chip("STARTING")
+            self._pause = ui.button("Pause", icon="pause", on_click=self._turn).props("flat").classes("quiet")
+            ui.button("Drop", icon="delete", on_click=self._ask_drop).props("flat").classes("danger")
+        with ui.element("div").classes("tiles"):
+            self._rows = Tile("Rows in its window")
+            self._found = Tile("Rows found")
+            self._cost = Tile("Cost")
+            self._memory = Tile("Memory")
+            self._lag = Tile("Lag")
+        self._failure = ui.label("").classes("complaint")
+        with card("Answer") as bar:
+            with bar:
+                self._as_of = ui.label("").classes("muted small num")
+            self._answer = AnswerView(chart_first=True, newest_first=True)
+        with ui.element("div").classes("grid-even"):
+            with card("Window"):
+                self._window = WindowControl(definition, self._changed)
+            with card("Question"):
+                self._text = ui.element("div")
+                self._about = ui.html("", sanitize=False)
+                ui.button("Open in Ask", icon="terminal", on_click=self._open).props("flat dense align=left").classes(
+                    "quiet"
+                )
+        with card("Plan"):
+            self._plan = ui.html("", sanitize=False).classes("plan")
+        with card("History"):
+            self._history = ui.element("div").classes("facts")
+
+    async def refresh(self) -> None:
+        database = console().database
+        definition = database.catalog.state.queries.get(self._name)
+        if definition is None:
+            self._failure.set_text("This query was dropped.")
+            self._failure.set_visibility(True)
+            return
+        facts, graph, flows = await console().look(_describe, database, definition, self._flows)
+        self._fill_facts(facts, definition)
+        self._fill_plan(graph, facts, flows)
+        try:
+            seen = await console().look(look_at, database, definition, POINTS_MAX)
+        except PenstockError as problem:
+            self._as_of.set_text(problem.message)
+            return
+        if seen is not None and self._seen != (definition, seen.cycle):
+            self._seen = (definition, seen.cycle)
+            shown = "" if seen.rows.num_rows == seen.count else f", newest {seen.rows.num_rows:,} shown"
+            self._rows.set(number(seen.count), more=f"of cycle {seen.cycle:,}{shown}")
+            now = f", NOW {clock_time(seen.now_us)} UTC" if seen.now_us is not None else ""
+            self._as_of.set_text(f"cycle {seen.cycle:,}{now}")
+            self._answer.show(seen.rows)
+
+    def _fill_facts(self, facts: dict[str, Any], definition: QueryDefinition) -> None:
+        state = facts["state"]
+        self._state.set_text(state)
+        self._state.classes(replace=f"chip {state}")
+        self._pause.set_text("Resume" if definition.paused else "Pause")
+        self._pause.props(f"icon={'play_arrow' if definition.paused else 'pause'}")
+        self._failure.set_visibility(facts["error"] is not None)
+        self._failure.set_text(facts["error"] or "")
+        matched = facts["matched"] if facts["matched"] is not None else facts["rows"]
+        self._note_matched(matched)
+        self._found.set(number(matched), more=f"{number(self._found_rate)}/s")
+        evaluations = facts["evaluations"]
+        per_cycle = facts["ms"] / evaluations if evaluations else None
+        self._cost.set(number(per_cycle), "ms", f"per cycle, {number(evaluations)} so far")
+        self._memory.set(size(facts["memory"]), more=facts["strategy"] or facts["runs"])
+        self._lag.set(facts["lag"], more=f"{facts['progress']:.0%} of its history read")
+        if definition.sql != self._sql or not self._text.default_slot.children:
+            self._sql = definition.sql
+            self._text.clear()
+            with self._text:
+                code(definition.sql, wrap=True)
+        told = [("runs as", facts["runs"])]
+        told += [(n, facts[n]) for n in ("reason", "owner", "description") if facts[n]]
+        self._about.set_content(facts_html(told))
+        self._window.follow(definition)
+
+    def _note_matched(self, matched: int) -> None:
+        now = time.monotonic()
+        before = self._matched
+        if before is None:
+            self._matched = (now, matched)
+        elif now - before[0] >= 2.0:
+            self._found_rate = max(0, matched - before[1]) / (now - before[0])
+            self._matched = (now, matched)
+
+    def _fill_plan(self, graph: PlanGraph, facts: dict[str, Any], flows: dict[Passing, float]) -> None:
+        found = f"{number(self._found_rate)}/s"
+        if facts["matched"] is None:  # an answer that is worked out anew has rows, and none that are found
+            found = f"{number(facts['rows'])} rows"
+        said: dict[tuple[int, int], str] = {}
+        for source, target in graph.arrows:
+            box = graph.boxes[source]
+            if box.passes in flows and box.passes is not None:
+                said[source, target] = f"{number(flows[box.passes])}/s"
+            elif box.table is not None:
+                said[source, target] = f"{number(facts['rates'].get(box.table, 0.0))}/s"
+            elif box.rows is not None:
+                said[source, target] = f"{number(box.rows)} rows"
+            elif box.passes is None and box.query is None:
+                said[source, target] = found
+        drawn = draw(graph, said)
+        if drawn != self._plan.content:
+            self._plan.set_content(drawn)
+
+    async def tell_changes(self) -> None:
+        database = console().database
+        definition = database.catalog.state.queries.get(self._name)
+        if definition is None:
+            return
+        changes = await console().look(changes_of_query, database.folder.root, definition.id, definition.name)
+        self._history.clear()
+        with self._history:
+            for change in reversed(changes):
+                ui.label(format_timestamp(change.at_us)[:19].replace("T", " ")).classes("num")
+                with ui.element("div"):
+                    ui.label(change.what)
+                    if change.detail:
+                        ui.label(change.detail).classes("mono muted past")
+
+    async def _changed(self) -> None:
+        self._seen = None
+        await self.refresh()
+        await self.tell_changes()
+
+    async def _turn(self) -> None:
+        paused = console().database.definition(self._name).paused
+        word = "RESUME" if paused else "PAUSE"
+        if await attempt(f"ALTER QUERY {quoted(self._name)} {word}") is not None:
+            await self._changed()
+
+    def _open(self) -> None:
+        go_to("ask", sql=self._sql)
+
+    async def _ask_drop(self) -> None:
+        if (
+            await sure_to_drop("query", "Its answer is gone; the readings stay.")
+            and await attempt(f"DROP QUERY {quoted(self._name)}") is not None
+        ):
+            go_to("queries")
+
+
+def _describe(
+    database: Database, definition: QueryDefinition, flows: Flows
+) -> tuple[dict[str, Any], PlanGraph, dict[Passing, float]]:
+    facts = describe_query(database, definition)
+    facts["lag"] = cycles(lag_of(database, definition.id))
+    facts["rates"] = {t.name: database.sampler.rates.of(t) for t in database.sensor_tables()}
+    graph = plan_graph(definition, database.catalog.state)
+    return facts, graph, flows.look(graph)

@@ -1,0 +1,191 @@
+"""One sensor table: each sensor with its trail, rate and counts; its static values can be changed here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nicegui import events, ui
+from starlette.requests import Request
+
+from penstock.console.formats import age, cell, number
+from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
+from penstock.console.page_context import attempt, console, quoted
+from penstock.console.sensor_facts import SENSORS_MAX, Sensor, TableFacts, place_columns
+from penstock.console.status_cache import Moment
+from penstock.console.widgets.charts import timeline
+from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, spark_points
+from penstock.console.widgets.parts import Tile, card, empty, facts, sure_to_drop
+from penstock.console.widgets.sensor_dialog import SensorDialog
+from penstock.console.widgets.upload import upload_button
+from penstock.errors import PenstockError
+
+SHOWN_COLUMNS = 4
+
+
+def register() -> None:
+    ui.page("/sensors/{name:path}", response_timeout=RESPONSE_S)(show)
+
+
+async def show(request: Request, name: str, sensor: str = "") -> None:
+    """The page; `sensor` opens one of them."""
+    moment = await console().pulse.moment()
+    with frame(name, "sensors", request) as head:
+        try:
+            table = console().database.table(name)
+        except PenstockError as problem:
+            empty(problem.message)
+            return
+        view = _View(table, moment, head)
+    if sensor:
+        view.open(sensor)
+    refresh_every(1.0, view.refresh)
+
+
+class _View:
+    def __init__(self, table: dict[str, Any], moment: Moment, head: ui.element) -> None:
+        self._table = table
+        self._name = table["name"]
+        self._sensors: dict[str, Sensor] = {}
+        self._open: str | None = None
+        self.dialog = SensorDialog(table, self._changed)
+        with head:
+            ui.button("Add a sensor", icon="add", on_click=self.dialog.add).props("unelevated").classes("main-action")
+            upload_button(self._name, self._changed)
+            ui.button("Drop", icon="delete", on_click=self._ask_drop).props("flat").classes("danger")
+        with ui.element("div").classes("tiles"):
+            self._count = Tile("Sensors")
+            self._rate = Tile("Readings/s")
+            self._refused = Tile("Refused")
+            self._late = Tile("Late")
+        with card("Sensors") as bar:
+            with bar:
+                search = ui.input(placeholder="Find").props('dense outlined clearable aria-label="Find"')
+                search.classes("fit-content")
+            self._list = listing(self._columns(), "name", clickable=True).classes("dots")
+            search.bind_value_to(self._list, "filter")
+            self._list.on("rowClick", lambda e: self._clicked(e), [[], ["name"], None])
+            self._none = empty("No sensors yet. Add one, or let the table discover them: WITH (discover = true).")
+            self._many = empty(
+                f"More than {SENSORS_MAX:,} sensors: ask for them, SELECT * FROM penstock.sensors WHERE table_name = ..."
+            )
+        with card("The highest now, two minutes back") as over:
+            self._chart_card = over.parent_slot.parent if over.parent_slot is not None else over
+            self._chart = ui.echart({}).classes("chart")
+        with card("Definition"):
+            facts(_definition(table))
+        self._fill(moment)
+
+    def _columns(self) -> list[dict[str, Any]]:
+        keys = self._table["key"]
+        table = console().database.catalog_table(self._name)
+        # Where a sensor stands is on the map, and in its dialog.
+        apart = {*keys, *(place_columns(table) or ())}
+        own = [c.name for c in table.columns if c.name not in apart][:SHOWN_COLUMNS]
+        return [
+            column("name", ", ".join(keys)),
+            column("state"),
+            *(column(f"static_{n}", n, wide=place > 0) for place, n in enumerate(own)),
+            column("value", "latest", right=True, by=True),
+            column("spark", "two minutes", sortable=False),
+            column("rate", "per second", right=True, wide=True, by=True),
+            column("refused", right=True, wide=True, by=True),
+            column("late", right=True, wide=True, by=True),
+            column("errors", right=True, wide=True, by=True),
+            column("last", "last reading", right=True, wide=True, by=True),
+        ]
+
+    def _clicked(self, event: events.GenericEventArguments) -> None:
+        self.open(event.args[1]["name"])
+
+    def open(self, name: str) -> None:
+        if name in self._sensors:
+            self._open = name
+            self.dialog.edit(self._sensors[name])
+
+    async def _changed(self) -> None:
+        console().pulse.expire()
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        self._fill(await console().pulse.moment())
+
+    def _fill(self, moment: Moment) -> None:
+        found = next((t for t in moment.tables if t.name == self._name), None)
+        if found is None:
+            return
+        counts = moment.status["streams"].get(self._name, {})
+        states = found.counted()
+        mood: Any = "bad" if states["failing"] else ""
+        self._count.set(number(found.count), more=", ".join(f"{n} {s}" for s, n in states.items() if n), mood=mood)
+        self._rate.set(number(counts.get("rows_per_s", 0.0)), more=f"{number(counts.get('accepted', 0))} stored")
+        refused = counts.get("refused", {})
+        reasons = ", ".join(f"{n} {c}" for c, n in refused.items())
+        self._refused.set(number(sum(refused.values())), more=reasons or "none", mood="warn" if refused else "")
+        repeats = counts.get("deduplicated", 0)
+        told = "stored all the same" if not repeats else f"stored; {number(repeats)} repeats dropped"
+        self._late.set(number(counts.get("late", 0)), more=told)
+        self._sensors = {s.name: s for s in found.sensors}
+        self._many.set_visibility(found.count > SENSORS_MAX)
+        self._none.set_visibility(not found.count)
+        self._list.set_visibility(0 < found.count <= SENSORS_MAX)
+        set_rows(self._list, [_row(s, found, moment.now_us) for s in found.sensors])
+        self._fill_chart(found)
+        if self._open in self._sensors:
+            self.dialog.follow(self._sensors[self._open], found.shown_field)
+
+    def _fill_chart(self, found: TableFacts) -> None:
+        """The sensors with the highest values now: those one looks for."""
+        lines = sorted((s for s in found.sensors if s.trail), key=lambda s: -s.trail[-1][1])[:8]
+        self._chart_card.set_visibility(bool(lines))
+        series = [(_called(s), [(at * 1000.0, v) for at, v in s.trail]) for s in lines]
+        self._chart.options.clear()
+        self._chart.options.update(timeline(series, found.shown_field or ""))
+        self._chart.update()
+
+    async def _ask_drop(self) -> None:
+        if (
+            await sure_to_drop(
+                "table", "Its sensors, its readings and the standing queries that read it are gone for good."
+            )
+            and await attempt(f"DROP TABLE {quoted(self._name)} CASCADE") is not None
+        ):
+            go_to("sensors")
+
+
+def _called(sensor: Sensor) -> str:
+    return f"{sensor.name} {sensor.label}" if sensor.label else sensor.name
+
+
+def _row(sensor: Sensor, table: TableFacts, now_us: int) -> dict[str, Any]:
+    value = sensor.values.get(table.shown_field) if table.shown_field else next(iter(sensor.values.values()), None)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    by = value if is_number or value is None else str(cell(value))
+    return {
+        "name": sensor.name,
+        "href": path_to("sensors", table.name, sensor=sensor.name),
+        "state": sensor.state,
+        **{f"static_{n}": cell(v) for n, v in sensor.static.items()},
+        **said("value", number(value) if is_number or value is None else str(cell(value)), by),
+        "spark": spark_points(sensor.trail),
+        **said("rate", number(sensor.rate), sensor.rate),
+        **said("last", age(sensor.last_us, now_us), sensor.last_us),
+        **counted("refused", sensor.counts["refused"]),
+        **counted("late", sensor.counts["late"]),
+        **counted("errors", sensor.counts["errors"]),
+    }
+
+
+def _definition(table: dict[str, Any]) -> list[tuple[str, str]]:
+    stream, options = table["stream"], table["options"]
+    rows = [
+        ("key", ", ".join(table["key"])),
+        ("columns", ", ".join(f"{c['name']} {c['type']}" for c in table["columns"])),
+    ]
+    if stream:
+        rows.append(("read by", stream["connector"] or "nobody: readings are pushed"))
+    rows += [
+        ("time", "the sensors' own" if options["time"] == "valid" else "when a reading comes in"),
+        ("out of order", options["out_of_order"]),
+        ("kept for", options["retention"] or "ever"),
+    ]
+    return rows

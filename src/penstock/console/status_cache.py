@@ -1,0 +1,107 @@
+"""What pages show of the whole server, gathered once for all who look, never more than once in `EVERY_S`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.console.answer_preview import look_at
+from penstock.console.sensor_facts import TableFacts, table_facts
+from penstock.errors import PenstockError
+from penstock.queries.database import Database
+from penstock.queries.latest import Latest
+from penstock.queries.status import status
+from penstock.server.http.thread_pools import Pool
+
+EVERY_S = 1.0
+ALARMS_SHOWN = 50
+_ALARM_WORDS = ("alarm", "alert")
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """The answer of a standing query that somebody called an alarm."""
+
+    query: str
+    count: int
+    rows: tuple[dict[str, Any], ...]  # the newest ones
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The server at one moment."""
+
+    now_us: int
+    status: dict[str, Any]
+    cycles: list[dict[str, Any]]
+    tables: tuple[TableFacts, ...]
+    alarms: tuple[Alarm, ...]
+    failed: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.status["tables"]
+
+
+class Pulse:
+    """Whoever asks within a second of somebody else gets the same moment."""
+
+    def __init__(self, database: Database, pool: Pool) -> None:
+        self._database = database
+        self._pool = pool
+        self.latest = Latest(database.log.folder)
+        self._moment: Moment | None = None
+        self._taken_s = 0.0
+        self._turn = asyncio.Lock()
+
+    async def moment(self) -> Moment:
+        async with self._turn:
+            if self._moment is None or time.monotonic() - self._taken_s >= EVERY_S * 0.9:
+                self._moment = await self._pool.run(self._gather)
+                self._taken_s = time.monotonic()
+            return self._moment
+
+    def expire(self) -> None:
+        """Somebody changed something and wants to see it."""
+        self._moment = None
+
+    def _gather(self) -> Moment:
+        database = self._database
+        self.latest.forget(database.catalog.state.tables_by_id)
+        tables = tuple(table_facts(database, self.latest, table) for table in database.sensor_tables())
+        return Moment(
+            now_us=database.clock.now_us(),
+            status=status(database),
+            cycles=database.costs.cycles(),
+            tables=tables,
+            alarms=tuple(self._alarms()),
+            failed=tuple(self._failed()),
+        )
+
+    def _alarms(self) -> list[Alarm]:
+        """Queries with "alarm" or "alert" in their name or description, and what they say now."""
+        found = []
+        for definition in list(self._database.catalog.state.queries.values()):
+            if definition.paused or not is_alarm(definition.name, definition.description):
+                continue
+            try:
+                seen = look_at(self._database, definition, ALARMS_SHOWN)
+            except PenstockError:
+                continue  # it fails, which `failed` says, or was dropped a moment ago
+            if seen is not None:
+                # Answers come oldest first.
+                found.append(Alarm(definition.name, seen.count, tuple(reversed(seen.rows.to_pylist()))))
+        return found
+
+    def _failed(self) -> list[str]:
+        with self._database.standing.locked() as store:
+            failed = [q for q, answer in store.answers.items() if answer.error is not None]
+            known = store.state.queries_by_id
+        return sorted(known[q].name for q in failed if q in known)
+
+
+def is_alarm(name: str, description: str | None) -> bool:
+    text = f"{name} {description or ''}".lower()
+    return any(word in text for word in _ALARM_WORDS)

@@ -1,0 +1,147 @@
+"""An answer on a page: as a table or as a chart, to be changed in place while it lives, and to be taken away."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from nicegui import ui
+
+from penstock.console.formats import cell
+from penstock.console.widgets.data_table import HEAD, TABLE, column, set_rows
+from penstock.console.widgets.parts import empty
+from penstock.console.widgets.result_chart import (
+    Axes,
+    Kind,
+    chart_of,
+    guess,
+    is_measured,
+    labels_of,
+    numbers_of,
+    times_of,
+)
+from penstock.json_rows import unique_names
+from penstock.queries.results import Result
+from penstock.server.http.decode import CSV
+from penstock.server.http.encode import ENCODERS
+
+ROWS_SHOWN = 1_000
+_KINDS: dict[Kind, str] = {"time": "Over time", "bar": "Bars", "scatter": "Scatter"}
+
+
+class AnswerView:
+    """`show` takes an answer of any shape; of the same shape as before it keeps what was chosen."""
+
+    def __init__(self, chart_first: bool = False, newest_first: bool = False) -> None:
+        self._newest_first = newest_first
+        self._chart_first = chart_first
+        self._table = pa.table({})
+        self._schema: pa.Schema | None = None
+        self._axes: Axes | None = None
+        self._filling = False
+        with ui.element("div").classes("row-line"):
+            look = {"table": "Table", "chart": "Chart"}
+            self._look = ui.toggle(look, value="chart" if chart_first else "table", on_change=self._draw)
+            self._look.props("unelevated dense no-caps padding='4px 12px' toggle-color=primary")
+            with ui.element("div").classes("row-line") as self._choices:
+                self._kind = self._select("Chart", self._chosen)
+                self._x = self._select("x", self._chosen)
+                self._y = self._select("y", self._chosen)
+                self._by = self._select("per", self._chosen)
+        self._rows = ui.table(rows=[], columns=[], row_key="_row", pagination=25).props(TABLE).classes("list")
+        self._rows.add_slot("header-cell", HEAD)
+        self._chart = ui.echart({}).classes("chart tall")
+        self._nothing = empty("No rows.")
+        self._draw()
+
+    def _select(self, name: str, change: Any) -> ui.select:
+        found = ui.select([], label=name, on_change=change).props("dense outlined options-dense")
+        return found.classes("fit-content").style("min-width: 92px")
+
+    def show(self, table: pa.Table) -> None:
+        self._table = table
+        if self._schema is None or not table.schema.equals(self._schema) or self._axes is None:
+            self._schema = table.schema
+            self._axes = guess(table)
+            self._offer()
+            if self._chart_first and self._axes is not None:
+                self._look.value = "chart" if is_measured(table, self._axes) else "table"
+        self._draw()
+
+    def _offer(self) -> None:
+        axes, table = self._axes, self._table
+        self._filling = True
+        if axes is not None:
+            kinds = {k: t for k, t in _KINDS.items() if k != "time" or times_of(table)}
+            self._kind.set_options(kinds, value=axes.kind)
+            self._offer_columns(axes)
+        self._filling = False
+
+    def _offer_columns(self, axes: Axes) -> None:
+        table = self._table
+        xs = {"time": times_of(table), "bar": table.schema.names, "scatter": numbers_of(table)}[axes.kind]
+        self._x.set_options(xs, value=axes.x if axes.x in xs else next(iter(xs), None))
+        numbers = numbers_of(table)
+        self._y.set_options(numbers, value=axes.y[0] if axes.y and axes.y[0] in numbers else next(iter(numbers), None))
+        per = {"": "–", **{n: n for n in labels_of(table)}}
+        self._by.set_options(per, value=axes.by if axes.by in per else "")
+        self._by.set_visibility(axes.kind != "bar")
+
+    def _chosen(self) -> None:
+        if self._filling or self._axes is None:
+            return
+        kind: Kind = self._kind.value
+        changed = kind != self._axes.kind
+        several = self._axes.y[1:] if kind == "bar" and not changed else ()
+        self._axes = Axes(
+            kind, self._x.value, (self._y.value, *several), (self._by.value or None) if kind != "bar" else None
+        )
+        if changed:
+            self._filling = True
+            self._offer_columns(self._axes)
+            self._filling = False
+            self._axes = Axes(
+                kind, self._x.value, (self._y.value,), (self._by.value or None) if kind != "bar" else None
+            )
+        self._draw()
+
+    def _draw(self) -> None:
+        filled = bool(self._table.num_rows)
+        charted = self._look.value == "chart" and self._axes is not None and filled
+        self._look.set_visibility(self._axes is not None)
+        self._choices.set_visibility(self._look.value == "chart" and self._axes is not None)
+        self._nothing.set_visibility(not filled)
+        self._chart.set_visibility(charted)
+        self._rows.set_visibility(filled and not charted)
+        if charted and self._axes is not None:
+            self._chart.options.clear()
+            self._chart.options.update(chart_of(self._table, self._axes))
+            self._chart.update()
+        elif filled:
+            self._fill_rows()
+
+    def _fill_rows(self) -> None:
+        names = unique_names(self._table.schema.names)
+        kinds = self._table.schema.types
+        numeric = [pa.types.is_integer(k) or pa.types.is_floating(k) or pa.types.is_decimal(k) for k in kinds]
+        self._rows.columns = [
+            column(n, right=right and place > 0) for place, (n, right) in enumerate(zip(names, numeric, strict=True))
+        ]
+        first = max(0, self._table.num_rows - ROWS_SHOWN) if self._newest_first else 0
+        shown = self._table.slice(first, ROWS_SHOWN)
+        values = zip(*(c.to_pylist() for c in shown.columns), strict=True)
+        rows = [{"_row": i, **dict(zip(names, map(cell, row), strict=True))} for i, row in enumerate(values)]
+        set_rows(self._rows, rows[::-1] if self._newest_first else rows)
+
+
+def as_csv(result: Result) -> bytes:
+    return ENCODERS[CSV](result)
+
+
+def as_parquet(result: Result) -> bytes:
+    sink = io.BytesIO()
+    table = result.table.rename_columns(unique_names(result.table.schema.names))
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()

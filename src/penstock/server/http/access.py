@@ -1,0 +1,166 @@
+"""Access to the server: by a token, by a session of the page, or, without users, from this machine (`local_access`).
+
+A session's cookie is sent by the browser by itself, so a change that comes with one must come from our own page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from urllib.parse import quote
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.errors import PenstockError, error
+from penstock.security.caller import NOBODY, Caller, acting_as
+from penstock.security.guesses import Guesses
+from penstock.security.secrets import token_digest
+from penstock.security.users import Users
+from penstock.server.http.body_limits import limited_body
+from penstock.server.http.errors import error_response
+from penstock.server.http.local_access import check_local, is_same_origin
+from penstock.server.http.rate_limit import Rates
+from penstock.server.http.sessions import Sessions
+from penstock.settings import Settings
+
+# Probes of a load balancer carry no token; what they see without one is only ready or not.
+OPEN_PATHS = frozenset({"/v1/health", "/v1/session", "/sign-in"})
+SIGN_IN = "/sign-in"
+USER_HEADER = "Penstock-User"
+POLICY_VIOLATION = 1008  # of RFC 6455; closed before it was accepted, it reaches the caller as 403
+# InfluxDB's clients, Telegraf among them, write Token where others write Bearer.
+_SCHEMES = frozenset({"bearer", "token"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_BURST_S = 2.0
+
+
+class AccessGuard:
+    """Finds out who calls, or refuses, before any handler sees the request."""
+
+    def __init__(
+        self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: Rates, guesses: Guesses
+    ) -> None:
+        self._app = app
+        self._settings = settings
+        self._users = users
+        self._sessions = sessions
+        self._rates = rates
+        self._guesses = guesses
+        self._origins = listed_origins(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        client = scope.get("client")
+        address = client[0] if client else None
+        try:
+            caller = self._identify(scope, headers, address)
+            self._check_rate(client_name(caller))
+        except PenstockError as problem:
+            await self._refuse(problem, scope, headers, address)(scope, receive, send)
+            return
+        scope["penstock.caller"] = caller
+        if caller.role is None:
+            receive = limited_body(receive)
+        with acting_as(caller):
+            await self._app(scope, receive, send)
+
+    def _refuse(self, problem: PenstockError, scope: Scope, headers: Headers, address: str | None) -> ASGIApp:
+        if problem.condition == "unauthorized":
+            wait_s = self._rates.take(f"address {address}")
+            problem = problem if wait_s == 0 else _too_often(wait_s)
+        return _closed(problem) if scope["type"] == "websocket" else self._refusal(problem, scope, headers)
+
+    def _refusal(self, problem: PenstockError, scope: Scope, headers: Headers) -> Response:
+        person = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
+        if person and problem.condition == "unauthorized" and self._users.required:
+            return RedirectResponse(f"{SIGN_IN}?next={quote(scope['path'])}", 303)
+        return error_response(problem)
+
+    def _identify(self, scope: Scope, headers: Headers, address: str | None) -> Caller:
+        if not self._users.required:
+            check_local(self._settings, self._origins, headers, scope.get("method", "CONNECT"), address)
+            return Caller(headers.get(USER_HEADER, "").strip() or "local", "admin", via="open", address=address)
+        is_open = scope["path"] in OPEN_PATHS
+        if "authorization" in headers:
+            caller = self._by_token(headers["authorization"], address)
+        else:
+            caller = self._by_cookie(scope, headers)
+        if caller is not None:
+            return replace(caller, address=address)
+        if is_open:
+            return replace(NOBODY, address=address)
+        raise error(
+            "unauthorized",
+            detail="the token is missing or wrong",
+            hint="send the header Authorization: Bearer <token>, or sign in at /sign-in",
+        )
+
+    def _by_token(self, authorization: str, address: str | None) -> Caller | None:
+        scheme, _, given = authorization.partition(" ")
+        if scheme.lower() not in _SCHEMES:
+            return None
+        digest = token_digest(given.strip())
+        self._guesses.begin_token(address, digest)
+        caller = self._users.by_digest(digest)
+        self._guesses.end_token(address, digest, caller is not None)
+        return caller
+
+    def _by_cookie(self, scope: Scope, headers: Headers) -> Caller | None:
+        name = session_cookie(headers, self._sessions.cookie)
+        caller = self._sessions.find(name) if name else None
+        if caller is None:
+            return None
+        changes = scope["type"] == "websocket" or scope["method"] not in _SAFE
+        origin = headers.get("origin")
+        ours = headers.get("sec-fetch-site") == "same-origin" if origin is None else is_same_origin(origin, headers)
+        if not ours and (changes or origin is not None):
+            raise error("forbidden", detail="a session's cookie only counts on the server's own pages")
+        return caller
+
+    def _check_rate(self, client: str) -> None:
+        wait_s = self._rates.take(client)
+        if wait_s > 0:
+            raise _too_often(wait_s)
+
+
+def rates_of(settings: Settings) -> Rates:
+    """How often each client may ask."""
+    return Rates(settings.requests_per_s, settings.requests_per_s * _BURST_S)
+
+
+def client_name(caller: Caller) -> str:
+    """Whose requests are counted together: those of one user or token, or of one address."""
+    return caller.credential or f"address {caller.address}"
+
+
+def listed_origins(settings: Settings) -> frozenset[str]:
+    """The origins that the setting opens the API to."""
+    return frozenset(origin.strip().rstrip("/") for origin in settings.cors_origins.split(",") if origin.strip())
+
+
+def session_cookie(headers: Headers, name: str) -> str | None:
+    """The session in the Cookie header."""
+    return cookie_parser(headers.get("cookie", "")).get(name)
+
+
+async def refuse(problem: PenstockError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request, or close a WebSocket before it opens."""
+    answer = _closed(problem) if scope["type"] == "websocket" else error_response(problem)
+    await answer(scope, receive, send)
+
+
+def _too_often(wait_s: float) -> PenstockError:
+    hint = f"wait {max(wait_s, 0.1):.1f} seconds, send more at a time, or raise requests_per_s"
+    return error("rate_limited", detail="too many requests", hint=hint)
+
+
+def _closed(problem: PenstockError) -> ASGIApp:
+    async def close(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": problem.condition})
+
+    return close

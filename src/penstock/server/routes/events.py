@@ -1,0 +1,226 @@
+"""GET /v1/queries/{name}/events: results pushed as they are committed, as server-sent events.
+
+A waiting subscriber costs no thread: the subscription calls back when there may be something, and one of a few
+threads fetches and encodes it. A slow reader is held back by its own connection, nobody else is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import orjson
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from penstock.errors import PenstockError, error
+from penstock.queries.results import Event
+from penstock.server.backend import Subscription
+from penstock.server.context import Context, context_of
+from penstock.server.http.encode import encode_event
+from penstock.server.http.errors import internal_error, log
+from penstock.server.openapi import ERRORS
+
+router = APIRouter(prefix="/v1/queries", tags=["queries"])
+
+PING_S = 15.0
+# A frame that is larger is made anew for every subscriber, so that events which are kept for others take little.
+MOST_SHARED_BYTES = 1 << 20
+
+
+@router.get(
+    "/{name}/events",
+    summary="Subscribe",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "`event: rows` with `id:` = cycle; `event: ping` every 15 s; `event: error` ends the stream",
+            "content": {
+                "text/event-stream": {
+                    "schema": {"type": "string"},
+                    "example": 'id: 184\nevent: rows\ndata: {"cycle":184,"now":"2026-01-05T12:00:00.000000Z",'
+                    '"columns":[{"name":"ppm","type":"DOUBLE"}],"rows":[{"ppm":37.5}]}\n\n',
+                }
+            },
+        },
+        **ERRORS,
+    },
+)
+async def subscribe(
+    name: str,
+    request: Request,
+    from_cycle: int | None = Query(default=None, ge=0, description="start with this cycle's results"),
+    changes: bool = Query(default=False, description="net changes with a column `op`, + or -"),
+) -> Response:
+    """Starts with the current answer, with `from_cycle`, or after the cycle in `Last-Event-ID`."""
+    context = context_of(request)
+    start = _start_cycle(request.headers.get("last-event-id"), from_cycle)
+    return EventResponse(await open_subscription(context, name, start, changes), context)
+
+
+class SubscriberPlace:
+    """One of the `subscribers_max` places, with the subscription that has it: a `Subscription` that gives it back once.
+
+    The event loop takes and gives places, so without a lock. Only `open` runs in another thread.
+    """
+
+    def __init__(self, context: Context) -> None:
+        most = context.settings.subscribers_max
+        if context.counters.places >= most:
+            detail = f"there are {most} subscribers already"
+            raise error("limit_reached", detail=detail, hint="try again later, or raise subscribers_max")
+        context.counters.places += 1
+        self._context = context
+        self._subscription: Subscription | None = None
+        self._closed = False
+
+    def open(self, name: str, from_cycle: int | None, changes: bool) -> None:
+        self._subscription = self._context.database.subscribe(name, from_cycle, changes)
+        if self._closed:  # its client left meanwhile
+            self._subscription.close()
+
+    @property
+    def cycle(self) -> int | None:
+        return getattr(self._subscription, "cycle", None)
+
+    def next(self, timeout_s: float) -> Event | None:
+        assert self._subscription is not None
+        return self._subscription.next(timeout_s)
+
+    def on_ready(self, callback: Callable[[], None]) -> None:
+        assert self._subscription is not None
+        self._subscription.on_ready(callback)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._context.counters.places -= 1
+        if self._subscription is not None:
+            self._subscription.close()
+
+
+async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> Subscription:
+    """One more subscriber, if there may be one more. It counts before anything is waited for."""
+    place = SubscriberPlace(context)
+    try:
+        await context.workers.catalog.run(place.open, name, from_cycle, changes)
+    except BaseException:
+        place.close()
+        raise
+    return place
+
+
+def _start_cycle(last_event_id: str | None, from_cycle: int | None) -> int | None:
+    """A browser that reconnects repeats the first address and adds what it saw last: that wins."""
+    if not last_event_id:
+        return from_cycle
+    try:
+        return int(last_event_id) + 1
+    except ValueError:
+        raise error("invalid_parameter", detail=f'Last-Event-ID "{last_event_id}" is not a cycle') from None
+
+
+class EventResponse(StreamingResponse):
+    """The stream of one subscription, which it closes however the stream ends."""
+
+    def __init__(self, subscription: Subscription, context: Context) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(stream_events(subscription, context), headers=headers, media_type="text/event-stream")
+        self._subscription = subscription
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            # A reader that left before the first frame never started the generator, whose own end closes too.
+            self._subscription.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How a stream looks on the wire. `hello` tells the reader at once that it is connected."""
+
+    hello: bytes | None
+    rows: Callable[[Event], bytes]
+    ping: Callable[[int], bytes]
+    problem: Callable[[PenstockError], bytes]
+
+
+def _ping(cycle: int) -> bytes:
+    # A ping moves Last-Event-ID on too: after a quiet hour, the cycle of the last row may be gone.
+    return b"event: ping\ndata: {}\n\n" if not cycle else b"id: %d\nevent: ping\ndata: {}\n\n" % cycle
+
+
+SERVER_SENT = Framing(
+    hello=b"retry: 1000\n\n",  # says how soon a browser shall come back
+    rows=lambda event: b"id: %d\nevent: rows\ndata: %b\n\n" % (event.cycle, encode_event(event)),
+    ping=_ping,
+    problem=lambda problem: b"event: error\ndata: " + orjson.dumps(problem.body()) + b"\n\n",
+)
+
+
+async def stream_events(
+    subscription: Subscription, context: Context, ping_s: float | None = None, framing: Framing = SERVER_SENT
+) -> AsyncIterator[bytes]:
+    """Frames until the reader leaves, the query is dropped or the server closes."""
+    loop = asyncio.get_running_loop()
+    wake = asyncio.Event()
+    closing = context.lifecycle.closing
+    pause_s = PING_S if ping_s is None else ping_s
+    context.counters.subscribers += 1
+    closed = asyncio.ensure_future(closing.wait())
+    closed.add_done_callback(lambda _: wake.set())
+    try:
+        subscription.on_ready(lambda: _wake(loop, wake))
+        if framing.hello is not None:
+            yield framing.hello
+        last = loop.time()
+        while not closing.is_set():
+            # Whoever may not come in any more hears nothing more, either.
+            context.caller()
+            wake.clear()
+            frame = await context.workers.stream.run(_next_frame, subscription, framing)
+            if frame is not None:
+                yield frame
+                last = loop.time()
+                continue
+            try:
+                async with asyncio.timeout_at(last + pause_s):
+                    await wake.wait()
+            except TimeoutError:
+                yield framing.ping(getattr(subscription, "cycle", None) or 0)
+                last = loop.time()
+    except PenstockError as problem:
+        yield framing.problem(problem)
+    except Exception:
+        # The answer has begun, so nobody above can send a body any more: without a frame the reader would see a broken line.
+        if not closing.is_set():
+            log.exception("a subscription failed")
+            yield framing.problem(internal_error())
+    finally:
+        context.counters.subscribers -= 1
+        closed.cancel()
+        subscription.close()
+
+
+def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
+    try:
+        loop.call_soon_threadsafe(wake.set)
+    except RuntimeError:
+        # The loop ended between the commit and this call; its streams ended with it.
+        return
+
+
+def _next_frame(subscription: Subscription, framing: Framing) -> bytes | None:
+    event = subscription.next(0)
+    if event is None:
+        return None
+    frame = event.encoded.get(framing)
+    if frame is None:
+        frame = framing.rows(event)
+        if len(frame) <= MOST_SHARED_BYTES:
+            event.encoded[framing] = frame
+    return frame

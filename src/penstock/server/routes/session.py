@@ -1,0 +1,92 @@
+"""/v1/session: sign in on the page, see who one is, sign out. The cookie is out of reach of scripts and other sites."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.clock import format_timestamp
+from penstock.errors import PenstockError, error
+from penstock.security.caller import Caller, acting_as
+from penstock.server.context import Context
+from penstock.server.http.access import session_cookie
+from penstock.server.http.body import read_small_model
+from penstock.server.http.encode import json_response
+from penstock.server.http.roles import caller_of, needs
+from penstock.server.models import SessionReport, SignIn
+from penstock.server.openapi import ERRORS, json_body
+
+router = APIRouter(prefix="/v1/session", tags=["session"], responses=ERRORS)
+
+
+@router.get("", summary="Who one is", response_class=Response, responses={200: {"model": SessionReport}})
+@needs(None)
+async def get_session(request: Request) -> Response:
+    """Answers without signing in too: then `role` is null. `required` is false where nobody has to sign in."""
+    context: Context = request.app.state.context
+    name = session_cookie(request.headers, context.sessions.cookie)
+    ends_us = context.sessions.ends_us(name) if name is not None else None
+    return json_response(_report(context, caller_of(request), ends_us))
+
+
+@router.post(
+    "",
+    summary="Sign in",
+    response_class=Response,
+    responses={200: {"model": SessionReport, "description": "signed in; the cookie says so from now on"}},
+    openapi_extra=json_body(SignIn, {"user": "ada", "password": "correct horse"}),
+)
+@needs(None)
+async def sign_in(request: Request) -> Response:
+    """By user and password, or by a token. After a few wrong guesses each next one has to wait longer."""
+    context: Context = request.app.state.context
+    asked = await read_small_model(request, SignIn)
+    if not context.users.required:
+        raise error("invalid_parameter", detail="nobody has to sign in here", hint="CREATE USER makes it so")
+    if (asked.token is None) == (asked.user is None or asked.password is None):
+        raise error("invalid_body", detail="give user and password, or a token")
+    address = request.client.host if request.client else None
+    try:
+        caller = await context.sessions.sign_in(asked.user, asked.token or asked.password or "", address)
+    except PenstockError as problem:
+        # A name that is no user's may be a password in the wrong field.
+        known = [asked.user] if asked.user in context.users.accounts().users else []
+        context.database.audit.note("SIGN IN", [str(name) for name in known], problem.condition)
+        raise
+    with acting_as(caller):
+        context.database.audit.note("SIGN IN", [caller.name])
+    name = context.sessions.begin(caller)
+    response = json_response(_report(context, caller, context.sessions.ends_us(name)))
+    response.set_cookie(
+        context.sessions.cookie,
+        name,
+        max_age=context.sessions.lifetime_s,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+@router.delete("", summary="Sign out", response_class=Response, responses={204: {"description": "signed out"}})
+@needs(None)
+async def sign_out(request: Request) -> Response:
+    context: Context = request.app.state.context
+    name = session_cookie(request.headers, context.sessions.cookie)
+    if name is not None:
+        context.sessions.end(name)
+        context.database.audit.note("SIGN OUT", [caller_of(request).name])
+    response = Response(status_code=204)
+    response.delete_cookie(context.sessions.cookie, httponly=True, samesite="strict")
+    return response
+
+
+def _report(context: Context, caller: Caller, ends_us: int | None) -> dict[str, object]:
+    signed_in = caller.role is not None
+    return {
+        "user": caller.name if signed_in and context.users.required else None,
+        "role": caller.role,
+        "required": context.users.required,
+        "expires": format_timestamp(ends_us) if ends_us is not None else None,
+    }

@@ -1,0 +1,85 @@
+"""/v1/statements: what runs right now, and its end. Running a statement for as long as its client waits for it, or a definition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.cancellation import Cancellation, cancelled_by
+from penstock.clock import format_timestamp
+from penstock.server.context import Context, context_of
+from penstock.server.http.encode import json_response
+from penstock.server.http.roles import caller_of, needs
+from penstock.server.models import StatementReports
+from penstock.server.openapi import ERRORS
+
+T = TypeVar("T")
+router = APIRouter(prefix="/v1/statements", tags=["sql"], responses=ERRORS)
+
+
+@router.get(
+    "",
+    summary="Statements that run now",
+    response_class=Response,
+    responses={200: {"model": StatementReports, "description": "one's own; an admin sees all"}},
+)
+@needs("read")
+async def list_statements(request: Request) -> Response:
+    context = context_of(request)
+    found = await context.workers.system.run(context.database.running_statements)
+    return json_response({"statements": [_report(facts) for facts in found]})
+
+
+@router.delete("/{id}", summary="Cancel", response_class=Response, responses={204: {"description": "it ends"}})
+@needs("read")
+async def cancel_statement(id: str, request: Request) -> Response:
+    """Needs no more than to read, because it ends one's own statements; an admin ends any."""
+    context = context_of(request)
+    await context.workers.system.run(context.database.cancel_statement, id)
+    return Response(status_code=204)
+
+
+def _report(facts: dict[str, Any]) -> dict[str, Any]:
+    return {**facts, "started": format_timestamp(facts["started"])}
+
+
+async def run_statement(
+    request: Request, context: Context, work: Callable[[], Response], timeout_s: float | None
+) -> Response:
+    """Do the work in a thread; a client that leaves cancels it."""
+    cancellation = Cancellation(timeout_s)
+    with cancelled_by(cancellation):
+        working = asyncio.ensure_future(_in_turn(request, context, work))
+    leaving = asyncio.ensure_future(_until_gone(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            cancellation.cancel("the client closed the connection")
+        return await working
+    except asyncio.CancelledError:
+        cancellation.cancel("the server is stopping")
+        raise
+    finally:
+        leaving.cancel()
+
+
+async def run_definition(request: Request, context: Context, work: Callable[[], T]) -> T:
+    """Do the work of a body that defines something in a thread; what its user has waiting takes bounded memory."""
+    async with context.workers.shares.share(caller_of(request), request.state.model_bytes):
+        return await context.workers.catalog.run(work)
+
+
+async def _in_turn(request: Request, context: Context, work: Callable[[], Response]) -> Response:
+    size = getattr(request.state, "model_bytes", 0)
+    async with context.workers.shares.share(caller_of(request), size):
+        return await context.workers.statement.run(work)
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,281 @@
+"""The way in: readings as people and sensors send them become rows of the log, or are refused one by one.
+
+A push goes through `readings` (names and types), `StaticRows.find` (which sensor), `rules` (time and order),
+and `StreamLog.append`. Check and append of a table are one step under its lock, so the order in which readings
+were judged is the order of the log. Good readings of a push are stored whatever becomes of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.catalog.model import Table
+from penstock.clock import Clock
+from penstock.clock_guard import clock_status
+from penstock.errors import error, suggest
+from penstock.settings import Settings
+from penstock.streams.catalog_view import Rows, Sids, State
+from penstock.streams.ingest.clock_check import check_clock
+from penstock.streams.ingest.discovery import Discovery
+from penstock.streams.ingest.idempotency import HOUR_US, KeyFile, pack_receipt
+from penstock.streams.ingest.keys import warm_up as warm_up_keys
+from penstock.streams.ingest.readings import Readings, Times, read_readings, read_resolved, require_stream
+from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.refusals import refuse
+from penstock.streams.ingest.rules import ACCEPTED, warm_up
+from penstock.streams.ingest.sensor_order import Verdict
+from penstock.streams.ingest.table_states import IngestTables, TableIngest
+from penstock.streams.log.pending_rows import LogMoved, Seen
+from penstock.streams.log.row_columns import rows_to_log
+from penstock.streams.log.stream_log import StreamLog
+
+SIDECAR_EVERY_ROWS = 2_000_000
+
+
+class Ingest:
+    """All pushes go through here. Thread-safe; pushes to different tables do not wait for one another.
+
+    `state` gives the catalog's current state. The catalog must apply an entry inside `StreamLog.still`: a push that
+    looked at the state before an entry and came to the log after it looks again.
+    """
+
+    def __init__(
+        self,
+        log: StreamLog,
+        state: Callable[[], State],
+        clock: Clock,
+        settings: Settings,
+        discovery: Discovery | None = None,
+    ) -> None:
+        self._log = log
+        self._discovery = discovery
+        self._state = state
+        self._clock = clock
+        self._tables = IngestTables(log, state, clock, settings.idempotency_keep_hours * HOUR_US)
+
+    # -- pushing
+
+    def push(
+        self,
+        table: str,
+        data: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]],
+        idempotency_key: str | None = None,
+    ) -> Future[Receipt]:
+        """Store readings; the receipt comes when the accepted ones are synced.
+
+        Raises at once for what concerns the push as a whole (table_not_found, a wrong set of Arrow columns,
+        too_busy); the future fails with disk_full. A failed push has stored nothing.
+        """
+
+        def read(found: Table) -> tuple[Readings, Callable[[Rows], Sids]]:
+            readings = read_readings(found, data)
+            return readings, lambda rows: rows.find(readings.keys, readings.count)
+
+        return self._push(lambda: self._table_named(table), read, idempotency_key)
+
+    def push_resolved(
+        self, table: Table, sids: Sids, ts_us: Times | None, columns: Sequence[pa.Array]
+    ) -> Future[Receipt]:
+        """Store readings of sensors known by sid; columns in the order of the stream's fields.
+
+        A time may be `rules.NO_TIME`. Readings of a sensor that was deleted meanwhile are refused.
+        """
+
+        def read(found: Table) -> tuple[Readings, Callable[[Rows], Sids]]:
+            readings = read_resolved(found, len(sids), ts_us, columns)
+            ingest = self._tables.of(found)
+            return readings, lambda rows: ingest.current_vids(self._state().position, rows)[sids]
+
+        return self._push(lambda: self._table_with(table.id, table.name), read, None)
+
+    # -- looking
+
+    def counters(self, table: str) -> dict[str, Any]:
+        """Since the start of the server: accepted, refused by condition, late, clamped, unordered, deduplicated."""
+        return self._tables.counters(self._table_named(table).id).as_dict()
+
+    def sensors(self, table: str) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+        """By sid: newest time (`rules.NO_TIME`: none), and counts since the start of the server."""
+        ingest = self._tables.of(self._table_named(table))
+        with ingest.order.lock:
+            counts = ingest.order.counts.copy()
+            newest = ingest.order.newest.copy()
+        names = ("accepted", "refused", "late", "clamped", "deduplicated")
+        return {"newest": newest, **{name: counts[:, i] for i, name in enumerate(names)}}
+
+    # -- keeping
+
+    def restore(self, tables: Iterable[Table]) -> None:
+        """Read what must be known of the log now rather than at a table's first push; load compiled code too."""
+        warm_up()
+        warm_up_keys()
+        pa.array([0])  # the first one imports pandas: most of a second, which no sender should wait for
+        for table in tables:
+            if table.stream is not None:
+                self._tables.of(table)
+
+    def remember(self, table: Table, at_least_rows: int = SIDECAR_EVERY_ROWS) -> None:
+        """Write the sidecar that shortens the next start, if that many rows came since the last one."""
+        self._tables.remember(table, at_least_rows)
+
+    def key_file(self, table_id: int) -> KeyFile:
+        """Where compaction takes the idempotency keys of the segments it replaces."""
+        return self._tables.key_file(table_id)
+
+    def forget(self, table_id: int) -> None:
+        """The table was dropped: its state and sidecars go."""
+        self._tables.forget(table_id)
+
+    # -- inside
+
+    def _push(
+        self,
+        lookup: Callable[[], Table],
+        read: Callable[[Table], tuple[Readings, Callable[[Rows], Sids]]],
+        key: str | None,
+    ) -> Future[Receipt]:
+        readings: Readings | None = None
+        table: Table | None = None
+        while True:
+            latest = lookup()
+            require_stream(latest)
+            ingest = self._tables.of(latest)
+            if key is not None:
+                with ingest.order.lock:
+                    known = ingest.keys.find(key, self._clock.now_us())
+                if known is not None:
+                    return known
+            if readings is None or latest != table:
+                table = latest
+                readings, resolve = read(table)
+            if self._discovery is not None and readings.keys:
+                # Before the lock: adding a sensor journals, and the journal waits for pushes under way.
+                ingest.counters.discover(self._discovery.add_unknown(table, readings, self._rows_of(table)))
+            with ingest.order.lock:
+                try:
+                    return self._judge(table, lookup, ingest, readings, resolve, key)
+                except LogMoved:
+                    continue
+
+    def _judge(
+        self,
+        table: Table,
+        lookup: Callable[[], Table],
+        ingest: TableIngest,
+        readings: Readings,
+        resolve: Callable[[Rows], Sids],
+        key: str | None,
+    ) -> Future[Receipt]:
+        """Check readings and queue the good ones, as one step. Raises LogMoved with nothing changed."""
+        order = ingest.order
+        clock = clock_status(self._clock)
+        now = clock.now_us
+        seen = self._log.seen(table.id)
+        if key is not None and (known := ingest.keys.find(key, now)) is not None:
+            return known
+        if lookup() != table:
+            raise LogMoved
+        check_clock(table, readings.times, clock)
+        order.settle(seen.failures)
+        try:
+            rows = self._state().rows(table.id)
+            vids = resolve(rows)
+            sids = _sids_of(rows.sids, vids, readings)
+        except Exception:
+            # The state may have moved under our hands; then the problem is not the sender's.
+            if self._log.seen(table.id) != seen:
+                raise LogMoved from None
+            raise
+        verdict = order.check(table, sids, readings.times, readings.fields, now)
+        try:
+            return self._queue(table, ingest, readings, vids, verdict, seen, key, now)
+        except BaseException:
+            order.take_back(verdict)
+            raise
+
+    def _queue(
+        self,
+        table: Table,
+        ingest: TableIngest,
+        readings: Readings,
+        vids: Sids,
+        verdict: Verdict,
+        seen: Seen,
+        key: str | None,
+        now: int,
+    ) -> Future[Receipt]:
+        good = verdict.code == ACCEPTED
+        accepted = int(good.sum())
+        refused = refuse(table, readings, vids, verdict) if accepted < readings.count else ()
+        receipt = Receipt(accepted, refused)
+        answer: Future[Receipt] = Future()
+        if accepted == 0:
+            if self._log.seen(table.id) != seen:
+                raise LogMoved
+            stored: Future[int] = Future()
+            stored.set_result(self._log.head(table.id))
+        else:
+            batch = rows_to_log(table, vids, verdict.times, readings.fields)
+            if accepted < readings.count:
+                batch = batch.filter(pa.array(good))
+            body = pack_receipt(receipt) if key is not None else None
+            stored = self._log.append(table, batch, key, receipt=body, seen=seen)
+            ingest.order.under_way.append((stored, verdict))
+        if key is not None:
+            ingest.keys.begin(key, now, answer)
+        stored.add_done_callback(lambda future: _finish(future, answer, ingest, receipt, verdict, key))
+        return answer
+
+    def _rows_of(self, table: Table) -> Callable[[], Any]:
+        return lambda: self._state().rows(table.id)
+
+    def _table_named(self, name: str) -> Table:
+        tables = self._state().tables
+        found = tables.get(name)
+        if found is None:
+            raise error("table_not_found", table=name, hint=suggest(name, tables))
+        return found
+
+    def _table_with(self, table_id: int, name: str) -> Table:
+        found = self._state().tables_by_id.get(table_id)
+        if found is None:
+            raise error("table_not_found", table=name)
+        return found
+
+
+def _finish(
+    stored: Future[int],
+    answer: Future[Receipt],
+    ingest: TableIngest,
+    receipt: Receipt,
+    verdict: Verdict,
+    key: str | None,
+) -> None:
+    """Runs in the log's thread once the rows are synced or have failed."""
+    problem = stored.exception()
+    done = None if problem is not None else Receipt(receipt.accepted, receipt.refused, stored.result())
+    if key is not None:
+        ingest.keys.finish(key, done)
+    if done is None:
+        ingest.counters.fail(receipt.accepted)
+        answer.set_exception(problem)
+    else:
+        ingest.counters.add(verdict, receipt.refused)
+        answer.set_result(done)
+
+
+def _sids_of(sid_of: Sids, vids: Sids, readings: Readings) -> Sids:
+    sids = np.full(len(vids), -1, dtype=np.int32)
+    known = vids >= 0
+    if known.all():
+        np.take(sid_of, vids, out=sids)
+    else:
+        sids[known] = sid_of[vids[known]]
+    if readings.bad:
+        sids[list(readings.bad)] = -1
+    return sids

@@ -1,0 +1,216 @@
+"""Checksums of Arrow files: written with the batches, compared the first time a process reads the file.
+
+Arrow files have none of their own (Parquet pages do, and compaction asks for them). Without one a flipped bit on
+disk would be a wrong reading instead of an error.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+SEAL = b"penstock.seal"  # covers names, types and metadata of the schema, and every batch
+FIELDS_SEAL = b"penstock.crc32"  # of format 1, and of Parquet files: names and types, and every batch
+# So many files at most: every process has its own, new ones come by the dozen a second, and to check one again costs little.
+_REMEMBERED = 2_048
+_MAGIC = b"ARROW1"
+_MAGIC_BYTES = 8  # of the file's beginning, with padding
+_PIECE_BYTES = 1 << 20
+
+_seen: dict[str, tuple[int, int]] = {}  # size and time of change of files that were whole, the newest last
+_lock = threading.Lock()
+
+
+def sealed(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Schema:
+    """The schema to write these batches with."""
+    sums = [_head_sum(schema), *(_sum(pa.ipc.read_message(batch.serialize())) for batch in batches)]
+    return schema.with_metadata({**(schema.metadata or {}), SEAL: json.dumps(sums).encode()})
+
+
+def sealed_file(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Callable[[Path], None]:
+    """What writes these batches to a file, for `atomic_file.store`."""
+    written_with = sealed(schema, batches)
+
+    def write(path: Path) -> None:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, written_with) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+
+    return write
+
+
+def sealed_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema to write a Parquet file with, whose pages carry checksums but whose column names do not."""
+    return schema.with_metadata({**(schema.metadata or {}), FIELDS_SEAL: json.dumps([_fields_sum(schema)]).encode()})
+
+
+def check_schema(schema: pa.Schema) -> None:
+    """Raise ArrowInvalid where the columns of a Parquet file are not those that were written."""
+    wanted = (schema.metadata or {}).get(FIELDS_SEAL)
+    if wanted is not None and json.loads(wanted) != [_fields_sum(schema)]:
+        raise _changed()
+
+
+def check_seal(path: Path, source: pa.NativeFile, reader: pa.ipc.RecordBatchFileReader) -> None:
+    """Raise ArrowInvalid where an open file's batches or metadata are not those that were written.
+
+    `source` is mapped or in memory: it is read at two places in turn.
+    """
+    mark = mark_of(path)
+    if is_whole(path, mark) or _seal_of(reader.schema) is None:
+        return
+    _read_through(path)
+    _check_stream(source, reader.schema)
+    _check_footer(source, reader)
+    remember_whole(path, mark)
+
+
+def _read_through(path: Path) -> None:
+    """Read every byte once: a bad sector is an error here, while below a mapped file it would end the process."""
+    piece = bytearray(min(_PIECE_BYTES, max(1, path.stat().st_size)))
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(piece):
+            pass
+
+
+def open_sealed(path: Path, source: pa.NativeFile) -> pa.Schema:
+    """The schema of an open file whose batches are as they were written. Raises ArrowInvalid where they are not.
+
+    The footer is not looked at: read the batches with `open_stream`.
+    """
+    mark = mark_of(path)
+    schema = open_stream(source).schema
+    if not is_whole(path, mark):
+        source.seek(source.size() - len(_MAGIC))
+        if source.read(len(_MAGIC)) != _MAGIC:
+            raise pa.ArrowInvalid("the file has been cut short")
+        if _seal_of(schema) is not None:
+            _read_through(path)
+            _check_stream(source, schema)
+            remember_whole(path, mark)
+    return schema
+
+
+def read_sealed(path: Path, source: pa.NativeFile) -> pa.Table:
+    """All rows of an open file, as `open_sealed` checks it."""
+    open_sealed(path, source)
+    return open_stream(source).read_all()
+
+
+def open_stream(source: pa.NativeFile, columns: list[int] | None = None) -> pa.ipc.RecordBatchStreamReader:
+    """The batches of an Arrow file in the order in which they lie in it; some columns by their places, or all."""
+    if source.size() < 2 * _MAGIC_BYTES:
+        raise pa.ArrowInvalid("the file is too short")
+    source.seek(_MAGIC_BYTES)
+    if columns is None:
+        return pa.ipc.open_stream(source)
+    return pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(included_fields=columns))
+
+
+def _seal_of(schema: pa.Schema) -> bytes | None:
+    metadata = schema.metadata or {}
+    found: bytes | None = metadata.get(SEAL, metadata.get(FIELDS_SEAL))
+    return found
+
+
+def _check_stream(source: pa.NativeFile, schema: pa.Schema) -> None:
+    head = _head_sum(schema) if is_sealed(schema) else _fields_sum(schema)
+    try:
+        whole = json.loads(_seal_of(schema) or b"[]") == [head, *_sums(source)]
+    except ValueError:
+        whole = False
+    if not whole:
+        raise _changed()
+
+
+def _check_footer(source: pa.NativeFile, reader: pa.ipc.RecordBatchFileReader) -> None:
+    """Raise where the footer leads to other batches than those that lie in the file, which are as they were written."""
+    stream = open_stream(source)
+    if not stream.schema.equals(reader.schema, check_metadata=True):
+        raise _changed()
+    for place in range(reader.num_record_batches):
+        try:
+            written = stream.read_next_batch()
+        except StopIteration:
+            raise _changed() from None
+        found = reader.get_batch(place)
+        if found.num_rows != written.num_rows or _buffers(found) != _buffers(written):
+            raise _changed()
+    if any(True for _ in stream):
+        raise _changed()
+
+
+def _buffers(batch: pa.RecordBatch) -> list[pa.Buffer | None]:
+    return [buffer for column in batch.columns for buffer in column.buffers()]
+
+
+def is_sealed(schema: pa.Schema) -> bool:
+    """Whether a file has a checksum that covers its metadata, too."""
+    return SEAL in (schema.metadata or {})
+
+
+Mark = tuple[int, int]
+
+
+def mark_of(path: Path) -> Mark:
+    """Size and time of change of a file: the same as long as it is not written to."""
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
+
+
+def is_whole(path: Path, mark: Mark) -> bool:
+    """Whether this process has found the file whole, and it was not written to since."""
+    return _seen.get(str(path)) == mark
+
+
+def remember_whole(path: Path, mark: Mark) -> None:
+    with _lock:
+        _seen[str(path)] = mark
+        while len(_seen) > _REMEMBERED:
+            del _seen[next(iter(_seen))]
+
+
+def forget_whole(path: Path) -> None:
+    """The next reader compares its checksum again: a disk can lose what it held."""
+    with _lock:
+        _seen.pop(str(path), None)
+
+
+def _changed() -> pa.ArrowInvalid:
+    return pa.ArrowInvalid("its checksum is wrong: the file has changed since it was written")
+
+
+def _fields_sum(schema: pa.Schema) -> int:
+    return zlib.crc32("\n".join(f"{field.name} {field.type}" for field in schema).encode())
+
+
+def _head_sum(schema: pa.Schema) -> int:
+    """Of everything that a schema says but the seal itself."""
+    found = _fields_sum(schema)
+    for holder in (schema, *schema):
+        for key, value in sorted((holder.metadata or {}).items()):
+            if key != SEAL:
+                found = zlib.crc32(b"%d %s %d %s" % (len(key), key, len(value), value), found)
+    return found
+
+
+def _sum(message: pa.ipc.Message) -> int:
+    return zlib.crc32(message.body, zlib.crc32(message.metadata))
+
+
+def _sums(source: pa.NativeFile) -> list[int]:
+    source.seek(_MAGIC_BYTES)
+    messages = pa.ipc.MessageReader.open_stream(source)
+    sums: list[int] = []
+    while True:
+        try:
+            message = messages.read_next_message()
+        except StopIteration:
+            return sums
+        if message.type == "record batch":
+            sums.append(_sum(message))

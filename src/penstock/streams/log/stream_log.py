@@ -1,0 +1,234 @@
+"""The stream log's door: batches in, futures answered when the rows are on disk.
+
+`append` stamps a batch and queues it for the thread of `GroupCommit`. Called by `Ingest`; `still` is called by the
+catalog around every journal entry.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.catalog.model import Table
+from penstock.clock import Clock
+from penstock.damage import damage_of
+from penstock.errors import error
+from penstock.settings import Settings
+from penstock.streams.log.atomic_file import CrashPoint, make_folder, no_crash, sweep
+from penstock.streams.log.dropped_tables import DROP_AFTER_S, DroppedFolders
+from penstock.streams.log.group_commit import GroupCommit
+from penstock.streams.log.layout import LOG, TEMPORARY
+from penstock.streams.log.pending_rows import LONG_AGO, Append, LogMoved, Seen, TableLog
+from penstock.streams.log.recovery import open_table
+from penstock.streams.log.row_columns import stamp
+from penstock.streams.log.segments import list_files
+
+logger = logging.getLogger(__name__)
+
+WAIT_FOR_ROOM_S = 10.0
+
+
+class StreamLog(GroupCommit):
+    """The log of a data folder. One per folder and process; readers need none, they use `segments` and `segment_rows`.
+
+    `folder` is the data folder. A batch is durable when its future resolves, to the table's head after it. On a
+    full disk the batch and everything queued behind it for the table fail together, nothing of them is left,
+    and the next append tries anew. Waiting batches hold at most `queue_max_bytes`; then `append` waits, and
+    raises too_busy after a while.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings,
+        clock: Clock,
+        crash_point: CrashPoint = no_crash,
+        wait_for_room_s: float = WAIT_FOR_ROOM_S,
+    ) -> None:
+        self.data_folder = Path(folder)
+        self.clock = clock
+        self.corrupt_segments = 0
+        self._wait_for_room_s = wait_for_room_s
+        self._depth = 0
+        self._stills = 0
+        log_folder, temporary = self.data_folder / LOG, self.data_folder / TEMPORARY
+        self._dropped = DroppedFolders(log_folder, temporary)
+        make_folder(log_folder)
+        sweep(temporary)
+        tables = {}
+        for entry in log_folder.iterdir():
+            if entry.is_dir() and entry.name.isdigit():
+                tables[int(entry.name)], moved = open_table(entry, damage_of(self.data_folder))
+                self.corrupt_segments += moved
+        super().__init__(log_folder, temporary, settings, tables, crash_point)
+
+    # -- writing
+
+    def append(
+        self,
+        table: Table,
+        batch: pa.RecordBatch,
+        idempotency_key: str | None = None,
+        *,
+        receipt: dict[str, Any] | None = None,
+        seen: Seen | None = None,
+    ) -> Future[int]:
+        """Queue a batch of log rows; the future resolves to the head after it once it is synced.
+
+        Gives transaction-time rows their `ts` (the wall clock, but never before the table's newest) and
+        valid-time rows their `_at`; the batch may leave those columns out. With `seen`, raises LogMoved if a
+        journal entry or a failed commit came in between.
+        """
+        future: Future[int] = Future()
+        with self._lock:
+            self._wait_for_room(batch.nbytes)
+            log = self._tables.setdefault(table.id, TableLog())
+            if seen is not None and seen != Seen(self._stills, log.failures):
+                raise LogMoved
+            if log.broken is not None:
+                raise log.broken
+            if batch.num_rows == 0:
+                future.set_result(log.head)
+                return future
+            now = self.clock.now_us()
+            given = now
+            if table.options.time == "transaction":
+                given = log.last_ts = max(now, log.last_ts)
+            stamped = stamp(table, batch, given)
+            log.add(Append(stamped, future, idempotency_key, receipt, now))
+            self._bytes += stamped.nbytes
+            if self._idle or log.is_large:
+                self._work.notify()
+        return future
+
+    def seen(self, table_id: int) -> Seen:
+        """Take this before looking at the catalog's state, and give it to `append`."""
+        with self._lock:
+            log = self._tables.get(table_id)
+            return Seen(self._stills, log.failures if log is not None else 0)
+
+    @contextmanager
+    def still(self) -> Iterator[dict[int, int]]:
+        """Write everything queued, let nothing new in, and yield the heads, until the block ends.
+
+        A journal entry written, and applied to the state, inside the block cuts the total order exactly.
+        """
+        me = threading.get_ident()
+        with self._lock:
+            if self._holder != me:
+                while self._holder is not None:
+                    self._room.wait()
+                self._holder = me
+                self._work.notify()
+                while self._writing or any(log.pending for log in self._tables.values()):
+                    self._room.wait()
+            self._depth += 1
+            heads = self._heads()
+        try:
+            yield heads
+        finally:
+            with self._lock:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._holder = None
+                    self._stills += 1
+                    self._room.notify_all()
+
+    def reserve(self, heads: Mapping[int, int]) -> None:
+        """Never give positions below these: a commit record or a journal entry has named them.
+
+        They are beyond the end of the log only where its newest files were lost. What they held is missing then, and
+        whoever needs it is told so; given again, they would make other readings out of it.
+        """
+        with self._lock:
+            for table_id, head in heads.items():
+                log = self._tables.setdefault(table_id, TableLog())
+                if head > log.head:
+                    logger.error("the newest %d readings of table %d are missing", head - log.head, table_id)
+                    log.head = head
+
+    # -- looking
+
+    def heads(self) -> dict[int, int]:
+        """One past the newest synced row, per table that has rows."""
+        with self._lock:
+            return self._heads()
+
+    def head(self, table_id: int) -> int:
+        with self._lock:
+            log = self._tables.get(table_id)
+            return log.head if log is not None else 0
+
+    def newest_us(self, table_ids: Iterable[int]) -> int | None:
+        """The newest time that a row of these tables has; None where they have none."""
+        with self._lock:
+            logs = [self._tables[table_id] for table_id in table_ids if table_id in self._tables]
+            return max((log.last_ts for log in logs if log.last_ts > LONG_AGO), default=None)
+
+    def floor(self, table_id: int) -> int:
+        """The oldest position that is still on disk; the head where there is none."""
+        firsts = [segment.first for segment in list_files(self.folder / str(table_id))]
+        return min(firsts, default=self.head(table_id))
+
+    def queued_bytes(self) -> int:
+        with self._lock:
+            return self._bytes
+
+    def table_ids(self) -> list[int]:
+        with self._lock:
+            return list(self._tables)
+
+    def recount_files(self, table_id: int) -> int:
+        """Count a table's files anew after compaction or retention removed some; many slow its commits down."""
+        count = len(list_files(self.folder / str(table_id)))
+        with self._lock:
+            if table_id in self._tables:
+                self._tables[table_id].files = count
+        return count
+
+    # -- dropping
+
+    def drop(self, table_id: int) -> None:
+        """Forget a table. Its folder goes after a while, so that readers that named its files can finish."""
+        with self._lock:
+            log = self._tables.pop(table_id, None)
+            self._dropped.add(table_id)
+            lost = log.pending if log is not None else []
+            self._bytes -= log.pending_bytes if log is not None else 0
+            self._room.notify_all()
+        for append in lost:
+            append.future.set_exception(error("table_not_found", table=str(table_id)))
+
+    def remove_dropped(self, after_s: float = DROP_AFTER_S) -> None:
+        """Remove the folders of tables that were dropped long enough ago."""
+        self._dropped.remove(after_s)
+
+    # -- inside
+
+    def _heads(self) -> dict[int, int]:
+        return {table_id: log.head for table_id, log in self._tables.items() if log.head}
+
+    def _wait_for_room(self, size: int) -> None:
+        deadline = time.monotonic() + self._wait_for_room_s
+        limit = self.settings.queue_max_bytes
+        while self._holder is not None or (self._bytes and self._bytes + size > limit):
+            if self._closing:
+                break
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise error(
+                    "too_busy",
+                    detail=f"{self._bytes} bytes of readings wait to be written",
+                    hint="send again in a moment, or in fewer and larger batches",
+                )
+            self._room.wait(left)
+        if self._closing:
+            raise error("not_ready", detail="the log is closed")

@@ -1,0 +1,1 @@
+"""Sensors that the server asks or listens to by itself."""
