@@ -202,3 +202,12 @@ def test_every_page_is_reached_from_the_index() -> None:
     first = (INDEXES[0], ROOT / "README.md")
     missing = [str(page.relative_to(ROOT)) for page in SPOKEN if page not in (*reached, *first)]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", [*SPOKEN, ROOT / "CHANGELOG.md"], ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_its_actors(page: Path) -> None:
+    """The reader, the planner, a client; generated pages have the sentences of the code."""
+    text = page.read_text()
+    if "Written by scripts/generate_reference.py" not in text:
+        found = re.findall(r"(?i)\b(?:whoever|whom|nobody|somebody|anybody|everybody|someone)\b", text)
+        assert found == []
