@@ -103,9 +103,11 @@ def test_every_name_on_a_page_about_the_code_is_in_the_source(page: Path) -> Non
 
 @pytest.mark.parametrize("walk", WALKS)
 def test_a_walk_through_lists_at_most_ten_names_and_all_of_them_are_in_the_source(walk: str) -> None:
-    names = listed(INTERNALS / f"{walk}.md")
-    assert 5 <= len(names) <= NAMES_MAX
+    page = INTERNALS / f"{walk}.md"
+    names = listed(page)
+    assert len(names) >= 5
     assert [name for name in names if not exists(name)] == []
+    assert len({*names, *names_of(page)}) <= NAMES_MAX
 
 
 def test_a_commit_record_reaches_its_subscribers_through_at_most_eight_modules() -> None:
