@@ -98,7 +98,7 @@ def sinks_page() -> str:
         "",
         _NOTE,
         "",
-        "A kind of sink is the word after `TO` in [CREATE SINK](sql.md#create-sink). [Send results](../howto/send-results.md) shows",
+        "A kind of sink is the word after `TO` in [CREATE SINK](sql/create-sink.md). [Send results](../howto/send-results.md) shows",
         "them at work.",
     ]
     for kind in KINDS.values():
@@ -142,9 +142,9 @@ def functions_page() -> str:
         "",
         _NOTE,
         "",
-        "These are all functions that a statement may call, besides [those of your own](sql.md#create-function),",
-        "[RESAMPLE](sql.md#resample-a-value-at-the-times-of-another-stream) and the [approximate",
-        "aggregates](sql.md#approximate-aggregates). Any other name is refused with `function_not_found`, also inside CAST.",
+        "These are all functions that a statement may call, besides [those of your own](sql/create-function.md),",
+        "[RESAMPLE](sql/resample.md) and the [approximate",
+        "aggregates](sql/approximate-aggregates.md). Any other name is refused with `function_not_found`, also inside CAST.",
         "",
         "| word | stands for |",
         "| --- | --- |",

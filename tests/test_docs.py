@@ -23,6 +23,9 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "apps").rglob("*.md")),
 ]
+SQL = ROOT / "docs" / "reference" / "sql"
+# Pages whose links lead to all others.
+INDEXES = [ROOT / "docs" / "index.md", SQL / "index.md", ROOT / "ARCHITECTURE.md"]
 SPOKEN = [page for page in PAGES if "decisions" not in page.parts and page.name != "ARCHITECTURE.md"]
 
 
@@ -100,11 +103,35 @@ def test_every_setting_has_a_default_of_its_type_and_a_sentence() -> None:
     assert {s.name: s.default for s in SETTINGS} == asdict(Settings())
 
 
-def test_the_sql_page_lists_every_option_of_a_table() -> None:
-    text = (ROOT / "docs" / "reference" / "sql.md").read_text()
+def test_the_page_of_create_table_lists_every_option_of_a_table() -> None:
+    text = (SQL / "create-table.md").read_text()
     for option in fields(TableOptions):
         name = option.name.removesuffix("_us")
-        assert name == "deduplicate" or f"| `{name}` |" in text, f"sql.md does not list the option {name}"
+        assert name == "deduplicate" or f"| `{name}` |" in text, f"create-table.md does not list the option {name}"
+
+
+def test_every_statement_has_a_page_whose_synopsis_begins_with_it() -> None:
+    from penstock.sql.parse import STATEMENT_WORDS
+
+    # The index lists the words of transactions, which do nothing. VALUES alone is refused.
+    other = {"BEGIN", "COMMIT", "END", "ROLLBACK", "START TRANSACTION", "VALUES"}
+    whole = [block.text for page in sorted(SQL.glob("*.md")) for block in blocks_of(page, "text")]
+    synopses = [*whole, *(re.sub(r"\[ [^\[\]]* \] ", "", text) for text in whole)]
+    for words in STATEMENT_WORDS:
+        statement = " ".join(words)
+        if not words[0].isalpha():
+            continue
+        written = re.compile(r"^\W*(?:\w+ \| )*" + r"\W+(?:\w+ \| )*".join(words) + r"\b", re.MULTILINE)
+        known = statement in other or any(written.search(synopsis) for synopsis in synopses)
+        assert known, f"no page of the SQL reference has the synopsis of {statement}"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "reference" / "sql").glob("*.md")), ids=lambda page: page.name)
+def test_a_page_of_the_sql_reference_has_its_sections_in_one_order(page: Path) -> None:
+    order = ["Synopsis", "Description", "Parameters", "Examples", "Notes", "See also"]
+    sections = [title for title in re.findall(r"^## (.+)$", page.read_text(), re.MULTILINE) if title in order]
+    assert sections == sorted(sections, key=order.index)
+    assert page.name in ("index.md", "expressions.md") or sections[0] == "Synopsis"
 
 
 def test_the_api_page_lists_every_call_and_no_other() -> None:
@@ -140,6 +167,21 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_into_a_page_leads_to_a_heading(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+        aim = (page.parent / target) if target else page
+        if "://" not in target and aim.suffix == ".md":
+            assert anchor in anchors_of(aim), f"{page.relative_to(ROOT)} links to {target}#{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The names by which links reach the headings of a page, made as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower() for title in titles]
+    return {re.sub(r"[^\w\- ]", "", title).strip().replace(" ", "-") for title in plain}
+
+
 def test_every_picture_is_shown_by_a_page_and_small() -> None:
     shown = {
         (page.parent / target).resolve()
@@ -152,7 +194,20 @@ def test_every_picture_is_shown_by_a_page_and_small() -> None:
 
 
 def test_every_page_is_reached_from_the_index() -> None:
-    index = ROOT / "docs" / "index.md"
-    reached = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#\s]+)", index.read_text())}
-    missing = [str(page.relative_to(ROOT)) for page in SPOKEN if page not in (*reached, index, ROOT / "README.md")]
+    reached = {
+        (index.parent / target).resolve()
+        for index in INDEXES
+        for target in re.findall(r"\]\(([^)#\s]+)", index.read_text())
+    }
+    first = (INDEXES[0], ROOT / "README.md")
+    missing = [str(page.relative_to(ROOT)) for page in SPOKEN if page not in (*reached, *first)]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", [*SPOKEN, ROOT / "CHANGELOG.md"], ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_its_actors(page: Path) -> None:
+    """The reader, the planner, a client; generated pages have the sentences of the code."""
+    text = page.read_text()
+    if "Written by scripts/generate_reference.py" not in text:
+        found = re.findall(r"(?i)\b(?:whoever|whom|nobody|somebody|anybody|everybody|someone)\b", text)
+        assert found == []

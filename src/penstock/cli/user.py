@@ -105,7 +105,7 @@ def token(
 
 @user.command("drop-token")
 def drop_token(name: TokenName, data: Data = "") -> None:
-    """Remove a token; whoever has it is not let in any more."""
+    """Remove a token; the server refuses it from then on."""
     with _changing(data, "DROP TOKEN", name) as users:
         users.drop_token(name)
 

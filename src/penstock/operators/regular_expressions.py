@@ -160,7 +160,7 @@ def _hint(pattern: str) -> str:
         return "a pattern cannot look ahead or behind; write two conditions: a ~ 'x' AND NOT a ~ 'y'"
     if _BACK_REFERENCE.search(pattern):
         return "a pattern cannot refer back to what its groups matched; only a replacement can"
-    return "docs/reference/sql.md says what a regular expression may have"
+    return "docs/reference/sql/expressions.md lists what a regular expression may have"
 
 
 def like_pattern(pattern: str, escape: str = "\\") -> str:

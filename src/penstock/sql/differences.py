@@ -89,7 +89,7 @@ DIFFERENCES: tuple[Difference, ...] = (
 )
 NOTES = (
     "`array_prepend(array, element)` has the array first, as all functions of arrays have.",
-    "Regular expressions are those of RE2, which cannot look ahead or behind or refer back to a group: [patterns](sql.md#patterns).",
+    "Regular expressions are those of RE2, which cannot look ahead or behind or refer back to a group: [patterns](sql/expressions.md#patterns).",
     "`\\y` knows words of ASCII letters, digits and underscores only; `\\w` knows all letters.",
     "`levenshtein` and `jaro_winkler_similarity` take at most 1 000 characters, and so do the characters of `btrim` and what `strpos`, `contains`, `replace`, "
     "`split_part` and `substring_index` look for. Beyond that the answer is NULL.",

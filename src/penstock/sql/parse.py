@@ -214,6 +214,7 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
     (("ROLLBACK",), _transaction),
     (("START", "TRANSACTION"), _transaction),
 )
+STATEMENT_WORDS = tuple(words for words, _ in _STATEMENTS)
 
 
 def _unexpected(text: str, tokens: list[Token], token: Token, description: str) -> PenstockError:
