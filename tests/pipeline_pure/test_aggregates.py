@@ -9,11 +9,11 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.queries.rollups import once as once_module
-from penstock.sql.aggregate_planner import Taken
-from penstock.sql.lower import lower
+from penstock.sql.kernel_expressions import lower
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.aggregate.planner import Taken
+from penstock.sql.planning.planner import plan_query
 from tests.pipeline_pure.world import Pipe
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.sql.dialect import sql_of
-from penstock.sql.explain import explain
-from penstock.sql.planner import bind_query, plan_query
+from penstock.sql.explain.plan import explain
+from penstock.sql.planning.planner import bind_query, plan_query
 from penstock.sql.positions import Span
 from penstock.sql.scope import State
 from penstock.sql.statement_parts import Assignment, Option

@@ -6,11 +6,11 @@ import orjson
 import pytest
 
 from penstock.catalog.model import QueryDefinition
-from penstock.sql.explain import explain
-from penstock.sql.notation import show
+from penstock.sql.explain.notation import show
+from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import JoinPlan, SparkPlan, join_of, kernel_of, plan_from_json, plan_to_json
-from penstock.sql.planner import plan_query, reads_of
+from penstock.sql.planning.planner import plan_query, reads_of
 from penstock.sql.statements import Select
 from tests.sql.world import World
 

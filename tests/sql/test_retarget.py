@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.sql.parse import parse_script, parse_select
-from penstock.sql.retarget import retargeted
 from penstock.sql.statements import AlterQuery
+from penstock.sql.window_change import retargeted
 
 
 def _changed(text: str, change: str) -> str:

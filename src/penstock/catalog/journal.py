@@ -27,8 +27,8 @@ import orjson
 from penstock.catalog.folder_format import upgrade_format
 from penstock.catalog.snapshot import list_snapshots, read_snapshot, snapshot_path
 from penstock.damage import damage_of
+from penstock.disk_sync import sync_folder
 from penstock.errors import PenstockError, error
-from penstock.syncing import sync_folder
 
 _log = logging.getLogger("penstock.catalog")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -34,8 +34,8 @@ from penstock.catalog.rollup_records import (
     rollup_to_json,
 )
 from penstock.catalog.rows import StaticRows
+from penstock.disk_sync import sync_folder
 from penstock.errors import error
-from penstock.syncing import sync_folder
 
 if TYPE_CHECKING:
     from penstock.catalog.state import CatalogState

@@ -65,7 +65,7 @@ from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport, LineWriter
 from penstock.streams.ingest.receipt import Receipt
-from penstock.streams.log.housekeeping import Housekeeper
+from penstock.streams.log.maintenance import LogMaintenance
 from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.sources.table_sources import Sources
 
@@ -175,7 +175,7 @@ class Database(OwnWrites):
         self.sources.follow()
         self.sampler.start()
         self.sinks.start(self.catalog.state.sinks)
-        self.housekeeper = Housekeeper(
+        self.housekeeper = LogMaintenance(
             self.log,
             self.ingest,
             lambda: self.catalog.state,

@@ -1,7 +1,7 @@
 """Plans of Spark SQL that an older version stored: planned again from the query's own SQL.
 
 Texts of version 1 have places that were filled in by text substitution, so a literal could become SQL. Later ones may have
-regular expressions of Java's, which backtrack. Neither are run (`sql.plan.stored`).
+regular expressions of Java's, which backtrack. Neither are run (`sql.plan.plan_json`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.errors import PenstockError, error
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from penstock.sql.scope import State
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import orjson
 
+from penstock.disk_sync import sync_folder
 from penstock.errors import PenstockError, error
 from penstock.security.model import Accounts, from_json, to_json
-from penstock.syncing import sync_folder
 
 _SUM = "crc32"
 

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.damage import free_name
+from penstock.disk_sync import sync_folder
 from penstock.sensors.options import duration, one_of
 from penstock.sinks.base import Batch, Kind, Option, Place
 from penstock.sinks.options import CHANGES, size
 from penstock.streams.log.atomic_file import make_folder, store, sweep
-from penstock.syncing import sync_folder
 
 _log = logging.getLogger("penstock.sinks")
 _KEY = b"penstock"

@@ -8,12 +8,12 @@ from penstock.catalog.model import TIME_COLUMN, Deduplicate, Function, StreamCol
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.functions import CALLS
-from penstock.sql.options import table_options
 from penstock.sql.positions import Span
 from penstock.sql.scope import State
-from penstock.sql.spark_check import known_functions
+from penstock.sql.spark.text_check import known_functions
 from penstock.sql.statement_parts import ColumnDefinition
 from penstock.sql.statements import AddColumn, CreateFunction, CreateStreamType, CreateTable
+from penstock.sql.table_options import table_options
 from penstock.types import Field
 
 

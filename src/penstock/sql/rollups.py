@@ -15,11 +15,11 @@ from penstock.operators.expr import columns_of
 from penstock.operators.slices.approximate.naming import KINDS
 from penstock.operators.slices.registry import partial_for
 from penstock.operators.windows import EVERYTHING
-from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
 from penstock.sql.binding.context import Bound
-from penstock.sql.lower import NotCovered
+from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregatePlan, aggregate_name
-from penstock.sql.planner import bind_query
+from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
+from penstock.sql.planning.planner import bind_query
 from penstock.sql.positions import Span, span_of
 from penstock.sql.scope import State
 from penstock.sql.statement_parts import TierClause

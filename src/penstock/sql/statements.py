@@ -1,6 +1,6 @@
 """Statements: what one piece of text asks for, as plain records. No name is looked up yet.
 
-Made by `parse.parse_script`; read by `binding`, `definitions`, `changes` and by whoever executes them.
+Made by `parse.parse_script`; read by `binding`, `definitions`, `row_changes` and by whoever executes them.
 """
 
 from __future__ import annotations

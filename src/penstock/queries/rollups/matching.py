@@ -12,7 +12,7 @@ from penstock.operators.windows import FOREVER, TimeWindow
 from penstock.pipeline.slices.shape import measure_of
 from penstock.queries.rollups.shape import shape_of
 from penstock.queries.rollups.stand_ins import stand_in
-from penstock.sql.explain_approximate import show_call
+from penstock.sql.explain.approximate import show_call
 from penstock.sql.plan import AggregateCall, AggregatePlan
 
 

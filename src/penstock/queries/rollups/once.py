@@ -25,7 +25,7 @@ from penstock.queries.slices.own_windows import OwnWindowsHeld
 from penstock.queries.slices.reading import inside, slice_log
 from penstock.queries.standing import StandingQueries
 from penstock.queries.windowed import Instant
-from penstock.sql.asked_once import AskedOnce
+from penstock.sql.planning.one_shot import AskedOnce
 
 # What of the log one question may have read here; more than that is work for Spark, which knows the log alone.
 READ_MAX_ROWS = 20_000_000

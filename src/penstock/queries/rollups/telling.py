@@ -13,7 +13,7 @@ from penstock.pipeline.slices.shape import Measure
 from penstock.queries.rollups.looking import RolledLook, RollupSource
 from penstock.queries.rollups.matching import find_match, why_not
 from penstock.queries.rollups.shape import shape_of
-from penstock.sql.notation import show, show_conditions
+from penstock.sql.explain.notation import show, show_conditions
 from penstock.sql.plan import AggregatePlan
 from penstock.types import format_duration
 

@@ -18,9 +18,9 @@ from penstock.queries.rollups.once import answer_once as answer_from_rollup
 from penstock.queries.spark_queries import Evaluated
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql import statements as st
-from penstock.sql.asked_once import AskedOnce, asked_of_slices, asked_once
 from penstock.sql.plan import Plan, SparkPlan
-from penstock.sql.planner import invocation_of, plan_query
+from penstock.sql.planning.one_shot import AskedOnce, asked_of_slices, asked_once
+from penstock.sql.planning.planner import invocation_of, plan_query
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database

@@ -22,10 +22,10 @@ from penstock.queries.statements.replies import rows_of
 from penstock.queries.statements.rolling_up import explain_rollup
 from penstock.queries.strategy import unheeded
 from penstock.sql import statements as st
-from penstock.sql.asked_once import AskedOnce, asked_of_slices, asked_once
-from penstock.sql.explain import explain as explain_plan
-from penstock.sql.notation import amount
+from penstock.sql.explain.notation import amount
+from penstock.sql.explain.plan import explain as explain_plan
 from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of, plan_from_json
+from penstock.sql.planning.one_shot import AskedOnce, asked_of_slices, asked_once
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database

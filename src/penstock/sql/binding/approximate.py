@@ -62,6 +62,10 @@ APPROXIMATE: dict[str, Signature] = {
 _TOP_KINDS = ("INT", "BIGINT", "DOUBLE", "TEXT")
 
 
+def is_approximate_call(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.removesuffix(ERROR) in APPROXIMATE
+
+
 def bind_approximate(binder: Calls, node: exp.Anonymous, scope: Scope) -> exp.Expr:
     """The call with its value first (or `*`), then what is special (0 where nothing is) and the error, both constant."""
     name = node.name.lower()

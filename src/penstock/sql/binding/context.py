@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from penstock.operators.joins.bounds import Bounds
 from penstock.sql.scope import Scope, Source
-from penstock.sql.windowing import Windows
+from penstock.sql.window_clauses import Windows
 from penstock.types import Field
 
 # Where a SELECT stands: alone, in FROM, in IN or EXISTS, or as a value.

@@ -23,11 +23,10 @@ from penstock.sql.binding.sources import SourceBinder
 from penstock.sql.binding.tumble import bind_tumble
 from penstock.sql.binding.window_joins import bind_window_joins
 from penstock.sql.binding.within import write_out_bounds
-from penstock.sql.hints import take_algorithm
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope, State, fold
 from penstock.sql.values import external, type_of, typed
-from penstock.sql.windowing import Windows, default_windows, windows_of
+from penstock.sql.window_clauses import Windows, default_windows, windows_of
 from penstock.types import BOOLEAN, Field
 
 SystemTables = Mapping[str, tuple[Field, ...]]
@@ -168,7 +167,7 @@ class QueryBinder:
         self._refuse(select)
         write_out_errors(select)
         write_out_bounds(select)
-        context.algorithm = take_algorithm(context)
+        context.algorithm = _take_algorithm(context)
         self._context, self._ctes = context, ctes
         self.sources.bind_from(select, context, ctes)
         self._context, self._ctes = context, ctes
@@ -264,3 +263,17 @@ def _aliased(item: exp.Expr, name: str) -> exp.Expr:
 
 def _wrapped(node: exp.Expr) -> exp.Expr:
     return typed(exp.Paren(this=node), BOOLEAN) if isinstance(node, exp.Or) else node
+
+
+def _take_algorithm(context: SelectContext) -> exp.Expr | None:
+    """The algorithm that the SELECT's hint names, taken out of the tree: Spark has other hints."""
+    hint = context.select.args.get("hint")
+    if hint is None:
+        return None
+    context.select.set("hint", None)
+    algorithm: exp.Expr = hint.expressions[0].expressions[0]
+    if context.role != "top" and not context.inlined:
+        advice = "put it behind the first SELECT"
+        failure = error("not_supported", feature="a hint inside a subquery", hint=advice)
+        raise point(failure, context.text, span_of(algorithm))
+    return algorithm

@@ -10,7 +10,7 @@ from penstock.catalog.model import POSITION_COLUMN
 from penstock.errors import error
 from penstock.operators.operations.sampling import PARTS
 from penstock.sql.binding.context import SelectContext
-from penstock.sql.hidden import hidden_column
+from penstock.sql.hidden_columns import hidden_column
 from penstock.sql.nodes import Sampled
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Source

@@ -9,13 +9,13 @@ from sqlglot import exp
 from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.errors import error, suggest
 from penstock.sql.binding.context import SelectContext
+from penstock.sql.binding.join_streams import read_outputs, tells_its_time
 from penstock.sql.binding.reader_windows import cut_to_reader
 from penstock.sql.binding.select_list import column_node
 from penstock.sql.plan import AggregatePlan, JoinPlan, SelectPlan, is_latch, plan_from_json
-from penstock.sql.read_joins import read_outputs, tells_its_time
 from penstock.sql.scope import Source, SourceColumn, fold
 from penstock.sql.values import external, type_of, typed
-from penstock.sql.windowing import default_windows
+from penstock.sql.window_clauses import default_windows
 from penstock.types import BOOLEAN, TIMESTAMP, Field
 
 if TYPE_CHECKING:

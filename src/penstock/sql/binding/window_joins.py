@@ -1,6 +1,6 @@
 """W-joins: windows between the streams of one FROM, as plain conditions on their times.
 
-That is how Spark runs them; `join_planner` reads the same windows from the context's graph.
+That is how Spark runs them; `planning.join` reads the same windows from the context's graph.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sqlglot import exp
 from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import error
 from penstock.sql.binding.context import SelectContext, WindowGraph
-from penstock.sql.binding.missing import note_windows_passed, unmatched_or, window_passed
+from penstock.sql.binding.unmatched_rows import note_windows_passed, unmatched_or, window_passed
 from penstock.sql.binding.window_graph import StatedPair, graph_of, own_streams, state_pairs
 from penstock.sql.nodes import WindowJoin, WindowJoins, between_streams
 from penstock.sql.positions import point, span_of

@@ -7,7 +7,7 @@ from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.definitions import option
 from penstock.sql.grammar.questions import select
 from penstock.sql.positions import Span
-from penstock.sql.query_facts import STRATEGY_WORDS, strategy_named
+from penstock.sql.query_options import STRATEGY_WORDS, strategy_named
 from penstock.sql.statement_parts import Option
 from penstock.sql.statements import AlterQuery, CreateQuery, DescribeQuery, OnError, PauseQuery, ResumeQuery, SetOnError
 

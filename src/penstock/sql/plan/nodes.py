@@ -9,7 +9,7 @@ from penstock.operators.expr import Expr
 from penstock.operators.slices.combining import Panes
 from penstock.operators.windows import TimeWindow, Window
 from penstock.sql.plan.output import Output
-from penstock.sql.plan.resampled import ResamplePlan
+from penstock.sql.plan.resample import ResamplePlan
 from penstock.sql.plan.sorting import Sorted
 from penstock.types import Type
 

@@ -20,11 +20,11 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.damage import damage_of
+from penstock.disk_sync import sync_folder
 from penstock.streams.ingest.receipt import Receipt, Refusal
 from penstock.streams.log.atomic_file import make_folder, store
 from penstock.streams.log.hot_segments import read_keys
 from penstock.streams.log.segments import list_files
-from penstock.syncing import sync_folder
 
 HOUR_US = 3_600_000_000
 KEYS_MAX = 1_000_000  # per table; beyond it the oldest are forgotten early

@@ -8,9 +8,9 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.disk_sync import sync_file, sync_folder
 from penstock.errors import PenstockError, error
 from penstock.streams.log.layout import ASIDE
-from penstock.syncing import sync_file, sync_folder
 
 CrashPoint = Callable[[str], None]
 
