@@ -18,7 +18,7 @@ from penstock.catalog.definition_json import (
     stream_type_from_json,
     table_from_json,
 )
-from penstock.catalog.definitions import Defined, Definitions
+from penstock.catalog.definitions import CatalogDefinitions, Defined
 from penstock.catalog.dependents import Name, users_by_name
 from penstock.catalog.heads import Int64s, LogHeads
 from penstock.catalog.journal import SNAPSHOT, Entry, JournalReader
@@ -152,11 +152,11 @@ class CatalogState(Defined):
 
     # -- changes, one per kind of entry
 
-    def _create_stream_type(self, draft: Definitions, entry: Entry) -> None:
+    def _create_stream_type(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = stream_type_from_json(entry.body)
         draft.stream_types[found.name] = found
 
-    def _put_table(self, draft: Definitions, entry: Entry) -> None:
+    def _put_table(self, draft: CatalogDefinitions, entry: Entry) -> None:
         table = table_from_json(entry.body)
         before = draft.tables_by_id.get(table.id)
         if before is not None and before.stream != table.stream:
@@ -169,7 +169,7 @@ class CatalogState(Defined):
             self._rows[table.id] = StaticRows(table)
             self._heads.begin(table.id)
 
-    def _insert_rows(self, draft: Definitions, entry: Entry) -> None:
+    def _insert_rows(self, draft: CatalogDefinitions, entry: Entry) -> None:
         table_id = entry.body["table"]
         rows = self._rows[table_id]
         vids = rows.insert(entry.body["rows"], entry.pos)
@@ -177,29 +177,29 @@ class CatalogState(Defined):
         if stream is not None and stream.connector is None:
             self._observed.open(table_id, rows.sids[vids.start : vids.stop].tolist(), entry.at_us)
 
-    def _update_rows(self, draft: Definitions, entry: Entry) -> None:
+    def _update_rows(self, draft: CatalogDefinitions, entry: Entry) -> None:
         table_id, rows = entry.body["table"], self._rows[entry.body["table"]]
         ended = self.ended(table_id)
         moved = [s for s, values in entry.body["rows"] if s in ended and rows.current_values(s)[-1] != values[-1]]
         self._observed.begin_anew(table_id, moved)
         rows.update(entry.body["rows"], entry.pos)
 
-    def _delete_rows(self, draft: Definitions, entry: Entry) -> None:
+    def _delete_rows(self, draft: CatalogDefinitions, entry: Entry) -> None:
         self._rows[entry.body["table"]].delete(entry.body["sids"], entry.pos)
         self._observed.close(entry.body["table"], entry.body["sids"], entry.at_us)
         self._observed.begin_anew(entry.body["table"], entry.body["sids"])
 
-    def _create_function(self, draft: Definitions, entry: Entry) -> None:
+    def _create_function(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = function_from_json(entry.body)
         draft.functions[found.name] = found
 
-    def _create_query(self, draft: Definitions, entry: Entry) -> None:
+    def _create_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = self._shared(query_from_json(entry.body))
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
         self.next_query_id = max(self.next_query_id, found.id + 1)
         draft.query_positions[found.id] = (entry.pos, entry.pos)
 
-    def _change_query(self, draft: Definitions, entry: Entry) -> None:
+    def _change_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = self._shared(query_from_json(entry.body))
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
         draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
@@ -208,7 +208,7 @@ class CatalogState(Defined):
         known = self._beside().queries_by_id.get(found.id) if self._beside is not None else None
         return known if known is not None and known == found else found
 
-    def _describe_query(self, draft: Definitions, entry: Entry) -> None:
+    def _describe_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
         # Not a change of what it answers: nobody reads its history again, so its positions stay.
         body = entry.body
         found = replace(
@@ -219,7 +219,7 @@ class CatalogState(Defined):
         )
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
 
-    def _quarantine(self, draft: Definitions, entry: Entry) -> None:
+    def _quarantine(self, draft: CatalogDefinitions, entry: Entry) -> None:
         for query_id, reason in quarantined_by(entry).items():
             known = draft.queries_by_id.get(query_id)
             if known is not None:  # it may have been dropped while its cycle was looked into
@@ -227,12 +227,12 @@ class CatalogState(Defined):
                 draft.queries[found.name] = draft.queries_by_id[found.id] = found
                 draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
 
-    def _put_sink(self, draft: Definitions, entry: Entry) -> None:
+    def _put_sink(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = sink_from_json(entry.body)
         draft.sinks[found.name] = found
         self.next_sink_id = max(self.next_sink_id, found.id + 1)
 
-    def _drop(self, draft: Definitions, entry: Entry) -> None:
+    def _drop(self, draft: CatalogDefinitions, entry: Entry) -> None:
         for kind, name in entry.body["names"]:
             if kind == "table":
                 table = draft.tables.pop(name)
@@ -253,7 +253,7 @@ class CatalogState(Defined):
                 query = draft.queries.pop(name)
                 del draft.queries_by_id[query.id], draft.query_positions[query.id]
 
-    def _observe(self, draft: Definitions, entry: Entry) -> None:
+    def _observe(self, draft: CatalogDefinitions, entry: Entry) -> None:
         if entry.body["table"] in draft.tables_by_id:
             table_id = entry.body["table"]
             self._observed.open(table_id, entry.body["opened"], entry.at_us)
@@ -264,12 +264,12 @@ class CatalogState(Defined):
             if ended:
                 self._observed.end(table_id, ended)
 
-    def _retain(self, draft: Definitions, entry: Entry) -> None:
+    def _retain(self, draft: CatalogDefinitions, entry: Entry) -> None:
         table_id = entry.body["table"]
         if table_id in draft.tables_by_id:
             self._retained[table_id] = max(self._retained.get(table_id, 0), entry.body["position"])
 
-    def _lose(self, draft: Definitions, entry: Entry) -> None:
+    def _lose(self, draft: CatalogDefinitions, entry: Entry) -> None:
         """Entries that were acknowledged are gone: what they may have numbered is not given again."""
         for table_id, count in entry.body["versions"].items():
             if int(table_id) in self._rows:
@@ -279,19 +279,19 @@ class CatalogState(Defined):
         self.next_rollup_id = max(self.next_rollup_id, above.get("rollup", 0))
         self.next_sink_id = max(self.next_sink_id, above.get("sink", 0))
 
-    def _create_rollup(self, draft: Definitions, entry: Entry) -> None:
+    def _create_rollup(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = rollup_from_json(entry.body)
         draft.rollups[found.name] = found
         self._rolled_up[found.id] = RolledUp(found.begin)
         self.next_rollup_id = max(self.next_rollup_id, found.id + 1)
 
-    def _close_rollup(self, draft: Definitions, entry: Entry) -> None:
+    def _close_rollup(self, draft: CatalogDefinitions, entry: Entry) -> None:
         known = self._rolled_up.get(entry.body["rollup"])
         if known is not None:
             self._rolled_up[entry.body["rollup"]] = closed(known, entry.body)
 
 
-_CHANGES: dict[str, Callable[[CatalogState, Definitions, Entry], None]] = {
+_CHANGES: dict[str, Callable[[CatalogState, CatalogDefinitions, Entry], None]] = {
     "create_stream_type": CatalogState._create_stream_type,
     "create_table": CatalogState._put_table,
     "alter_table": CatalogState._put_table,

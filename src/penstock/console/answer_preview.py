@@ -12,7 +12,7 @@ from penstock.sql.plan import evaluated_by_spark, plan_from_json
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class AnswerPreview:
     """The newest `rows` of `count`, as of a cycle."""
 
     rows: pa.Table
@@ -21,7 +21,7 @@ class Seen:
     now_us: int | None
 
 
-def look_at(database: Database, definition: QueryDefinition, newest: int) -> Seen | None:
+def look_at(database: Database, definition: QueryDefinition, newest: int) -> AnswerPreview | None:
     """None where there is no answer yet, or not now. Somebody who looks is nobody who asks: how the answer is kept
     stays as it is, and a large one costs no more than the rows that are shown.
     """
@@ -32,9 +32,9 @@ def look_at(database: Database, definition: QueryDefinition, newest: int) -> See
         if found is None:
             return None
         count = found.table.num_rows
-        return Seen(found.table.slice(max(0, count - newest)), count, found.cycle, found.now_us)
+        return AnswerPreview(found.table.slice(max(0, count - newest)), count, found.cycle, found.now_us)
     if not database.standing.store.knows(definition.id) or not database.standing.is_ready(definition.name, 0.0):
         return None
     held = database.standing.held(definition.name, asked=False)
     ids = held.inside()
-    return Seen(held.rows(ids[max(0, len(ids) - newest) :]), len(ids), held.cycle, held.now_us)
+    return AnswerPreview(held.rows(ids[max(0, len(ids) - newest) :]), len(ids), held.cycle, held.now_us)

@@ -21,7 +21,7 @@ _LABELS = ("label", "name", "title", "location", "place", "room", "site")
 
 
 @dataclass(frozen=True, slots=True)
-class Sensor:
+class SensorFacts:
     """One sensor at one moment. `trail` is the shown field, a value per second."""
 
     sid: int
@@ -49,7 +49,7 @@ class TableFacts:
     count: int
     shown_field: str | None
     fields: tuple[str, ...]
-    sensors: tuple[Sensor, ...]
+    sensors: tuple[SensorFacts, ...]
 
     def counted(self) -> dict[State, int]:
         found: dict[State, int] = {"live": 0, "silent": 0, "failing": 0, "off": 0}
@@ -120,10 +120,10 @@ def _sensor(
     place: tuple[str, str] | None,
     label: str | None,
     now_us: int,
-) -> Sensor:
+) -> SensorFacts:
     static = facts["values"]
     at = (static[place[0]], static[place[1]]) if place is not None else None
-    return Sensor(
+    return SensorFacts(
         sid=sid,
         key=facts["key"],
         name=", ".join(str(v) for v in facts["key"].values()),

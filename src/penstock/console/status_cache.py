@@ -30,7 +30,7 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ServerStatus:
     """The server at one moment."""
 
     now_us: int
@@ -52,11 +52,11 @@ class Pulse:
         self._database = database
         self._pool = pool
         self.latest = Latest(database.log.folder)
-        self._moment: Moment | None = None
+        self._moment: ServerStatus | None = None
         self._taken_s = 0.0
         self._turn = asyncio.Lock()
 
-    async def moment(self) -> Moment:
+    async def moment(self) -> ServerStatus:
         async with self._turn:
             if self._moment is None or time.monotonic() - self._taken_s >= EVERY_S * 0.9:
                 self._moment = await self._pool.run(self._gather)
@@ -67,11 +67,11 @@ class Pulse:
         """Somebody changed something and wants to see it."""
         self._moment = None
 
-    def _gather(self) -> Moment:
+    def _gather(self) -> ServerStatus:
         database = self._database
         self.latest.forget(database.catalog.state.tables_by_id)
         tables = tuple(table_facts(database, self.latest, table) for table in database.sensor_tables())
-        return Moment(
+        return ServerStatus(
             now_us=database.clock.now_us(),
             status=status(database),
             cycles=database.costs.cycles(),

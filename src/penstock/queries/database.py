@@ -64,7 +64,7 @@ from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport, LineWriter
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 from penstock.streams.log.maintenance import LogMaintenance
 from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.sources.table_sources import Sources
@@ -297,7 +297,9 @@ class Database(OwnWrites):
         """Run one or more statements; the last one's result."""
         return self.executor.execute(sql, params, owner)
 
-    def push(self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None) -> Receipt:
+    def push(
+        self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None
+    ) -> IngestReceipt:
         """Store readings; returns when the accepted ones are on disk."""
         try:
             return self.ingest.push(table, data, idempotency_key).result(timeout=PUSH_TIMEOUT_S)

@@ -14,10 +14,10 @@ from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan
 from penstock.sql.planning.planner import plan_query
-from penstock.sql.scope import State
+from penstock.sql.scope import SqlCatalog
 
 
-def with_text(plan: SparkPlan, definition: QueryDefinition, state: State) -> SparkPlan:
+def with_text(plan: SparkPlan, definition: QueryDefinition, state: SqlCatalog) -> SparkPlan:
     """A standing query's plan with a text that can run: its own, or that of the same question planned now.
 
     Raises what the query fails with where it cannot be planned any more, or gives another answer than it gave.

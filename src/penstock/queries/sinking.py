@@ -8,7 +8,7 @@ from penstock.errors import error
 from penstock.pipeline.folder import DataFolder
 from penstock.queries.results import Event
 from penstock.queries.subscription import Subscription
-from penstock.sinks.follower import Limits
+from penstock.sinks.follower import DeliveryLimits
 from penstock.sinks.runner import SinkRunner
 from penstock.sql.plan import evaluated_by_spark, plan_from_json
 
@@ -51,6 +51,6 @@ def sink_runner(database: Database) -> SinkRunner:
         folder.outbox if not settings.sink_files else folder.root / settings.sink_files,
         folder.read_id(),
         database.clock,
-        Limits(max(2, settings.cycles_keep), settings.sink_backlog_mb << 20),
+        DeliveryLimits(max(2, settings.cycles_keep), settings.sink_backlog_mb << 20),
         database.address_rules,
     )

@@ -27,7 +27,7 @@ Row = tuple[Any, ...]
 Mode = Literal["pull", "push", "outside", "subscribed"]
 
 
-class Answer(Enum):
+class ReadResult(Enum):
     """What a `read` found: values, nothing yet, or that nothing will ever come again."""
 
     NEW_VALUE = "new value"
@@ -46,7 +46,7 @@ class Reading:
     understand, with `problem` saying why: it is shown, and the sensor stays open.
     """
 
-    answer: Answer
+    answer: ReadResult
     rows: Sequence[Row] = ()
     times_us: Sequence[int] | np.ndarray[Any, Any] | None = None
     batch: pa.RecordBatch | None = None
@@ -60,18 +60,18 @@ class Reading:
         return len(self.rows) if self.batch is None else self.batch.num_rows
 
 
-NO_VALUE = Reading(Answer.NO_VALUE)
-END = Reading(Answer.END)
+NO_VALUE = Reading(ReadResult.NO_VALUE)
+END = Reading(ReadResult.END)
 
 
 def new_value(values: Row, time_us: int | None = None, next_due_us: int | None = None) -> Reading:
     """One row, as most sensors have it."""
-    return Reading(Answer.NEW_VALUE, (values,), None if time_us is None else (time_us,), next_due_us=next_due_us)
+    return Reading(ReadResult.NEW_VALUE, (values,), None if time_us is None else (time_us,), next_due_us=next_due_us)
 
 
 def no_value(next_due_us: int) -> Reading:
     """Nothing yet, and nothing before that time."""
-    return Reading(Answer.NO_VALUE, next_due_us=next_due_us)
+    return Reading(ReadResult.NO_VALUE, next_due_us=next_due_us)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class MessageIn:
     connection: int
 
 
-class Refused(ConnectionError):
+class BrokerRefusal(ConnectionError):
     """The broker answered, and said no."""
 
 
@@ -118,7 +118,7 @@ class Client:
 
     def _on_connect(self, _: object, __: object, flags: paho.ConnectFlags, reason: ReasonCode, ___: object) -> None:
         if reason.is_failure:
-            self._problem = Refused(f"the broker says: {reason}")
+            self._problem = BrokerRefusal(f"the broker says: {reason}")
             return
         self.connected = True
         self.session_present = bool(flags.session_present)

@@ -15,8 +15,8 @@ from penstock.security.users import Users
 from penstock.server.backend import Backend
 from penstock.server.http.access import USER_HEADER
 from penstock.server.http.budget import ByteBudget
-from penstock.server.http.counters import Counters
-from penstock.server.http.rate_limit import Rates
+from penstock.server.http.counters import RequestCounters
+from penstock.server.http.rate_limit import RateLimits
 from penstock.server.http.roles import caller_of
 from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
@@ -47,9 +47,9 @@ class Context:
     workers: Workers
     budget: ByteBudget
     lifecycle: Lifecycle
-    counters: Counters
+    counters: RequestCounters
     sessions: Sessions
-    rates: Rates
+    rates: RateLimits
     guesses: Guesses
 
     @property

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from penstock.damage import free_name
 from penstock.disk_sync import sync_folder
 from penstock.sensors.options import duration, one_of
-from penstock.sinks.base import Batch, Kind, Option, Place
+from penstock.sinks.base import Kind, Option, Place, SinkBatch
 from penstock.sinks.options import CHANGES, size
 from penstock.streams.log.atomic_file import make_folder, store, sweep
 
@@ -93,7 +93,7 @@ class Files:
     def position(self) -> int | None:
         return self._last
 
-    def deliver(self, batch: Batch) -> None:
+    def deliver(self, batch: SinkBatch) -> None:
         if self._last is not None and (batch.cycle == self._last or (batch.cycle < self._last and not batch.whole)):
             return  # it was appended just before the server was killed
         if self._schema is not None and batch.table.num_rows and self._schema != batch.table.schema:

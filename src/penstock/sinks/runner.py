@@ -16,7 +16,7 @@ from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
 from penstock.services import Service
 from penstock.sinks.base import Place
-from penstock.sinks.follower import Follower, Limits
+from penstock.sinks.follower import DeliveryLimits, SinkFollower
 from penstock.sinks.registry import find_kind, parse_options
 from penstock.sinks.result_reader import Queries
 
@@ -33,7 +33,7 @@ class SinkRunner:
         files: Path,
         folder_id: str,
         clock: Clock,
-        limits: Limits,
+        limits: DeliveryLimits,
         rules: AddressRules | None = None,
     ) -> None:
         self._rules = rules or AddressRules()
@@ -44,8 +44,8 @@ class SinkRunner:
         self._clock = clock
         self._limits = limits
         self._lock = threading.Lock()
-        self._followers: dict[int, Follower] = {}
-        self._ending: list[Follower] = []
+        self._followers: dict[int, SinkFollower] = {}
+        self._ending: list[SinkFollower] = []
         self._closed = False
 
     def start(self, sinks: Mapping[str, Sink]) -> None:
@@ -72,7 +72,7 @@ class SinkRunner:
                     known.pause(sink.paused)
                     continue
                 place = Place(sink, self._folder_id, self._files, self._clock, self._rules)
-                self._followers[sink_id] = Follower(place, self._queries, self._folder / str(sink_id), self._limits)
+                self._followers[sink_id] = SinkFollower(place, self._queries, self._folder / str(sink_id), self._limits)
                 self._followers[sink_id].start()
 
     def services(self) -> list[Service]:

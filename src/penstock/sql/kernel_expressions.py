@@ -11,7 +11,7 @@ from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
 from penstock.operators.operations import OPERATIONS
 from penstock.operators.operations.calendar_parts import UNITS
 from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
-from penstock.sql.nodes import SIMILAR, Const, Held, Sampled
+from penstock.sql.nodes import SIMILAR, Const, Hold, SampleCondition
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
@@ -117,7 +117,7 @@ def lower(node: exp.Expr) -> Expr:
             return Call(node.name, _arguments(*node.expressions), external(type_of(node)))
         case exp.Anonymous() if node.name in _NAMED:
             return _named(node)
-        case Sampled():
+        case SampleCondition():
             numbers = (Literal(int(node.args[key]), BIGINT) for key in ("seed", "parts"))
             return Call("sampled", (lower(node.this), *numbers), BOOLEAN)
         case exp.CurrentTimestamp():
@@ -143,7 +143,7 @@ def _simple(node: exp.Expr) -> Expr:
 _WORDS: dict[type[exp.Expr], str] = {
     exp.TimestampTrunc: "date_trunc() to this unit",
     exp.Bracket: "an array's element",
-    Held: "a condition that has to hold FOR some time, inside another one,",
+    Hold: "a condition that has to hold FOR some time, inside another one,",
 }
 
 

@@ -19,7 +19,7 @@ from penstock.sql.grammar import changes, definitions, queries, questions, rollu
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, offset_of, point, span_of_token
 from penstock.sql.statement_parts import AsOf
-from penstock.sql.statements import BadQuery, OnError, Select, SetOnError, Source, Statement, Transaction
+from penstock.sql.statements import BadQuery, OnError, Select, SetOnError, SourceText, Statement, Transaction
 
 # Suggested for words that nearly are one; short words and those that make good names are left out.
 KEYWORDS = (
@@ -94,7 +94,7 @@ def _bad_query(text: str, tokens: list[Token], failure: PenstockError) -> BadQue
     words = [t.text.upper() for t in tokens[2:5]]
     token = tokens[5] if words == ["IF", "NOT", "EXISTS"] and len(tokens) > 5 else tokens[2]
     name = token.text if token.token_type == TokenType.IDENTIFIER else token.text.lower()
-    return BadQuery(name, failure, source=Source(text, Span(tokens[0].start, tokens[-1].end + 1)))
+    return BadQuery(name, failure, source=SourceText(text, Span(tokens[0].start, tokens[-1].end + 1)))
 
 
 def _chunks(text: str) -> list[list[Token]]:
@@ -144,7 +144,7 @@ def _statement(text: str, tokens: list[Token], parameters: Parameters) -> Statem
     except PenstockError as failure:
         raise _with_hint(text, tokens, failure) from None
     span = Span(tokens[0].start, tokens[-1].end + 1)
-    return replace(statement, source=Source(text, span))
+    return replace(statement, source=SourceText(text, span))
 
 
 def _dispatch(parser: PenstockParser) -> Statement:

@@ -18,7 +18,7 @@ from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const
 from penstock.sql.positions import Span, span_of
-from penstock.sql.scope import Scope, Source, SourceColumn, State
+from penstock.sql.scope import BoundSource, Scope, SourceColumn, SqlCatalog
 from penstock.sql.statements import Delete, Insert, Update
 from penstock.sql.values import constant, convert, external, meet, number, show, type_of
 from penstock.types import BIGINT, DOUBLE, INT, TEXT, Type
@@ -49,7 +49,7 @@ class BoundDelete:
     where: Expr | None
 
 
-def bind_insert(statement: Insert, state: State) -> BoundInsert:
+def bind_insert(statement: Insert, state: SqlCatalog) -> BoundInsert:
     """Check columns and values. Missing columns are NULL; a NULL key is for the catalog to refuse."""
     table = _table(statement, state)
     targets = _targets(table)
@@ -76,7 +76,7 @@ def bind_insert(statement: Insert, state: State) -> BoundInsert:
     return BoundInsert(table.name, rows)
 
 
-def bind_update(statement: Update, state: State) -> BoundUpdate:
+def bind_update(statement: Update, state: SqlCatalog) -> BoundUpdate:
     table = _table(statement, state)
     targets = _targets(table)
     binder = ExpressionBinder(statement.source.text, state.functions)
@@ -93,7 +93,7 @@ def bind_update(statement: Update, state: State) -> BoundUpdate:
     return BoundUpdate(table.name, assignments, _where(statement, binder, scope))
 
 
-def bind_delete(statement: Delete, state: State) -> BoundDelete:
+def bind_delete(statement: Delete, state: SqlCatalog) -> BoundDelete:
     table = _table(statement, state)
     binder = ExpressionBinder(statement.source.text, state.functions)
     return BoundDelete(table.name, _where(statement, binder, _scope(table, statement.alias)))
@@ -167,7 +167,7 @@ def _plain(value: Any, target: Type) -> Any:
     return value.hex() if isinstance(value, bytes) else value
 
 
-def _table(statement: Insert | Update | Delete, state: State) -> Table:
+def _table(statement: Insert | Update | Delete, state: SqlCatalog) -> Table:
     table = state.tables.get(statement.table)
     if table is None:
         known = list(state.tables)
@@ -190,7 +190,7 @@ def _scope(table: Table, alias: str | None) -> Scope:
     columns = [SourceColumn(c.name, c.type, "static") for c in table.columns]
     if table.stream is not None:
         columns.append(SourceColumn(ADDRESS_COLUMN, TEXT, "static"))
-    source = Source(alias or table.name, "ordinary", tuple(columns), exp.Table(), name=table.name)
+    source = BoundSource(alias or table.name, "ordinary", tuple(columns), exp.Table(), name=table.name)
     scope = Scope(sources=[source])
     if table.stream is not None:
         address = exp.Column(this=exp.Identifier(this=ADDRESS_COLUMN, quoted=True))

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.catalog.model import Deduplicate, TableOptions
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.durations import duration_us
-from penstock.sql.statement_parts import Option
+from penstock.sql.statement_parts import StatementOption
 from penstock.sql.statements import CreateTable
 
 # Name -> what it takes, in the words of the error message.
@@ -44,7 +44,7 @@ def table_options(statement: CreateTable, has_stream: bool, deduplicate: Dedupli
     return TableOptions(**found, deduplicate=deduplicate)
 
 
-def _value(option: Option) -> tuple[str, Any]:
+def _value(option: StatementOption) -> tuple[str, Any]:
     name, text = option.name, option.value.strip().strip("'").lower()
     if name not in TABLE_OPTIONS:
         hint = suggest(name, TABLE_OPTIONS) or "options are " + ", ".join(TABLE_OPTIONS)

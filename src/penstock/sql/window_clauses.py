@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from penstock.errors import error
 from penstock.operators.windows import EVERYTHING, FOREVER, FROM_REGISTRATION, Bound, RowsWindow, TimeWindow, Window
-from penstock.sql.nodes import BeginEnd, BeginEnds, Edge
+from penstock.sql.nodes import BeginEnd, BeginEnds, WindowEdge
 from penstock.sql.positions import point, span_of
 
 NOW = Bound("now")
@@ -91,7 +91,7 @@ def window_of(clause: BeginEnd, standing: bool, text: str) -> Window:
     return TimeWindow(begin, end)
 
 
-def _bound(edge: Edge, standing: bool, text: str) -> Bound:
+def _bound(edge: WindowEdge, standing: bool, text: str) -> Bound:
     bound = Bound(edge.args["anchor"], int(edge.args["offset"]))
     if bound.anchor == "start" and not standing:
         hint = "START is when a standing query was registered; use CREATE QUERY, or NOW - d"

@@ -21,7 +21,7 @@ from penstock.security.users import Users
 from penstock.server.http.body_limits import limited_body
 from penstock.server.http.errors import error_response
 from penstock.server.http.local_access import check_local, is_same_origin
-from penstock.server.http.rate_limit import Rates
+from penstock.server.http.rate_limit import RateLimits
 from penstock.server.http.sessions import Sessions
 from penstock.settings import Settings
 
@@ -40,7 +40,7 @@ class AccessGuard:
     """Finds out who calls, or refuses, before any handler sees the request."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: Rates, guesses: Guesses
+        self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: RateLimits, guesses: Guesses
     ) -> None:
         self._app = app
         self._settings = settings
@@ -128,9 +128,9 @@ class AccessGuard:
             raise _too_often(wait_s)
 
 
-def rates_of(settings: Settings) -> Rates:
+def rates_of(settings: Settings) -> RateLimits:
     """How often each client may ask."""
-    return Rates(settings.requests_per_s, settings.requests_per_s * _BURST_S)
+    return RateLimits(settings.requests_per_s, settings.requests_per_s * _BURST_S)
 
 
 def client_name(caller: Caller) -> str:

@@ -19,7 +19,7 @@ from penstock.server.http.body_limits import (
     Body,
     too_large,
 )
-from penstock.server.http.budget import Share
+from penstock.server.http.budget import BudgetShare
 from penstock.server.http.decode import json_size
 
 M = TypeVar("M", bound=BaseModel)
@@ -41,7 +41,9 @@ def media_type_of(request: Request) -> str:
 
 
 @asynccontextmanager
-async def read_body(request: Request, context: Context, limit: int | None = None) -> AsyncIterator[tuple[Body, Share]]:
+async def read_body(
+    request: Request, context: Context, limit: int | None = None
+) -> AsyncIterator[tuple[Body, BudgetShare]]:
     """The whole body and the share of the budget that it holds while the block runs.
 
     A declared length above the limit is refused before a byte is read; the server then discards what still
@@ -61,7 +63,7 @@ async def read_small_body(request: Request) -> Body:
         raise error("invalid_body", detail=f"the body did not end within {UNKNOWN_ROLE_S:g} seconds") from None
 
 
-async def _collect(request: Request, limit: int, share: Share | None) -> Body:
+async def _collect(request: Request, limit: int, share: BudgetShare | None) -> Body:
     declared = request.headers.get("content-length")
     if declared is not None and int(declared) > limit:
         raise too_large(limit)

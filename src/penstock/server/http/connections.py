@@ -16,7 +16,7 @@ from websockets.http11 import Request
 
 from penstock.errors import PenstockError
 from penstock.server.http.body_limits import UNKNOWN_ROLE_MAX_BYTES, UNKNOWN_ROLE_S
-from penstock.server.http.budget import ByteBudget, Share
+from penstock.server.http.budget import BudgetShare, ByteBudget
 
 # The address and all headers of a request.
 HEAD_MAX_BYTES = 32 << 10
@@ -140,7 +140,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.conn.max_message_size = UNKNOWN_ROLE_MAX_BYTES
-        self._share: Share | None = None
+        self._share: BudgetShare | None = None
         self._texts_as_bytes = False
         self._waiting: asyncio.Task[None] | None = None
         self._queued_bytes = 0
@@ -236,7 +236,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
         if self._waiting is not None and not self.transport.is_closing():
             self.transport.pause_reading()
 
-    async def _wait(self, share: Share, size: int) -> None:
+    async def _wait(self, share: BudgetShare, size: int) -> None:
         try:
             await share.take(size)
         except PenstockError as problem:

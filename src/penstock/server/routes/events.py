@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
 from penstock.queries.results import Event
-from penstock.server.backend import Subscription
+from penstock.server.backend import SubscriptionSource
 from penstock.server.context import Context, context_of
 from penstock.server.http.encode import encode_event
 from penstock.server.http.errors import internal_error, log
@@ -62,7 +62,7 @@ async def subscribe(
 
 
 class SubscriberPlace:
-    """One of the `subscribers_max` places, with the subscription that has it: a `Subscription` that gives it back once.
+    """One of the `subscribers_max` places, with the subscription that has it: a `SubscriptionSource` that gives it back once.
 
     The event loop takes and gives places, so without a lock. Only `open` runs in another thread.
     """
@@ -74,7 +74,7 @@ class SubscriberPlace:
             raise error("limit_reached", detail=detail, hint="try again later, or raise subscribers_max")
         context.counters.places += 1
         self._context = context
-        self._subscription: Subscription | None = None
+        self._subscription: SubscriptionSource | None = None
         self._closed = False
 
     def open(self, name: str, from_cycle: int | None, changes: bool) -> None:
@@ -102,7 +102,7 @@ class SubscriberPlace:
             self._subscription.close()
 
 
-async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> Subscription:
+async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> SubscriptionSource:
     """One more subscriber, if there may be one more. It counts before anything is waited for."""
     place = SubscriberPlace(context)
     try:
@@ -126,7 +126,7 @@ def _start_cycle(last_event_id: str | None, from_cycle: int | None) -> int | Non
 class EventResponse(StreamingResponse):
     """The stream of one subscription, which it closes however the stream ends."""
 
-    def __init__(self, subscription: Subscription, context: Context) -> None:
+    def __init__(self, subscription: SubscriptionSource, context: Context) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(stream_events(subscription, context), headers=headers, media_type="text/event-stream")
         self._subscription = subscription
@@ -163,7 +163,7 @@ SERVER_SENT = Framing(
 
 
 async def stream_events(
-    subscription: Subscription, context: Context, ping_s: float | None = None, framing: Framing = SERVER_SENT
+    subscription: SubscriptionSource, context: Context, ping_s: float | None = None, framing: Framing = SERVER_SENT
 ) -> AsyncIterator[bytes]:
     """Frames until the reader leaves, the query is dropped or the server closes."""
     loop = asyncio.get_running_loop()
@@ -214,7 +214,7 @@ def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
         return
 
 
-def _next_frame(subscription: Subscription, framing: Framing) -> bytes | None:
+def _next_frame(subscription: SubscriptionSource, framing: Framing) -> bytes | None:
     event = subscription.next(0)
     if event is None:
         return None

@@ -22,7 +22,7 @@ from penstock.queries.inputs import LINES
 from penstock.server.context import context_of
 from penstock.server.http.body import read_small_body
 from penstock.server.http.compression import read_unpacked
-from penstock.server.http.decode import Room
+from penstock.server.http.decode import BodyLimits
 from penstock.server.routes.readings import counting_refusals
 from penstock.streams.ingest.line_points import LineReport
 
@@ -89,7 +89,7 @@ async def _write(request: Request, precision: str) -> Response:
         context = context_of(request)
         with counting_refusals(context, LINES):
             async with read_unpacked(request, context) as body:
-                room = Room(context.settings.push_max_rows)
+                room = BodyLimits(context.settings.push_max_rows)
 
                 def work() -> LineReport:
                     room.check_rows(body.count(b"\n"))

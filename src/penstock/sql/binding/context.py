@@ -8,7 +8,7 @@ from typing import Literal
 from sqlglot import exp
 
 from penstock.operators.joins.bounds import Bounds
-from penstock.sql.scope import Scope, Source
+from penstock.sql.scope import BoundSource, Scope
 from penstock.sql.window_clauses import Windows
 from penstock.types import Field
 
@@ -23,7 +23,7 @@ class WindowGraph:
     In EXISTS the streams of the SELECT around it that a clause names come first.
     """
 
-    streams: tuple[Source, ...]
+    streams: tuple[BoundSource, ...]
     bounds: Bounds
 
 
@@ -44,14 +44,14 @@ class SelectContext:
     # What a hint asks for, as it was written.
     algorithm: exp.Expr | None = None
     in_from: list[SelectContext] = field(default_factory=list)
-    samples: list[tuple[Source, exp.TableSample]] = field(default_factory=list)
+    samples: list[tuple[BoundSource, exp.TableSample]] = field(default_factory=list)
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[BoundSource]:
         return self.scope.sources
 
     @property
-    def own_streams(self) -> list[Source]:
+    def own_streams(self) -> list[BoundSource]:
         return [source for source in self.sources if source.is_stream]
 
     def reads_streams(self) -> bool:
@@ -71,7 +71,7 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundQuery:
     """A bound question: the tree with names and types resolved, and the columns it answers."""
 
     query: exp.Query

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.sql.nodes import Held
-from penstock.sql.scope import Scope, Source
+from penstock.sql.nodes import Hold
+from penstock.sql.scope import BoundSource, Scope
 from penstock.sql.values import typed
 from penstock.types import BOOLEAN
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _EXAMPLE = "WHERE ppm > 35 FOR 30 SECONDS, or AND (a.ppm > 35 FOR 30 SECONDS) among others"
 
 
-def bind_held(binder: ExpressionBinder, node: Held, scope: Scope) -> exp.Expr:
+def bind_held(binder: ExpressionBinder, node: Hold, scope: Scope) -> exp.Expr:
     """The bound condition. Its static part chooses the sensors and stands beside it: only the rest has to hold."""
     if not isinstance(node.find_ancestor(exp.Where, exp.Select, exp.Join, exp.Having), exp.Where):
         binder.fail(node, error("not_supported", feature="FOR outside of WHERE", hint=_EXAMPLE))
@@ -26,9 +26,9 @@ def bind_held(binder: ExpressionBinder, node: Held, scope: Scope) -> exp.Expr:
         binder.fail(node, error("invalid_duration", text="0 SECONDS", hint="a condition holds for some time"))
     inner = node.this.unnest() if isinstance(node.this, exp.Paren) else node.this
     bound = binder.predicate(inner, scope, "FOR")
-    inside = bound.find(exp.Query, Held)
+    inside = bound.find(exp.Query, Hold)
     if inside is not None:
-        what = "FOR inside FOR" if isinstance(inside, Held) else "a subquery in a condition that has to hold"
+        what = "FOR inside FOR" if isinstance(inside, Hold) else "a subquery in a condition that has to hold"
         binder.fail(node, error("not_supported", feature=what))
     source = _stream_of(binder, node, bound, scope)
     parts = _conjuncts(bound)
@@ -38,16 +38,16 @@ def bind_held(binder: ExpressionBinder, node: Held, scope: Scope) -> exp.Expr:
         hint = "name a field of the stream: static columns change with the row, not with readings"
         binder.fail(node, error("invalid_window", detail="FOR wants a condition on readings", hint=hint))
     source.needs_stream = True
-    held = typed(Held(this=_all(holding), us=str(node.us)), BOOLEAN)
+    held = typed(Hold(this=_all(holding), us=str(node.us)), BOOLEAN)
     held.meta["source"] = source
     return _all([*static, held])
 
 
-def _stream_of(binder: ExpressionBinder, node: Held, bound: exp.Expr, scope: Scope) -> Source:
+def _stream_of(binder: ExpressionBinder, node: Hold, bound: exp.Expr, scope: Scope) -> BoundSource:
     """The one stream that the condition is about."""
     sources = {column.meta.get("source") for column in bound.find_all(exp.Column)}
     found = next(iter(sources), None)
-    if len(sources) != 1 or not isinstance(found, Source) or found.kind != "sensors" or found not in scope.sources:
+    if len(sources) != 1 or not isinstance(found, BoundSource) or found.kind != "sensors" or found not in scope.sources:
         hint = f"readings of one sensor are looked at in their order; write {_EXAMPLE}"
         failure = error("invalid_window", detail="FOR wants a condition on the readings of one stream", hint=hint)
         binder.fail(node, failure)

@@ -24,7 +24,7 @@ from penstock.sql.binding.tumble import bind_tumble
 from penstock.sql.binding.window_joins import bind_window_joins
 from penstock.sql.binding.within import write_out_bounds
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import Scope, State, fold
+from penstock.sql.scope import Scope, SqlCatalog, fold
 from penstock.sql.values import external, type_of, typed
 from penstock.sql.window_clauses import Windows, default_windows, windows_of
 from penstock.types import BOOLEAN, Field
@@ -39,7 +39,7 @@ class QueryBinder:
     def __init__(
         self,
         text: str,
-        state: State,
+        state: SqlCatalog,
         standing: bool,
         system_tables: SystemTables,
         collected: Collected,

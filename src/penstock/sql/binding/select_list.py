@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.sql.scope import Scope, Source, SourceColumn, fold
+from penstock.sql.scope import BoundSource, Scope, SourceColumn, fold
 from penstock.sql.values import typed
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class SelectListBinder:
             distinct.set("on", exp.Tuple(expressions=[self._binder.expressions.bind(key, scope) for key in keys]))
         return originals, items
 
-    def _starred(self, item: exp.Expr, scope: Scope) -> list[tuple[Source, SourceColumn]] | None:
+    def _starred(self, item: exp.Expr, scope: Scope) -> list[tuple[BoundSource, SourceColumn]] | None:
         """The columns of `*`, `s.*` or `s.reading.*`; None for anything else."""
         if isinstance(item, exp.Star):
             if any(item.args.get(key) for key in ("except_", "replace", "rename")):
@@ -62,13 +62,13 @@ class SelectListBinder:
                 return [pair for pair in _columns_of(source) if pair[1].origin == "stream"]
         self._binder.fail(item, scope.missing([*path, "*"]))
 
-    def _column(self, source: Source, column: SourceColumn) -> exp.Expr:
+    def _column(self, source: BoundSource, column: SourceColumn) -> exp.Expr:
         if column.origin in ("stream", "time"):
             source.needs_stream = True
         return column_node(source, column)
 
 
-def column_node(source: Source, column: SourceColumn) -> exp.Expr:
+def column_node(source: BoundSource, column: SourceColumn) -> exp.Expr:
     """A bound reference to a column of a source."""
     node = exp.Column(
         this=exp.Identifier(this=column.name, quoted=True), table=exp.Identifier(this=source.alias, quoted=True)
@@ -78,5 +78,5 @@ def column_node(source: Source, column: SourceColumn) -> exp.Expr:
     return typed(node, column.type)
 
 
-def _columns_of(source: Source) -> list[tuple[Source, SourceColumn]]:
+def _columns_of(source: BoundSource) -> list[tuple[BoundSource, SourceColumn]]:
     return [(source, column) for column in source.columns]

@@ -13,7 +13,7 @@ from penstock.sql.binding.join_streams import read_outputs, tells_its_time
 from penstock.sql.binding.reader_windows import cut_to_reader
 from penstock.sql.binding.select_list import column_node
 from penstock.sql.plan import AggregatePlan, JoinPlan, SelectPlan, is_latch, plan_from_json
-from penstock.sql.scope import Source, SourceColumn, fold
+from penstock.sql.scope import BoundSource, SourceColumn, fold
 from penstock.sql.values import external, type_of, typed
 from penstock.sql.window_clauses import default_windows
 from penstock.types import BOOLEAN, TIMESTAMP, Field
@@ -83,7 +83,9 @@ class SourceBinder:
         elif join.args.get("on") is not None:
             join.set("on", binder.expressions.predicate(join.args["on"], context.scope, "ON"))
 
-    def _using(self, names: list[Any], before: list[Source], source: Source, context: SelectContext) -> exp.Expr:
+    def _using(
+        self, names: list[Any], before: list[BoundSource], source: BoundSource, context: SelectContext
+    ) -> exp.Expr:
         binder = self._binder
         condition: exp.Expr | None = None
         for identifier in names:
@@ -104,7 +106,7 @@ class SourceBinder:
         assert condition is not None
         return condition
 
-    def _add(self, item: exp.Expr, context: SelectContext, ctes: Ctes) -> Source:
+    def _add(self, item: exp.Expr, context: SelectContext, ctes: Ctes) -> BoundSource:
         sample = item.args.get("sample")
         item.set("sample", None)
         source = self._source(item, context, ctes)
@@ -119,7 +121,7 @@ class SourceBinder:
             self._binder.fail(join, error("not_supported", feature="a join inside a list", hint="write the JOINs last"))
         return source
 
-    def _source(self, item: exp.Expr, context: SelectContext, ctes: Ctes) -> Source:
+    def _source(self, item: exp.Expr, context: SelectContext, ctes: Ctes) -> BoundSource:
         match item:
             case exp.Table() if isinstance(item.this, exp.Identifier):
                 return self._table(item, context, ctes)
@@ -147,7 +149,7 @@ class SourceBinder:
         names = renamed + [field.name for field in fields[len(renamed) :]]
         return tuple(SourceColumn(name, field.type) for name, field in zip(names, fields, strict=True))
 
-    def _table(self, item: exp.Table, context: SelectContext, ctes: Ctes) -> Source:
+    def _table(self, item: exp.Table, context: SelectContext, ctes: Ctes) -> BoundSource:
         binder = self._binder
         name = fold(item.this)
         schema = fold(item.args["db"]) if item.args.get("db") is not None else None
@@ -159,7 +161,7 @@ class SourceBinder:
         shown = name if schema is None else f"{schema}.{name}"
         if schema == SYSTEM_SCHEMA and shown in binder.system_tables:
             columns = tuple(SourceColumn(f.name, f.type) for f in binder.system_tables[shown])
-            return Source(alias, "system", columns, item, name=shown)
+            return BoundSource(alias, "system", columns, item, name=shown)
         if schema is None and name in ctes:
             return self._cte(item, name, alias, context, ctes)
         if schema in (None, "public") and name in binder.state.tables:
@@ -172,18 +174,18 @@ class SourceBinder:
             hint = "there are " + ", ".join(sorted(known)[:10])
         binder.fail(item, error("table_not_found", table=shown, hint=hint))
 
-    def _stored(self, item: exp.Expr, table: Table, alias: str) -> Source:
+    def _stored(self, item: exp.Expr, table: Table, alias: str) -> BoundSource:
         flat = table.flat_columns()
         if table.stream is None:
             columns = tuple(SourceColumn(c.name, c.type) for c in flat)
-            return Source(alias, "ordinary", columns, item, table, table.name)
+            return BoundSource(alias, "ordinary", columns, item, table, table.name)
         columns = tuple(
             SourceColumn(c.name, c.type, c.origin, c.source if c.origin == "stream" else None) for c in flat
         )
         # A table without static columns has nothing but its readings.
-        return Source(alias, "sensors", columns, item, table, table.name, needs_stream=not table.columns)
+        return BoundSource(alias, "sensors", columns, item, table, table.name, needs_stream=not table.columns)
 
-    def _cte(self, item: exp.Table, name: str, alias: str, context: SelectContext, ctes: Ctes) -> Source:
+    def _cte(self, item: exp.Table, name: str, alias: str, context: SelectContext, ctes: Ctes) -> BoundSource:
         query, around, names = ctes[name]
         inner = query.copy()
         fields = self._binder.query(inner, None, context.windows, "derived", context, around)
@@ -192,9 +194,9 @@ class SourceBinder:
         columns = self._columns(item, fields)
         node = _derived(inner, alias, [c.name for c in columns])
         item.replace(node)
-        return Source(alias, "derived", columns, node)
+        return BoundSource(alias, "derived", columns, node)
 
-    def _subquery(self, item: exp.Expr, inner: exp.Expr, context: SelectContext, ctes: Ctes) -> Source:
+    def _subquery(self, item: exp.Expr, inner: exp.Expr, context: SelectContext, ctes: Ctes) -> BoundSource:
         binder = self._binder
         alias = self._alias(item, "")
         if isinstance(inner, exp.Table):
@@ -207,9 +209,9 @@ class SourceBinder:
         columns = self._columns(item, fields)
         node = _derived(inner, alias, [c.name for c in columns])
         item.replace(node)
-        return Source(alias, "derived", columns, node)
+        return BoundSource(alias, "derived", columns, node)
 
-    def _values(self, item: exp.Values, context: SelectContext) -> Source:
+    def _values(self, item: exp.Values, context: SelectContext) -> BoundSource:
         binder = self._binder
         alias = self._alias(item, "")
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in item.expressions]
@@ -222,9 +224,9 @@ class SourceBinder:
         item.set("expressions", [exp.Tuple(expressions=[c[r] for c in columns]) for r in range(len(bound))])
         found = self._columns(item, fields)
         item.set("alias", _table_alias(alias, [c.name for c in found]))
-        return Source(alias, "derived", found, item)
+        return BoundSource(alias, "derived", found, item)
 
-    def _query(self, item: exp.Table, name: str, alias: str, context: SelectContext) -> Source:
+    def _query(self, item: exp.Table, name: str, alias: str, context: SelectContext) -> BoundSource:
         """Another standing query: select-project ones are read like a stream, others are written out as a view.
 
         A condition that has to last takes rows back when a late one breaks it: such a query is no stream.
@@ -242,7 +244,7 @@ class SourceBinder:
             # Written out it would read the log, which has less than its state.
             assert isinstance(plan, AggregatePlan)
             state = tuple(SourceColumn(o.name, o.type) for o in plan.outputs)
-            return Source(alias, "state", state, item, name=name)
+            return BoundSource(alias, "state", state, item, name=name)
         if name in collected.reading:
             path = " and ".join(collected.reading)
             binder.fail(item, error("query_loop", query=name, path=path))
@@ -264,9 +266,9 @@ class SourceBinder:
         columns = self._columns(item, fields)
         node = _derived(inner, alias, [c.name for c in columns])
         item.replace(node)
-        return Source(alias, "derived", columns, node, name=name)
+        return BoundSource(alias, "derived", columns, node, name=name)
 
-    def _append_only(self, item: exp.Table, name: str, alias: str, plan: SelectPlan | JoinPlan) -> Source:
+    def _append_only(self, item: exp.Table, name: str, alias: str, plan: SelectPlan | JoinPlan) -> BoundSource:
         if isinstance(plan, JoinPlan):
             outputs, honest = read_outputs(plan), tells_its_time(plan)
         else:
@@ -278,7 +280,7 @@ class SourceBinder:
             self._binder.fail(item, error("not_supported", feature=feature, hint=hint))
         columns = [SourceColumn(o.name, o.type, "stream", o.name) for o in outputs if o.name != TIME_COLUMN]
         columns.append(SourceColumn(TIME_COLUMN, TIMESTAMP, "time"))
-        return Source(alias, "query", tuple(columns), item, name=name, needs_stream=True)
+        return BoundSource(alias, "query", tuple(columns), item, name=name, needs_stream=True)
 
 
 def _derived(query: exp.Expr, alias: str, names: list[str]) -> exp.Expr:

@@ -18,11 +18,11 @@ from penstock.sql.plan import (
     scalar_name,
 )
 from penstock.sql.plan.sorting import Sorted
-from penstock.sql.scope import State
+from penstock.sql.scope import SqlCatalog
 from penstock.types import format_duration
 
 
-def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
+def aggregate_lines(plan: AggregatePlan, state: SqlCatalog) -> list[str]:
     table = state.tables_by_id[plan.table_id].name
     how = "approximate" if is_approximate(plan) else "exact"
     return [
@@ -33,14 +33,14 @@ def aggregate_lines(plan: AggregatePlan, state: State) -> list[str]:
     ]
 
 
-def join_aggregate_lines(plan: JoinAggregatePlan, state: State) -> list[str]:
+def join_aggregate_lines(plan: JoinAggregatePlan, state: SqlCatalog) -> list[str]:
     below = [f"  {line}" for line in join_lines(plan.join, state)]
     joined = "a stream joined with tables" if len(plan.join.inputs) == 1 else "a window join"
     asked = [*_lines(plan.top, []), *_scalar_lines(plan.top, state)]
     return [f"slices of the results of {joined}, exact", *asked, *below]
 
 
-def _scalar_lines(plan: AggregatePlan, state: State) -> list[str]:
+def _scalar_lines(plan: AggregatePlan, state: SqlCatalog) -> list[str]:
     """The subqueries that are values, each as a question of its own."""
     lines = []
     for place, scalar in enumerate(plan.scalars):

@@ -10,7 +10,7 @@ from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
 from penstock.operators.operations.sampling import PARTS
 from penstock.operators.windows import EVERYTHING, Window
 from penstock.sql.plan import Output
-from penstock.sql.scope import State
+from penstock.sql.scope import SqlCatalog
 
 _INFIX = {
     "eq": "=",
@@ -37,7 +37,7 @@ def show_window(window: Window) -> str:
     return "everything that is kept" if window == EVERYTHING else str(window)
 
 
-def show_table(table_id: int, state: State) -> str:
+def show_table(table_id: int, state: SqlCatalog) -> str:
     """A table's name in quotes; old journals have queries whose table is gone."""
     table = state.tables_by_id.get(table_id)
     return "a table that was dropped" if table is None else f'"{table.name}"'

@@ -21,7 +21,7 @@ from penstock.sql.plan import (
 )
 from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
 from penstock.sql.planning.planner import functions_of
-from penstock.sql.scope import State
+from penstock.sql.scope import SqlCatalog
 from penstock.types import format_duration
 
 _KINDS = {
@@ -35,7 +35,7 @@ _KINDS = {
 }
 
 
-def explain(plan: Plan, state: State) -> str:
+def explain(plan: Plan, state: SqlCatalog) -> str:
     """How a plan runs, one fact a line."""
     if isinstance(plan, SelectPlan):
         return "\n".join([*_select_lines(plan, state), *_function_lines(plan)])
@@ -64,7 +64,7 @@ def explain(plan: Plan, state: State) -> str:
     return "\n".join(lines)
 
 
-def _select_lines(plan: SelectPlan, state: State) -> list[str]:
+def _select_lines(plan: SelectPlan, state: SqlCatalog) -> list[str]:
     return [
         f"shared pass over the stream of {show_table(plan.table_id, state)}",
         f"  window: {show_window(plan.window)}",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.sql.binding.calls import is_aggregate
-from penstock.sql.binding.context import Bound
+from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.nodes import Const
 from penstock.sql.values import type_of
 
 
-def group_distinct(bound: Bound) -> bool:
+def group_distinct(bound: BoundQuery) -> bool:
     """Let a SELECT DISTINCT without aggregates group by all that it asks for, which says the same. Whether it is one.
 
     Spark SQL gets it as it was written (`ungroup_distinct`): there a constant in GROUP BY is a place in the SELECT list.
@@ -27,7 +27,7 @@ def group_distinct(bound: Bound) -> bool:
     return True
 
 
-def ungroup_distinct(bound: Bound) -> None:
+def ungroup_distinct(bound: BoundQuery) -> None:
     """The question as it was before `group_distinct`."""
     bound.query.set("group", None)
     bound.collected.contexts[0].aggregated = False

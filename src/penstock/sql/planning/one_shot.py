@@ -13,7 +13,7 @@ from penstock.sql.plan import AggregatePlan
 from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
 from penstock.sql.planning.distinct import group_distinct
 from penstock.sql.planning.planner import bind_query
-from penstock.sql.scope import State
+from penstock.sql.scope import SqlCatalog
 from penstock.sql.statements import Select
 
 
@@ -24,7 +24,7 @@ class AskedOnce:
     plan: AggregatePlan
 
 
-def asked_of_slices(select: Select, state: State) -> AskedOnce | None:
+def asked_of_slices(select: Select, state: SqlCatalog) -> AskedOnce | None:
     """The question, if Spark SQL has no words for it: averages over time, and aggregates with different windows."""
     twa = any(call.name.lower() == "twa" for call in select.query.find_all(exp.Anonymous))
     if not twa and select.query.find(OwnWindow, Duration) is None:
@@ -37,7 +37,7 @@ def asked_of_slices(select: Select, state: State) -> AskedOnce | None:
     return asked if several or any(call.function == "twa" for call in asked.plan.aggregates) else None
 
 
-def asked_once(select: Select, state: State) -> AskedOnce | None:
+def asked_once(select: Select, state: SqlCatalog) -> AskedOnce | None:
     """The question as aggregates over a window of one stream; None where it is something else. The tree stays as it is."""
     if select.as_of is not None:
         return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.operators.expr import Expr, is_static
-from penstock.sql.binding.context import Bound
+from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.planning.relations import all_of, conjuncts
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 
 
-def one_stream(bound: Bound, queries: bool = False) -> tuple[exp.Select, Source]:
+def one_stream(bound: BoundQuery, queries: bool = False) -> tuple[exp.Select, BoundSource]:
     """The SELECT and its stream, or NotCovered with the reason. `queries`: the stream may be the answers of another query."""
     query, contexts = bound.query, bound.collected.contexts
     if isinstance(query, exp.SetOperation):

@@ -9,11 +9,11 @@ from sqlglot import exp
 from penstock.errors import error
 from penstock.operators.expr import Expr, UserCall, is_static, walk
 from penstock.operators.windows import EVERYTHING
-from penstock.sql.binding.context import Bound, Collected
+from penstock.sql.binding.context import BoundQuery, Collected
 from penstock.sql.binding.query import QueryBinder, SystemTables
 from penstock.sql.binding.within import check_within
 from penstock.sql.kernel_expressions import NotCovered, lower
-from penstock.sql.nodes import Held
+from penstock.sql.nodes import Hold
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Lasting, Output, Plan, SelectPlan, SparkPlan
 from penstock.sql.planning.aggregate.correlated import correlated_plan, is_correlated
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, aggregates_over_read_join
@@ -31,7 +31,7 @@ from penstock.sql.planning.relations import all_of, conjuncts, place_relations, 
 from penstock.sql.planning.resample.planner import after_scans, resample_plan
 from penstock.sql.planning.resample.rewrite import resamples, write_out_resamples
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import State, fold
+from penstock.sql.scope import SqlCatalog, fold
 from penstock.sql.spark.text import spark_sql
 from penstock.sql.statements import Select
 
@@ -39,8 +39,8 @@ _OF_QUERIES = ("query", "state")
 
 
 def bind_query(
-    select: Select, state: State, standing: bool, system_tables: SystemTables | None = None, spent: bool = False
-) -> Bound:
+    select: Select, state: SqlCatalog, standing: bool, system_tables: SystemTables | None = None, spent: bool = False
+) -> BoundQuery:
     """Resolve names and types. Raises errors that point into the statement's text.
 
     `spent`: nobody reads the statement's tree again, so it is not copied, which is a quarter of the work.
@@ -53,12 +53,12 @@ def bind_query(
     except RecursionError:
         raise error("syntax_error", detail="the question is nested too deeply") from None
     settle(collected)
-    return Bound(query, tuple(fields), collected)
+    return BoundQuery(query, tuple(fields), collected)
 
 
 def plan_query(
     select: Select,
-    state: State,
+    state: SqlCatalog,
     standing: bool,
     system_tables: SystemTables | None = None,
     shared: bool = True,
@@ -143,7 +143,7 @@ def plan_query(
     )
 
 
-def _select_plan(bound: Bound) -> SelectPlan:
+def _select_plan(bound: BoundQuery) -> SelectPlan:
     """The question as one pass over one stream, or NotCovered with the reason."""
     query, source = one_stream(bound)
     assert source.table is not None
@@ -153,8 +153,8 @@ def _select_plan(bound: Bound) -> SelectPlan:
         for field, item in zip(bound.fields, query.expressions, strict=True)
     )
     asked = conjuncts(query.args.get("where"))
-    held = [condition for condition in asked if isinstance(condition, Held)]
-    conditions = [lower(condition) for condition in asked if not isinstance(condition, Held)]
+    held = [condition for condition in asked if isinstance(condition, Hold)]
+    conditions = [lower(condition) for condition in asked if not isinstance(condition, Hold)]
     stream = all_of([c for c in conditions if not is_static(c)])
     lasting = _lasting(held, stream)
     plan = SelectPlan(
@@ -170,14 +170,14 @@ def _select_plan(bound: Bound) -> SelectPlan:
     return plan
 
 
-def _lasting(held: list[Held], beside: Expr | None) -> Lasting | None:
+def _lasting(held: list[Hold], beside: Expr | None) -> Lasting | None:
     """What has to last: the shared pass meets its condition, and what else is asked waits until it has lasted."""
     if len(held) > 1:
         raise NotCovered("more than one condition that has to hold FOR some time runs as Spark SQL")
     return Lasting(held[0].us, beside) if held else None
 
 
-def _refuse_hint(bound: Bound, reason: str) -> None:
+def _refuse_hint(bound: BoundQuery, reason: str) -> None:
     """A hint that nobody follows is an error."""
     for context in bound.collected.contexts:
         if context.algorithm is not None and not context.inlined:
@@ -205,7 +205,7 @@ def functions_of(plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(calls))
 
 
-def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def reads_of(plan: Plan, state: SqlCatalog) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The tables, queries and functions a plan depends on, by name."""
     if isinstance(plan, SelectPlan | AggregatePlan):
         reads = plan.reads if isinstance(plan, AggregatePlan) else None
@@ -222,7 +222,7 @@ def reads_of(plan: Plan, state: State) -> tuple[tuple[str, ...], tuple[str, ...]
     return tuple(sorted(tables)), tuple(sorted(queries)), functions_of(plan)
 
 
-def invocation_of(select: Select, state: State) -> str | None:
+def invocation_of(select: Select, state: SqlCatalog) -> str | None:
     """The standing query that `SELECT * FROM name` (exactly that) invokes."""
     query = select.query
     if (

@@ -15,10 +15,10 @@ from penstock.operators.windows import RowsWindow
 from penstock.sql.binding.context import Collected, SelectContext
 from penstock.sql.hidden_columns import alias_of, hidden_column
 from penstock.sql.kernel_expressions import NotCovered, lower
-from penstock.sql.nodes import Held, OwnWindow
+from penstock.sql.nodes import Hold, OwnWindow
 from penstock.sql.plan import Relation
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 from penstock.sql.spark.hold import held_positions
 from penstock.sql.spark.table_versions import join_versions
 from penstock.sql.spark.text import relation_name
@@ -99,7 +99,7 @@ def refuse_clauses(context: SelectContext) -> None:
         raise NotCovered("an aggregate runs as Spark SQL")
 
 
-def static_conditions(context: SelectContext, source: Source) -> list[tuple[exp.Expr, Expr]]:
+def static_conditions(context: SelectContext, source: BoundSource) -> list[tuple[exp.Expr, Expr]]:
     """The conditions that static columns of one source decide alone, before anything is joined."""
     if source.kind != "sensors":
         return []
@@ -117,7 +117,7 @@ def static_conditions(context: SelectContext, source: Source) -> list[tuple[exp.
     return found
 
 
-def _before_joining(context: SelectContext, source: Source) -> list[exp.Expr]:
+def _before_joining(context: SelectContext, source: BoundSource) -> list[exp.Expr]:
     """Where conditions on one source may stand: its own LEFT JOIN, or anywhere if no join can leave it empty."""
     joins = context.select.args.get("joins") or []
     if source.nullable:
@@ -156,7 +156,7 @@ def _place_held(context: SelectContext, count: int) -> list[Relation]:
     """Conditions that have to hold look at all readings of their stream: each has a relation without a window."""
     relations: list[Relation] = []
     where = context.select.args.get("where")
-    for held in list(where.find_all(Held)) if where is not None else []:
+    for held in list(where.find_all(Hold)) if where is not None else []:
         source = held.meta["source"]
         if source in context.sources:
             own = static_conditions(context, source)
@@ -167,7 +167,7 @@ def _place_held(context: SelectContext, count: int) -> list[Relation]:
     return relations
 
 
-def _relation(context: SelectContext, source: Source) -> Relation:
+def _relation(context: SelectContext, source: BoundSource) -> Relation:
     kind: Literal["stream", "static", "ordinary", "system", "state", "query", "core"]
     if source.kind == "sensors":
         kind = "stream" if source.needs_stream else "static"
@@ -179,7 +179,7 @@ def _relation(context: SelectContext, source: Source) -> Relation:
     return Relation(source.relation, kind, source.name, window, predicate)
 
 
-def _reference(context: SelectContext, source: Source) -> exp.Expr:
+def _reference(context: SelectContext, source: BoundSource) -> exp.Expr:
     table = exp.Table(this=relation_name(source.relation), alias=alias_of(source))
     if not (source.is_stream and isinstance(source.window, RowsWindow)):
         return table
@@ -196,5 +196,5 @@ def _reference(context: SelectContext, source: Source) -> exp.Expr:
     return exp.Subquery(this=exp.select("*").from_(ranked.subquery("_ranked")).where(kept), alias=alias_of(source))
 
 
-def _newest(source: Source, name: str) -> exp.Expr:
+def _newest(source: BoundSource, name: str) -> exp.Expr:
     return exp.Ordered(this=hidden_column(source, name), desc=True, nulls_first=False)

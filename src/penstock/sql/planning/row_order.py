@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from penstock.operators.expr import Expr
-from penstock.sql.binding.context import Bound
+from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan.output import Output
 from penstock.sql.plan.sorting import Sorted, Sorting
@@ -15,7 +15,7 @@ from penstock.sql.planning.distinct import drops_repeats, refuse_hidden
 from penstock.sql.values import external, type_of
 
 
-def sorting_of(bound: Bound, lowered: Callable[[exp.Expr], Expr] | None = None) -> Sorted | None:
+def sorting_of(bound: BoundQuery, lowered: Callable[[exp.Expr], Expr] | None = None) -> Sorted | None:
     """None where nothing is said; NotCovered for an order by what rows do not have.
 
     `lowered`: an expression over what the rows are made of. Without it only what is in the answer can be sorted by.
@@ -30,7 +30,9 @@ def sorting_of(bound: Bound, lowered: Callable[[exp.Expr], Expr] | None = None) 
     return Sorted(order, limit, offset or 0, distinct, tuple(hidden))
 
 
-def _sorting(bound: Bound, item: exp.Expr, hidden: list[Output], lowered: Callable[[exp.Expr], Expr] | None) -> Sorting:
+def _sorting(
+    bound: BoundQuery, item: exp.Expr, hidden: list[Output], lowered: Callable[[exp.Expr], Expr] | None
+) -> Sorting:
     place = _shown(bound, item.this)
     type_ = bound.fields[place].type if place is not None else external(type_of(item.this))
     if type_.kind in ("ARRAY", "STRUCT"):
@@ -44,14 +46,14 @@ def _sorting(bound: Bound, item: exp.Expr, hidden: list[Output], lowered: Callab
     return Sorting(place, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
 
 
-def _shown(bound: Bound, node: exp.Expr) -> int | None:
+def _shown(bound: BoundQuery, node: exp.Expr) -> int | None:
     """Which output ORDER BY names, or writes out again; None for one that is not there."""
     if isinstance(node, exp.Column) and not node.table:
         return [field.name for field in bound.fields].index(node.name)
     return next((place for place, item in enumerate(bound.query.expressions) if item.this == node), None)
 
 
-def _count(bound: Bound, key: str) -> int | None:
+def _count(bound: BoundQuery, key: str) -> int | None:
     clause = bound.query.args.get(key)
     if clause is None:
         return None

@@ -9,14 +9,14 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.sql.hidden_columns import alias_of, hidden_column
-from penstock.sql.nodes import Held
-from penstock.sql.scope import Source
+from penstock.sql.nodes import Hold
+from penstock.sql.scope import BoundSource
 from penstock.sql.spark.text import relation_name
 
 _TRUE, _RUN, _SINCE = "_true", "_run", "_since"
 
 
-def held_positions(held: Held, source: Source, relation: str, static: list[exp.Expr]) -> exp.Expr:
+def held_positions(held: Hold, source: BoundSource, relation: str, static: list[exp.Expr]) -> exp.Expr:
     """The condition as positions of the stream's rows, of which `relation` has all."""
     rows = exp.select(
         hidden_column(source, "_sid"),

@@ -18,12 +18,12 @@ from penstock.sql.nodes import (
     BeginEnds,
     Const,
     Duration,
-    Edge,
     OwnWindow,
-    Sampled,
+    SampleCondition,
+    WindowEdge,
     WindowJoin,
     WindowJoins,
-    Within,
+    WithinPercent,
 )
 
 _SELECTS = (exp.Select, exp.Subquery, exp.Union, exp.Except, exp.Intersect, exp.Values, exp.From, exp.Join, exp.Where)
@@ -34,9 +34,9 @@ _VALUES = (Const, Duration, exp.Literal, exp.Boolean, exp.Null, exp.Placeholder,
 _OPERATORS = (exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _MORE_OPERATORS = (exp.NullSafeNEQ, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Escape, exp.Exists)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.DPipe, exp.Concat)
-_FORMS = (exp.Case, exp.If, exp.Cast, exp.Extract, exp.CurrentTimestamp, OwnWindow, Sampled)
+_FORMS = (exp.Case, exp.If, exp.Cast, exp.Extract, exp.CurrentTimestamp, OwnWindow, SampleCondition)
 # Clauses of our own, which hang on a SELECT and are not written into its text.
-_OURS = (BeginEnds, BeginEnd, Edge, WindowJoins, WindowJoin, Within)
+_OURS = (BeginEnds, BeginEnd, WindowEdge, WindowJoins, WindowJoin, WithinPercent)
 _NODES = frozenset(
     (
         *_SELECTS,

@@ -15,7 +15,7 @@ from penstock.errors import error
 from penstock.sql.binding.context import Collected, SelectContext
 from penstock.sql.hidden_columns import alias_of, hidden_column
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 from penstock.sql.spark.text import relation_name
 from penstock.sql.values import constant, typed
 from penstock.types import BIGINT, BOOLEAN
@@ -43,7 +43,7 @@ def join_versions(collected: Collected) -> None:
 # -- where the position of the last tuple comes from
 
 
-def _carriers(context: SelectContext, by_select: dict[int, SelectContext], table: Source) -> list[Source]:
+def _carriers(context: SelectContext, by_select: dict[int, SelectContext], table: BoundSource) -> list[BoundSource]:
     """The sources of a SELECT whose rows have a journal position: streams, and subqueries over streams."""
     carriers = []
     for source in context.sources:
@@ -61,7 +61,7 @@ def _carriers(context: SelectContext, by_select: dict[int, SelectContext], table
     return carriers
 
 
-def _branches(query: exp.Expr, context: SelectContext, table: Source) -> list[exp.Select]:
+def _branches(query: exp.Expr, context: SelectContext, table: BoundSource) -> list[exp.Select]:
     if isinstance(query, exp.Subquery):
         return _branches(query.this, context, table)
     if isinstance(query, exp.SetOperation):
@@ -73,7 +73,7 @@ def _branches(query: exp.Expr, context: SelectContext, table: Source) -> list[ex
     return [query]
 
 
-def _carry(context: SelectContext, by_select: dict[int, SelectContext], table: Source) -> None:
+def _carry(context: SelectContext, by_select: dict[int, SelectContext], table: BoundSource) -> None:
     """Give a subquery the hidden output `_journal`."""
     select = context.select
     if any(item.alias == _JOURNAL for item in select.expressions):
@@ -92,7 +92,9 @@ def _carry(context: SelectContext, by_select: dict[int, SelectContext], table: S
     select.append("expressions", exp.alias_(latest, _JOURNAL, quoted=True))
 
 
-def _carriers_around(context: SelectContext, by_select: dict[int, SelectContext], table: Source) -> list[Source]:
+def _carriers_around(
+    context: SelectContext, by_select: dict[int, SelectContext], table: BoundSource
+) -> list[BoundSource]:
     """For a subquery over tables alone: the streams of the SELECT around it."""
     parent, role = context.parent, context.role
     if parent is None:
@@ -122,7 +124,7 @@ def _streams_further_out(context: SelectContext) -> bool:
     return False
 
 
-def _refuse(context: SelectContext, table: Source, feature: str) -> NoReturn:
+def _refuse(context: SelectContext, table: BoundSource, feature: str) -> NoReturn:
     hint = f'name "{table.name}" in the FROM of the SELECT that reads the stream, or test it with IN (SELECT ...)'
     raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(table.node))
 
@@ -130,7 +132,7 @@ def _refuse(context: SelectContext, table: Source, feature: str) -> NoReturn:
 # -- where the condition goes
 
 
-def _join_own(context: SelectContext, source: Source, carriers: list[Source]) -> None:
+def _join_own(context: SelectContext, source: BoundSource, carriers: list[BoundSource]) -> None:
     if all(carrier.nullable for carrier in carriers):
         _refuse(context, source, "keeping rows of a table for which a stream has no reading")
     if source.nullable:
@@ -141,14 +143,14 @@ def _join_own(context: SelectContext, source: Source, carriers: list[Source]) ->
     _require(context, source, _valid_at(carriers, source))
 
 
-def _left_join(source: Source) -> exp.Join | None:
+def _left_join(source: BoundSource) -> exp.Join | None:
     join = source.node.parent
     if isinstance(join, exp.Join) and (join.args.get("side") or "").upper() == "LEFT":
         return join
     return None
 
 
-def _require(context: SelectContext, source: Source, condition: exp.Expr) -> None:
+def _require(context: SelectContext, source: BoundSource, condition: exp.Expr) -> None:
     """Add a condition: to WHERE, or before an outer join may leave the source empty."""
     if not source.nullable:
         where = context.select.args.get("where")
@@ -172,19 +174,19 @@ def _and(left: exp.Expr, right: exp.Expr) -> exp.Expr:
     return typed(exp.And(this=grouped, expression=right), BOOLEAN)
 
 
-def _last(carriers: list[Source]) -> exp.Expr:
+def _last(carriers: list[BoundSource]) -> exp.Expr:
     journals = [hidden_column(carrier, _JOURNAL) for carrier in carriers]
     if len(journals) == 1:
         return journals[0]
     return typed(exp.Greatest(this=journals[0], expressions=journals[1:]), BIGINT)
 
 
-def _valid_at(carriers: list[Source], source: Source) -> exp.Expr:
+def _valid_at(carriers: list[BoundSource], source: BoundSource) -> exp.Expr:
     last = _last(carriers)
     born = typed(exp.GTE(this=last, expression=hidden_column(source, "_born")), BOOLEAN)
     died = typed(exp.LT(this=last.copy(), expression=hidden_column(source, "_died")), BOOLEAN)
     return typed(exp.And(this=born, expression=died), BOOLEAN)
 
 
-def _alive(source: Source) -> exp.Expr:
+def _alive(source: BoundSource) -> exp.Expr:
     return typed(exp.EQ(this=hidden_column(source, "_died"), expression=constant(ALIVE, BIGINT)), BOOLEAN)

@@ -18,7 +18,7 @@ from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.operators.regular_expressions import SPARK_PREFIX, is_simple_like
 from penstock.sql.binding.approximate import is_approximate_call
 from penstock.sql.functions import CALLS
-from penstock.sql.nodes import SIMILAR, Const, Sampled
+from penstock.sql.nodes import SIMILAR, Const, SampleCondition
 from penstock.sql.spark.approximate import spark_aggregate
 from penstock.sql.spark.bounded_text import bounded_text
 from penstock.sql.spark.function_forms import COMPARED_MAX, NESTED_ARRAYS, SHORT_TEXT, fill, spark_form
@@ -185,7 +185,7 @@ def _translated(node: exp.Expr) -> exp.Expr:
             return _call("percentile_disc", node.this)
         case exp.Extract():
             return _extract(node)
-        case Sampled():
+        case SampleCondition():
             seed, parts = (_cast(_number(int(node.args[key])), BIGINT) for key in ("seed", "parts"))
             place = _call("pmod", _call("xxhash64", node.this, seed), _number(PARTS))
             return exp.LT(this=place, expression=parts)

@@ -15,7 +15,7 @@ import numpy as np
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError, error
 from penstock.streams.ingest.readings import Readings
-from penstock.streams.ingest.receipt import Refusal
+from penstock.streams.ingest.receipt import ReadingRefusal
 
 InsertRows = Callable[[str, Sequence[Sequence[Any]]], int]
 
@@ -67,7 +67,7 @@ class Discovery:
                     found[key] = row
                     continue
                 problems[key] = problem
-            readings.bad[index] = Refusal(index, problems[key].condition, problems[key].message)
+            readings.bad[index] = ReadingRefusal(index, problems[key].condition, problems[key].message)
         return list(found.values())
 
     def _full(self, table: Table) -> PenstockError:

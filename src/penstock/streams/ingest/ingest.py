@@ -19,18 +19,18 @@ from penstock.clock import Clock
 from penstock.clock_guard import clock_status
 from penstock.errors import error, suggest
 from penstock.settings import Settings
-from penstock.streams.catalog_view import Rows, Sids, State
+from penstock.streams.catalog_view import Sids, StreamCatalog, StreamCatalogRows
 from penstock.streams.ingest.clock_check import check_clock
 from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.idempotency import HOUR_US, KeyFile, pack_receipt
 from penstock.streams.ingest.keys import warm_up as warm_up_keys
 from penstock.streams.ingest.readings import Readings, Times, read_readings, read_resolved, require_stream
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 from penstock.streams.ingest.refusals import refuse
 from penstock.streams.ingest.rules import ACCEPTED, warm_up
 from penstock.streams.ingest.sensor_order import Verdict
 from penstock.streams.ingest.table_states import IngestTables, TableIngest
-from penstock.streams.log.pending_rows import LogMoved, Seen
+from penstock.streams.log.pending_rows import CommitFailures, LogMoved
 from penstock.streams.log.row_columns import rows_to_log
 from penstock.streams.log.stream_log import StreamLog
 
@@ -47,7 +47,7 @@ class Ingest:
     def __init__(
         self,
         log: StreamLog,
-        state: Callable[[], State],
+        state: Callable[[], StreamCatalog],
         clock: Clock,
         settings: Settings,
         discovery: Discovery | None = None,
@@ -65,14 +65,14 @@ class Ingest:
         table: str,
         data: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]],
         idempotency_key: str | None = None,
-    ) -> Future[Receipt]:
+    ) -> Future[IngestReceipt]:
         """Store readings; the receipt comes when the accepted ones are synced.
 
         Raises at once for what concerns the push as a whole (table_not_found, a wrong set of Arrow columns,
         too_busy); the future fails with disk_full. A failed push has stored nothing.
         """
 
-        def read(found: Table) -> tuple[Readings, Callable[[Rows], Sids]]:
+        def read(found: Table) -> tuple[Readings, Callable[[StreamCatalogRows], Sids]]:
             readings = read_readings(found, data)
             return readings, lambda rows: rows.find(readings.keys, readings.count)
 
@@ -80,13 +80,13 @@ class Ingest:
 
     def push_resolved(
         self, table: Table, sids: Sids, ts_us: Times | None, columns: Sequence[pa.Array]
-    ) -> Future[Receipt]:
+    ) -> Future[IngestReceipt]:
         """Store readings of sensors known by sid; columns in the order of the stream's fields.
 
         A time may be `rules.NO_TIME`. Readings of a sensor that was deleted meanwhile are refused.
         """
 
-        def read(found: Table) -> tuple[Readings, Callable[[Rows], Sids]]:
+        def read(found: Table) -> tuple[Readings, Callable[[StreamCatalogRows], Sids]]:
             readings = read_resolved(found, len(sids), ts_us, columns)
             ingest = self._tables.of(found)
             return readings, lambda rows: ingest.current_vids(self._state().position, rows)[sids]
@@ -136,9 +136,9 @@ class Ingest:
     def _push(
         self,
         lookup: Callable[[], Table],
-        read: Callable[[Table], tuple[Readings, Callable[[Rows], Sids]]],
+        read: Callable[[Table], tuple[Readings, Callable[[StreamCatalogRows], Sids]]],
         key: str | None,
-    ) -> Future[Receipt]:
+    ) -> Future[IngestReceipt]:
         readings: Readings | None = None
         table: Table | None = None
         while True:
@@ -168,9 +168,9 @@ class Ingest:
         lookup: Callable[[], Table],
         ingest: TableIngest,
         readings: Readings,
-        resolve: Callable[[Rows], Sids],
+        resolve: Callable[[StreamCatalogRows], Sids],
         key: str | None,
-    ) -> Future[Receipt]:
+    ) -> Future[IngestReceipt]:
         """Check readings and queue the good ones, as one step. Raises LogMoved with nothing changed."""
         order = ingest.order
         clock = clock_status(self._clock)
@@ -205,15 +205,15 @@ class Ingest:
         readings: Readings,
         vids: Sids,
         verdict: Verdict,
-        seen: Seen,
+        seen: CommitFailures,
         key: str | None,
         now: int,
-    ) -> Future[Receipt]:
+    ) -> Future[IngestReceipt]:
         good = verdict.code == ACCEPTED
         accepted = int(good.sum())
         refused = refuse(table, readings, vids, verdict) if accepted < readings.count else ()
-        receipt = Receipt(accepted, refused)
-        answer: Future[Receipt] = Future()
+        receipt = IngestReceipt(accepted, refused)
+        answer: Future[IngestReceipt] = Future()
         if accepted == 0:
             if self._log.seen(table.id) != seen:
                 raise LogMoved
@@ -250,15 +250,15 @@ class Ingest:
 
 def _finish(
     stored: Future[int],
-    answer: Future[Receipt],
+    answer: Future[IngestReceipt],
     ingest: TableIngest,
-    receipt: Receipt,
+    receipt: IngestReceipt,
     verdict: Verdict,
     key: str | None,
 ) -> None:
     """Runs in the log's thread once the rows are synced or have failed."""
     problem = stored.exception()
-    done = None if problem is not None else Receipt(receipt.accepted, receipt.refused, stored.result())
+    done = None if problem is not None else IngestReceipt(receipt.accepted, receipt.refused, stored.result())
     if key is not None:
         ingest.keys.finish(key, done)
     if done is None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from penstock.clock import Clock
 from penstock.clock_guard import clock_status
 from penstock.services import Service
-from penstock.streams.catalog_view import State
+from penstock.streams.catalog_view import StreamCatalog
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.log.atomic_file import as_storage_error
 from penstock.streams.log.compaction import GRACE_S, Compactor, InUse
@@ -40,7 +40,7 @@ class LogMaintenance:
         self,
         log: StreamLog,
         ingest: Ingest,
-        state: Callable[[], State],
+        state: Callable[[], StreamCatalog],
         clock: Clock,
         retain: Callable[[int, int], None],
         floor: Callable[[int], int],

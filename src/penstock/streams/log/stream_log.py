@@ -26,7 +26,7 @@ from penstock.streams.log.atomic_file import CrashPoint, make_folder, no_crash, 
 from penstock.streams.log.dropped_tables import DROP_AFTER_S, DroppedFolders
 from penstock.streams.log.group_commit import GroupCommit
 from penstock.streams.log.layout import LOG, TEMPORARY
-from penstock.streams.log.pending_rows import LONG_AGO, Append, LogMoved, Seen, TableLog
+from penstock.streams.log.pending_rows import LONG_AGO, Append, CommitFailures, LogMoved, TableLog
 from penstock.streams.log.recovery import open_table
 from penstock.streams.log.row_columns import stamp
 from penstock.streams.log.segments import list_files
@@ -79,7 +79,7 @@ class StreamLog(GroupCommit):
         idempotency_key: str | None = None,
         *,
         receipt: dict[str, Any] | None = None,
-        seen: Seen | None = None,
+        seen: CommitFailures | None = None,
     ) -> Future[int]:
         """Queue a batch of log rows; the future resolves to the head after it once it is synced.
 
@@ -91,7 +91,7 @@ class StreamLog(GroupCommit):
         with self._lock:
             self._wait_for_room(batch.nbytes)
             log = self._tables.setdefault(table.id, TableLog())
-            if seen is not None and seen != Seen(self._stills, log.failures):
+            if seen is not None and seen != CommitFailures(self._stills, log.failures):
                 raise LogMoved
             if log.broken is not None:
                 raise log.broken
@@ -109,11 +109,11 @@ class StreamLog(GroupCommit):
                 self._work.notify()
         return future
 
-    def seen(self, table_id: int) -> Seen:
+    def seen(self, table_id: int) -> CommitFailures:
         """Take this before looking at the catalog's state, and give it to `append`."""
         with self._lock:
             log = self._tables.get(table_id)
-            return Seen(self._stills, log.failures if log is not None else 0)
+            return CommitFailures(self._stills, log.failures if log is not None else 0)
 
     @contextmanager
     def still(self) -> Iterator[dict[int, int]]:

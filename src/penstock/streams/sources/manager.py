@@ -29,14 +29,14 @@ from penstock.streams.sources.demand import NOBODY, TableDemand
 from penstock.streams.sources.outbox import ReadingSink
 from penstock.streams.sources.polling import Poller
 from penstock.streams.sources.sensor_forwarder import Courier, Observe
-from penstock.streams.sources.sensor_lifecycle import ManagerLimits, Stepper
+from penstock.streams.sources.sensor_lifecycle import ManagerLimits, SensorLifecycle
 from penstock.streams.sources.sensor_state import OpenedSensor, SensorState
 
 ALWAYS_ON = "always on"
 _ROW_BYTES = 1024  # of one waiting reading with its Python objects, generously
 
 
-class LiveRows(Protocol):
+class SensorRows(Protocol):
     """What the manager needs of `catalog.rows.StaticRows`: `_sid` and `_address` of the live sensors."""
 
     @property
@@ -53,7 +53,7 @@ class CatalogView(Protocol):
     @property
     def tables_by_id(self) -> Mapping[int, Table]: ...
 
-    def rows(self, table_id: int) -> LiveRows: ...
+    def rows(self, table_id: int) -> SensorRows: ...
 
     def observations(self, table_id: int) -> Mapping[int, Sequence[tuple[int, int | None]]]: ...
 
@@ -82,7 +82,7 @@ class StreamManager:
         limits = limits or ManagerLimits()
         most_bytes = (settings or Settings()).queue_max_bytes
         self._courier = Courier(ingest, observe, self._start_reading, most_bytes // _ROW_BYTES)
-        self._stepper = Stepper(
+        self._stepper = SensorLifecycle(
             clock, self._courier, limits, lambda opened: self._poller.schedule(opened), self._newest_us, rules
         )
         self._poller: Poller[OpenedSensor] = Poller(

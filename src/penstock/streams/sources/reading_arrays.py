@@ -23,7 +23,7 @@ from penstock.types import Field
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ReadChunk:
     """What one read gave, with the time at which it was read."""
 
     source: OpenedSensor
@@ -40,7 +40,7 @@ class Parcel:
     columns: tuple[pa.Array, ...]
 
 
-def pack(table: Table, chunks: list[Chunk]) -> Parcel | None:
+def pack(table: Table, chunks: list[ReadChunk]) -> Parcel | None:
     """One parcel of all chunks; None where nothing of them is good."""
     assert table.stream is not None
     fields = table.stream.fields
@@ -89,7 +89,7 @@ def _across_sensors(sids: NDArray[np.int32], ts_us: NDArray[np.int64]) -> NDArra
     return np.argsort(moments, kind="stable")
 
 
-def _has_shape(fields: tuple[Field, ...], chunk: Chunk) -> bool:
+def _has_shape(fields: tuple[Field, ...], chunk: ReadChunk) -> bool:
     """Whether rows, times and values are as many as they should be. Fields may have been added since the read."""
     reading = chunk.reading
     widths = {reading.batch.num_columns} if reading.batch is not None else {len(row) for row in reading.rows}
@@ -103,7 +103,7 @@ def _has_shape(fields: tuple[Field, ...], chunk: Chunk) -> bool:
     return problem is None
 
 
-def _columns(fields: tuple[Field, ...], chunks: list[Chunk], problems: dict[int, str]) -> tuple[pa.Array, ...]:
+def _columns(fields: tuple[Field, ...], chunks: list[ReadChunk], problems: dict[int, str]) -> tuple[pa.Array, ...]:
     pieces: list[list[pa.Array]] = [[] for _ in fields]
     at = 0
     for (is_batch, texts, width), group in groupby(chunks, _form):
@@ -123,7 +123,7 @@ def _columns(fields: tuple[Field, ...], chunks: list[Chunk], problems: dict[int,
     return tuple(pa.concat_arrays(parts) for parts in pieces)
 
 
-def _form(chunk: Chunk) -> tuple[bool, bool, int]:
+def _form(chunk: ReadChunk) -> tuple[bool, bool, int]:
     """Chunks of one form are converted together."""
     batch = chunk.reading.batch
     width = batch.num_columns if batch is not None else len(chunk.reading.rows[0])
@@ -145,7 +145,7 @@ def _column(
     return column_from_values(field.type, values, report)
 
 
-def _times(chunks: list[Chunk], counts: list[int]) -> NDArray[np.int64]:
+def _times(chunks: list[ReadChunk], counts: list[int]) -> NDArray[np.int64]:
     ts_us = np.empty(sum(counts), dtype=np.int64)
     at = 0
     for chunk, count in zip(chunks, counts, strict=True):
@@ -154,7 +154,7 @@ def _times(chunks: list[Chunk], counts: list[int]) -> NDArray[np.int64]:
     return ts_us
 
 
-def _complain(chunks: list[Chunk], counts: list[int], problems: dict[int, str]) -> None:
+def _complain(chunks: list[ReadChunk], counts: list[int], problems: dict[int, str]) -> None:
     ends = np.cumsum(counts)
     for index, problem in sorted(problems.items()):
         chunk = chunks[int(np.searchsorted(ends, index, side="right"))]

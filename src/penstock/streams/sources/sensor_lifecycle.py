@@ -17,11 +17,11 @@ from penstock.catalog.model import Table
 from penstock.clock import SECOND, Clock
 from penstock.errors import one_line
 from penstock.sensors.address_rules import AddressRules
-from penstock.sensors.base import Answer, PushSensor, Reading, Sensor
+from penstock.sensors.base import PushSensor, Reading, ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
 from penstock.streams.sources.outbox import Outbox
 from penstock.streams.sources.polling import PollLimits
-from penstock.streams.sources.reading_arrays import Chunk
+from penstock.streams.sources.reading_arrays import ReadChunk
 from penstock.streams.sources.sensor_forwarder import Courier
 from penstock.streams.sources.sensor_state import OpenedSensor
 
@@ -43,7 +43,7 @@ class ManagerLimits:
     full_s: float = 0.02
 
 
-class Stepper:
+class SensorLifecycle:
     """Runs steps for the poller. `reschedule` asks the poller for a step now; `stop` makes late steps close."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Stepper:
             return self._limits.full_s
         reading = sensor.read()
         opened.shown = "open"
-        if reading.answer is Answer.END:
+        if reading.answer is ReadResult.END:
             self._end(opened)
             return None
         self._take(opened, reading, outbox)
@@ -166,7 +166,7 @@ class Stepper:
             opened.failures = 0
             opened.readings += count
             opened.last_reading_us = now_us
-            outbox.add(Chunk(opened, reading, now_us))
+            outbox.add(ReadChunk(opened, reading, now_us))
             self._courier.wake()
 
     def _end(self, opened: OpenedSensor) -> None:
@@ -220,7 +220,7 @@ class Stepper:
             time.sleep(self._limits.full_s)
         if opened.sensor is not sensor:
             return
-        if reading.answer is Answer.END:
+        if reading.answer is ReadResult.END:
             opened.ending = True
             self._reschedule(opened)
         else:
@@ -235,7 +235,7 @@ class Stepper:
 class _Delivery:
     """The `Deliver` of one opening of one push sensor."""
 
-    def __init__(self, stepper: Stepper, opened: OpenedSensor, sensor: PushSensor) -> None:
+    def __init__(self, stepper: SensorLifecycle, opened: OpenedSensor, sensor: PushSensor) -> None:
         self._stepper = stepper
         self._opened = opened
         self._sensor = sensor

@@ -9,17 +9,17 @@ from sqlglot import exp
 from penstock.operators.expr import Call, Expr, Literal, calls_user, is_static
 from penstock.operators.slices.approximate.within import WITHIN
 from penstock.operators.windows import EVERYTHING, RowsWindow, TimeWindow, Window
-from penstock.sql.binding.context import Bound
+from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.within import says
 from penstock.sql.kernel_expressions import NotCovered, lower
-from penstock.sql.nodes import Within
+from penstock.sql.nodes import WithinPercent
 from penstock.sql.plan import AggregateCall, AggregatePlan, Output, Picking
 from penstock.sql.planning.aggregate.correlated_conditions import Correlation, correlation_of
 from penstock.sql.planning.aggregate.planner import Taken, expressions_of, refuse_around_aggregates
 from penstock.sql.planning.aggregate.within import APPROXIMATED, parameters
 from penstock.sql.planning.relations import all_of, conjuncts
 from penstock.sql.planning.row_order import sorting_of
-from penstock.sql.scope import PaneEdges, Source
+from penstock.sql.scope import BoundSource, PaneEdges
 from penstock.sql.values import external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT
 
@@ -32,7 +32,7 @@ _AGGREGATES: dict[type[exp.Expr], str] = {
 }
 
 
-def is_correlated(bound: Bound) -> bool:
+def is_correlated(bound: BoundQuery) -> bool:
     """Whether WHERE compares with an aggregate of a subquery, which alone is read beside the stream."""
     contexts, where = bound.collected.contexts, bound.query.args.get("where")
     return (
@@ -45,7 +45,7 @@ def is_correlated(bound: Bound) -> bool:
     )
 
 
-def correlated_plan(bound: Bound) -> AggregatePlan:
+def correlated_plan(bound: BoundQuery) -> AggregatePlan:
     """The question as one measure of slices, or NotCovered with the reason."""
     query, context = bound.query, bound.collected.contexts[0]
     assert isinstance(query, exp.Select)
@@ -98,7 +98,7 @@ def correlated_plan(bound: Bound) -> AggregatePlan:
     return plan
 
 
-def _one_stream(bound: Bound) -> tuple[Source, Window]:
+def _one_stream(bound: BoundQuery) -> tuple[BoundSource, Window]:
     """The stream that all is about, and the window over it."""
     contexts = bound.collected.contexts
     sources = [source for context in contexts for source in context.sources]
@@ -113,7 +113,7 @@ def _one_stream(bound: Bound) -> tuple[Source, Window]:
     return outer, window
 
 
-def _has_one_now(outer: Source, window: Window) -> bool:
+def _has_one_now(outer: BoundSource, window: Window) -> bool:
     """Whether a window is the same whatever sensors a SELECT is about. NOW of valid time is their newest reading."""
     assert outer.table is not None
     if isinstance(window, RowsWindow):
@@ -148,7 +148,7 @@ class _Picked(Taken):
         within = query.args.get("within")
         asked = {key.of for key in correlation.keys} <= set(self.lowered_keys())
         # Buckets do not tell inner aggregates apart inside of a group, nor panes, and newest rows are not kept at all.
-        rough = isinstance(within, Within) and isinstance(window, TimeWindow) and self.panes is None and asked
+        rough = isinstance(within, WithinPercent) and isinstance(window, TimeWindow) and self.panes is None and asked
         self._within = within if rough else None
 
     def call(self, aggregate: exp.Expr, filtered: exp.Filter | None) -> AggregateCall:

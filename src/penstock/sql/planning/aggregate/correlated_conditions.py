@@ -12,7 +12,7 @@ from penstock.operators.slices.correlated import PREFIX
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const
 from penstock.sql.planning.relations import all_of, conjuncts
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 from penstock.sql.values import type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type
 
@@ -30,7 +30,7 @@ _WIDER = {(INT, DOUBLE), (INT, BIGINT), (BIGINT, DOUBLE)}
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class CorrelationKey:
     """What of a row inside has to equal the same of the row outside."""
 
     of: Expr
@@ -57,7 +57,7 @@ class Correlation:
     edges: Edges
     counted: tuple[Expr, ...] = ()
     sensors: frozenset[Expr] = frozenset()
-    keys: tuple[Key, ...] = ()
+    keys: tuple[CorrelationKey, ...] = ()
 
     def call(self, outer: str, prefix: str = PREFIX) -> str:
         return f"{prefix} {outer} {self.inner} {' '.join(map(str, self.edges))}"
@@ -80,7 +80,7 @@ class Correlation:
         return Call("case", (condition, self.of, Literal(None, self.of.type)), self.of.type)
 
 
-def correlation_of(condition: exp.Expr, outside: Source) -> Correlation:
+def correlation_of(condition: exp.Expr, outside: BoundSource) -> Correlation:
     """A condition on rows of `outside` that has a subquery in it, or NotCovered with the reason."""
     while isinstance(condition, exp.Paren):
         condition = condition.this
@@ -97,12 +97,12 @@ def correlation_of(condition: exp.Expr, outside: Source) -> Correlation:
     return _compared(right, left, turned, outside)
 
 
-def _compared(x: exp.Expr, threshold: exp.Expr, comparison: str, outside: Source) -> Correlation:
+def _compared(x: exp.Expr, threshold: exp.Expr, comparison: str, outside: BoundSource) -> Correlation:
     how, constant, subquery = _linear(threshold)
     return _of(x, subquery, Edge(comparison, how, constant), outside)
 
 
-def _around(distance: exp.Expr, limit: exp.Expr, comparison: str, outside: Source) -> Correlation | None:
+def _around(distance: exp.Expr, limit: exp.Expr, comparison: str, outside: BoundSource) -> Correlation | None:
     """ABS(x - (SELECT AVG(x) ..)) <= constant; None for any other condition."""
     inside = _uncast(distance.this) if isinstance(distance, exp.Abs) else None
     if not isinstance(inside, exp.Sub) or not isinstance(limit, Const) or comparison not in ("lt", "le"):
@@ -115,7 +115,7 @@ def _around(distance: exp.Expr, limit: exp.Expr, comparison: str, outside: Sourc
     return _of(x, subquery, Edge(comparison, "off", float(limit.value)), outside)
 
 
-def _of(x: exp.Expr, subquery: exp.Subquery, edge: Edge, outside: Source) -> Correlation:
+def _of(x: exp.Expr, subquery: exp.Subquery, edge: Edge, outside: BoundSource) -> Correlation:
     select = subquery.this
     aggregate = select.expressions[0].unalias() if isinstance(select, exp.Select) else None
     inner = _INNER.get(type(aggregate)) if aggregate is not None else None
@@ -144,12 +144,12 @@ def _of(x: exp.Expr, subquery: exp.Subquery, edge: Edge, outside: Source) -> Cor
     )
 
 
-def _sides(node: exp.Expr, outside: Source) -> set[str]:
+def _sides(node: exp.Expr, outside: BoundSource) -> set[str]:
     """Whose columns an expression of a subquery names."""
     return {"outside" if c.meta.get("source") is outside else "inside" for c in node.find_all(exp.Column)}
 
 
-def _key(condition: exp.Expr, outside: Source) -> Key:
+def _key(condition: exp.Expr, outside: BoundSource) -> CorrelationKey:
     """`i.k = o.k`: the same of the row inside and of the row outside."""
     while isinstance(condition, exp.Paren):
         condition = condition.this
@@ -157,7 +157,7 @@ def _key(condition: exp.Expr, outside: Source) -> Key:
         one, two = condition.this, condition.expression
         sides = [_sides(one, outside), _sides(two, outside)]
         if sides in ([{"inside"}, {"outside"}], [{"outside"}, {"inside"}]) and lower(one) == lower(two):
-            return Key(lower(one), isinstance(condition, exp.NullSafeEQ))
+            return CorrelationKey(lower(one), isinstance(condition, exp.NullSafeEQ))
     raise NotCovered("a subquery that looks at the row outside by more than equal keys runs as Spark SQL, exactly")
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from penstock.operators.expr import calls_user
 from penstock.operators.windows import EVERYTHING
-from penstock.sql.binding.context import Bound
+from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.join_streams import read_outputs
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregateCall, AggregatePlan, JoinAggregatePlan, JoinPlan, Output, plan_from_json
@@ -21,14 +21,14 @@ from penstock.sql.planning.join.at_most_one_result import gives_one_each
 from penstock.sql.planning.one_stream import one_stream, predicates
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import sorting_of
-from penstock.sql.scope import State
+from penstock.sql.scope import SqlCatalog
 from penstock.types import BIGINT
 
 # What depends on an order of rows, which the results of a join need not have.
 _ORDERED = frozenset({"first", "last"})
 
 
-def aggregates_over_join(bound: Bound, join: JoinPlan, ordered: bool = False) -> JoinAggregatePlan:
+def aggregates_over_join(bound: BoundQuery, join: JoinPlan, ordered: bool = False) -> JoinAggregatePlan:
     """What stands on a join as slices of its results. To be called once its rows stand in FROM (`join.extraction.take_core`).
 
     `ordered`: each reading has at most one result (`at_most_one_result`).
@@ -45,12 +45,12 @@ def aggregates_over_join(bound: Bound, join: JoinPlan, ordered: bool = False) ->
     return JoinAggregatePlan(join, _over_results(bound, query, ordered))
 
 
-def check_aggregates(bound: Bound, query: exp.Select, ordered: bool) -> None:
+def check_aggregates(bound: BoundQuery, query: exp.Select, ordered: bool) -> None:
     """NotCovered where slices do not cover what stands on a join, before anything is changed."""
     _over_results(bound, query, ordered)
 
 
-def aggregates_over_read_join(bound: Bound, state: State) -> AggregatePlan | None:
+def aggregates_over_read_join(bound: BoundQuery, state: SqlCatalog) -> AggregatePlan | None:
     """Aggregates over the rows of another query that is a window join, in the names of that join; None where none is read."""
     sources = bound.collected.contexts[0].sources
     reads = [plan_from_json(state.queries[s.name].plan) for s in sources if s.kind == "query"]
@@ -71,7 +71,7 @@ def aggregates_over_read_join(bound: Bound, state: State) -> AggregatePlan | Non
     return top
 
 
-def _over_results(bound: Bound, query: exp.Select, ordered: bool) -> AggregatePlan:
+def _over_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> AggregatePlan:
     refuse_around_aggregates(query, but=SORTING)
     taken = Taken(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(

@@ -9,7 +9,7 @@ from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import error
 from penstock.operators.expr import Call, Column, Literal
 from penstock.operators.windows import FOREVER, TimeWindow
-from penstock.sql.binding.context import Bound, SelectContext
+from penstock.sql.binding.context import BoundQuery, SelectContext
 from penstock.sql.plan import AggregatePlan, Plan
 from penstock.sql.planning.relations import all_of
 from penstock.sql.positions import point, span_of
@@ -20,7 +20,7 @@ UNREGISTERED = ""
 _WITHOUT = "without LATCH it runs, as far back as readings are kept"
 
 
-def check_latch(bound: Bound, standing: bool) -> bool:
+def check_latch(bound: BoundQuery, standing: bool) -> bool:
     """Whether the question is one with LATCH. Refuses whatever cannot have a state without end."""
     latched = [context for context in bound.collected.contexts if context.scope.latch is not None]
     for context in latched:
@@ -40,7 +40,7 @@ def check_latch(bound: Bound, standing: bool) -> bool:
     return bool(latched)
 
 
-def refuse_uncovered(bound: Bound, reason: str) -> NoReturn:
+def refuse_uncovered(bound: BoundQuery, reason: str) -> NoReturn:
     """Spark SQL reads what is kept; a state without end must not depend on that."""
     _refuse(bound.collected.contexts[0], "LATCH here", f"{reason}, and keeps no state; {_WITHOUT}")
 

@@ -11,10 +11,10 @@ from sqlglot import exp
 from penstock.operators.expr import Expr, Literal, calls_user
 from penstock.operators.windows import EVERYTHING, TimeWindow
 from penstock.sql.binding.calls import is_aggregate
-from penstock.sql.binding.context import Bound, SelectContext
+from penstock.sql.binding.context import BoundQuery, SelectContext
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.plan import Aggregate, JoinPlan, OnDemand, Output, plan_from_json
-from penstock.sql.scope import State
+from penstock.sql.scope import SqlCatalog
 from penstock.sql.values import DURATION, external, type_of, typed
 from penstock.types import BIGINT
 
@@ -34,7 +34,7 @@ _COVERED = {
 EVERY_ROW = Literal(1, BIGINT)
 
 
-def on_demand(bound: Bound, state: State) -> OnDemand | None:
+def on_demand(bound: BoundQuery, state: SqlCatalog) -> OnDemand | None:
     """The aggregates over one query's answer that a question asks for; None where it asks for more."""
     context = bound.collected.contexts[0]
     if context.select is not bound.query or not context.aggregated or len(context.sources) != 1:
@@ -48,7 +48,7 @@ def on_demand(bound: Bound, state: State) -> OnDemand | None:
         return None
 
 
-def _window(context: SelectContext, state: State) -> TimeWindow | None:
+def _window(context: SelectContext, state: SqlCatalog) -> TimeWindow | None:
     """The reader's window; None where it sees whatever the query's own one shows."""
     source = context.sources[0]
     if source.kind == "query" and isinstance(source.window, TimeWindow):
@@ -60,7 +60,7 @@ def _window(context: SelectContext, state: State) -> TimeWindow | None:
     return window if isinstance(window, TimeWindow) and window != EVERYTHING else None
 
 
-def _taken(bound: Bound, context: SelectContext, window: TimeWindow | None) -> OnDemand:
+def _taken(bound: BoundQuery, context: SelectContext, window: TimeWindow | None) -> OnDemand:
     aggregates: list[Aggregate] = []
     outputs = []
     for field, item in zip(bound.fields, context.select.expressions, strict=True):

@@ -10,7 +10,7 @@ from penstock.errors import error
 from penstock.operators.windows import Bound as Edge
 from penstock.operators.windows import TimeWindow
 from penstock.sql.binding.calls import is_aggregate
-from penstock.sql.binding.context import Bound, SelectContext
+from penstock.sql.binding.context import BoundQuery, SelectContext
 from penstock.sql.nodes import OwnWindow
 from penstock.sql.positions import point, span_of
 
@@ -20,7 +20,7 @@ def last(us: int) -> TimeWindow:
     return TimeWindow(Edge("now", -us), Edge("now"))
 
 
-def take_own_windows(bound: Bound, reason: str | None = None) -> None:
+def take_own_windows(bound: BoundQuery, reason: str | None = None) -> None:
     """One window that all aggregates share becomes the question's own; Spark SQL has no other way to say it.
 
     `reason`: why a standing query is no matter of slices.

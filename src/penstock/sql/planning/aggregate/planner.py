@@ -12,7 +12,7 @@ from penstock.operators.slices.registry import partial_for
 from penstock.operators.windows import EVERYTHING, RowsWindow
 from penstock.sql.binding.approximate import is_approximate_call
 from penstock.sql.binding.calls import is_aggregate
-from penstock.sql.binding.context import Bound
+from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.plan import (
@@ -32,7 +32,7 @@ from penstock.sql.planning.aggregate.read_through import read_selection, read_th
 from penstock.sql.planning.distinct import refuse_distinct
 from penstock.sql.planning.one_stream import one_stream, predicates
 from penstock.sql.planning.row_order import sorting_of
-from penstock.sql.scope import PaneEdges, State
+from penstock.sql.scope import PaneEdges, SqlCatalog
 from penstock.sql.values import DURATION, constant, external, type_of, typed
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, Type
 
@@ -66,11 +66,11 @@ _REFUSED = (
 SORTING = ("order", "limit", "offset")
 
 
-def is_aggregation(bound: Bound) -> bool:
+def is_aggregation(bound: BoundQuery) -> bool:
     return isinstance(bound.query, exp.Select) and bound.collected.contexts[0].aggregated
 
 
-def aggregate_plan(bound: Bound, state: State | None = None) -> AggregatePlan:
+def aggregate_plan(bound: BoundQuery, state: SqlCatalog | None = None) -> AggregatePlan:
     """The question as slices of one stream, or NotCovered with the reason. `state`: it may read another query."""
     query, source = one_stream(bound, queries=state is not None)
     read = read_selection(source, state) if state is not None else None

@@ -11,11 +11,11 @@ from penstock.operators.slices.registry import partial_for
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregatePlan, SelectPlan, plan_from_json
 from penstock.sql.planning.relations import all_of
-from penstock.sql.scope import Source, State
+from penstock.sql.scope import BoundSource, SqlCatalog
 from penstock.types import TIMESTAMP
 
 
-def read_selection(source: Source, state: State) -> SelectPlan | None:
+def read_selection(source: BoundSource, state: SqlCatalog) -> SelectPlan | None:
     """The selection that a source reads; None for a table."""
     if source.kind != "query":
         return None

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.sql.binding.context import Bound, Collected, SelectContext
+from penstock.sql.binding.context import BoundQuery, Collected, SelectContext
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.nodes import OwnWindow
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Scalar, is_approximate, stream_uses
@@ -20,17 +20,17 @@ from penstock.sql.planning.aggregate.join_results import aggregates_over_join, c
 from penstock.sql.planning.aggregate.planner import SCALAR, aggregate_plan, is_aggregation
 from penstock.sql.planning.aggregate.stream_with_tables import is_stream_with_tables, stream_with_tables_plan
 from penstock.sql.planning.join.extraction import take_core
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 from penstock.sql.values import external, type_of
 from penstock.types import Field
 
 
-def has_scalar_subqueries(bound: Bound) -> bool:
+def has_scalar_subqueries(bound: BoundQuery) -> bool:
     """Whether aggregates stand beside subqueries that are values and read streams; not those that WHERE compares rows with."""
     return is_aggregation(bound) and not is_correlated(bound) and any(c.reads_streams() for c in _scalars(bound))
 
 
-def plan_beside_scalars(bound: Bound) -> AggregatePlan | JoinAggregatePlan:
+def plan_beside_scalars(bound: BoundQuery) -> AggregatePlan | JoinAggregatePlan:
     """The question and its subqueries as slices, or NotCovered with the reason; then nothing has changed."""
     found = _scalars(bound)
     if bound.query.find(OwnWindow) is not None:
@@ -51,7 +51,7 @@ def plan_beside_scalars(bound: Bound) -> AggregatePlan | JoinAggregatePlan:
             node.meta.pop(SCALAR, None)  # Spark SQL reads the tree if this came to nothing
 
 
-def _scalars(bound: Bound) -> list[SelectContext]:
+def _scalars(bound: BoundQuery) -> list[SelectContext]:
     top, *inner = bound.collected.contexts
     return [context for context in inner if context.role == "scalar" and context.parent is top]
 
@@ -74,7 +74,7 @@ def _inner(context: SelectContext) -> AggregatePlan:
         raise NotCovered("a subquery that need not be one row runs as Spark SQL")
     (item,) = select.expressions
     field = Field(item.alias_or_name, external(type_of(item.unalias())))
-    plan = aggregate_plan(Bound(select, (field,), Collected([context])))
+    plan = aggregate_plan(BoundQuery(select, (field,), Collected([context])))
     (output,) = plan.outputs
     if output.expr.type != output.type or output.type.kind in ("ARRAY", "STRUCT"):
         raise NotCovered(f"a subquery that is a value of {output.type} runs as Spark SQL")
@@ -83,10 +83,12 @@ def _inner(context: SelectContext) -> AggregatePlan:
     return plan
 
 
-def _around(bound: Bound, found: list[SelectContext], scalars: tuple[Scalar, ...]) -> AggregatePlan | JoinAggregatePlan:
+def _around(
+    bound: BoundQuery, found: list[SelectContext], scalars: tuple[Scalar, ...]
+) -> AggregatePlan | JoinAggregatePlan:
     """The plan of everything else, with the subqueries beside it."""
     collected = replace(bound.collected, contexts=[c for c in bound.collected.contexts if c not in found])
-    around = Bound(bound.query, bound.fields, collected)
+    around = BoundQuery(bound.query, bound.fields, collected)
     top, *others = collected.contexts
     if any(c.parent is not top or c.role not in ("in", "exists") for c in others):
         raise NotCovered("a subquery in FROM, or in another one, runs as Spark SQL")
@@ -108,11 +110,11 @@ def _around(bound: Bound, found: list[SelectContext], scalars: tuple[Scalar, ...
     return replace(joined, top=replace(joined.top, scalars=scalars))
 
 
-def _is_transaction_time(source: Source) -> bool:
+def _is_transaction_time(source: BoundSource) -> bool:
     return source.table is not None and source.table.options.time == "transaction"
 
 
-def _over_window_join(around: Bound, check_streams: Callable[[JoinPlan], None]) -> JoinAggregatePlan:
+def _over_window_join(around: BoundQuery, check_streams: Callable[[JoinPlan], None]) -> JoinAggregatePlan:
     query = around.query
     assert isinstance(query, exp.Select)
 

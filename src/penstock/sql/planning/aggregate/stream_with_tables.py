@@ -11,7 +11,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from penstock.operators.joins.bounds import close
-from penstock.sql.binding.context import Bound, WindowGraph
+from penstock.sql.binding.context import BoundQuery, WindowGraph
 from penstock.sql.plan import JoinAggregatePlan, JoinPlan
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, check_aggregates
 from penstock.sql.planning.aggregate.own_windows import share_own_window
@@ -21,7 +21,7 @@ from penstock.sql.planning.join.extraction import take_core
 from penstock.sql.planning.join.planner import join_plan
 
 
-def is_stream_with_tables(bound: Bound) -> bool:
+def is_stream_with_tables(bound: BoundQuery) -> bool:
     """Whether FROM has one stream, and all that stands beside it, there and in subqueries, is ordinary tables."""
     top, *inner = bound.collected.contexts
     if top.select is not bound.query or top.algorithm is not None or any(c.graph for c in (top, *inner)):
@@ -36,7 +36,7 @@ def is_stream_with_tables(bound: Bound) -> bool:
 
 
 def stream_with_tables_plan(
-    bound: Bound, check: Callable[[JoinPlan], None] = lambda join: None
+    bound: BoundQuery, check: Callable[[JoinPlan], None] = lambda join: None
 ) -> JoinPlan | JoinAggregatePlan:
     """The question as a join of its one stream, or NotCovered with the reason. `check` raises it where the join does not suffice."""
     top = bound.collected.contexts[0]

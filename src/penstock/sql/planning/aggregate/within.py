@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.operators.slices.approximate.ladder import LONGEST_US
 from penstock.operators.windows import FOREVER, TimeWindow
-from penstock.sql.nodes import Within
+from penstock.sql.nodes import WithinPercent
 
 APPROXIMATED = ("count", "sum", "avg")
 """Of MIN and MAX the values are kept, as without WITHIN."""
@@ -16,7 +16,7 @@ _OF_BAND = 4
 """Between two edges lies less than beyond one of them, and both are cut."""
 
 
-def parameters(within: Within, outer: str, window: TimeWindow, band: bool) -> tuple[float, ...]:
+def parameters(within: WithinPercent, outer: str, window: TimeWindow, band: bool) -> tuple[float, ...]:
     """What is promised, how fine buckets are, the widest slot and how long cells stay as fine as they came."""
     recent = _RECENT_US - window.end.offset_us if window.end.anchor == "now" else FOREVER
     fine = fineness(within.share, outer) / (_OF_BAND if band else 1)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
-from penstock.sql.binding.context import Bound, SelectContext
+from penstock.sql.binding.context import BoundQuery, SelectContext
 from penstock.sql.binding.window_joins import time_of
 from penstock.sql.hidden_columns import alias_of
 from penstock.sql.kernel_expressions import NotCovered, lower
@@ -18,14 +18,16 @@ from penstock.sql.nodes import is_between_streams
 from penstock.sql.plan import JoinPlan
 from penstock.sql.planning.join.planner import plan_of_from
 from penstock.sql.planning.relations import conjuncts
-from penstock.sql.scope import Source, SourceColumn
+from penstock.sql.scope import BoundSource, SourceColumn
 from penstock.sql.values import external, type_of, typed
 from penstock.types import BOOLEAN
 
 CORE = "_core"
 
 
-def take_core(bound: Bound, whole: bool = False, check: Callable[[JoinPlan], None] = lambda plan: None) -> JoinPlan:
+def take_core(
+    bound: BoundQuery, whole: bool = False, check: Callable[[JoinPlan], None] = lambda plan: None
+) -> JoinPlan:
     """Plan the question's window join and put its rows in its place. Raises NotCovered before it changes anything.
 
     `whole`: no condition is left on top. `check` raises NotCovered where the plan does not suffice.
@@ -49,7 +51,7 @@ def take_core(bound: Bound, whole: bool = False, check: Callable[[JoinPlan], Non
     return plan
 
 
-def _around(bound: Bound) -> SelectContext:
+def _around(bound: BoundQuery) -> SelectContext:
     """The SELECT whose FROM and WHERE make the join."""
     found = [c for c in bound.collected.contexts if c.graph is not None]
     if len(found) > 1:
@@ -60,25 +62,25 @@ def _around(bound: Bound) -> SelectContext:
     return around
 
 
-def _refuse_streams_beside(bound: Bound, around: SelectContext, rest: Sequence[exp.Expr]) -> None:
+def _refuse_streams_beside(bound: BoundQuery, around: SelectContext, rest: Sequence[exp.Expr]) -> None:
     """NOW is the smallest over all streams of a query, and the join knows only its own."""
     inside = [around, *_taken(bound, around, rest)]
     if any(c.own_streams for c in bound.collected.contexts if c not in inside):
         raise NotCovered("a stream beside a window join runs as Spark SQL")
 
 
-def _taken(bound: Bound, around: SelectContext, rest: Sequence[exp.Expr]) -> list[SelectContext]:
+def _taken(bound: BoundQuery, around: SelectContext, rest: Sequence[exp.Expr]) -> list[SelectContext]:
     """The subqueries of WHERE that the join decides."""
     left = _inside(bound, rest)
     return [c for c in _inside(bound, [around.select.args.get("where")]) if c not in left]
 
 
-def _inside(bound: Bound, parts: Iterable[exp.Expr | None]) -> list[SelectContext]:
+def _inside(bound: BoundQuery, parts: Iterable[exp.Expr | None]) -> list[SelectContext]:
     selects = {id(select) for part in parts if part is not None for select in part.find_all(exp.Select)}
     return [c for c in bound.collected.contexts if id(c.select) in selects]
 
 
-def _is_covered(condition: exp.Expr, bound: Bound) -> bool:
+def _is_covered(condition: exp.Expr, bound: BoundQuery) -> bool:
     """Whether the join may decide a condition: it says what the windows say, or kernels evaluate it."""
     within = {id(c.select) for c in bound.collected.contexts if c.graph is not None}
     if is_between_streams(condition) or any(id(select) in within for select in condition.find_all(exp.Select)):
@@ -91,7 +93,7 @@ def _is_covered(condition: exp.Expr, bound: Bound) -> bool:
 
 
 def _plan(
-    bound: Bound, around: SelectContext, conditions: Sequence[exp.Expr], rest: Sequence[exp.Expr] = ()
+    bound: BoundQuery, around: SelectContext, conditions: Sequence[exp.Expr], rest: Sequence[exp.Expr] = ()
 ) -> JoinPlan:
     """The join of FROM and these conditions, with the columns that everything else asks for."""
     select, where = around.select, around.select.args.get("where")
@@ -106,7 +108,7 @@ def _plan(
         select.set("where", where)
 
 
-def _asked_on_top(bound: Bound, around: SelectContext, rest: Sequence[exp.Expr]) -> Iterator[exp.Column]:
+def _asked_on_top(bound: BoundQuery, around: SelectContext, rest: Sequence[exp.Expr]) -> Iterator[exp.Column]:
     """The columns of the join's sources outside the join."""
     select = around.select
     own = [select.args.get("from_"), select.args.get("where"), *(select.args.get("joins") or [])]
@@ -117,7 +119,7 @@ def _asked_on_top(bound: Bound, around: SelectContext, rest: Sequence[exp.Expr])
                 yield column
 
 
-def _replace_from(bound: Bound, around: SelectContext, plan: JoinPlan, rest: Sequence[exp.Expr]) -> None:
+def _replace_from(bound: BoundQuery, around: SelectContext, plan: JoinPlan, rest: Sequence[exp.Expr]) -> None:
     """FROM reads the core's rows; WHERE keeps what the join does not decide."""
     collected, select = bound.collected, around.select
     taken = _taken(bound, around, rest)
@@ -127,7 +129,7 @@ def _replace_from(bound: Bound, around: SelectContext, plan: JoinPlan, rest: Seq
     for edge in (panes.start, panes.end) if panes is not None else ():
         columns |= {id(column): column for column in edge.find_all(exp.Column)}
     node = exp.Table(this=exp.Identifier(this=CORE, quoted=True))
-    core = Source(CORE, "core", tuple(SourceColumn(o.name, o.type) for o in plan.outputs), node)
+    core = BoundSource(CORE, "core", tuple(SourceColumn(o.name, o.type) for o in plan.outputs), node)
     node.set("alias", alias_of(core))
     for column in columns.values():
         column.set("this", exp.Identifier(this=_name(column), quoted=True))
@@ -154,6 +156,6 @@ def _name(column: exp.Expr) -> str:
     return f"{source.alias}.{column.name}"
 
 
-def _source(column: exp.Expr) -> Source | None:
+def _source(column: exp.Expr) -> BoundSource | None:
     found = column.meta.get("source")
-    return found if isinstance(found, Source) else None
+    return found if isinstance(found, BoundSource) else None

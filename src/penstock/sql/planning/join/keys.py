@@ -17,14 +17,14 @@ _KEY_KINDS = {"INT", "BIGINT", "DOUBLE", "DECIMAL", "BOOLEAN", "TEXT", "TIMESTAM
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class EqualitySide:
     """One side of an equality: an expression over one input, in that input's own column names."""
 
     input: int
     expr: Expr
 
 
-Equality = tuple[Side, Side]
+Equality = tuple[EqualitySide, EqualitySide]
 
 
 def usable(equality: Equality) -> bool:
@@ -46,8 +46,8 @@ def never_null(equality: Equality) -> tuple[Equality, ...]:
     if left.expr.type.kind not in _FILLERS or left.expr.type != right.expr.type:
         return ()
     filler = Literal(_FILLERS[left.expr.type.kind], left.expr.type)
-    missing = [Side(side.input, Call("is_null", (side.expr,), BOOLEAN)) for side in equality]
-    filled = [Side(side.input, Call("coalesce", (side.expr, filler), side.expr.type)) for side in equality]
+    missing = [EqualitySide(side.input, Call("is_null", (side.expr,), BOOLEAN)) for side in equality]
+    filled = [EqualitySide(side.input, Call("coalesce", (side.expr, filler), side.expr.type)) for side in equality]
     return (missing[0], missing[1]), (filled[0], filled[1])
 
 
@@ -60,8 +60,8 @@ def equal_classes(equalities: Iterable[Equality], inputs: int) -> list[tuple[tup
     return [tuple(tuple(_typed_alike(c, i)) for i in range(inputs)) for c in spanning]
 
 
-def _classes(equalities: Iterable[Equality]) -> list[list[Side]]:
-    classes: list[list[Side]] = []
+def _classes(equalities: Iterable[Equality]) -> list[list[EqualitySide]]:
+    classes: list[list[EqualitySide]] = []
     for left, right in equalities:
         sides = [_narrowed(left), _narrowed(right)]
         touched = [c for c in classes if any(side in c for side in sides)]
@@ -75,18 +75,18 @@ def _classes(equalities: Iterable[Equality]) -> list[list[Side]]:
 def in_class(equality: Equality, classes: list[tuple[tuple[Expr, ...], ...]]) -> bool:
     """Whether an equality holds because of the keys that the classes become."""
     side = _narrowed(equality[0])
-    return any(side.expr in [_narrowed(Side(side.input, e)).expr for e in c[side.input]] for c in classes)
+    return any(side.expr in [_narrowed(EqualitySide(side.input, e)).expr for e in c[side.input]] for c in classes)
 
 
-def _narrowed(side: Side) -> Side:
+def _narrowed(side: EqualitySide) -> EqualitySide:
     """Without a cast from INT to BIGINT, which changes no equality; so a chain of both types stays one class."""
     match side.expr:
         case Call("cast", (value,), type_) if type_ == BIGINT and value.type == INT:
-            return Side(side.input, value)
+            return EqualitySide(side.input, value)
     return side
 
 
-def _typed_alike(members: list[Side], place: int) -> list[Expr]:
+def _typed_alike(members: list[EqualitySide], place: int) -> list[Expr]:
     wide = any(side.expr.type == BIGINT for side in members)
     own = [side.expr for side in members if side.input == place]
     return [Call("cast", (e,), BIGINT) if wide and e.type == INT else e for e in own]
@@ -110,7 +110,7 @@ def partial_keys(plan: JoinPlan) -> list[PartialKey]:
         return []
     aliases = [i.alias for i in plan.inputs]
     found = [(c, e) for c in plan.conditions if (e := _between_two(c, aliases)) is not None]
-    together: dict[frozenset[int], list[list[Side]]] = {}
+    together: dict[frozenset[int], list[list[EqualitySide]]] = {}
     for one in _classes(e for _, e in found):
         together.setdefault(frozenset(side.input for side in one), []).append(one)
     out = []
@@ -144,8 +144,8 @@ def _between_two(condition: Expr, aliases: Sequence[str]) -> Equality | None:
             owners = [{name.partition(".")[0] for name in columns_of(side)} for side in (left, right)]
             if all(len(o) == 1 and o <= set(aliases) for o in owners):
                 equality = (
-                    Side(aliases.index(next(iter(owners[0]))), _own(left)),
-                    Side(aliases.index(next(iter(owners[1]))), _own(right)),
+                    EqualitySide(aliases.index(next(iter(owners[0]))), _own(left)),
+                    EqualitySide(aliases.index(next(iter(owners[1]))), _own(right)),
                 )
                 return equality if usable(equality) and left.type == right.type else None
     return None

@@ -6,10 +6,10 @@ from sqlglot import exp
 
 from penstock.operators.expr import Expr
 from penstock.sql.kernel_expressions import lower
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 
 
-def sources_in(node: exp.Expr) -> set[Source]:
+def sources_in(node: exp.Expr) -> set[BoundSource]:
     return {column.meta["source"] for column in node.find_all(exp.Column)}
 
 

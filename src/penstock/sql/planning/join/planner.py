@@ -15,12 +15,12 @@ from penstock.errors import error
 from penstock.operators.expr import Call, Column, Expr, UserCall, is_static, walk
 from penstock.operators.joins.bounds import MOST_STREAMS
 from penstock.operators.windows import TimeWindow
-from penstock.sql.binding.context import Bound, SelectContext, WindowGraph
+from penstock.sql.binding.context import BoundQuery, SelectContext, WindowGraph
 from penstock.sql.join_hints import refusal
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import is_between_streams
 from penstock.sql.plan import JoinInput, JoinPlan, JoinTable, Output
-from penstock.sql.planning.join.keys import Equality, Side, equal_classes, in_class, never_null, usable
+from penstock.sql.planning.join.keys import Equality, EqualitySide, equal_classes, in_class, never_null, usable
 from penstock.sql.planning.join.names import qualified, sources_in
 from penstock.sql.planning.join.tables import (
     Asked,
@@ -32,17 +32,17 @@ from penstock.sql.planning.join.tables import (
 )
 from penstock.sql.planning.relations import all_of, conjuncts, refuse_clauses
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 from penstock.types import BOOLEAN, Type
 
 Missing = Literal["inner", "left", "anti"]
 
 
-def is_window_join(bound: Bound) -> bool:
+def is_window_join(bound: BoundQuery) -> bool:
     return any(context.graph is not None for context in bound.collected.contexts)
 
 
-def join_plan(bound: Bound) -> JoinPlan:
+def join_plan(bound: BoundQuery) -> JoinPlan:
     """The question as one join step, or NotCovered with the reason."""
     query, (top, *subqueries) = bound.query, bound.collected.contexts
     if isinstance(query, exp.SetOperation):
@@ -93,7 +93,7 @@ class _Question:
     missing: Missing
     shared: list[exp.Expr]
     own: list[exp.Expr] = field(default_factory=list)
-    tables: list[Source] = field(default_factory=list)
+    tables: list[BoundSource] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
 
 
@@ -154,7 +154,7 @@ def _is_exists(node: exp.Expr, inner: SelectContext) -> bool:
     return isinstance(found, exp.Exists) and found.this is inner.select
 
 
-def _refuse_source(source: Source) -> None:
+def _refuse_source(source: BoundSource) -> None:
     if source.kind == "query" or (source.kind == "derived" and source.name):
         raise NotCovered("a window join with another query runs as Spark SQL")
     if source.kind == "derived":
@@ -222,7 +222,7 @@ def _split(question: _Question) -> tuple[list[JoinInput], list[Expr], list[JoinT
     return inputs, rest, tables
 
 
-def _input(source: Source, conditions: list[Expr], keys: tuple[Expr, ...]) -> JoinInput:
+def _input(source: BoundSource, conditions: list[Expr], keys: tuple[Expr, ...]) -> JoinInput:
     assert source.table is not None and isinstance(source.window, TimeWindow)
     return JoinInput(
         alias=source.alias,
@@ -234,7 +234,7 @@ def _input(source: Source, conditions: list[Expr], keys: tuple[Expr, ...]) -> Jo
     )
 
 
-def _equalities(condition: exp.Expr, streams: list[Source]) -> tuple[Equality, ...]:
+def _equalities(condition: exp.Expr, streams: list[BoundSource]) -> tuple[Equality, ...]:
     """The condition as an equality between two streams, or as two of them where NULL equals NULL; else nothing."""
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
         return ()
@@ -242,7 +242,7 @@ def _equalities(condition: exp.Expr, streams: list[Source]) -> tuple[Equality, .
     if any(len(owner) != 1 for owner in owners):
         return ()
     left, right = (
-        Side(streams.index(next(iter(owner))), lower(side))
+        EqualitySide(streams.index(next(iter(owner))), lower(side))
         for owner, side in zip(owners, (condition.this, condition.expression), strict=True)
     )
     if not usable((left, right)):

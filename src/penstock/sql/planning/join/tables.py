@@ -10,15 +10,17 @@ from penstock.operators.expr import Expr, calls_user
 from penstock.sql.binding.context import SelectContext
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.plan import JoinTable, TableUse
-from penstock.sql.planning.join.keys import Side, usable
+from penstock.sql.planning.join.keys import EqualitySide, usable
 from penstock.sql.planning.join.names import qualified, sources_in
 from penstock.sql.planning.relations import all_of, conjuncts, refuse_clauses
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 from penstock.sql.values import type_of, typed
 from penstock.types import BOOLEAN
 
 
-def join_tables(streams: Sequence[Source], tables: Sequence[Source], conditions: Sequence[exp.Expr]) -> list[JoinTable]:
+def join_tables(
+    streams: Sequence[BoundSource], tables: Sequence[BoundSource], conditions: Sequence[exp.Expr]
+) -> list[JoinTable]:
     """The tables in an order in which as many as possible can be looked up, each with the conditions it completes."""
     known, left, waiting = set(streams), list(tables), list(conditions)
     found = []
@@ -32,7 +34,9 @@ def join_tables(streams: Sequence[Source], tables: Sequence[Source], conditions:
     return found
 
 
-def join_table(table: Source, conditions: Sequence[exp.Expr], known: set[Source], use: TableUse = "inner") -> JoinTable:
+def join_table(
+    table: BoundSource, conditions: Sequence[exp.Expr], known: set[BoundSource], use: TableUse = "inner"
+) -> JoinTable:
     """One table with conditions that it and the sources known before it decide."""
     assert table.table is not None
     alone: list[Expr] = []
@@ -49,21 +53,21 @@ def join_table(table: Source, conditions: Sequence[exp.Expr], known: set[Source]
     return JoinTable(table.alias, table.table.id, all_of(alone), tuple(keys), tuple(rest), use)
 
 
-def _key(condition: exp.Expr, table: Source, known: set[Source]) -> tuple[Expr, Expr] | None:
+def _key(condition: exp.Expr, table: BoundSource, known: set[BoundSource]) -> tuple[Expr, Expr] | None:
     """(value, column) where a condition says which of the table's rows match, once `known` sources are."""
     if not isinstance(condition, exp.EQ):
         return None
     for own, other in ((condition.this, condition.expression), (condition.expression, condition.this)):
         if sources_in(own) == {table} and sources_in(other) and sources_in(other) <= known:
             column = lower(own)
-            if usable((Side(0, column), Side(1, column))) and not calls_user(column):
+            if usable((EqualitySide(0, column), EqualitySide(1, column))) and not calls_user(column):
                 return qualified(other), column
     return None
 
 
-def implied_equalities(streams: Sequence[Source], conditions: Sequence[exp.Expr]) -> list[exp.Expr]:
+def implied_equalities(streams: Sequence[BoundSource], conditions: Sequence[exp.Expr]) -> list[exp.Expr]:
     """What a.zone = z.id AND b.zone = z.id says about the streams themselves: a.zone = b.zone."""
-    first: dict[tuple[Source, Expr], exp.Expr] = {}
+    first: dict[tuple[BoundSource, Expr], exp.Expr] = {}
     found: list[exp.Expr] = []
     for condition in conditions:
         if not isinstance(condition, exp.EQ):
@@ -80,7 +84,7 @@ def implied_equalities(streams: Sequence[Source], conditions: Sequence[exp.Expr]
 
 # -- IN, NOT IN, EXISTS and NOT EXISTS
 
-Asked = tuple[Source, list[exp.Expr], TableUse]
+Asked = tuple[BoundSource, list[exp.Expr], TableUse]
 
 
 def asked_tables(
@@ -122,7 +126,7 @@ def _select_of(condition: exp.Expr) -> exp.Expr | None:
     return query.unnest() if isinstance(query, exp.Subquery) else query
 
 
-def _only_table(context: SelectContext, names: set[str]) -> Source:
+def _only_table(context: SelectContext, names: set[str]) -> BoundSource:
     refuse_clauses(context)
     if len(context.sources) != 1 or context.sources[0].kind != "ordinary":
         raise NotCovered(f"{_BESIDE} unless it reads one table without a stream")
@@ -150,7 +154,7 @@ def _in_column(condition: exp.Expr, context: SelectContext, negated: bool) -> li
 def _is_key(node: exp.Expr) -> bool:
     """Whether it is a column of a primary key, which is never NULL."""
     source = node.meta.get("source")
-    table = source.table if isinstance(source, Source) else None
+    table = source.table if isinstance(source, BoundSource) else None
     return isinstance(node, exp.Column) and table is not None and node.name in table.key
 
 

@@ -11,22 +11,22 @@ from sqlglot import exp
 from penstock.operators.expr import Call, Expr, calls_user
 from penstock.operators.resample import Method
 from penstock.operators.windows import TimeWindow
-from penstock.sql.binding.context import Bound
+from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Resample
 from penstock.sql.plan import Output, Relation, ResampleCall, ResamplePlan, resample_name
-from penstock.sql.planning.join.keys import Side, usable
+from penstock.sql.planning.join.keys import EqualitySide, usable
 from penstock.sql.planning.join.names import sources_in
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.resample.read_through import read_selections
-from penstock.sql.planning.resample.rewrite import Asked, asked_of
+from penstock.sql.planning.resample.rewrite import ResampleInputs, asked_of
 from penstock.sql.planning.row_order import sorting_of
-from penstock.sql.scope import Source, State
+from penstock.sql.scope import BoundSource, SqlCatalog
 from penstock.sql.values import external, type_of, typed
 from penstock.types import DOUBLE
 
 
-def resample_plan(bound: Bound, state: State) -> ResamplePlan:
+def resample_plan(bound: BoundQuery, state: SqlCatalog) -> ResamplePlan:
     """The question as values found in the log of one stream, at the readings of another. Before it is written out for Spark.
 
     What is no question at all is not refused here but there.
@@ -87,7 +87,7 @@ def _terms(predicate: Expr | None) -> list[Expr]:
     return [predicate]
 
 
-def _counted(asked: Asked) -> tuple[list[Expr], list[tuple[Expr, Expr]]]:
+def _counted(asked: ResampleInputs) -> tuple[list[Expr], list[tuple[Expr, Expr]]]:
     """Which readings count: what they satisfy alone, and what they have in common with the one that gives the time."""
     alone: list[Expr] = []
     keys: list[tuple[Expr, Expr]] = []
@@ -99,7 +99,7 @@ def _counted(asked: Asked) -> tuple[list[Expr], list[tuple[Expr, Expr]]]:
     return alone, keys
 
 
-def _key(condition: exp.Expr, asked: Asked) -> tuple[Expr, Expr]:
+def _key(condition: exp.Expr, asked: ResampleInputs) -> tuple[Expr, Expr]:
     if isinstance(condition, exp.EQ):
         sides = {}
         for side in (condition.this, condition.expression):
@@ -108,7 +108,7 @@ def _key(condition: exp.Expr, asked: Asked) -> tuple[Expr, Expr]:
                 sides[next(iter(owners))] = lower(side)
         if len(sides) == 2:
             ours, theirs = sides[asked.times], sides[asked.values]
-            if usable((Side(0, ours), Side(1, theirs))) and ours.type == theirs.type:
+            if usable((EqualitySide(0, ours), EqualitySide(1, theirs))) and ours.type == theirs.type:
                 return ours, theirs
     raise NotCovered("RESAMPLE with a condition between both streams that is no equality runs as Spark SQL")
 
@@ -116,7 +116,7 @@ def _key(condition: exp.Expr, asked: Asked) -> tuple[Expr, Expr]:
 class _Calls:
     """The calls of RESAMPLE, each once, and expressions over them. Of `values` nobody else speaks."""
 
-    def __init__(self, values: Source) -> None:
+    def __init__(self, values: BoundSource) -> None:
         self.calls: list[ResampleCall] = []
         self._values = values
 

@@ -9,11 +9,11 @@ from penstock.operators.expr import Column, Expr, substituted
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import ResamplePlan, SelectPlan, plan_from_json, resample_name
 from penstock.sql.planning.relations import all_of
-from penstock.sql.scope import Source, State
+from penstock.sql.scope import BoundSource, SqlCatalog
 from penstock.types import TIMESTAMP
 
 
-def read_selections(plan: ResamplePlan, times: Source, values: Source, state: State) -> ResamplePlan:
+def read_selections(plan: ResamplePlan, times: BoundSource, values: BoundSource, state: SqlCatalog) -> ResamplePlan:
     """The plan in the columns of the tables, with the conditions of the queries that it reads beside its own."""
     read = _selection(times, state)
     if read is not None:
@@ -39,7 +39,7 @@ def read_selections(plan: ResamplePlan, times: Source, values: Source, state: St
     return plan
 
 
-def _selection(source: Source, state: State) -> SelectPlan | None:
+def _selection(source: BoundSource, state: SqlCatalog) -> SelectPlan | None:
     """The selection that a source reads; None for a table."""
     if source.kind != "query":
         return None

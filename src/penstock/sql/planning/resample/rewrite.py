@@ -17,10 +17,10 @@ from penstock.operators.windows import FOREVER, Bound, RowsWindow, TimeWindow
 from penstock.sql.binding.context import Collected, SelectContext
 from penstock.sql.binding.window_joins import time_of
 from penstock.sql.hidden_columns import hidden_column
-from penstock.sql.nodes import Held, Resample
+from penstock.sql.nodes import Hold, Resample
 from penstock.sql.planning.relations import conjuncts
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 from penstock.sql.values import type_of, typed
 from penstock.types import BIGINT, BOOLEAN, DOUBLE
 
@@ -49,20 +49,20 @@ def _calls(context: SelectContext) -> list[Resample]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResampleInputs:
     """The stream that gives the times, the one whose values are resampled, and the conditions by whom they are about.
 
     `counted` say which readings of the second count, `having` which rows are in the answer, `rest` is about the first.
     """
 
-    times: Source
-    values: Source
+    times: BoundSource
+    values: BoundSource
     counted: list[exp.Expr]
     having: list[exp.Expr]
     rest: list[exp.Expr]
 
 
-def asked_of(context: SelectContext) -> Asked:
+def asked_of(context: SelectContext) -> ResampleInputs:
     """What a SELECT with RESAMPLE asks of which stream."""
     select = context.select
     times, values = _streams(context, _calls(context))
@@ -72,7 +72,7 @@ def asked_of(context: SelectContext) -> Asked:
     counted = [c for c in asked if not c.find(Resample) and _names(c, values)]
     # By what they are: conditions of equal text may be about different things.
     taken = {id(c) for c in (*having, *counted)}
-    return Asked(times, values, counted, having, [c for c in asked if id(c) not in taken])
+    return ResampleInputs(times, values, counted, having, [c for c in asked if id(c) not in taken])
 
 
 def _write_out(context: SelectContext, calls: list[Resample]) -> None:
@@ -83,7 +83,7 @@ def _write_out(context: SelectContext, calls: list[Resample]) -> None:
     for condition in counted:
         if condition.find(exp.Query):
             _refuse(context, condition, "a subquery about the stream that is resampled", "join it first, in a query")
-        if condition.find(Held):
+        if condition.find(Hold):
             hint = "say it of the stream that gives the times, or leave FOR out"
             _refuse(context, condition, "a condition FOR some time on the stream that is resampled", hint)
     farthest = max(call.us for call in calls)
@@ -103,7 +103,7 @@ def _write_out(context: SelectContext, calls: list[Resample]) -> None:
     values.window = _widened(context, values, farthest)
 
 
-def _streams(context: SelectContext, calls: list[Resample]) -> tuple[Source, Source]:
+def _streams(context: SelectContext, calls: list[Resample]) -> tuple[BoundSource, BoundSource]:
     """The stream that gives the times, and the one whose values are resampled."""
     named = {id(c.meta["source"]): c.meta["source"] for call in calls for c in call.find_all(exp.Column)}
     streams = [s for s in context.sources if s.kind in ("sensors", "query")]
@@ -132,11 +132,11 @@ def _check(context: SelectContext, calls: list[Resample]) -> None:
         _refuse(context, calls[0], "RESAMPLE over the newest rows", "use BEGIN (NOW - d) END (NOW)")
 
 
-def _names(node: exp.Expr, source: Source) -> bool:
+def _names(node: exp.Expr, source: BoundSource) -> bool:
     return any(column.meta.get("source") is source for column in node.find_all(exp.Column))
 
 
-def _set_from(select: exp.Select, times: Source, values: Source, on: list[exp.Expr]) -> None:
+def _set_from(select: exp.Select, times: BoundSource, values: BoundSource, on: list[exp.Expr]) -> None:
     for source in (times, values):
         source.node.pop()
     condition = _all_of([c.copy() for c in on])
@@ -144,7 +144,7 @@ def _set_from(select: exp.Select, times: Source, values: Source, on: list[exp.Ex
     select.set("joins", [exp.Join(this=values.node, side="LEFT", on=condition)])
 
 
-def _widened(context: SelectContext, values: Source, us: int) -> TimeWindow | RowsWindow | None:
+def _widened(context: SelectContext, values: BoundSource, us: int) -> TimeWindow | RowsWindow | None:
     """BEGIN and END are about the times that are asked for: readings beside them count, too, unless FOR says otherwise."""
     window = values.window
     if not isinstance(window, TimeWindow) or values.alias in context.windows.by_alias:
@@ -160,7 +160,7 @@ def _moved(bound: Bound, us: int) -> Bound:
 # -- expressions of the rows of the answer
 
 
-def _grouped(context: SelectContext, node: exp.Expr, times: Source, values: Source) -> exp.Expr:
+def _grouped(context: SelectContext, node: exp.Expr, times: BoundSource, values: BoundSource) -> exp.Expr:
     """An expression over one reading of `times` and the group of its neighbours."""
     if node.find(exp.Window, exp.Query):
         _refuse(context, node, "RESAMPLE beside a subquery or a window function", _NESTED)
@@ -181,7 +181,7 @@ def _grouped(context: SelectContext, node: exp.Expr, times: Source, values: Sour
     return one(node.copy())
 
 
-def _resampled(call: Resample, times: Source, values: Source) -> exp.Expr:
+def _resampled(call: Resample, times: BoundSource, values: BoundSource) -> exp.Expr:
     us, value = call.us, call.this
     if call.method == "mean":
         mean = typed(exp.Avg(this=_double(value)), DOUBLE)
@@ -214,14 +214,14 @@ def _filtered(aggregate: exp.Expr, value: exp.Expr, near: exp.Expr) -> exp.Expr:
     return exp.Filter(this=aggregate, expression=exp.Where(this=exp.And(this=known, expression=near.copy())))
 
 
-def _within(times: Source, values: Source, low: int, high: int) -> exp.Expr:
+def _within(times: BoundSource, values: BoundSource, low: int, high: int) -> exp.Expr:
     """low <= values.ts - times.ts <= high, in microseconds."""
     apart = _paren(exp.Sub, _micros(values), _micros(times))
     above = exp.GTE(this=apart, expression=_number(low))
     return typed(exp.And(this=above, expression=exp.LTE(this=apart.copy(), expression=_number(high))), BOOLEAN)
 
 
-def _micros(source: Source) -> exp.Expr:
+def _micros(source: BoundSource) -> exp.Expr:
     return typed(_call("unix_micros", time_of(source)), BIGINT)
 
 
