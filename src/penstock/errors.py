@@ -1,8 +1,8 @@
 """Every way Penstock says no: a named condition, an SQLSTATE, an HTTP status, a hint, a caret.
 
 Comes in: a condition's name and its parameters. Goes out: a `PenstockError` that the server turns into
-one JSON body and the command line into one block of plain text. Everybody raises these; nobody raises
-bare exceptions at a user.
+one JSON body and the command line into one block of plain text. All packages raise these, and no
+other exception reaches a user.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Settings:
     cors_origins: str = _setting(
         "", "Origins whose web pages may call the API with a token, separated by commas; empty means none."
     )
-    session_hours: int = _setting(12, "How long somebody who signed in on the page stays signed in.")
+    session_hours: int = _setting(12, "How long a user stays signed in on the page.")
     requests_per_s: float = _setting(
         0.0, "Most requests per second of one client, on average over two seconds; 0 means any number."
     )

@@ -125,7 +125,7 @@ def plan_text(plan: dict[str, Any]) -> bytes:
 
 
 def query_entry(query: QueryDefinition) -> dict[str, Any]:
-    """For whoever makes text of it at once: the plan is text already."""
+    """The entry for a caller that writes it as text at once. The plan is text already."""
     return {
         "id": query.id,
         "name": query.name,

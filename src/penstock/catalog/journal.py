@@ -51,7 +51,7 @@ _FILE = re.compile(r"^(\d{12})\.jsonl$")
 
 
 def journal_file(folder: Path, first: int = 1) -> Path:
-    """The file whose first line is the entry at a position."""
+    """The file that begins with the entry at a position."""
     return folder / "journal" / ("journal.jsonl" if first == 1 else f"{first:012d}.jsonl")
 
 
@@ -112,7 +112,7 @@ def _decode(text: bytes) -> Entry:
 
 
 class Entries(Sequence[Entry]):
-    """Entries that are decoded when somebody looks: as dictionaries they take ten times the room of their lines."""
+    """Entries that are decoded when they are read: as dictionaries they take ten times the room of their lines."""
 
     def __init__(self, texts: list[bytes]) -> None:
         self._texts = texts
@@ -147,7 +147,7 @@ class _Scanned:
 
 
 def _scan(block: bytes, last: int, chain: str) -> _Scanned:
-    """Read the whole batches in `block`, which follows position `last` and lines whose hash is `chain`.
+    """Read the whole batches in `block`, which follows position `last` and lines with the hash `chain`.
 
     What is left over at the end was torn, or is being written: part of a line, or a batch with a hole. Anything else that
     cannot be read is damage.
@@ -469,7 +469,7 @@ class JournalWriter:
                 os.ftruncate(self._descriptor, self._size)
                 self._unclean = False
         except OSError:
-            # What nobody was promised stays at the end for now; the next append tries again before it writes.
+            # What was not acknowledged stays at the end for now; the next append tries again before it writes.
             _log.warning("the journal could not be cut back after a failed write")
 
     def close(self) -> None:

@@ -117,7 +117,7 @@ class QueryDefinitions(CatalogWriter):
     def quarantine_queries(self, reasons: Mapping[int, str], table_id: int | None = None) -> list[QueryDefinition]:
         """Take queries out of the cycles until they are resumed; those that are out already, or dropped, stay as they are.
 
-        `table_id`: the table whose readings up to here no cycle can read; then the queries are all that read it.
+        `table_id`: a table with readings up to here that no cycle can read; then the queries are all that read it.
         """
         with self._lock:
             known = self.state.queries_by_id

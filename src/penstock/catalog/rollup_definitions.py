@@ -30,7 +30,7 @@ class RollupDefinitions(CatalogWriter):
             return True
 
     def close_rollup(self, rollup: RollupDefinition, before: RolledUp, closing: Closing) -> bool:
-        """Journal a step whose files are in place; False where the rollup is not what the step began with any more."""
+        """Journal a step after its files are in place; False where the rollup is not what the step began with any more."""
         with self._lock:
             if self.state.rolled_up(rollup.id) != before:
                 return False

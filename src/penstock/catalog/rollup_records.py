@@ -44,7 +44,7 @@ class RollupDefinition:
 
 @dataclass(frozen=True, slots=True)
 class RollupFile:
-    """Cells of one width whose time lies in one block; readings of them are from `first_us` to `last_us`."""
+    """Cells of one width with a time in one block; readings of them are from `first_us` to `last_us`."""
 
     number: int
     every_us: int

@@ -88,7 +88,7 @@ class CatalogState(Defined):
             if last is not None:
                 self._definitions = draft
                 self.at_us = last.at_us
-                # Last: whoever keeps something by position must not find the old under the new one.
+                # Last: a cache by position must not find the old under the new one.
                 self.position = last.pos
 
     def frozen(self) -> CatalogState:
@@ -209,7 +209,7 @@ class CatalogState(Defined):
         return known if known is not None and known == found else found
 
     def _describe_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
-        # Not a change of what it answers: nobody reads its history again, so its positions stay.
+        # Not a change of what it answers: its history is not read again, so its positions stay.
         body = entry.body
         found = replace(
             draft.queries[body["name"]],

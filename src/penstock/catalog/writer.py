@@ -91,7 +91,7 @@ class CatalogWriter:
                 try:
                     listener(entry)
                 except Exception:
-                    # The definition stands; whoever could not follow must not make it look as if it did not.
+                    # The definition stands; a listener that fails must not make it look as if it did not.
                     _log.exception("after journal entry %s", entry.pos)
 
     def _table(self, name: str) -> Table:

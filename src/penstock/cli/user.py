@@ -1,6 +1,6 @@
 """`penstock user`: users and tokens of a data folder, whether or not a server runs on it.
 
-It changes the file itself, so it needs no server, no token and no password: whoever can write the folder is its owner.
+It changes the file itself, so it needs no server, no token and no password: a user of the machine that can write the folder is its owner.
 A running server notices.
 """
 
@@ -105,7 +105,7 @@ def token(
 
 @user.command("drop-token")
 def drop_token(name: TokenName, data: Data = "") -> None:
-    """Remove a token; whoever has it is not let in any more."""
+    """Remove a token. Requests with it are refused from then on."""
     with _changing(data, "DROP TOKEN", name) as users:
         users.drop_token(name)
 

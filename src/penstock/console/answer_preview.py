@@ -22,8 +22,10 @@ class AnswerPreview:
 
 
 def look_at(database: Database, definition: QueryDefinition, newest: int) -> AnswerPreview | None:
-    """None where there is no answer yet, or not now. Somebody who looks is nobody who asks: how the answer is kept
-    stays as it is, and a large one costs no more than the rows that are shown.
+    """The newest rows of a query's answer; None where there is no answer yet, or not now.
+
+    A preview is not a use of the query: how the answer is stored stays as it is, and a large one costs no more than
+    the rows that are shown.
     """
     if definition.paused:
         return None

@@ -44,7 +44,7 @@ class Console:
         return await self.looking.run(work, *args)
 
     async def ask(self, work: Callable[[str | None], T]) -> T:
-        """Something that needs rights, or takes a while, in the name of whoever has the page open; gets that name."""
+        """Run a function that needs rights, or takes a while, as the caller that has the page open; it gets that caller."""
         caller = self.caller()
         owner = caller.name if caller.credential is not None else None
         with acting_as(caller):
@@ -60,7 +60,7 @@ class Console:
         pages.storage.client[_SESSION] = session_cookie(request.headers, self.context.sessions.cookie)
 
     def caller(self) -> Caller:
-        """Who has this page open, with the role that they have now. Raises once they may not come in any more."""
+        """The caller that has this page open, with its present role. Raises once it may not sign in any more."""
         users = self.context.users
         if not users.required:
             return current_caller() or LOCAL
@@ -84,7 +84,7 @@ def set_console(console: Console | None) -> None:
 
 
 def console() -> Console:
-    """The console whose pages are open."""
+    """The console that the open pages belong to."""
     if _console is None:
         raise error("not_ready", detail="the server is stopping", hint="load the page again in a moment")
     return _console

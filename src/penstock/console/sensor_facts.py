@@ -143,7 +143,7 @@ def _sensor(
 
 
 def state_of(says: str, last_us: int | None, rate: float, now_us: int) -> State:
-    """Live, or silent for longer than it usually pauses, or failing to be read, or not observed by anybody."""
+    """Live, or silent for longer than it usually pauses, or failing to be read, or not observed by any query."""
     if says in _FAILING:
         return "failing"
     if last_us is None:

@@ -1,4 +1,4 @@
-"""What pages show of the whole server, gathered once for all who look, never more than once in `EVERY_S`."""
+"""What pages show of the whole server, gathered once for all open pages, never more than once in `EVERY_S`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALARM_WORDS = ("alarm", "alert")
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """The answer of a standing query that somebody called an alarm."""
+    """The answer of a standing query that has "alarm" or "alert" in its name or description."""
 
     query: str
     count: int
@@ -46,7 +46,7 @@ class ServerStatus:
 
 
 class Pulse:
-    """Whoever asks within a second of somebody else gets the same moment."""
+    """Gathers the status at most once a second. All pages that ask within that second get the same one."""
 
     def __init__(self, database: Database, pool: Pool) -> None:
         self._database = database
@@ -64,7 +64,7 @@ class Pulse:
             return self._moment
 
     def expire(self) -> None:
-        """Somebody changed something and wants to see it."""
+        """Gather anew at the next request, because a page has changed something."""
         self._moment = None
 
     def _gather(self) -> ServerStatus:

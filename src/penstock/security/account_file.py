@@ -86,7 +86,7 @@ class AccountFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else, in this process or another, changes the file meanwhile."""
+        """Hold the lock of the file: no other thread or process changes it meanwhile."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(self.path.parent / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -42,8 +42,8 @@ class Reading:
     Values are Python values as JSON has them (times as microseconds), or texts as CSV spells them: in `rows`
     when `texts` says so, in a `batch` by the type of its columns. A value that does not fit its field is
     counted against the sensor and its row left out. `times_us` holds one time per row; without it a reading happened when it was read. `next_due_us` is the
-    time before which asking again is pointless. `bad` counts what the sensor sent and nobody could
-    understand, with `problem` saying why: it is shown, and the sensor stays open.
+    time before which asking again is pointless. `bad` counts what the sensor sent and the
+    reader could not understand, with `problem` saying why: it is shown, and the sensor stays open.
     """
 
     answer: ReadResult
@@ -102,7 +102,7 @@ class _AtAddress:
 
 
 class Sensor(_AtAddress, ABC):
-    """A sensor that is asked. Life: init, read until END or nobody listens, close. After close comes nothing."""
+    """A sensor that is asked. Life: init, read until END or until no query wants it, close. After close comes nothing."""
 
     @property
     def resumes(self) -> bool:

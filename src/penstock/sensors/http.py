@@ -6,6 +6,6 @@ from penstock.sensors.base import Connector
 
 CONNECTOR = Connector(
     name="http",
-    sentence="Readings are pushed to POST /v1/tables/TABLE/readings; always logged, whoever asks.",
+    sentence="Readings are pushed to POST /v1/tables/TABLE/readings; always logged, with or without queries.",
     mode="outside",
 )

@@ -115,13 +115,13 @@ def _check_table(table: Table, options: Mapping[str, Any]) -> None:
             detail = f'"{table.name}" has no column or field "{name}"'
             raise error("invalid_option", option="columns", detail=detail, hint=suggest(name, known))
     if pattern is None and table.options.discover:
-        detail = "without it nobody knows which topics to listen to for new sensors"
+        detail = "without it the server does not know which topics new sensors publish to"
         raise error("invalid_option", option="topic", detail=detail, hint="'plant/{site}/{sensor}', for example")
 
 
 CONNECTOR = Connector(
     name="mqtt",
-    sentence="Messages of an MQTT broker (3.1.1 and 5), always logged, whoever asks; acknowledged when stored.",
+    sentence="Messages of an MQTT broker (3.1.1 and 5), always logged, with or without queries; acknowledged when stored.",
     mode="subscribed",
     options=OPTIONS,
     check=_check,

@@ -1,7 +1,7 @@
 """Simulated sensors, for demos, tests and benches: seeded, and pure functions of seed, address and time.
 
 Reading number k happens at a fixed time and is handed over at that time or a fixed delay later, whether
-anybody listened before or not. Readings are computed in blocks ahead of their time, so that a poll costs a
+a query read it before or not. Readings are computed in blocks ahead of their time, so that a poll costs a
 look-up: thousands of simulators run beside a server.
 """
 

@@ -57,14 +57,14 @@ class Context:
         return self.database.users
 
     def caller(self) -> Caller:
-        """Who asks, with the role it has by now; unauthorized once its token, its user or its session is gone."""
+        """The caller of the request, with its present role; unauthorized once its token, its user or its session is gone."""
         caller = the_caller(self.users)
         self.sessions.check(caller)
         return caller
 
 
 def user_of(request: Request) -> str | None:
-    """Whose the queries are that this request registers. Where nobody signs in, whoever they say they are."""
+    """The owner of the queries that this request registers. Without sign-in, the owner that the request names."""
     caller = caller_of(request)
     if caller.via in ("open", "setting"):
         return request.headers.get(USER_HEADER, "").strip() or None

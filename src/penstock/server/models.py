@@ -62,7 +62,7 @@ class NewQueryBody(Strict):
         ],
     )
     description: str | None = Field(default=None, examples=["too much gas"])
-    owner: str | None = Field(default=None, description="whoever sends it, if not given", examples=["ada"])
+    owner: str | None = Field(default=None, description="the caller, if not given", examples=["ada"])
     strategy: Strategy | None = Field(default=None, description="how the answer is kept; auto: whatever is cheapest")
 
 
@@ -95,11 +95,11 @@ class SignIn(Strict):
 
 
 class SessionReport(BaseModel):
-    """Who one is. `role` is null for whoever has not signed in where that is required."""
+    """The caller and its role. `role` is null before sign-in, where sign-in is required."""
 
     user: str | None = Field(examples=["ada"])
     role: str | None = Field(examples=["write"])
-    required: bool = Field(description="false where nobody has to sign in")
+    required: bool = Field(description="false where sign-in is not needed")
     expires: str | None = Field(description="when the session ends", examples=["2026-01-06T00:00:00.000000Z"])
 
 

@@ -66,7 +66,7 @@ def run(
 
 
 def _open_database(settings: Settings) -> Backend:
-    # Spark's libraries load here and not when somebody asks for --help.
+    # Spark's libraries load here and not for --help.
     from penstock.queries.database import Database
 
     return Database(settings)
@@ -104,7 +104,7 @@ class Server(uvicorn.Server):
 
 
 class _StopAsked(Exception):
-    """Somebody wants to stop before everything is prepared."""
+    """A signal to stop came before everything was prepared."""
 
 
 async def _serve(
@@ -207,5 +207,5 @@ def _print_progress(step: str) -> None:
     try:
         print(f"penstock: {step}", file=sys.stderr, flush=True)
     except OSError:
-        # Whoever read our progress is gone; the data is not, and the server goes on.
+        # The reader of our progress is gone; the data is not, and the server goes on.
         return

@@ -51,7 +51,7 @@ class Files:
         self._clock = place.clock
         self._folder = place.files / options["folder"]
         self._name = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', place.sink.name)}-{place.sink.id}"
-        # Hidden, so that whoever reads the folder as a table does not read what is not finished.
+        # Hidden, so that a program that reads the folder as a table does not read what is not finished.
         self._aside = self._folder / f".penstock-{place.sink.id}"
         self._open_file = self._aside / "open.arrows"
         _make_like_parents(self._folder)

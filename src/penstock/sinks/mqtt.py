@@ -1,6 +1,6 @@
 """mqtt: the current answer as a retained message, or each row as a message of its own.
 
-Retained: whoever subscribes gets the answer at once, and each new one; answers that were superseded while the broker
+Retained: a subscriber gets the answer at once, and each new one; answers that were superseded while the broker
 was away are passed over. Rows: at least once, with QoS 1, acknowledged by the broker before the sink moves on.
 """
 

@@ -101,7 +101,7 @@ class SinkRunner:
     def close(self) -> None:
         """End all of them, each after the attempt that it is at, and write down how far they came.
 
-        One whose target does not answer is left behind: it delivers again what it was at.
+        A sink without an answer of its target is left behind: it delivers the batch under way again.
         """
         with self._lock:
             self._closed = True

@@ -18,7 +18,7 @@ _JOIN = re.compile(r"\s*JOIN\s*\(\s*(\w+)\s*\)\s*", re.IGNORECASE)
 
 
 def read_hint(text: str, token: Token) -> exp.Hint:
-    """The hint that a token `/*+ ... */` holds. A hint nobody understands is an error, not a comment."""
+    """The hint that a token `/*+ ... */` holds. An unknown hint is an error, not a comment."""
     found = _JOIN.fullmatch(token.text[3:-2])
     if found is None:
         failure = error("syntax_error", detail="the hint is not understood", hint="write /*+ JOIN(algorithm) */")

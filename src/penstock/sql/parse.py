@@ -30,7 +30,7 @@ KEYWORDS = (
 ).split()
 
 
-# Reading SQL holds the interpreter's lock, a second for every half megabyte: nobody may hold the server up for long.
+# Reading SQL holds the interpreter's lock, a second for every half megabyte: no client may hold the server up for long.
 SCRIPT_MAX_CHARS = 4_000_000
 STATEMENT_MAX_TOKENS = 500_000
 
@@ -118,7 +118,7 @@ def _chunks(text: str) -> list[list[Token]]:
 
 
 def _token_failure(text: str, failure: TokenError) -> PenstockError:
-    """What the tokenizer cannot read is nearly always a quote that nobody closed."""
+    """The error for text that the tokenizer cannot read: nearly always a quote that is not closed."""
     for mark, what in (("'", "a text in quotes"), ('"', "a quoted name"), ("$$", "a body between $$ and $$")):
         if text.count(mark) % 2:
             start = text.rfind(mark)

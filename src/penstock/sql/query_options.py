@@ -1,4 +1,4 @@
-"""WITH (...) of CREATE QUERY: who owns it, what it is for, how its answer is kept."""
+"""WITH (...) of CREATE QUERY: owner, description, and how its answer is stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ QUERY_OPTIONS = ("description", "owner", "strategy")
 
 
 def strategy_named(word: str) -> str | None:
-    """A strategy as definitions store it: `auto` is none that anybody chose."""
+    """A strategy as definitions store it: None for `auto`."""
     return None if word == "auto" else word
 
 

@@ -27,7 +27,7 @@ from penstock.sql.statements import CreateRollup
 from penstock.types import format_duration
 
 TIERS_MAX = 8
-# Partials whose cells take the same room however many readings they hold.
+# Partials with cells of the same size however many readings they hold.
 BOUNDED = frozenset({"count", "total", "decimals", "extremes", "ordered", "moments", "ends", "object_ends", "pairs"})
 _SECOND_US = 1_000_000
 _CLAUSES = (
@@ -71,7 +71,7 @@ def _plan(statement: CreateRollup, state: SqlCatalog) -> AggregatePlan:
         clause = query.args.get(name)
         if clause:
             at = span_of(clause) if isinstance(clause, exp.Expr) else None
-            hint = "a rollup keeps all groups of all times; who asks says what of it"
+            hint = "a rollup keeps all groups of all times; a query of it says which of them"
             _fail(statement, at, error("not_supported", feature=f"{words} in a rollup", hint=hint))
     bound = bind_query(statement.select, state, standing=True)
     if not is_aggregation(bound):

@@ -14,7 +14,7 @@ from penstock.operators.windows import Window
 from penstock.types import Type
 
 # core: the rows of a window join that runs in the cycle, where its streams stood (sql.cores).
-# state: the answer of a LATCH query, as it is when somebody asks.
+# state: the answer of a LATCH query, as it is when a query reads it.
 SourceKind = Literal["sensors", "ordinary", "system", "state", "query", "derived", "core"]
 Origin = Literal["static", "stream", "time", "other"]
 

@@ -1,6 +1,6 @@
 """Statements: what one piece of text asks for, as plain records. No name is looked up yet.
 
-Made by `parse.parse_script`; read by `binding`, `definitions`, `row_changes` and by whoever executes them.
+Made by `parse.parse_script`; read by `binding`, `definitions`, `row_changes` and by the executor.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Statement:
     name_at: Span | None = field(repr=False, compare=False, default=None)
 
     def point(self, failure: PenstockError) -> PenstockError:
-        """The error with a caret at the statement's main name; for whoever executes it."""
+        """The error with a caret at the statement's main name, for errors of its execution."""
         return self.source.point(failure, self.name_at)
 
 
@@ -98,7 +98,7 @@ class AddColumn(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Statement):
-    """One name or several of a kind; for queries also all whose name is like a pattern."""
+    """One name or several of a kind; for queries also all with a name like a pattern."""
 
     kind: DropKind
     names: tuple[str, ...]
@@ -189,7 +189,7 @@ class ResumeQuery(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuery(Statement):
-    """Another owner, description or strategy of a query; None: nobody, nothing, or the cheapest."""
+    """Another owner, description or strategy of a query; None: no owner, no description, or the cheapest strategy."""
 
     name: str
     fact: Literal["owner", "description", "strategy"]

@@ -23,7 +23,7 @@ class Retargeted:
 
     text: str
     window_at: int  # where the new clause begins
-    parts: tuple[tuple[str, Span | None], ...]  # what it is made of, and where somebody typed that
+    parts: tuple[tuple[str, Span | None], ...]  # what it is made of, and where that stands in the text
     statement: AlterQuery
 
     def point(self, failure: PenstockError) -> PenstockError:
@@ -49,11 +49,11 @@ class Retargeted:
 def retargeted(text: str, statement: AlterQuery, unsaid: tuple[str, str] = ("START", "NOW")) -> Retargeted:
     """The text with the statement's window instead of its own; what the statement leaves out stays as it was.
 
-    `unsaid` is the window of a query whose text has none.
+    `unsaid` is the window of a query without one in its text.
     """
     query = parse_select(text).query
     clause = _clause(query, statement.stream)
-    # A stream without a window of its own has everybody's.
+    # A stream without a window of its own has the query's.
     inherited = clause or _clause(query, None)
     begin, end = _edges(inherited, text) if inherited is not None else unsaid
     where = _place(text)

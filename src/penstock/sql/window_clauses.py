@@ -101,7 +101,7 @@ def _bound(edge: WindowEdge, standing: bool, text: str) -> Bound:
 
 
 def anchored(window: Window, start_us: int | None) -> Window:
-    """The window of an inlined query, whose START is its own registration and not the reader's."""
+    """The window of an inlined query. Its START is its own registration, not the reader's."""
     if isinstance(window, RowsWindow):
         return window
 

@@ -182,7 +182,7 @@ def _definition(table: dict[str, Any]) -> list[tuple[str, str]]:
         ("columns", ", ".join(f"{c['name']} {c['type']}" for c in table["columns"])),
     ]
     if stream:
-        rows.append(("read by", stream["connector"] or "nobody: readings are pushed"))
+        rows.append(("read by", stream["connector"] or "no connector: readings are pushed"))
     rows += [
         ("time", "the sensors' own" if options["time"] == "valid" else "when a reading comes in"),
         ("out of order", options["out_of_order"]),

@@ -23,7 +23,7 @@ class SensorDialog:
         self._name: str = table["name"]
         self._columns = _static_columns(self._name)
         stream = table["stream"]
-        # Where a sensor is that somebody has to reach.
+        # Where a sensor is, for kinds that the server connects to.
         self._address: str | None = stream["name"] if stream and stream["connector"] else None
         self._sensor: SensorFacts | None = None
         self._inputs: dict[str, ui.input] = {}

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
-from penstock.security.caller import NOBODY, Caller, acting_as
+from penstock.security.caller import ANONYMOUS, Caller, acting_as
 from penstock.security.guesses import Guesses
 from penstock.security.secrets import token_digest
 from penstock.security.users import Users
@@ -37,7 +37,7 @@ _BURST_S = 2.0
 
 
 class AccessGuard:
-    """Finds out who calls, or refuses, before any handler sees the request."""
+    """Finds the caller of a request, or refuses it, before any handler sees it."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: RateLimits, guesses: Guesses
@@ -93,7 +93,7 @@ class AccessGuard:
         if caller is not None:
             return replace(caller, address=address)
         if is_open:
-            return replace(NOBODY, address=address)
+            return replace(ANONYMOUS, address=address)
         raise error(
             "unauthorized",
             detail="the token is missing or wrong",
@@ -134,7 +134,7 @@ def rates_of(settings: Settings) -> RateLimits:
 
 
 def client_name(caller: Caller) -> str:
-    """Whose requests are counted together: those of one user or token, or of one address."""
+    """The name under which requests are counted together: of one user or token, or of one address."""
     return caller.credential or f"address {caller.address}"
 
 

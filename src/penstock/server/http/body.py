@@ -47,7 +47,7 @@ async def read_body(
     """The whole body and the share of the budget that it holds while the block runs.
 
     A declared length above the limit is refused before a byte is read; the server then discards what still
-    comes, so that a sender who reads late finds the answer and may use the connection again.
+    comes, so that a sender that reads late finds the answer and may use the connection again.
     """
     limit = context.settings.body_max_bytes if limit is None else min(limit, context.settings.body_max_bytes)
     with context.budget.share() as share:
@@ -107,7 +107,7 @@ async def read_model(request: Request, context: Context, model: type[M]) -> M:
 
 
 async def read_small_model(request: Request, model: type[M]) -> M:
-    """The same within the limits of a request whose role is not known."""
+    """The same within the limits of a request before its role is known."""
     _check_json(request)
     return _parsed(model, await read_small_body(request))
 

@@ -28,7 +28,7 @@ _FRAMES = "penstock.frames"
 
 
 class HttpConnection(HttpToolsProtocol):
-    """HTTP/1.1 whose heads are bounded in size and time, and whose refused bodies are not discarded for ever."""
+    """HTTP/1.1 with heads bounded in size and time. It stops discarding the body of a refused request after a limit."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -132,7 +132,7 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
-    """A WebSocket whose messages are small until its handler allows larger ones, and counted while they come.
+    """A WebSocket with small messages until its handler allows larger ones. They are counted while they come.
 
     Reading pauses while the budget has no room for more.
     """
@@ -251,7 +251,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
 
 
 def allow_frames(scope: Scope, limit: int, budget: ByteBudget, texts_as_bytes: bool = False) -> None:
-    """Let a WebSocket whose caller has a role send messages of up to so many bytes.
+    """Let a WebSocket of a caller with a role send messages of up to so many bytes.
 
     With `texts_as_bytes` a text comes as `penstock.text`, not decoded.
     """

@@ -254,7 +254,7 @@ def _whole_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, room: Bod
     return pa.Table.from_batches(found, schema)
 
 
-# Types of most columns, whose values never share their bytes.
+# Types of most columns. Their values never share their bytes.
 _OWN_BYTES = frozenset(
     type_.id
     for type_ in (
@@ -266,7 +266,7 @@ _OWN_BYTES = frozenset(
 
 
 def _refuse_shared(schema: pa.Schema) -> None:
-    """Refuse types whose values may share their bytes, except where `_values_size` knows what they take apart."""
+    """Refuse types with values that may share their bytes, except where `_values_size` knows what they take apart."""
     for field in schema:
         if field.type.id in _OWN_BYTES:
             continue

@@ -1,7 +1,7 @@
 """GET /v1/queries/{name}/events: results pushed as they are committed, as server-sent events.
 
 A waiting subscriber costs no thread: the subscription calls back when there may be something, and one of a few
-threads fetches and encodes it. A slow reader is held back by its own connection, nobody else is.
+threads fetches and encodes it. A slow reader is held back by its own connection, and slows no other reader.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class EventResponse(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            # A reader that left before the first frame never started the generator, whose own end closes too.
+            # A reader that left before the first frame never started the generator, which closes too when it ends.
             self._subscription.close()
 
 
@@ -179,7 +179,7 @@ async def stream_events(
             yield framing.hello
         last = loop.time()
         while not closing.is_set():
-            # Whoever may not come in any more hears nothing more, either.
+            # A caller that may not sign in any more gets no more events.
             context.caller()
             wake.clear()
             frame = await context.workers.stream.run(_next_frame, subscription, framing)
@@ -196,7 +196,7 @@ async def stream_events(
     except PenstockError as problem:
         yield framing.problem(problem)
     except Exception:
-        # The answer has begun, so nobody above can send a body any more: without a frame the reader would see a broken line.
+        # The answer has begun, so no body can be sent any more: without a frame the reader would see a broken line.
         if not closing.is_set():
             log.exception("a subscription failed")
             yield framing.problem(internal_error())

@@ -140,7 +140,7 @@ def _answer(status: int, body: dict[str, Any]) -> Response:
     return Response(orjson.dumps(body), status, headers, media_type="application/json")
 
 
-@router.get("/ping", summary="There is somebody", response_class=Response, status_code=204)
+@router.get("/ping", summary="Whether the server is there", response_class=Response, status_code=204)
 @router.head("/ping", include_in_schema=False)
 async def ping(request: Request) -> Response:
     """What clients of InfluxDB ask first."""

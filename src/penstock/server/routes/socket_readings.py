@@ -79,7 +79,7 @@ async def _turn(context: Context, client: str) -> bool:
 
 
 def _refusal(context: Context) -> dict[str, Any] | None:
-    """Why whoever opened the connection may not send any more: it may have been open for days."""
+    """Why the caller of a connection may not send any more: it may have been open for days."""
     try:
         require(context.caller(), "write", "sending readings")
     except PenstockError as problem:

@@ -36,7 +36,7 @@ class WindowParser(DurationParser):
         place = self._index + 2
         unit = self._tokens[place] if place < self._tokens_size else None
         if self._next.token_type == TokenType.NUMBER:
-            # A word that is no unit is one that somebody mistyped, and without one it is missing.
+            # A word that is no unit is mistyped, and without one the unit is missing.
             return unit is None or unit.token_type in _AFTER_NUMBER or unit.text.upper() in UNITS
         given = (TokenType.PARAMETER, TokenType.COLON)
         return self._next.token_type in (TokenType.INTERVAL, TokenType.STRING, *given)

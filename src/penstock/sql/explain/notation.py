@@ -38,7 +38,7 @@ def show_window(window: Window) -> str:
 
 
 def show_table(table_id: int, state: SqlCatalog) -> str:
-    """A table's name in quotes; old journals have queries whose table is gone."""
+    """A table's name in quotes; old journals have queries of tables that are gone."""
     table = state.tables_by_id.get(table_id)
     return "a table that was dropped" if table is None else f'"{table.name}"'
 

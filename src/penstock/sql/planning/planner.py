@@ -43,7 +43,7 @@ def bind_query(
 ) -> BoundQuery:
     """Resolve names and types. Raises errors that point into the statement's text.
 
-    `spent`: nobody reads the statement's tree again, so it is not copied, which is a quarter of the work.
+    `spent`: the statement's tree is not read again, so it is not copied, which is a quarter of the work.
     """
     collected = Collected()
     query = select.query if spent else select.query.copy()
@@ -178,7 +178,7 @@ def _lasting(held: list[Hold], beside: Expr | None) -> Lasting | None:
 
 
 def _refuse_hint(bound: BoundQuery, reason: str) -> None:
-    """A hint that nobody follows is an error."""
+    """Refuse a hint where no join runs in the cycle."""
     for context in bound.collected.contexts:
         if context.algorithm is not None and not context.inlined:
             failure = error("not_supported", feature=f"JOIN({context.algorithm.name}) here", hint=reason)

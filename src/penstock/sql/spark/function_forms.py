@@ -1,4 +1,4 @@
-"""Functions whose meaning in PostgreSQL differs from Spark's function of that name, written in Spark's words.
+"""Functions that mean something else in PostgreSQL than in Spark, written in Spark's words.
 
 In: the name, translated arguments and the type of a call. Out: a tree of Spark SQL. `text` asks here first.
 """

@@ -44,7 +44,7 @@ def join_versions(collected: Collected) -> None:
 
 
 def _carriers(context: SelectContext, by_select: dict[int, SelectContext], table: BoundSource) -> list[BoundSource]:
-    """The sources of a SELECT whose rows have a journal position: streams, and subqueries over streams."""
+    """The sources of a SELECT that have a journal position in each row: streams, and subqueries over streams."""
     carriers = []
     for source in context.sources:
         if source.is_stream:

@@ -1,7 +1,7 @@
 """Bound tree -> Spark SQL. What Spark writes or computes differently from PostgreSQL is settled here.
 
-The text has no place that is filled in later. Relations are `IDENTIFIER(:r0)` and NOW is `:now`: named parameters,
-whose values the runner hands to Spark beside the text (docs/decisions/0018-spark-sql-parameters.md).
+The text has no place that is filled in later. Relations are `IDENTIFIER(:r0)` and NOW is `:now`: named parameters.
+The runner hands their values to Spark beside the text (docs/decisions/0018-spark-sql-parameters.md).
 """
 
 from __future__ import annotations

@@ -94,10 +94,10 @@ def read_readings(table: Table, data: pa.Table | pa.RecordBatch | Sequence[Mappi
 
 
 def read_resolved(table: Table, count: int, times: Times | None, columns: Sequence[pa.Array]) -> Readings:
-    """Columns of readings whose sensors are known, in the order of the stream's fields.
+    """Columns of readings of known sensors, in the order of the stream's fields.
 
     Fields that were added to the stream since the sensor was asked are NULL. Transaction time ignores `times`:
-    they are the sensor's, and nobody wrote them down to be kept.
+    they are the sensor's own, and the table stores the time of arrival.
     """
     names = _Names(table)
     bad: dict[int, ReadingRefusal] = {}

@@ -16,7 +16,7 @@ CrashPoint = Callable[[str], None]
 
 
 class FolderNotSynced(OSError):
-    """The file is visible but may not survive a power cut; whoever wrote it must not go on as if it had failed."""
+    """The file is visible but may not survive a power cut; the writer must not go on as if the write had failed."""
 
 
 def no_crash(step: str) -> None:
@@ -53,7 +53,7 @@ def store(
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder whose existence survives a power cut."""
+    """Create a folder that survives a power cut."""
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)

@@ -145,8 +145,8 @@ class StreamLog(GroupCommit):
     def reserve(self, heads: Mapping[int, int]) -> None:
         """Never give positions below these: a commit record or a journal entry has named them.
 
-        They are beyond the end of the log only where its newest files were lost. What they held is missing then, and
-        whoever needs it is told so; given again, they would make other readings out of it.
+        They are beyond the end of the log only where its newest files were lost. What they held is missing then,
+        and its readers are told so; given again, the positions would stand for other readings.
         """
         with self._lock:
             for table_id, head in heads.items():

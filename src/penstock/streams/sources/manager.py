@@ -1,4 +1,4 @@
-"""STEAM's stream manager: opens the sensors that somebody wants, polls them, closes them when nobody does.
+"""STEAM's stream manager: opens the sensors that queries want, polls them, closes them when no query does.
 
 Comes in: demand (a holder, usually a standing query, wants these sensors of that table). Goes out: readings to
 ingest, and openings and closings to the journal. A sensor that several holders want is opened once. Sensors
@@ -25,7 +25,7 @@ from penstock.sensors.registry import find_connector
 from penstock.services import Service
 from penstock.settings import Settings
 from penstock.streams.ingest.columns import NO_TIME
-from penstock.streams.sources.demand import NOBODY, TableDemand
+from penstock.streams.sources.demand import NO_SENSORS, TableDemand
 from penstock.streams.sources.outbox import ReadingSink
 from penstock.streams.sources.polling import Poller
 from penstock.streams.sources.sensor_forwarder import Courier, Observe
@@ -99,7 +99,7 @@ class StreamManager:
         wanted = np.unique(given).astype(np.int32, copy=False)
         with self._lock:
             demand = self._tables.setdefault(table_id, TableDemand())
-            if np.array_equal(demand.holders.get(holder, NOBODY), wanted):
+            if np.array_equal(demand.holders.get(holder, NO_SENSORS), wanted):
                 return
             changed = demand.replace(holder, wanted)
         if len(changed):
@@ -109,7 +109,7 @@ class StreamManager:
         """The holder wants nothing any more."""
         with self._lock:
             changes = {
-                table_id: demand.replace(holder, NOBODY)
+                table_id: demand.replace(holder, NO_SENSORS)
                 for table_id, demand in self._tables.items()
                 if holder in demand.holders
             }
@@ -199,7 +199,7 @@ class StreamManager:
         self._courier.close(max(0.1, deadline_s - time.monotonic()))
 
     def _close_inherited(self) -> None:
-        """Journal as closed what a server that was killed has left open: nobody listened since."""
+        """Journal as closed what a server that was killed has left open: no server has read them since."""
         state = self._state()
         for table in list(state.tables_by_id.values()):
             if _opens(table):

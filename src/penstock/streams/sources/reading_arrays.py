@@ -1,7 +1,7 @@
 """Readings of many sensors made into arrays for ingest: in the order of their times, each sensor's own as it gave them.
 
-A reading whose values do not fit its fields is left out and counted against its sensor, so that one bad
-sensor spoils nobody else's readings.
+A reading with values that do not fit its fields is left out and counted against its sensor, so that one bad
+sensor spoils no other sensor's readings.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def pack(table: Table, chunks: list[ReadChunk]) -> Parcel | None:
 def _across_sensors(sids: NDArray[np.int32], ts_us: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """The order in which readings of several sensors happened; None where they are in it.
 
-    They were read together, so which sensor was asked first means nothing: without this, whoever was asked later would be
+    They were read together, so which sensor was asked first means nothing: without this, a sensor that was asked later would be
     late. A sensor's own readings stay as it gave them, whatever their times: that they are out of order is for ingest to see.
     """
     if np.all(ts_us[1:] >= ts_us[:-1]):

@@ -75,7 +75,7 @@ class SensorLifecycle:
         except Exception as cause:
             delay_s = self._back_off(opened, cause)
         if self._stopped:
-            # A step that hung until the manager was closed comes back here, and nobody will call again.
+            # A step that hung until the manager was closed comes back here, and is not called again.
             self._shut(opened)
             return None
         return delay_s
@@ -160,7 +160,7 @@ class SensorLifecycle:
         """Put what a sensor gave on its way, and count it."""
         now_us = self._clock.now_us()
         if reading.bad:
-            opened.note_error(reading.problem or "a reading that nobody understands", now_us, reading.bad)
+            opened.note_error(reading.problem or "a reading that could not be understood", now_us, reading.bad)
         count = reading.count
         if count:
             opened.failures = 0
@@ -174,7 +174,7 @@ class SensorLifecycle:
         opened.shown = "ended"
 
     def _shut(self, opened: OpenedSensor, how: Literal["closed", "ended"] = "closed") -> None:
-        """Close the sensor if it is open, and journal that nobody observes it any more."""
+        """Close the sensor if it is open, and journal that it is not observed any more."""
         try:
             self._close_sensor(opened)
         finally:

@@ -15,7 +15,7 @@ from penstock.sql.plan import AggregateCall
 from penstock.sql.values import external, type_of
 
 RECENT_US = 60_000_000
-"""How long cells stay as fine as they came: whoever asks about a cycle of a moment ago need not read much."""
+"""How long cells stay as fine as they came: a question about a cycle of a moment ago then reads little."""
 
 
 def approximate_call(node: exp.Expr) -> AggregateCall:

@@ -145,7 +145,7 @@ def _of(x: exp.Expr, subquery: exp.Subquery, edge: Edge, outside: BoundSource) -
 
 
 def _sides(node: exp.Expr, outside: BoundSource) -> set[str]:
-    """Whose columns an expression of a subquery names."""
+    """The sides, inside and outside, that an expression of a subquery names columns of."""
     return {"outside" if c.meta.get("source") is outside else "inside" for c in node.find_all(exp.Column)}
 
 

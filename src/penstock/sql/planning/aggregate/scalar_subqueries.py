@@ -1,7 +1,7 @@
 """Aggregates beside an aggregate of all: `HAVING AVG(x) < (SELECT AVG(x) FROM the same stream)` as slices of both.
 
 The subquery is an aggregation of its own that answers with one value at the same NOW; the value takes the subquery's place in HAVING,
-ORDER BY and the SELECT list when somebody asks. What is around it may be one stream, one with tables beside it, or a window join.
+ORDER BY and the SELECT list when the query is answered. What is around it may be one stream, one with tables beside it, or a window join.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _over_window_join(around: BoundQuery, check_streams: Callable[[JoinPlan], No
 
 
 def _check_streams(plan: AggregatePlan | JoinPlan, scalars: tuple[Scalar, ...], one_now: bool) -> None:
-    """NOW is the smallest over all streams of a question. A subquery must not move it: whoever answers does not look at its sensors.
+    """NOW is the smallest over all streams of a question. A subquery must not move it: an answer does not look at its sensors.
 
     `one_now`: time passes for all sensors alike.
     """

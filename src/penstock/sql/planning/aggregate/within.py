@@ -10,7 +10,7 @@ APPROXIMATED = ("count", "sum", "avg")
 """Of MIN and MAX the values are kept, as without WITHIN."""
 _SHARE_OF_WINDOW = 64
 _RECENT_US = 10_000_000
-"""How long cells stay seconds: whoever asks about an older cycle has some rows read."""
+"""How long cells stay seconds: a question about an older cycle reads some rows of the log."""
 
 _OF_BAND = 4
 """Between two edges lies less than beyond one of them, and both are cut."""

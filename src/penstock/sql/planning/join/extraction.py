@@ -52,7 +52,7 @@ def take_core(
 
 
 def _around(bound: BoundQuery) -> SelectContext:
-    """The SELECT whose FROM and WHERE make the join."""
+    """The SELECT with the FROM and WHERE that make the join."""
     found = [c for c in bound.collected.contexts if c.graph is not None]
     if len(found) > 1:
         raise NotCovered("more than one window join runs as Spark SQL")

@@ -1,4 +1,4 @@
-"""Names inside a join: whose columns an expression reads, and how a whole combination calls them."""
+"""Names inside a join: which streams an expression reads columns of, and how a whole combination calls them."""
 
 from __future__ import annotations
 

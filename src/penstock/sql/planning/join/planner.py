@@ -63,7 +63,7 @@ def plan_of_from(
         raise NotCovered("a join of streams that only BEGIN .. END connects runs as Spark SQL")
     outputs = tuple(Output(name, type_, qualified(node)) for name, type_, node in columns)
     if question.missing != "inner" and any(isinstance(n, UserCall) for o in outputs for n in walk(o.expr)):
-        # The step computes functions for combinations; who stays alone is known later, where no function runs.
+        # The step computes functions for combinations; rows without a partner are known later, where no function runs.
         raise NotCovered("a function in the SELECT list of LEFT JOIN or NOT EXISTS runs as Spark SQL")
     inputs, conditions, tables = _split(question)
     plan = JoinPlan(
@@ -84,7 +84,7 @@ def plan_of_from(
 
 @dataclass(slots=True)
 class _Question:
-    """The conditions by whom they concern: `own` rows of the first stream alone, `shared` whole combinations.
+    """The conditions by the rows that they concern: `own` rows of the first stream alone, `shared` whole combinations.
 
     `tables` are the ordinary ones of FROM; each in `asked` has conditions of its own, whether for LEFT JOIN or in a subquery.
     """
@@ -172,7 +172,7 @@ def _conditions(clause: exp.Expr | None) -> list[exp.Expr]:
     return [condition for condition in conjuncts(clause) if not is_between_streams(condition)]
 
 
-# -- who decides what
+# -- which input decides which condition
 
 
 def _split(question: _Question) -> tuple[list[JoinInput], list[Expr], list[JoinTable]]:

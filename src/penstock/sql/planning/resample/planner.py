@@ -114,7 +114,7 @@ def _key(condition: exp.Expr, asked: ResampleInputs) -> tuple[Expr, Expr]:
 
 
 class _Calls:
-    """The calls of RESAMPLE, each once, and expressions over them. Of `values` nobody else speaks."""
+    """The calls of RESAMPLE, each once, and expressions over them. Only the calls read `values`."""
 
     def __init__(self, values: BoundSource) -> None:
         self.calls: list[ResampleCall] = []

@@ -1,6 +1,6 @@
 """RESAMPLE: a value of one stream at each time of another, written out as SQL that Spark runs where `planner` does not cover it.
 
-The stream whose value is resampled is LEFT JOINed within the duration to the one that gives the times, and grouped by the latter's
+The stream of values is LEFT JOINed within the duration to the one that gives the times, and grouped by the latter's
 readings. A condition of WHERE that names the resampled stream says which of its readings count; one that has a RESAMPLE is about the rows
 of the answer.
 """
@@ -50,7 +50,7 @@ def _calls(context: SelectContext) -> list[Resample]:
 
 @dataclass(frozen=True, slots=True)
 class ResampleInputs:
-    """The stream that gives the times, the one whose values are resampled, and the conditions by whom they are about.
+    """The stream that gives the times, the stream of values, and the conditions by the stream that they are about.
 
     `counted` say which readings of the second count, `having` which rows are in the answer, `rest` is about the first.
     """
@@ -104,7 +104,7 @@ def _write_out(context: SelectContext, calls: list[Resample]) -> None:
 
 
 def _streams(context: SelectContext, calls: list[Resample]) -> tuple[BoundSource, BoundSource]:
-    """The stream that gives the times, and the one whose values are resampled."""
+    """The stream that gives the times, and the stream of values."""
     named = {id(c.meta["source"]): c.meta["source"] for call in calls for c in call.find_all(exp.Column)}
     streams = [s for s in context.sources if s.kind in ("sensors", "query")]
     if len(named) != 1 or not all(source in streams for source in named.values()):
