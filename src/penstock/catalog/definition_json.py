@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from penstock.catalog.entry import Entry
 from penstock.catalog.model import (
     Deduplicate,
     Function,
@@ -18,9 +19,6 @@ from penstock.catalog.model import (
     TableOptions,
 )
 from penstock.types import Field, parse_type
-
-if TYPE_CHECKING:
-    from penstock.catalog.journal import Entry
 
 
 def fields_to_json(fields: tuple[Field, ...]) -> list[list[str]]:

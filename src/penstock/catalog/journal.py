@@ -24,6 +24,7 @@ from typing import Any, overload
 
 import orjson
 
+from penstock.catalog.entry import Entry
 from penstock.catalog.folder_format import upgrade_format
 from penstock.catalog.snapshot import list_snapshots, read_snapshot, snapshot_path
 from penstock.damage import damage_of
@@ -32,17 +33,6 @@ from penstock.errors import PenstockError, error
 
 _log = logging.getLogger("penstock.catalog")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One definition: its place in the total order, the log heads at that moment, and what it says."""
-
-    pos: int
-    kind: str
-    heads: dict[int, int]
-    at_us: int
-    body: dict[str, Any]
 
 
 SNAPSHOT = "snapshot"  # the kind of an entry that stands for all up to its position

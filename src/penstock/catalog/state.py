@@ -9,24 +9,39 @@ import copy
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from penstock.catalog.definition_json import (
     function_from_json,
+    function_to_json,
     quarantined_by,
+    query_entry,
     query_from_json,
     sink_from_json,
+    sink_to_json,
     stream_type_from_json,
+    stream_type_to_json,
     table_from_json,
+    table_to_json,
 )
 from penstock.catalog.definitions import CatalogDefinitions, Defined
 from penstock.catalog.dependents import Name, users_by_name
+from penstock.catalog.entry import Entry
 from penstock.catalog.heads import Int64s, LogHeads
-from penstock.catalog.journal import SNAPSHOT, Entry, JournalReader
+from penstock.catalog.journal import SNAPSHOT, JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.observations import Observations, Observed
-from penstock.catalog.rollup_records import RolledUp, RollupDefinition, closed, rollup_from_json
+from penstock.catalog.rollup_records import (
+    RolledUp,
+    RollupDefinition,
+    closed,
+    rolled_up_from_json,
+    rolled_up_to_json,
+    rollup_from_json,
+    rollup_to_json,
+)
 from penstock.catalog.rows import StaticRows
-from penstock.catalog.snapshot import read_snapshot, restore_snapshot
+from penstock.catalog.snapshot import read_snapshot
 from penstock.errors import error
 
 
@@ -75,7 +90,7 @@ class CatalogState(Defined):
                     )
                 assert last is not None or entry.kind == SNAPSHOT or entry.pos == self.position + 1, entry.pos
                 if entry.kind == SNAPSHOT:
-                    restore_snapshot(self, read_snapshot(Path(entry.body["path"])))
+                    self.restore(read_snapshot(Path(entry.body["path"])))
                     known = draft = self._definitions
                     last = entry
                     continue
@@ -90,6 +105,37 @@ class CatalogState(Defined):
                 self.at_us = last.at_us
                 # Last: a cache by position must not find the old under the new one.
                 self.position = last.pos
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Make a state what a snapshot says, whatever it was before."""
+        draft = self._definitions.copy()
+        for kept in (draft.stream_types, draft.tables, draft.tables_by_id, draft.functions, draft.queries):
+            kept.clear()
+        for more in (draft.queries_by_id, draft.query_positions, draft.rollups, draft.sinks):
+            more.clear()
+        for found in map(stream_type_from_json, data["stream_types"]):
+            draft.stream_types[found.name] = found
+        for table in map(table_from_json, data["tables"]):
+            draft.tables[table.name] = draft.tables_by_id[table.id] = table
+        for function in map(function_from_json, data["functions"]):
+            draft.functions[function.name] = function
+        for query in map(self._shared, map(query_from_json, data["queries"])):
+            draft.queries[query.name] = draft.queries_by_id[query.id] = query
+        draft.query_positions.update({query: (came, changed) for query, came, changed in data["query_positions"]})
+        for rollup in map(rollup_from_json, data["rollups"]):
+            draft.rollups[rollup.name] = rollup
+        for sink in map(sink_from_json, data["sinks"]):
+            draft.sinks[sink.name] = sink
+        self.next_table_id, self.next_query_id, self.next_rollup_id, self.next_sink_id = data["next"]
+        self._rows = {
+            int(t): StaticRows.from_json(draft.tables_by_id[int(t)], rows) for t, rows in data["rows"].items()
+        }
+        self._observed.restore(data["observed"])
+        self._retained = {int(t): position for t, position in data["retained"].items()}
+        self._rolled_up = {int(r): rolled_up_from_json(known) for r, known in data["rolled_up"].items()}
+        self._heads.restore(data["heads"])
+        self._definitions = draft
+        self.at_us, self.position = data["at_us"], data["position"]
 
     def frozen(self) -> CatalogState:
         """The definitions and floors as they are now, for a reader that outlasts the next entry. Not to be applied to."""
@@ -313,6 +359,28 @@ _CHANGES: dict[str, Callable[[CatalogState, CatalogDefinitions, Entry], None]] =
     "lost": CatalogState._lose,
 }
 _DEFINING = _CHANGES.keys() - {"insert_rows", "update_rows", "delete_rows", "observe", "retain", "close_rollup", "lost"}
+
+
+def snapshot_of(state: CatalogState, chain: str) -> dict[str, Any]:
+    """Everything that a state holds, as plain values; `chain` is the journal's hash at its position."""
+    return {
+        "position": state.position,
+        "at_us": state.at_us,
+        "chain": chain,
+        "next": [state.next_table_id, state.next_query_id, state.next_rollup_id, state.next_sink_id],
+        "stream_types": [stream_type_to_json(found) for found in state.stream_types.values()],
+        "tables": [table_to_json(table) for table in state.tables.values()],
+        "functions": [function_to_json(function) for function in state.functions.values()],
+        "queries": [query_entry(query) for query in state.queries.values()],
+        "query_positions": [[query, *positions] for query, positions in state.query_positions.items()],
+        "rollups": [rollup_to_json(rollup) for rollup in state.rollups.values()],
+        "sinks": [sink_to_json(sink) for sink in state.sinks.values()],
+        "rows": {table_id: rows.to_json() for table_id, rows in state._rows.items()},
+        "observed": state._observed.to_json(),
+        "retained": state._retained,
+        "rolled_up": {rollup: rolled_up_to_json(known) for rollup, known in state._rolled_up.items()},
+        "heads": state._heads.to_json(),
+    }
 
 
 def load_state(folder: Path, upto: int | None = None) -> CatalogState:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.journal import Entry
+from penstock.catalog.entry import Entry
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status

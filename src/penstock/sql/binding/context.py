@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlglot import exp
 
 from penstock.operators.joins.bounds import Bounds
-from penstock.sql.scope import BoundSource, Scope
+from penstock.sql.scope import BoundSource, Scope, SqlCatalog
 from penstock.sql.window_clauses import Windows
 from penstock.types import Field
 
+SystemTables = Mapping[str, tuple[Field, ...]]
+# Common table expressions by name: the query, those that it can name itself, and new names of its columns.
+Ctes = Mapping[str, tuple[exp.Query, "Ctes", list[str]]]
 # Where a SELECT stands: alone, in FROM, in IN or EXISTS, or as a value.
 Role = Literal["top", "derived", "in", "exists", "scalar"]
 
@@ -68,6 +72,19 @@ class Collected:
     queries: set[str] = field(default_factory=set)
     reading: tuple[str, ...] = ()
     names: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BindingInput:
+    """What a question is bound against, and where its binders collect what they find.
+
+    `standing`: the question is, or is read by, a standing query.
+    """
+
+    state: SqlCatalog
+    standing: bool
+    system_tables: SystemTables
+    collected: Collected
 
 
 @dataclass(frozen=True, slots=True)

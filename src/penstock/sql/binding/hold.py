@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from penstock.errors import error
+from penstock.sql.binding.coercion import Coercion
 from penstock.sql.nodes import Hold
 from penstock.sql.scope import BoundSource, Scope
 from penstock.sql.values import typed
 from penstock.types import BOOLEAN
 
-if TYPE_CHECKING:
-    from penstock.sql.binding.expressions import ExpressionBinder
-
 _EXAMPLE = "WHERE ppm > 35 FOR 30 SECONDS, or AND (a.ppm > 35 FOR 30 SECONDS) among others"
 
 
-def bind_held(binder: ExpressionBinder, node: Hold, scope: Scope) -> exp.Expr:
+def bind_held(binder: Coercion, node: Hold, scope: Scope) -> exp.Expr:
     """The bound condition. Its static part chooses the sensors and stands beside it: only the rest has to hold."""
     if not isinstance(node.find_ancestor(exp.Where, exp.Select, exp.Join, exp.Having), exp.Where):
         binder.fail(node, error("not_supported", feature="FOR outside of WHERE", hint=_EXAMPLE))
@@ -43,7 +39,7 @@ def bind_held(binder: ExpressionBinder, node: Hold, scope: Scope) -> exp.Expr:
     return _all([*static, held])
 
 
-def _stream_of(binder: ExpressionBinder, node: Hold, bound: exp.Expr, scope: Scope) -> BoundSource:
+def _stream_of(binder: Coercion, node: Hold, bound: exp.Expr, scope: Scope) -> BoundSource:
     """The one stream that the condition is about."""
     sources = {column.meta.get("source") for column in bound.find_all(exp.Column)}
     found = next(iter(sources), None)

@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from sqlglot import exp
 
-from penstock.catalog.model import TIME_COLUMN, Table
-from penstock.errors import error, suggest
-from penstock.sql.binding.context import SelectContext
+from penstock.catalog.model import TIME_COLUMN, QueryDefinition, Table
+from penstock.errors import PenstockError, error, suggest
+from penstock.sql.binding.context import BindingInput, Ctes, Role, SelectContext
+from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.join_streams import read_outputs, tells_its_time
 from penstock.sql.binding.reader_windows import cut_to_reader
 from penstock.sql.binding.select_list import column_node
 from penstock.sql.plan import AggregatePlan, JoinPlan, SelectPlan, is_latch, plan_from_json
-from penstock.sql.scope import BoundSource, SourceColumn, fold
+from penstock.sql.scope import BoundSource, Scope, SourceColumn, fold
 from penstock.sql.values import external, type_of, typed
-from penstock.sql.window_clauses import default_windows
+from penstock.sql.window_clauses import Windows
 from penstock.types import BOOLEAN, TIMESTAMP, Field
 
-if TYPE_CHECKING:
-    from penstock.sql.binding.query import Ctes, QueryBinder
-
 SYSTEM_SCHEMA = "penstock"
+
+
+class QuestionBinder(Protocol):
+    """What FROM needs of the binder of the whole question (`query.QueryBinder`)."""
+
+    given: BindingInput
+    expressions: ExpressionBinder
+
+    def fail(self, node: exp.Expr | None, failure: PenstockError) -> NoReturn: ...
+
+    def enter(self, context: SelectContext, ctes: Ctes) -> None: ...
+
+    def query(
+        self,
+        query: exp.Query,
+        outer: Scope | None,
+        windows: Windows,
+        role: Role,
+        parent: SelectContext | None,
+        ctes: Ctes,
+    ) -> list[Field]: ...
+
+    def inline(self, definition: QueryDefinition, reader: SelectContext) -> tuple[exp.Query, list[Field]]: ...
 
 
 class SourceBinder:
     """Fills the scope of a SELECT from its FROM list."""
 
-    def __init__(self, binder: QueryBinder) -> None:
+    def __init__(self, binder: QuestionBinder) -> None:
         self._binder = binder
 
     def bind_from(self, select: exp.Select, context: SelectContext, ctes: Ctes) -> None:
@@ -74,8 +95,7 @@ class SourceBinder:
         if side in ("RIGHT", "FULL"):
             for other in before:
                 other.nullable = True
-        binder._context = context
-        binder._ctes = ctes
+        binder.enter(context, ctes)
         using = join.args.get("using")
         if using:
             join.set("on", self._using(using, before, source, context))
@@ -137,8 +157,8 @@ class SourceBinder:
             return fold(alias.this)
         if fallback:
             return fallback
-        self._binder.collected.names += 1
-        return f"_q{self._binder.collected.names}"
+        self._binder.given.collected.names += 1
+        return f"_q{self._binder.given.collected.names}"
 
     def _columns(self, item: exp.Expr, fields: list[Field]) -> tuple[SourceColumn, ...]:
         alias = item.args.get("alias")
@@ -159,17 +179,17 @@ class SourceBinder:
                 item, error("not_supported", feature="new names for a table's columns", hint="use AS in SELECT")
             )
         shown = name if schema is None else f"{schema}.{name}"
-        if schema == SYSTEM_SCHEMA and shown in binder.system_tables:
-            columns = tuple(SourceColumn(f.name, f.type) for f in binder.system_tables[shown])
+        if schema == SYSTEM_SCHEMA and shown in binder.given.system_tables:
+            columns = tuple(SourceColumn(f.name, f.type) for f in binder.given.system_tables[shown])
             return BoundSource(alias, "system", columns, item, name=shown)
         if schema is None and name in ctes:
             return self._cte(item, name, alias, context, ctes)
-        if schema in (None, "public") and name in binder.state.tables:
-            return self._stored(item, binder.state.tables[name], alias)
-        if schema in (None, "public") and name in binder.state.queries:
+        if schema in (None, "public") and name in binder.given.state.tables:
+            return self._stored(item, binder.given.state.tables[name], alias)
+        if schema in (None, "public") and name in binder.given.state.queries:
             return self._query(item, name, alias, context)
-        known = [*binder.state.tables, *binder.state.queries, *ctes]
-        hint = suggest(shown, [*known, *binder.system_tables])
+        known = [*binder.given.state.tables, *binder.given.state.queries, *ctes]
+        hint = suggest(shown, [*known, *binder.given.system_tables])
         if hint is None and known:
             hint = "there are " + ", ".join(sorted(known)[:10])
         binder.fail(item, error("table_not_found", table=shown, hint=hint))
@@ -234,11 +254,13 @@ class SourceBinder:
         So are window joins, by questions that are asked once: only standing readers have kept what they reach.
         """
         binder = self._binder
-        definition = binder.state.queries[name]
-        collected = binder.collected
+        definition = binder.given.state.queries[name]
+        collected = binder.given.collected
         collected.queries.add(name)
         plan = plan_from_json(definition.plan)
-        if (isinstance(plan, SelectPlan) and plan.lasting is None) or (isinstance(plan, JoinPlan) and binder.standing):
+        if (isinstance(plan, SelectPlan) and plan.lasting is None) or (
+            isinstance(plan, JoinPlan) and binder.given.standing
+        ):
             return self._append_only(item, name, alias, plan)
         if is_latch(plan):
             # Written out it would read the log, which has less than its state.
@@ -248,18 +270,7 @@ class SourceBinder:
         if name in collected.reading:
             path = " and ".join(collected.reading)
             binder.fail(item, error("query_loop", query=name, path=path))
-        from penstock.sql.binding.query import QueryBinder
-        from penstock.sql.parse import parse_select
-
-        stored = parse_select(definition.sql)
-        inner_binder = QueryBinder(
-            stored.source.text, binder.state, True, binder.system_tables, collected, definition.start_us, inlined=True
-        )
-        reading, collected.reading = collected.reading, (*collected.reading, name)
-        inner = stored.query.copy()
-        fields = inner_binder.query(inner, None, default_windows(True), "derived", context, {})
-        collected.functions |= inner_binder.expressions.used_functions
-        collected.reading = reading
+        inner, fields = binder.inline(definition, context)
         if isinstance(plan, JoinPlan):
             written_out = next(c for c in collected.contexts if c.select is inner)
             cut_to_reader(written_out, plan, context, context.windows.of(alias))

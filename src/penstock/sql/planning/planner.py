@@ -9,8 +9,8 @@ from sqlglot import exp
 from penstock.errors import error
 from penstock.operators.expr import Expr, UserCall, is_static, walk
 from penstock.operators.windows import EVERYTHING
-from penstock.sql.binding.context import BoundQuery, Collected
-from penstock.sql.binding.query import QueryBinder, SystemTables
+from penstock.sql.binding.context import BindingInput, BoundQuery, Collected, SystemTables
+from penstock.sql.binding.query import QueryBinder
 from penstock.sql.binding.within import check_within
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold
@@ -47,7 +47,7 @@ def bind_query(
     """
     collected = Collected()
     query = select.query if spent else select.query.copy()
-    binder = QueryBinder(select.source.text, state, standing, system_tables or {}, collected)
+    binder = QueryBinder(select.source.text, BindingInput(state, standing, system_tables or {}, collected))
     try:
         fields = binder.bind(query)
     except RecursionError:
