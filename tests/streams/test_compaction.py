@@ -18,7 +18,7 @@ from penstock.settings import Settings
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.log.compaction import Compactor, choose_run, merge
 from penstock.streams.log.layout import Segment
-from penstock.streams.log.maintenance import LogMaintenance
+from penstock.streams.log.maintenance import LogMaintenance, RetentionControl
 from penstock.streams.log.retention import retention_position
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_files, list_segments, list_what_is_there, slices
@@ -208,7 +208,12 @@ def test_the_housekeeper_keeps_the_count_of_files_bounded_under_a_stream_of_smal
     ingest = Ingest(log, lambda: state, clock, settings)
     floors: dict[int, int] = {}
     keeper = LogMaintenance(
-        log, ingest, lambda: state, clock, floors.__setitem__, lambda t: floors.get(t, 0), log.head, grace_s=0.1
+        log,
+        ingest,
+        lambda: state,
+        clock,
+        RetentionControl(floors.__setitem__, lambda t: floors.get(t, 0), log.head),
+        grace_s=0.1,
     )
     ingest.restore([table])
     most = 0

@@ -56,10 +56,9 @@ class QueryDefinitions(CatalogWriter):
         plan: dict[str, object],
         reads_tables: tuple[str, ...],
         reads_queries: tuple[str, ...] = (),
-        reads_functions: tuple[str, ...] = (),
         start_us: int | None = None,
     ) -> QueryDefinition:
-        new = NewQuery(name, sql, plan, reads_tables, reads_queries, reads_functions, start_us)
+        new = NewQuery(name, sql, plan, reads_tables, reads_queries, start_us=start_us)
         return self.create_queries([new])[0]
 
     def create_queries(self, queries: Sequence[NewQuery], planned: CatalogState | None = None) -> list[QueryDefinition]:

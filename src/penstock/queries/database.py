@@ -65,7 +65,7 @@ from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport, LineWriter
 from penstock.streams.ingest.receipt import IngestReceipt
-from penstock.streams.log.maintenance import LogMaintenance
+from penstock.streams.log.maintenance import LogMaintenance, RetentionControl
 from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.sources.table_sources import Sources
 
@@ -180,10 +180,7 @@ class Database(OwnWrites):
             self.ingest,
             lambda: self.catalog.state,
             self.clock,
-            self.rollups.retain,
-            self.standing.retained,
-            self.standing.protected,
-            tidy=self._tidy,
+            RetentionControl(self.rollups.retain, self.standing.retained, self.standing.protected, self._tidy),
         )
         self.scrubber = Scrubber(self.folder.root, self.damage, self.clock, self.settings.scrub_days, self._cover)
         self.scrubber.start()

@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,16 @@ from penstock.sinks.result_reader import Queries
 _END_S = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class SinkEnvironment:
+    """What all sinks of a server share. `files` is the folder that file sinks write to."""
+
+    folder_id: str
+    files: Path
+    clock: Clock
+    rules: AddressRules = field(default_factory=AddressRules)
+
+
 class SinkRunner:
     """Keeps followers equal to the catalog's sinks. Never waits for one, except in `close`."""
 
@@ -30,18 +41,13 @@ class SinkRunner:
         self,
         queries: Queries,
         folder: Path,
-        files: Path,
-        folder_id: str,
-        clock: Clock,
+        environment: SinkEnvironment,
         limits: DeliveryLimits,
-        rules: AddressRules | None = None,
     ) -> None:
-        self._rules = rules or AddressRules()
+        """`folder` has one folder per sink, for its position and its backlog."""
         self._queries = queries
         self._folder = folder
-        self._files = files
-        self._folder_id = folder_id
-        self._clock = clock
+        self._environment = environment
         self._limits = limits
         self._lock = threading.Lock()
         self._followers: dict[int, SinkFollower] = {}
@@ -71,7 +77,8 @@ class SinkRunner:
                 if known is not None:
                     known.pause(sink.paused)
                     continue
-                place = Place(sink, self._folder_id, self._files, self._clock, self._rules)
+                shared = self._environment
+                place = Place(sink, shared.folder_id, shared.files, shared.clock, shared.rules)
                 self._followers[sink_id] = SinkFollower(place, self._queries, self._folder / str(sink_id), self._limits)
                 self._followers[sink_id].start()
 

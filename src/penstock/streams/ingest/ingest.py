@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,19 @@ from penstock.streams.log.row_columns import rows_to_log
 from penstock.streams.log.stream_log import StreamLog
 
 SIDECAR_EVERY_ROWS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPush:
+    """Readings of one push after the rules, and what they were checked against: `seen` of the log, `ingest` of the table."""
+
+    table: Table
+    ingest: TableIngest
+    readings: Readings
+    vids: Sids
+    verdict: Verdict
+    seen: CommitFailures
+    key: str | None
 
 
 class Ingest:
@@ -193,42 +207,33 @@ class Ingest:
             raise
         verdict = order.check(table, sids, readings.times, readings.fields, now)
         try:
-            return self._queue(table, ingest, readings, vids, verdict, seen, key, now)
+            return self._queue(CheckedPush(table, ingest, readings, vids, verdict, seen, key), now)
         except BaseException:
             order.take_back(verdict)
             raise
 
-    def _queue(
-        self,
-        table: Table,
-        ingest: TableIngest,
-        readings: Readings,
-        vids: Sids,
-        verdict: Verdict,
-        seen: CommitFailures,
-        key: str | None,
-        now: int,
-    ) -> Future[IngestReceipt]:
+    def _queue(self, push: CheckedPush, now: int) -> Future[IngestReceipt]:
+        table, readings, verdict, key = push.table, push.readings, push.verdict, push.key
         good = verdict.code == ACCEPTED
         accepted = int(good.sum())
-        refused = refuse(table, readings, vids, verdict) if accepted < readings.count else ()
+        refused = refuse(table, readings, push.vids, verdict) if accepted < readings.count else ()
         receipt = IngestReceipt(accepted, refused)
         answer: Future[IngestReceipt] = Future()
         if accepted == 0:
-            if self._log.seen(table.id) != seen:
+            if self._log.seen(table.id) != push.seen:
                 raise LogMoved
             stored: Future[int] = Future()
             stored.set_result(self._log.head(table.id))
         else:
-            batch = rows_to_log(table, vids, verdict.times, readings.fields)
+            batch = rows_to_log(table, push.vids, verdict.times, readings.fields)
             if accepted < readings.count:
                 batch = batch.filter(pa.array(good))
             body = pack_receipt(receipt) if key is not None else None
-            stored = self._log.append(table, batch, key, receipt=body, seen=seen)
-            ingest.order.under_way.append((stored, verdict))
+            stored = self._log.append(table, batch, key, receipt=body, seen=push.seen)
+            push.ingest.order.under_way.append((stored, verdict))
         if key is not None:
-            ingest.keys.begin(key, now, answer)
-        stored.add_done_callback(lambda future: _finish(future, answer, ingest, receipt, verdict, key))
+            push.ingest.keys.begin(key, now, answer)
+        stored.add_done_callback(lambda future: _finish(future, answer, push, receipt))
         return answer
 
     def _rows_of(self, table: Table) -> Callable[[], Any]:
@@ -251,21 +256,19 @@ class Ingest:
 def _finish(
     stored: Future[int],
     answer: Future[IngestReceipt],
-    ingest: TableIngest,
+    push: CheckedPush,
     receipt: IngestReceipt,
-    verdict: Verdict,
-    key: str | None,
 ) -> None:
     """Runs in the log's thread once the rows are synced or have failed."""
     problem = stored.exception()
     done = None if problem is not None else IngestReceipt(receipt.accepted, receipt.refused, stored.result())
-    if key is not None:
-        ingest.keys.finish(key, done)
+    if push.key is not None:
+        push.ingest.keys.finish(push.key, done)
     if done is None:
-        ingest.counters.fail(receipt.accepted)
+        push.ingest.counters.fail(receipt.accepted)
         answer.set_exception(problem)
     else:
-        ingest.counters.add(verdict, receipt.refused)
+        push.ingest.counters.add(push.verdict, receipt.refused)
         answer.set_result(done)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from penstock.clock import Clock
 from penstock.clock_guard import clock_status
@@ -16,7 +16,7 @@ from penstock.services import Service
 from penstock.streams.catalog_view import StreamCatalog
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.log.atomic_file import as_storage_error
-from penstock.streams.log.compaction import GRACE_S, Compactor, InUse
+from penstock.streams.log.compaction import GRACE_S, Compactor
 from penstock.streams.log.release_memory import give_back_memory
 from penstock.streams.log.retention import Protect, retention_position
 from penstock.streams.log.stream_log import StreamLog
@@ -28,13 +28,23 @@ RETAIN_EVERY_S = 10.0
 PAUSE_S = 10.0  # after a failure: a full disk or a bad file does not get better by asking often
 
 
-class LogMaintenance:
-    """Runs as a service from construction to `close`. What fails is logged and tried again; the log works on without it.
+@dataclass(frozen=True, slots=True)
+class RetentionControl:
+    """How far readings may go, table by table, and the catalog's record of it.
 
     `retain(table_id, position)` journals a floor (`Catalog.retain`); `floor(table_id)` gives the journalled one
-    (`CatalogState.retention`); `protect(table_id)` the position that cycles and fills still need; `in_use` the
-    start of the oldest reader (see `Compactor`). `tidy` is called whenever retention was looked after.
+    (`CatalogState.retention`); `protect(table_id)` is the position that cycles and fills still need. `tidy` is called
+    after each round over all tables.
     """
+
+    retain: Callable[[int, int], None]
+    floor: Callable[[int], int]
+    protect: Protect
+    tidy: Callable[[], None] = lambda: None
+
+
+class LogMaintenance:
+    """Runs as a service from construction to `close`. What fails is logged and tried again; the log works on without it."""
 
     def __init__(
         self,
@@ -42,20 +52,15 @@ class LogMaintenance:
         ingest: Ingest,
         state: Callable[[], StreamCatalog],
         clock: Clock,
-        retain: Callable[[int, int], None],
-        floor: Callable[[int], int],
-        protect: Protect,
-        in_use: InUse = lambda: math.inf,
+        retention: RetentionControl,
         grace_s: float = GRACE_S,
-        tidy: Callable[[], None] = lambda: None,
     ) -> None:
         self._log, self._ingest, self._state, self._clock = log, ingest, state, clock
-        self._retain, self._floor, self._protect, self._tidy = retain, floor, protect, tidy
+        self._retention = retention
         self.compactor = Compactor(
             log,
             lambda table_id, paths: ingest.key_file(table_id).carry(paths, clock.now_us()),
-            in_use,
-            grace_s,
+            grace_s=grace_s,
         )
         self.failures = 0
         self._retain_at = 0.0
@@ -97,7 +102,7 @@ class LogMaintenance:
                 logger.warning("housekeeping of table %s: %s", table_id, as_storage_error(problem).message)
         if retain:
             give_back_memory()
-            self._tidy()
+            self._retention.tidy()
         self._log.remove_dropped()
         return EVERY_S
 
@@ -110,8 +115,8 @@ class LogMaintenance:
             pass
         if retain:
             if clock_status(self._clock).state == "followed":  # while the clock is in doubt, nothing is too old
-                position = retention_position(table, self._log, self._clock, self._protect)
-                if position is not None and position > self._floor(table_id):
-                    self._retain(table_id, position)
-            self.compactor.remove(table_id, self._floor(table_id))
+                position = retention_position(table, self._log, self._clock, self._retention.protect)
+                if position is not None and position > self._retention.floor(table_id):
+                    self._retention.retain(table_id, position)
+            self.compactor.remove(table_id, self._retention.floor(table_id))
             self._ingest.remember(table)

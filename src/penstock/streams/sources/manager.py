@@ -23,7 +23,6 @@ from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector
 from penstock.services import Service
-from penstock.settings import Settings
 from penstock.streams.ingest.columns import NO_TIME
 from penstock.streams.sources.demand import NO_SENSORS, TableDemand
 from penstock.streams.sources.outbox import ReadingSink
@@ -69,7 +68,6 @@ class StreamManager:
         ingest: ReadingSink,
         observe: Observe,
         clock: Clock,
-        settings: Settings | None = None,
         limits: ManagerLimits | None = None,
         rules: AddressRules | None = None,
     ) -> None:
@@ -80,8 +78,7 @@ class StreamManager:
         self._tables: dict[int, TableDemand] = {}
         self._closing = False
         limits = limits or ManagerLimits()
-        most_bytes = (settings or Settings()).queue_max_bytes
-        self._courier = Courier(ingest, observe, self._start_reading, most_bytes // _ROW_BYTES)
+        self._courier = Courier(ingest, observe, self._start_reading, limits.queue_max_bytes // _ROW_BYTES)
         self._stepper = SensorLifecycle(
             clock, self._courier, limits, lambda opened: self._poller.schedule(opened), self._newest_us, rules
         )

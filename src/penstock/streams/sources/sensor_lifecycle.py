@@ -19,6 +19,7 @@ from penstock.errors import one_line
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import PushSensor, Reading, ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
+from penstock.settings import Settings
 from penstock.streams.sources.outbox import Outbox
 from penstock.streams.sources.polling import PollLimits
 from penstock.streams.sources.reading_arrays import ReadChunk
@@ -41,6 +42,7 @@ class ManagerLimits:
     back_off_least_s: float = 0.2
     back_off_most_s: float = 60.0
     full_s: float = 0.02
+    queue_max_bytes: int = Settings().queue_max_bytes
 
 
 class SensorLifecycle:
