@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import error
+from penstock.pipeline.evaluations import Failure, put_failure
 from tests.pipeline_pure.test_edges import create_spark_query
 from tests.pipeline_pure.world import Pipe
 
@@ -30,8 +31,8 @@ def test_a_query_that_spark_cannot_evaluate_is_shown_as_failed(pipe: Pipe) -> No
     pipe.db.spark_queries.stop()
     pipe.engine.drain()
     definition = pipe.db.catalog.state.queries["counted"]
-    pipe.db.spark_queries._errors.clear()
     assert pipe.db.query("counted")["state"] == "RUNNING"
-    pipe.db.spark_queries._errors[definition.id] = error("engine_failed", detail="out of memory")
+    failure = error("engine_failed", detail="out of memory")
+    put_failure(pipe.engine.commits.queue, definition.id, Failure(failure.condition, failure.message, failure.hint))
     shown = pipe.db.query("counted")
     assert (shown["state"], "out of memory" in shown["error"]) == ("FAILED", True)

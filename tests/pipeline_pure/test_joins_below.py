@@ -59,7 +59,7 @@ def test_nothing_of_the_join_is_left_when_its_query_goes(life: Life) -> None:
     life.execute("DROP QUERY counted")
     store, queries = life.db.standing.store, life.db.spark_queries
     assert not store.answers and not store.spark_plans
-    until(lambda: not (queries._answers or queries._rows or queries._inputs))
+    until(lambda: not (store.evaluations.by_query or queries._rows or queries._inputs))
 
 
 def test_the_same_rows_are_not_evaluated_twice(life: Life) -> None:
@@ -126,12 +126,14 @@ def test_a_join_with_too_many_rows_below_says_so(tmp_path: Path) -> None:
     try:
         life.execute(f"CREATE QUERY counted AS {COUNTED}")
         life.push()
-        until(lambda: bool(life.db.spark_queries._errors))
+        failure = life.db.standing.store.evaluations.failure
+        query = life.db.definition("counted").id
+        until(lambda: failure(query) is not None)
         with pytest.raises(PenstockError, match=r"the join below has .* rows, more than 10") as caught:
             life.db.invoke("counted")
         assert caught.value.condition == "over_budget"
         life.execute("ALTER QUERY counted SET BEGIN (NOW - 200 MS) END (NOW)")
-        until(lambda: not life.db.spark_queries._errors)
+        until(lambda: failure(query) is None)
     finally:
         life.db.stop()
 

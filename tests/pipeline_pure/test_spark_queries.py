@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError, error
+from penstock.pipeline.evaluations import Evaluation
 from penstock.queries.moments import moment_of
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan
@@ -72,18 +73,18 @@ def test_nothing_of_a_dropped_query_is_kept(pipe: Pipe, runner: Runner) -> None:
     runner.failure = error("engine_failed", detail="no")
     create_spark_query(pipe, "counted", COUNT)
     pipe.engine.drain()
-    until(lambda: bool(queries._errors))
+    kept = pipe.db.standing.store.evaluations
+    until(lambda: kept.failure(pipe.db.definition("counted").id) is not None)
     pipe.db.execute("DROP QUERY counted")
     pipe.engine.drain()
-    until(lambda: not (queries._errors or queries._inputs or queries._answers))
+    until(lambda: not (kept.by_query or kept.confirmed or queries._inputs or queries._looked))
 
 
 def test_the_answers_that_are_kept_are_the_querys_memory(pipe: Pipe, runner: Runner) -> None:
     create_spark_query(pipe, "counted", COUNT)
     pipe.engine.drain()
     pipe.db.invoke("counted")
-    kept = pipe.db.spark_queries.kept(pipe.db.definition("counted").id)
-    assert pipe.db.query("counted")["memory"] == sum(e.table.nbytes for e in kept) > 0
+    assert pipe.db.query("counted")["memory"] == sum(e.table.nbytes for _, e in kept(pipe)) > 0
 
 
 def test_each_reader_of_a_failed_query_gets_an_error_of_its_own(pipe: Pipe, runner: Runner) -> None:
@@ -120,13 +121,16 @@ def test_a_subscriber_waits_for_the_first_answer_no_longer_than_it_said(pipe: Pi
 
 
 def ask_again(pipe: Pipe, runner: Runner) -> int:
-    """Another reading, and the evaluation that it makes due; the cycle that it stands for."""
-    asked, query = runner.asked, pipe.db.definition("counted").id
+    """Another reading, and the evaluation that it makes due; the cycle whose record brings it."""
+    asked = runner.asked
     pipe.push(1.0)
     pipe.engine.drain()
-    kept = lambda: [e.table["n"][0].as_py() for e in pipe.db.spark_queries.kept(query)]  # noqa: E731
-    until(lambda: runner.asked > asked and kept()[-1:] == [runner.asked])
-    return pipe.db.spark_queries.kept(query)[-1].cycle
+    until(lambda: runner.asked > asked and [e.table["n"][0].as_py() for _, e in kept(pipe)][-1:] == [runner.asked])
+    return kept(pipe)[-1][0]
+
+
+def kept(pipe: Pipe) -> tuple[tuple[int, Evaluation], ...]:
+    return pipe.db.standing.store.evaluations.by_query[pipe.db.definition("counted").id].kept
 
 
 def test_a_subscriber_that_comes_back_gets_what_it_missed(pipe: Pipe, runner: Runner) -> None:
@@ -156,10 +160,10 @@ def test_a_subscriber_from_a_cycle_to_come_waits_for_it_and_gets_nothing_before(
 def test_a_subscriber_from_a_cycle_whose_answer_is_gone_is_told_so(
     pipe: Pipe, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.queries.spark_queries.KEPT_EVALUATIONS", 2)
+    monkeypatch.setattr("penstock.queries.evaluations.KEPT_EVALUATIONS", 2)
     create_spark_query(pipe, "counted", COUNT)
     cycles = [ask_again(pipe, runner) for _ in range(4)]
-    assert [e.cycle for e in pipe.db.spark_queries.kept(pipe.db.definition("counted").id)] == cycles[2:]
+    assert [cycle for cycle, _ in kept(pipe)] == cycles[2:]
     with pytest.raises(PenstockError) as caught:
         pipe.db.subscribe("counted", from_cycle=cycles[1])
     assert caught.value.condition == "cycle_gone" and str(cycles[2]) in caught.value.message

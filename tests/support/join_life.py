@@ -96,14 +96,15 @@ class Life(Pipe):
         return min(max(ts for ts, _, _ in rows) for rows in self.rows.values())
 
     def settled(self, name: str) -> Any:
-        """The answer of a query once it stands for the last cycle."""
+        """The answer of a query once it stands for the last cycle that brought something."""
         query = self.db.definition(name).id
-        until(
-            lambda: (
-                (found := self.db.spark_queries._answers.get(query)) is not None
-                and found.cycle == self.db.standing.store.cycle
-            )
-        )
+
+        def stands() -> bool:
+            with self.db.standing.locked() as store:
+                found = store.evaluations.stands_for(query)
+                return found is not None and found[0] >= store.moved[0]
+
+        until(stands)
         return self.db.invoke(name)
 
     def given(self, name: str) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,6 +47,8 @@ class LocalEngine:
         self.running = True
         self.parallelism = parallelism
         self._on_commit = on_commit
+        self._running = threading.RLock()
+        self.commits.queue.on_put = self._take_waiting
         self._planner = Planner(folder, Limits(settings.cycle_max_rows, settings.fill_max_rows), clock or WallClock())
 
     def prepare(self) -> None:
@@ -66,8 +69,17 @@ class LocalEngine:
     def position(self) -> Offset:
         return read_newest_end(self.folder) or Offset(self.folder.read_id())
 
+    def _take_waiting(self) -> None:
+        """What was evaluated outside the cycle asks for one, as it does of the planner of Spark's engine."""
+        if self.running:
+            self.cycle()
+
     def cycle(self, limits: Limits | None = None) -> CommitRecord | None:
         """One cycle, as Spark would run it; None where nothing is due."""
+        with self._running:
+            return self._cycle(limits)
+
+    def _cycle(self, limits: Limits | None) -> CommitRecord | None:
         if limits is not None:
             self._planner._limits = limits
         start = self.commits.last.end if self.commits.last else self.position()

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from penstock.catalog.model import QueryDefinition
 from penstock.queries.database import Database
-from penstock.sql.plan import evaluated_by_spark, plan_from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +28,8 @@ def look_at(database: Database, definition: QueryDefinition, newest: int) -> Ans
     """
     if definition.paused:
         return None
-    if evaluated_by_spark(plan_from_json(definition.plan)):
-        found = database.spark_queries.answer_within(definition.id, definition.name, 0.0)
-        if found is None:
-            return None
-        count = found.table.num_rows
-        return AnswerPreview(found.table.slice(max(0, count - newest)), count, found.cycle, found.now_us)
     if not database.standing.store.knows(definition.id) or not database.standing.is_ready(definition.name, 0.0):
         return None
     held = database.standing.held(definition.name, asked=False)
     ids = held.inside()
-    return AnswerPreview(held.rows(ids[max(0, len(ids) - newest) :]), len(ids), held.cycle, held.now_us)
+    return AnswerPreview(held.rows(ids[max(0, len(ids) - newest) :]), len(ids), held.stands_for, held.now_us)

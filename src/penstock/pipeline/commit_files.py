@@ -29,6 +29,7 @@ RESULT_SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
+ResultRow = tuple[int, str, int, int, bytes | None]
 _NAME = re.compile(r"(snapshot-)?(\d{12})\.arrow(\.\d+)?")  # with a number behind it where it was moved aside
 # What reading a damaged file can end in: its names and lengths are read before any checksum.
 _UNREADABLE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, OverflowError)

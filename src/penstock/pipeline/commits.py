@@ -24,6 +24,7 @@ from penstock.pipeline.commit_files import (
 from penstock.pipeline.commit_recovery import recover_commits
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset
+from penstock.pipeline.record_queue import RecordQueue, result_table
 from penstock.streams.log.atomic_file import CrashPoint, no_crash, store
 
 __all__ = ["RESULT_SCHEMA", "CommitRecord", "CommitStore", "read_newest_end"]
@@ -37,6 +38,7 @@ class CommitStore:
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
+        self.queue = RecordQueue(folder)
         self._upgraded = False
         found = recover_commits(folder)
         self._cycles, self._snapshots, self._follows = found.cycles, found.snapshots, found.follows
@@ -92,7 +94,7 @@ class CommitStore:
         return self.read_snapshot(base), [c for c in chain[::-1] if c > base]
 
     def write(self, start: Offset, end: Offset, results: pa.Table, info: dict[str, Any]) -> CommitRecord | None:
-        """Commit a cycle. None where this (start, end) has been committed before."""
+        """Commit a cycle, with the rows that wait for a record. None where this (start, end) has been committed before."""
         if self.last is not None:
             if self.last.end == end and (self.last.start == start or self.last.start.journal < 0):
                 return None
@@ -101,8 +103,12 @@ class CommitStore:
                 # The streaming query ends by this, and the next one begins at the last record.
                 raise error("stale_cycle", detail=f"a cycle starts at {start.to_json()}, but {known}")
         cycle = self.last.cycle + 1 if self.last else 1
+        waiting = self.queue.waiting()
+        if waiting:
+            results = pa.concat_tables([results.cast(RESULT_SCHEMA), result_table(waiting)])
         record = CommitRecord(cycle, start, end, results, info)
         self._write_file(record_name(cycle), record)
+        self.queue.written(waiting)
         self._cycles.append(cycle)
         self.last = record
         return record

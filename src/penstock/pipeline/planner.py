@@ -17,6 +17,7 @@ from penstock.clock_guard import FolderClock
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.planning import FirstNeeded, Limits, consistent_cut, plan_cycle
+from penstock.pipeline.record_queue import wants_cycle
 from penstock.pipeline.tasks import Skipped
 from penstock.streams.log.segments import Segment, list_readable
 
@@ -58,9 +59,10 @@ class Planner:
         cut = consistent_cut(start, heads, ahead, limits)
         now_us = self._now(start, segments)
         idle = cut == (start.data, start.journal) and not start.filling
-        if idle and not self._fresh and not self._is_due(start, now_us):
+        wanted = self._fresh or wants_cycle(self._folder)
+        if idle and not wanted and not self._is_due(start, now_us):
             return start
-        if self._fresh:
+        if wanted:
             now_us = max(now_us, start.now_us + 1)  # an offset that equals its start is no cycle
             self._fresh = False
         self._not_before = time.monotonic() + limits.interval_s

@@ -6,10 +6,10 @@ import orjson
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.pipeline.commits import RESULT_SCHEMA
+from penstock.pipeline.commit_files import RESULT_SCHEMA, ResultRow
 from penstock.pipeline.tasks import CycleTask
 
-ResultRow = tuple[int, str, int, int, bytes | None]
+__all__ = ["ResultRow", "as_batch", "heading", "quarantined", "told"]
 
 
 def heading(task: CycleTask) -> list[ResultRow]:

@@ -1,19 +1,18 @@
-"""Invoke and subscribe: a standing query's answer from whoever keeps it."""
+"""Invoke and subscribe: the answer of a standing query, at a cycle or a time, and push of its changes."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from penstock.errors import PenstockError, error
+from penstock.errors import PenstockError
 from penstock.queries.as_of import answer_as_of
 from penstock.queries.damage import note_failure
 from penstock.queries.results import Result
-from penstock.queries.spark_subscription import SparkSubscription
 from penstock.queries.subscription import SelectSubscription, Subscription
 from penstock.security.caller import LOCAL, current_caller
 from penstock.sql.parse import parse_as_of
-from penstock.sql.plan import SparkPlan, evaluated_by_spark, plan_from_json
+from penstock.sql.plan import plan_from_json
 from penstock.sql.statement_parts import AsOf
 
 if TYPE_CHECKING:
@@ -42,15 +41,8 @@ def _invoke(database: Database, name: str, as_of: int | str | AsOf | None, limit
     if isinstance(as_of, AsOf) and cycle is None:
         with database.statements.heavy_turn():
             result = answer_as_of(database, definition, as_of, limit)
-    elif not isinstance(plan, SparkPlan) or not evaluated_by_spark(plan):
-        result = database.standing.invoke(name, cycle, limit)
     else:
-        if cycle is not None:
-            hint = "ask for a time: AS OF NOW - 1 MINUTE"
-            raise error("not_supported", feature="the cycle of a query outside the shared pass", hint=hint)
-        if plan.core is not None:
-            database.standing.wait_ready(name)
-        result = database.spark_queries.invoke(definition.id, name, limit)
+        result = database.standing.invoke(name, cycle, limit)
     database.usage.note(definition.id, database.clock.now_us())
     said = database.completeness.say(result, plan, definition.start_us, database.catalog.state)
     database.costs.note_asked(definition.id, time.thread_time() - began)
@@ -61,6 +53,4 @@ def subscribe(database: Database, name: str, from_cycle: int | None, changes: bo
     """Push of a query's results, from the current answer on or from a kept cycle on."""
     definition = database.definition(name)
     database.wait_for_query(definition)
-    if not evaluated_by_spark(plan_from_json(definition.plan)):
-        return SelectSubscription(database.standing, name, from_cycle, changes)
-    return SparkSubscription(database.spark_queries, database.standing, definition.id, name, from_cycle, changes)
+    return SelectSubscription(database.standing, name, from_cycle, changes)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
+from penstock.clock import SECOND
 from penstock.errors import PenstockError
 from penstock.operators.windows import FOREVER, TimeWindow
 from penstock.pipeline.commits import CommitRecord
@@ -58,9 +59,11 @@ class AnswerStore(Taking):
         self.spark_plans: dict[int, SparkPlan] = {}  # of the queries outside the shared pass
         self.cycle = 0
         self.start: Offset | None = None
+        self.moved = (0, 0)  # the last cycle that did more than bring evaluations, and its NOW
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.complete: set[int] = set()  # queries whose answer is to be kept current because somebody said so
         self.orphans: dict[str, int] = {}  # sheets that no record names, and the cycle since when
+        self._paused: set[int] = set()  # queries that Spark SQL evaluates, and does not for now
         self.reads_queries = False  # whether any query reads another one's answer
         self.reader_failures: dict[int, str] = {}  # of readers of joins, which have no answer of their own here
 
@@ -68,6 +71,7 @@ class AnswerStore(Taking):
         """Take in one more cycle (or a snapshot, as the first)."""
         before = self.state.position
         self.touched, self._failed, self.poisoned = set(), set(), {}
+        self.evaluations.took = False
         self.state.apply_many(self._reader.entries(upto=record.end.journal))
         self._follow_definitions(before, record)
         self._take_results(record)
@@ -84,6 +88,14 @@ class AnswerStore(Taking):
                 self._note_latch(answer)
             self.census.take(query_id, answer, self.state.tables_by_id)
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
+        self._note_moved(record)
+
+    def _note_moved(self, record: CommitRecord) -> None:
+        """Whether Spark SQL may find something new: a cycle that only brought its own last answers changed nothing."""
+        start, end = record.start, record.end
+        came = start.data != end.data or start.journal != end.journal or bool(start.filling)
+        if came or not self.evaluations.took or end.now_us - self.moved[1] >= SECOND:
+            self.moved = record.cycle, end.now_us
 
     def _follow_definitions(self, before: int, record: CommitRecord) -> None:
         if self.state.position == before and self.offset is not None:
@@ -103,6 +115,7 @@ class AnswerStore(Taking):
             self._masks.clear()
         for query_id in self.spark_plans.keys() - queries.keys():
             del self.spark_plans[query_id]
+            self.evaluations.drop(query_id)
             self.slices.forget(query_id)
             self.reader_failures.pop(query_id, None)
         self.reads_queries = any(d.reads_queries for d in queries.values())
@@ -122,6 +135,12 @@ class AnswerStore(Taking):
         self.reader_failures.pop(query_id, None)
         if isinstance(whole, SparkPlan):
             self.spark_plans[query_id] = whole
+        if not self.is_sparks(query_id):
+            self.evaluations.drop(query_id)
+        else:
+            resumed = query_id in self._paused and not definition.paused
+            self.evaluations.define(query_id, record.cycle if resumed else 0)
+        (self._paused.add if definition.paused else self._paused.discard)(query_id)
         plan = kernel_of(whole)
         if plan is None:
             if self.is_sparks(query_id):
@@ -211,6 +230,17 @@ class AnswerStore(Taking):
         """Whether Spark SQL gives a query's answer."""
         plan = self.spark_plans.get(query_id)
         return plan is not None and evaluated_by_spark(plan)
+
+    def evaluated(self, name: str) -> QueryDefinition | None:
+        """The query of this name if Spark SQL gives its answer."""
+        definition = self.state.queries.get(name)
+        return definition if definition is not None and self.is_sparks(definition.id) else None
+
+    def joins_read(self, query_id: int) -> list[str]:
+        """The window joins that such a query reads, by their names."""
+        read = (self.state.queries.get(r.table) for r in self.spark_plans[query_id].relations if r.kind == "query")
+        answers = [(d.name, self.answers.get(d.id)) for d in read if d is not None]
+        return [name for name, answer in answers if answer is not None and answer.results is not None]
 
     def reader(self, name: str) -> tuple[QueryDefinition, SparkPlan] | None:
         """The query of this name if it aggregates the results of a join that it reads."""

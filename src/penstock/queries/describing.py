@@ -94,7 +94,7 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
     if answer is not None and answer.top is not None and isinstance(answer.plan, JoinPlan):
         known = JoinAggregatePlan(answer.plan, answer.top)
     plan = whole or known or plan_from_json(definition.plan)
-    failure = database.spark_queries.failure(definition.id)
+    failure = database.standing.store.evaluations.failure(definition.id)
     message = answer.error if answer is not None else _reader_failure(database, definition.id)
     message = failure.message if message is None and failure is not None else message
     message = definition.quarantined or message
@@ -162,10 +162,12 @@ def _reader_failure(database: Database, query_id: int) -> str | None:
     """What a reader of a join fails with: its own trouble, or that of the join."""
     store = database.standing.store
     plan = store.spark_plans.get(query_id)
-    read = store.read_by(plan) if plan is not None and plan.top is not None else None
-    return store.reader_failures.get(query_id) or (read.error if read is not None else None)
+    if plan is None:
+        return None
+    joins = (store.answers[store.state.queries[name].id].error for name in store.joins_read(query_id))
+    return store.reader_failures.get(query_id) or next((why for why in joins if why is not None), None)
 
 
 def _memory(database: Database, query_id: int) -> int:
-    evaluated = database.spark_queries.memory_of(query_id)
+    evaluated = database.standing.store.evaluations.memory_of(query_id)
     return database.standing.memory_of(query_id) + database.on_demand.memory_of(query_id) + evaluated

@@ -39,6 +39,11 @@ class Held(Protocol):
     def now_us(self) -> int | None: ...
 
     @property
+    def stands_for(self) -> int:
+        """The cycle whose rows and definitions the answer is made of: this one, or an earlier one of Spark SQL."""
+        ...
+
+    @property
     def floors(self) -> tuple[int, ...]:
         """Where retention had come, if the rows of ids depend on it beside the cycle."""
         ...
@@ -75,6 +80,10 @@ class SelectHeld:
     reader: Callable[[], Fetcher]
     fresh: Callable[[], Fetcher]  # a reader that looks at the log anew
     ready: ReadyAnswers | None = None  # where the answer is kept current
+
+    @property
+    def stands_for(self) -> int:
+        return self.cycle
 
     @property
     def now_us(self) -> int | None:

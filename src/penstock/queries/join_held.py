@@ -56,6 +56,10 @@ class JoinHeld:
     tables: tuple[StaticRows, ...] = ()  # of the ordinary tables, as the plan lists them
 
     @property
+    def stands_for(self) -> int:
+        return self.cycle
+
+    @property
     def floors(self) -> tuple[int, ...]:
         return ()
 

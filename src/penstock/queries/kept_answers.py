@@ -10,6 +10,7 @@ from penstock.operators.windows import JoinWindows
 from penstock.pipeline.folder import DataFolder
 from penstock.queries.answer import Answer
 from penstock.queries.answers import AnswerStore
+from penstock.queries.evaluations import EvaluationHeld
 from penstock.queries.feed import CycleMark
 from penstock.queries.held import Held
 from penstock.queries.holding import hold_join, hold_select
@@ -57,6 +58,9 @@ class KeptAnswers(Readiness):
             resampling = self.store.resampling(name)
             if resampling is not None:
                 return self._held_resampled(resampling.id, as_of)
+            evaluated = self.store.evaluated(name)
+            if evaluated is not None:
+                return self._held_evaluated(evaluated.id, as_of)
             definition = self.store.state.queries.get(name)
             answer = self.store.answers.get(definition.id) if definition is not None else None
             if definition is None or answer is None:
@@ -91,9 +95,15 @@ class KeptAnswers(Readiness):
 
     def held_join(self, name: str) -> JoinHeld:
         """The answer of the window join that a query is or stands on."""
-        held = self.held(name)
-        assert isinstance(held, JoinHeld)
-        return held
+        with self._lock:
+            query_id, mark = self.store.state.queries[name].id, self.feed.last()
+            answer = self.store.answers[query_id]
+            assert mark is not None and isinstance(answer.plan, JoinPlan)
+            window = mark.windows.get(query_id)
+            if window is None:
+                raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
+            assert isinstance(window, JoinWindows)
+            return self._held_join(query_id, answer, answer.plan, mark, window)
 
     def _held_reader(self, name: str, as_of: int | None) -> Held:
         """Aggregates over the results of a join that another query is."""
@@ -120,6 +130,20 @@ class KeptAnswers(Readiness):
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
         most = self.settings.result_max_rows
         return hold_resampled(self.store, query_id, mark, known, self.folder.log, self.listings, self.samples, most)
+
+    def _held_evaluated(self, query_id: int, as_of: int | None) -> Held:
+        """What Spark SQL evaluated."""
+        last = self.feed.last()
+        assert last is not None
+        mark = last if as_of is None else self.feed.mark(as_of)
+        evaluations = self.store.evaluations
+        found = evaluations.by_query[query_id].at(mark.cycle)
+        if found is None:
+            raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
+        cycle, now_us = found.cycle, found.now_us
+        if found is evaluations.by_query[query_id].last and mark is last:
+            cycle, now_us = evaluations.stands_for(query_id) or (cycle, now_us)
+        return EvaluationHeld(mark.cycle, query_id, found, cycle, now_us)
 
     def told(self, name: str, mark: CycleMark | None = None) -> JoinHeld:
         """A window join as its readers see it at a cycle: one cycle later, whatever its own window shows."""
@@ -161,7 +185,7 @@ class KeptAnswers(Readiness):
         rolled_up = held.note if isinstance(held, AggregateHeld) else None
         notices = rolled_up.notices if rolled_up is not None else ()
         rows = held.rows_by_time(ids, limit) if isinstance(held, JoinHeld) else held.rows(ids[:limit])
-        return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=rolled_up)
+        return Result(rows, cycle=held.stands_for, now_us=held.now_us, notices=notices, rolled_up=rolled_up)
 
     def next_answer(self, query_id: int, after: int) -> int | None:
         """The first kept cycle after one that has an answer: those in which the query rested have none."""
@@ -171,6 +195,9 @@ class KeptAnswers(Readiness):
             found: int | None = max(after, self.feed.oldest()) + 1  # what it reads is told one cycle later
         elif plan is not None and plan.resampled is not None:
             found = self.feed.first_resampled(query_id, after)
+        elif self.store.is_sparks(query_id):
+            kept = self.store.evaluations.by_query[query_id].kept
+            found = max(after + 1, self.feed.oldest(), kept[0][0]) if kept else None
         else:
             found = self.windows.first_answer(query_id, max(after, self.feed.oldest() - 1))
         return found if found is not None and last is not None and found <= last.cycle else None

@@ -17,6 +17,7 @@ from penstock.operators.aggregates.totals import Totals
 from penstock.operators.evaluate import evaluate
 from penstock.operators.expr import Expr
 from penstock.operators.windows import EVERYTHING, JoinWindows, TimeWindow
+from penstock.pipeline.evaluations import Evaluation
 from penstock.pipeline.spark_sql import Moment
 from penstock.queries.answer import NEVER, Answer
 from penstock.queries.answer_columns import JoinRows, NotKept, SelectRows, column_of, kind_of, put
@@ -24,7 +25,6 @@ from penstock.queries.answer_trees import ROW_BYTES, AnswerTree, AnswerTrees
 from penstock.queries.answers import AnswerStore
 from penstock.queries.holding import hold_join, hold_select
 from penstock.queries.moments import moment_of
-from penstock.queries.spark_queries import Evaluated
 from penstock.queries.standing import StandingQueries
 from penstock.settings import Settings
 from penstock.sql.plan import Aggregate, AggregatePlan, OnDemand, SelectPlan, SparkPlan
@@ -41,7 +41,7 @@ class AggregatesOnDemand:
         self._settings = settings
         self.trees = AnswerTrees((settings.answers_memory_mb << 20) // SHARE)
 
-    def answer(self, plan: SparkPlan) -> Evaluated:
+    def answer(self, plan: SparkPlan) -> Evaluation:
         """The answer at the last committed cycle. Raises NotKept where Spark has to say it."""
         asked = plan.on_demand
         if asked is None:
@@ -50,7 +50,7 @@ class AggregatesOnDemand:
         # Whoever comes later stands on a later cycle: a tree only ever grows to the right.
         with self.trees.lock_of(asked.query):
             totals, moment, cycle = self._totals(plan, asked)
-        return Evaluated(_row(asked, totals), cycle, moment.now_us, time.monotonic() - began)
+        return Evaluation(_row(asked, totals), cycle, moment.now_us, time.monotonic() - began)
 
     def tidy(self, queries: Container[int]) -> None:
         self.trees.tidy(queries)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.pipeline.commits import CommitRecord, CommitStore
+from penstock.pipeline.evaluations import EVALUATION, file_of
 from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.joins.results import FILE_ROWS, INLINE_ROWS, write_results
 from penstock.queries.answers import AnswerStore
@@ -27,6 +29,7 @@ class ResultFiles:
         """After a cycle: which files are in use, and which no longer."""
         joins = [store.answers[query_id] for query_id in store.census.joins]
         used = {f for a in joins for r in (a.results, a.coming, *a.earlier) if r is not None for f in r.files}
+        used |= store.evaluations.files()
         self._dropped += [(store.cycle, name) for name in self._used - used]
         if self._loading:
             self._seen |= used
@@ -77,5 +80,10 @@ class ResultFiles:
 
 def files_named(snapshot: CommitRecord) -> set[str]:
     """The files of results that a snapshot's answers consist of."""
+    results = snapshot.results
+    payloads = results.filter(pc.equal(results.column("kind"), EVALUATION)).column("payload").to_pylist()
+    evaluated = {file for payload in payloads if (file := file_of(payload)) is not None}
     lists = [kept.get(which) for kept in snapshot.info["snapshot"].values() for which in ("results", "coming")]
-    return {chunk[1] for found in lists if found is not None for chunk in found["chunks"] if chunk[1] is not None}
+    return evaluated | {
+        chunk[1] for found in lists if found is not None for chunk in found["chunks"] if chunk[1] is not None
+    }

@@ -10,7 +10,6 @@ from penstock.queries.results import Event
 from penstock.queries.subscription import Subscription
 from penstock.sinks.follower import DeliveryLimits
 from penstock.sinks.runner import SinkEnvironment, SinkRunner
-from penstock.sql.plan import evaluated_by_spark, plan_from_json
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -27,11 +26,7 @@ class SinkQueries:
 
     def answer(self, name: str) -> Event:
         database = self._database
-        definition = database.definition(name)
-        if evaluated_by_spark(plan_from_json(definition.plan)):
-            found = database.spark_queries.invoke(definition.id, name, None)
-        else:
-            found = database.standing.invoke(name)
+        found = database.standing.invoke(database.definition(name).name)
         if found.cycle is None:
             raise error("not_ready", detail=f'query "{name}" has no answer yet', hint="it comes with a later cycle")
         return Event(found.cycle, found.now_us, found.table)

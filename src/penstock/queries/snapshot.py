@@ -11,8 +11,10 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.operators.windows import any_from_json as window_from_json
 from penstock.operators.windows import to_json as window_to_json
-from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
+from penstock.pipeline.commit_files import ResultRow
+from penstock.pipeline.commits import CommitRecord
 from penstock.pipeline.folder import DataFolder
+from penstock.pipeline.record_queue import result_table
 from penstock.pipeline.sheets import SheetName
 from penstock.queries.answer import NEVER, Answer
 from penstock.queries.join_results import JoinResults, results_from_json, results_to_json
@@ -22,13 +24,11 @@ from penstock.sql.plan import JoinPlan, stream_uses, window_of
 if TYPE_CHECKING:
     from penstock.queries.answers import AnswerStore
 
-_Row = tuple[int, str, int, int, bytes]
-
 
 def snapshot_of(store: AnswerStore) -> CommitRecord:
     """Everything in one record that `AnswerStore.apply` takes as the first."""
     assert store.offset is not None
-    rows: list[_Row] = []
+    rows: list[ResultRow] = []
     details: dict[str, Any] = {}
     for query_id, answer in store.answers.items():
         rows.extend(_matches(query_id, answer))
@@ -55,13 +55,13 @@ def snapshot_of(store: AnswerStore) -> CommitRecord:
     for table_id, shelf in store.shelves.items():
         rows.extend(_shelf(table_id, shelf))
     rows.extend((table_id, "slices", 0, 0, payload) for table_id, payload in store.slices.snapshot())
-    columns = [list(c) for c in zip(*rows, strict=True)] if rows else [[] for _ in RESULT_SCHEMA]
-    results = pa.table([pa.array(c, f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)], RESULT_SCHEMA)
+    rows.extend(store.evaluations.snapshot())
+    results = result_table(rows)
     start = store.start or store.offset
     return CommitRecord(store.cycle, start, store.offset, results, {"snapshot": details})
 
 
-def _matches(query_id: int, answer: Answer) -> Iterator[_Row]:
+def _matches(query_id: int, answer: Answer) -> Iterator[ResultRow]:
     for kind, blocks in (("match", answer.matches), ("base", answer.base), ("partnered", answer.partners.blocks)):
         for block, found in blocks.items():
             yield query_id, kind, 0, block, found.serialize()
@@ -72,7 +72,7 @@ def _matches(query_id: int, answer: Answer) -> Iterator[_Row]:
         yield query_id, "values", 0, 0, bytes(sink.getvalue())
 
 
-def _shelf(table_id: int, shelf: Shelf) -> Iterator[_Row]:
+def _shelf(table_id: int, shelf: Shelf) -> Iterator[ResultRow]:
     """Lists as they are; of sheets only which rows they answered for whom, and where they lie while the server runs."""
     for lists in shelf.lists:
         yield table_id, "lists", 0, lists.first, lists.to_bytes()

@@ -1,6 +1,6 @@
 """Standing queries that no kernel covers: re-evaluated as Spark SQL outside the cycle, under a budget.
 
-Each answer is stamped with the cycle it stands for. One thread goes round the queries whose inputs moved;
+Each answer is stamped with the cycle it stands for and enters the next commit record. One thread goes round the queries whose inputs moved;
 after a run of t seconds it rests, so that all of them together use no more than their share of time.
 """
 
@@ -9,16 +9,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from penstock.cancellation import Cancellation, cancelled_by
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error
+from penstock.pipeline.evaluations import Evaluation, Failure, put_evaluation, put_failure
 from penstock.pipeline.handed import Handed
 from penstock.pipeline.spark_sql import Moment, SparkRunner
 from penstock.queries.answers import AnswerStore
+from penstock.queries.evaluations import same_rows
 from penstock.queries.join_rows import (
     FetchedRows,
     are_same,
@@ -31,29 +33,15 @@ from penstock.queries.join_rows import (
 )
 from penstock.queries.moments import moment_of
 from penstock.queries.replan import with_text
-from penstock.queries.results import Result
 from penstock.queries.standing import StandingQueries
 from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.plan import SparkPlan, evaluated_by_spark
 
 _log = logging.getLogger("penstock.queries")
-FIRST_ANSWER_S = 60.0
 STALENESS_MAX_S = 60.0
 ROUND_S = 0.05
-KEPT_EVALUATIONS = 64
-KEPT_ROWS = 50_000
 TIMEOUTS_MAX = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """One evaluation: the rows, the cycle and NOW they stand for, and what it cost."""
-
-    table: pa.Table
-    cycle: int
-    now_us: int
-    seconds: float
 
 
 class SparkQueries:
@@ -72,11 +60,10 @@ class SparkQueries:
         self._settings = settings
         self._system = system
         self._spent = spent
+        self._commits = standing.commits
         self._place = standing.folder.tmp / "handed"
-        self._answers: dict[int, Evaluated] = {}
-        self._kept: dict[int, tuple[Evaluated, ...]] = {}  # the newest last, so that subscribers can come back
-        self._errors: dict[int, PenstockError] = {}
         self._inputs: dict[int, tuple[object, ...]] = {}
+        self._looked: dict[int, int] = {}  # the last cycle that moved when the inputs were looked at
         self._rows: dict[int, dict[str, FetchedRows]] = {}  # of joins, for the last evaluation
         self._journals: dict[int, int] = {}  # up to where definitions and tables were read for it
         self._timeouts: dict[int, tuple[int, tuple[int, int]]] = {}  # in a row, and of which definition
@@ -92,7 +79,7 @@ class SparkQueries:
     def services(self) -> list[Service]:
         return [self._service]
 
-    def run(self, plan: SparkPlan, start_us: int | None) -> Evaluated:
+    def run(self, plan: SparkPlan, start_us: int | None) -> Evaluation:
         """Evaluate once, now, at the last committed cycle."""
         with self._standing.locked() as store:
             moment, cycle = moment_of(plan, store, start_us), store.cycle
@@ -101,12 +88,12 @@ class SparkQueries:
         rows = fetch_rows(reads, picked, {}, plan, moment.state, self._place)
         return self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
 
-    def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table | Handed]) -> Evaluated:
+    def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table | Handed]) -> Evaluation:
         """Evaluate once at a moment of one's own; `cycle` is whose definitions and log it stands on."""
         began = time.monotonic()
         others = replace(plan, relations=tuple(r for r in plan.relations if r.name not in joins))
         table = self._runner().run(plan, moment, {**self._system(others), **joins})
-        return Evaluated(table, cycle, moment.now_us, time.monotonic() - began)
+        return Evaluation(table, cycle, moment.now_us, time.monotonic() - began)
 
     def admit(self, plan: SparkPlan, coming: Sequence[QueryDefinition] = ()) -> None:
         """Try a new query once: Spark must accept it, and all such queries must stay fresh enough.
@@ -115,8 +102,9 @@ class SparkQueries:
         """
         with self._standing.locked() as store:
             moment, cycle = moment_of(plan, store, None, coming), store.cycle
+            known = [e.last for e in store.evaluations.by_query.values()]
         tried = self.run_at(plan, moment, cycle, no_rows(plan, moment.state))
-        total = tried.seconds + sum(a.seconds for a in self._answers.values())
+        total = tried.seconds + sum(evaluation.seconds for evaluation in known if evaluation is not None)
         staleness = total / self._settings.spark_query_budget
         if staleness > STALENESS_MAX_S:
             raise error(
@@ -125,48 +113,9 @@ class SparkQueries:
                 hint="drop others of its kind, or raise spark_query_budget",
             )
 
-    def answer(self, query_id: int, name: str, timeout_s: float = FIRST_ANSWER_S) -> Evaluated:
-        """The newest evaluation; waits for the first one."""
-        found = self.answer_within(query_id, name, timeout_s)
-        if found is None:
-            raise error("not_ready", detail=f'query "{name}" has not been evaluated yet', hint="ask again in a moment")
-        return found
-
-    def answer_within(self, query_id: int, name: str, timeout_s: float) -> Evaluated | None:
-        """The same; None where the first one did not come in time. Raises what the query fails with."""
-
-        def gone() -> bool:
-            return query_id not in self._standing.store.state.queries_by_id
-
-        self._standing.feed.wait(lambda: query_id in self._answers or query_id in self._errors or gone(), timeout_s)
-        if gone():
-            raise error("query_not_found", query=name, hint="it was dropped")
-        failure = self._errors.get(query_id)
-        if failure is not None:
-            # A new one each time: whoever raises an error, or points it at a statement, changes it.
-            raise PenstockError(failure.condition, failure.message, hint=failure.hint)
-        return self._answers.get(query_id)
-
-    def kept(self, query_id: int) -> tuple[Evaluated, ...]:
-        """The last evaluations, oldest first: a bounded number of bounded size."""
-        return self._kept.get(query_id, ())
-
     def seconds(self, query_id: int) -> float | None:
-        known = self._answers.get(query_id)
-        return known.seconds if known is not None else None
-
-    def memory_of(self, query_id: int) -> int:
-        """Bytes of the evaluations that are kept."""
-        return sum(int(evaluated.table.nbytes) for evaluated in self.kept(query_id))
-
-    def failure(self, query_id: int) -> PenstockError | None:
-        """What the last evaluation failed with."""
-        return self._errors.get(query_id)
-
-    def invoke(self, query_id: int, name: str, limit: int | None) -> Result:
-        found = self.answer(query_id, name)
-        table = found.table if limit is None else found.table.slice(0, limit)
-        return Result(table, cycle=found.cycle, now_us=found.now_us)
+        known = self._standing.store.evaluations.by_query.get(query_id)
+        return known.last.seconds if known is not None and known.last is not None else None
 
     def _round(self) -> float | None:
         """Evaluate what is due; the rest that the budget asks for."""
@@ -191,9 +140,12 @@ class SparkQueries:
                     continue
                 if self._gave_up(query_id, store.state.query_positions[query_id]):
                     continue
-                below = joins_below(plan, store.state, definition.name)
-                if not self._joins_answer(query_id, set(below.values()), store):
+                if query_id in self._inputs and self._looked.get(query_id) == store.moved[0]:
                     continue
+                below = joins_below(plan, store.state, definition.name)
+                if not self._joins_answer(set(below.values()), store):
+                    continue
+                self._looked[query_id] = store.moved[0]
                 moment = moment_of(plan, store, definition.start_us)
                 tables = {t: store.offset.data.get(store.state.tables[t].id, 0) for t in definition.reads_tables}
                 marks: tuple[object, ...] = (
@@ -204,7 +156,7 @@ class SparkQueries:
                 if any(r.kind in ("ordinary", "static", "system") for r in plan.relations):
                     marks = (*marks, store.offset.journal)
                 if any(r.kind in ("system", "state") for r in plan.relations):
-                    marks = (*marks, store.cycle)
+                    marks = (*marks, store.moved[0])
                 if any(r.kind == "query" for r in plan.relations) and store.start is not None:
                     # It reads another query's rows of a cycle ago, so it is due once more after its inputs rest.
                     marks = (*marks, sorted(store.start.data.items()))
@@ -214,16 +166,7 @@ class SparkQueries:
                 if self._inputs.get(query_id) != marks:
                     self._inputs[query_id] = marks
                     due.append(query_id)
-            per_query = (
-                self._answers,
-                self._kept,
-                self._errors,
-                self._inputs,
-                self._rows,
-                self._journals,
-                self._timeouts,
-            )
-            for known in per_query:
+            for known in (self._inputs, self._looked, self._rows, self._journals, self._timeouts):
                 for gone in [q for q in known if q not in store.spark_plans]:
                     known.pop(gone, None)
         return due
@@ -233,25 +176,13 @@ class SparkQueries:
         count, of = self._timeouts.get(query_id, (0, position))
         if count and of != position:
             del self._timeouts[query_id]
-            self._errors.pop(query_id, None)
             return False
         return count >= TIMEOUTS_MAX
 
-    def _joins_answer(self, query_id: int, names: Iterable[str], store: AnswerStore) -> bool:
-        """Whether the joins below a query have read their history; what one of them fails with the query fails with."""
-        for name in names:
-            answer = store.answers.get(store.state.queries[name].id)
-            if answer is None or (answer.error is None and not answer.ready):
-                return False
-            try:
-                self._standing.check_failed(name)
-            except PenstockError as failure:
-                known, self._errors[query_id] = self._errors.get(query_id), failure
-                self._inputs.pop(query_id, None)
-                if known is None:
-                    self._standing.feed.wake()
-                return False
-        return True
+    def _joins_answer(self, names: Iterable[str], store: AnswerStore) -> bool:
+        """Whether the joins below a query have read their history, and none of them failed."""
+        answers = [store.answers.get(store.state.queries[name].id) for name in names]
+        return all(answer is not None and answer.ready and answer.error is None for answer in answers)
 
     def _evaluate(self, query_id: int) -> None:
         with self._standing.locked() as store:
@@ -269,16 +200,15 @@ class SparkQueries:
             answer = store.answers.get(query_id)
             if answer is not None:
                 moment = replace(moment, now_us=store.query_now(answer) or moment.now_us)
+            known = store.evaluations.by_query[query_id]
+        last = known.last
         try:
-            picked, last = pick_rows(reads, self._settings.handed_max_rows), self._answers.get(query_id)
-            before = self._rows.get(query_id, {})
+            picked, before = pick_rows(reads, self._settings.handed_max_rows), self._rows.get(query_id, {})
             no_table_changed = (
                 len(reads) == len(plan.relations) or self._journals.get(query_id) == moment.offset.journal
             )
             if last and no_table_changed and rests_on_joins(plan, reads) and are_same(picked, before):
-                self._answers[query_id] = replace(last, cycle=cycle, now_us=moment.now_us)
-                self._errors.pop(query_id, None)
-                self._standing.feed.wake()
+                self._tell(query_id, replace(last, cycle=cycle, now_us=moment.now_us))
                 return
             plan = with_text(plan, definition, moment.state)
             rows = fetch_rows(reads, picked, before, plan, moment.state, self._place)
@@ -287,32 +217,50 @@ class SparkQueries:
             with cancelled_by(limit):
                 found = self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
             self._timeouts.pop(query_id, None)
-            self._answers[query_id], self._rows[query_id] = found, rows
+            self._rows[query_id] = rows
             self._journals[query_id] = moment.offset.journal
-            self._kept[query_id] = _bounded((*self.kept(query_id), found))
-            self._errors.pop(query_id, None)
             self._spent(query_id, found.seconds, found.table)
+            self._tell(query_id, found)
         except PenstockError as failure:
             if failure.condition == "statement_timeout":
                 self._note_timeout(query_id, definition.name, position)
+            elif failure.condition == "not_ready":  # Spark is starting, or what it reads is not taken in yet
+                self._inputs.pop(query_id, None)
             else:
                 self._note_failure(query_id, definition.name, failure)
         except Exception as failure:  # Spark may be restarting under us
             self._inputs.pop(query_id, None)
             _log.debug("while evaluating: %s", failure)
+
+    def _tell(self, query_id: int, found: Evaluation) -> None:
+        """Have the next commit record bring an evaluation; where its rows are those of the last one, nothing but a note."""
+        with self._standing.locked() as store:
+            known = store.evaluations.by_query.get(query_id)
+        if known is None:
+            return  # dropped meanwhile
+        last = known.last
+        if last is None or known.failure is not None or not same_rows(last.table, found.table):
+            put_evaluation(self._commits.queue, self._standing.folder, query_id, replace(found, file=None))
+            return
+        with self._standing.locked() as store:
+            if query_id in store.evaluations.by_query:
+                store.evaluations.confirm(query_id, found.cycle, found.now_us)
         self._standing.feed.wake()
 
+    def _fail(self, query_id: int, failure: PenstockError) -> bool:
+        """Have the next commit record bring a failure; whether it is a new one."""
+        told = Failure(failure.condition, failure.message, failure.hint)
+        with self._standing.locked() as store:
+            if store.evaluations.failure(query_id) == told:
+                return False
+        put_failure(self._commits.queue, query_id, told)
+        return True
+
     def _note_failure(self, query_id: int, name: str, failure: PenstockError) -> None:
-        known, self._errors[query_id] = self._errors.get(query_id), failure
         if failure.condition != "over_budget":  # which only other inputs can mend
             self._inputs.pop(query_id, None)
-        told = known is not None and known.message == failure.message
-        _log.log(
-            logging.DEBUG if told else logging.WARNING,
-            'query "%s" could not be evaluated: %s',
-            name,
-            failure.message,
-        )
+        level = logging.WARNING if self._fail(query_id, failure) else logging.DEBUG
+        _log.log(level, 'query "%s" could not be evaluated: %s', name, failure.message)
 
     def _note_timeout(self, query_id: int, name: str, position: tuple[int, int]) -> None:
         """One more evaluation that took too long. After three in a row the query fails, until it is changed or resumed."""
@@ -324,14 +272,4 @@ class SparkQueries:
         if count >= TIMEOUTS_MAX:
             detail = f"its evaluation took longer than {most} s, {count} times in a row"
             hint = "give it a shorter window, then pause and resume it, or raise statement_timeout_s"
-            self._errors[query_id] = error("statement_timeout", detail=detail, hint=hint)
-
-
-def _bounded(evaluations: tuple[Evaluated, ...]) -> tuple[Evaluated, ...]:
-    """The newest of them that fit, at least one."""
-    rows = 0
-    for count, evaluated in enumerate(reversed(evaluations)):
-        rows += evaluated.table.num_rows
-        if count and (count == KEPT_EVALUATIONS or rows > KEPT_ROWS):
-            return evaluations[-count:]
-    return evaluations
+            self._fail(query_id, error("statement_timeout", detail=detail, hint=hint))

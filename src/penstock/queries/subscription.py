@@ -164,14 +164,13 @@ class SelectSubscription(Waiting):
             # While it rested there were no answers; all that came meanwhile comes with the first one.
             cycle = self._standing.next_answer(before.query_id, before.cycle)
             self._rested = False
-            return self._held(cycle)
+            held = self._held(cycle)
+            if type(held) is not type(before):
+                raise answered_otherwise(held.cycle)
+            return held
 
     def _held(self, cycle: int | None) -> Held:
-        with self._standing.locked() as store:
-            definition = store.state.queries.get(self._name)
-            if definition is not None and store.is_sparks(definition.id):
-                raise answered_otherwise(store.cycle)
-            return self._standing.held(self._name, cycle)
+        return self._standing.held(self._name, cycle)
 
     def _event(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:
         if left is not None and left.num_rows:

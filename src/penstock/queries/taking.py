@@ -20,6 +20,8 @@ from penstock.pipeline.sheets import name_from_bytes
 from penstock.queries.answer import Answer
 from penstock.queries.census import Census
 from penstock.queries.counted import Counted
+from penstock.queries.evaluations import KINDS as OF_EVALUATIONS
+from penstock.queries.evaluations import EvaluationStore
 from penstock.queries.join_results import JoinResults
 from penstock.queries.nows import Nows
 from penstock.queries.partners import Blocks
@@ -39,6 +41,7 @@ class Taking(Nows):
         self.counted = Counted()
         self.slices = SliceStore()
         self.census = Census()
+        self.evaluations = EvaluationStore(folder)
         self.touched: set[int] = set()  # queries that the last cycle changed in more than their matches
         self._failed: set[int] = set()  # queries that the last cycle could not do
         self.poisoned: dict[int, str] = {}  # of those, the ones that are to be taken out of the cycles, and why
@@ -49,6 +52,9 @@ class Taking(Nows):
             if kind in _OF_TABLES:
                 if query_id in self.state.tables_by_id:
                     self._take_of_table(query_id, kind, rows, position, payload, record.end.now_us)
+                continue
+            if kind in OF_EVALUATIONS:
+                self.evaluations.fold(query_id, kind, position, payload, record.cycle)
                 continue
             answer = self.answers.get(query_id)
             if answer is None:

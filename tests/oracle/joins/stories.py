@@ -230,12 +230,15 @@ class Story:
 
     # -- comparison
 
+    def rows_of(self, name: str) -> pa.Table:
+        return self.db.standing.invoke(name).table
+
     def compare(self, everything: bool = False) -> None:
         _, now_us, heads = self.committed()
         for question, _ in self.answering(everything):
             name = question.name
             expected = question.answer(heads, question.now_of(heads, now_us))
-            table = self.db.standing.invoke(name).table
+            table = self.rows_of(name)
             columns = plain(table)
             found: dict[tuple[object, ...], int] = {}
             for row in zip(*(c.to_pylist() for c in columns), strict=True):

@@ -29,6 +29,11 @@ class ToppedStory(Story):
         super().open()
         self.db.spark_queries._runner = _NoSpark  # type: ignore[assignment]
 
+    def rows_of(self, name: str) -> pa.Table:
+        """What the join below gives to Spark SQL."""
+        held = self.db.standing.held_join(name)
+        return held.rows(held.inside())
+
     def ask(self, most_streams: int = 4) -> None:
         if len(self.questions) >= 6:
             return

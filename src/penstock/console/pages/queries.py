@@ -97,5 +97,6 @@ def row_of(facts: dict[str, Any], lag: int) -> dict[str, Any]:
 
 def lag_of(database: Database, query_id: int) -> int:
     """How many cycles its answer is behind the newest one: none in the shared pass, some where Spark takes turns."""
-    kept = database.spark_queries.kept(query_id)
-    return max(0, database.standing.store.cycle - kept[-1].cycle) if kept else 0
+    with database.standing.locked() as store:
+        found = store.evaluations.stands_for(query_id)
+        return max(0, store.cycle - found[0]) if found is not None else 0

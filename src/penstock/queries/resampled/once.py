@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.pipeline.evaluations import Evaluation
 from penstock.queries.moments import moment_of
 from penstock.queries.resampled.finding import too_many
 from penstock.queries.resampled.held import ResampleHeld
 from penstock.queries.resampled.holding import hold_with
-from penstock.queries.spark_queries import Evaluated
 from penstock.sql.plan import SparkPlan
 
 if TYPE_CHECKING:
     from penstock.queries.standing import StandingQueries
 
 
-def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluated | None:
+def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluation | None:
     """The answer at the last committed cycle; None where Spark has to give it: nobody asked for a RESAMPLE, or too much is read."""
     if plan.resampled is None:
         return None
@@ -28,7 +28,7 @@ def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluated | No
         moment = moment_of(plan, store, None)
         held = hold_once(standing, plan, moment.now_us, moment.ranges, standing.settings.result_max_rows)
     found = answer_once(held)
-    return None if found is None else Evaluated(found, held.cycle, moment.now_us, time.monotonic() - began)
+    return None if found is None else Evaluation(found, held.cycle, moment.now_us, time.monotonic() - began)
 
 
 def hold_once(

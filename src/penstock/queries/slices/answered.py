@@ -18,6 +18,12 @@ class AnsweredHeld(ABC):
 
     __slots__ = ()
 
+    cycle: int
+
+    @property
+    def stands_for(self) -> int:
+        return self.cycle
+
     @abstractmethod
     def answer(self) -> pa.Table: ...
 

@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from penstock.catalog.state import CatalogState
 from penstock.errors import error
+from penstock.pipeline.evaluations import Evaluation
 from penstock.queries.answer_columns import NotKept
 from penstock.queries.resampled.once import resampled_once
 from penstock.queries.results import Result
 from penstock.queries.rollups.matching import find_match
 from penstock.queries.rollups.once import answer_from_log
 from penstock.queries.rollups.once import answer_once as answer_from_rollup
-from penstock.queries.spark_queries import Evaluated
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql import statements as st
 from penstock.sql.plan import Plan, SparkPlan
@@ -87,7 +87,7 @@ def answered(database: Database, plan: SparkPlan) -> Result:
     return database.completeness.say(result, plan, None, database.catalog.state)
 
 
-def answer_once(database: Database, plan: SparkPlan) -> Evaluated:
+def answer_once(database: Database, plan: SparkPlan) -> Evaluation:
     """From the log or the trees over another query's answer where they can say it, else by Spark."""
     found = resampled_once(database.standing, plan)
     if found is not None:

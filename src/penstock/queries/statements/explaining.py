@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
+from penstock.pipeline.evaluations import Evaluation
 from penstock.queries.answer_columns import NotKept
 from penstock.queries.hearing import hearing_of
 from penstock.queries.replan import with_text
@@ -16,7 +17,6 @@ from penstock.queries.resampled.once import resampled_once
 from penstock.queries.results import Result
 from penstock.queries.rollups.telling import plan_lines
 from penstock.queries.slices.telling import result_slice_lines, scalar_slice_lines, slice_lines
-from penstock.queries.spark_queries import Evaluated
 from penstock.queries.statements.asking import answered_from_log, asked_of_rollup, plan_of, rolled_up
 from penstock.queries.statements.replies import rows_of
 from penstock.queries.statements.rolling_up import explain_rollup
@@ -101,7 +101,7 @@ def _analyzed(database: Database, plan: SparkPlan, asked: AskedOnce | None) -> l
     return [*told, f"rows: {count}", f"took: {seconds * 1000:.0f} ms", f"cycle: {cycle}"]
 
 
-def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluated, list[str]]:
+def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluation, list[str]]:
     """The answer, and why it was not the log or a tree that gave it where the plan says so."""
     resampled = resampled_once(database.standing, plan)
     if resampled is not None:
