@@ -26,8 +26,8 @@ class CatalogDefinitions:
         return CatalogDefinitions(*(dict(getattr(self, f.name)) for f in fields(self)))
 
 
-class Defined:
-    """The doors to what is defined: a dict that one of them gives is never changed again."""
+class DefinitionLookup:
+    """Look-ups of definitions. A dict that one of them gives is never changed again."""
 
     def __init__(self) -> None:
         self._definitions = CatalogDefinitions()

@@ -24,16 +24,16 @@ from penstock.catalog.definition_json import (
     table_from_json,
     table_to_json,
 )
-from penstock.catalog.definitions import CatalogDefinitions, Defined
+from penstock.catalog.definitions import CatalogDefinitions, DefinitionLookup
 from penstock.catalog.dependents import Name, users_by_name
 from penstock.catalog.entry import Entry
 from penstock.catalog.heads import Int64s, LogHeads
 from penstock.catalog.journal import SNAPSHOT, JournalReader
 from penstock.catalog.model import QueryDefinition
-from penstock.catalog.observations import Observations, Observed
+from penstock.catalog.observations import ObservationHistory, Observations
 from penstock.catalog.rollup_records import (
-    RolledUp,
     RollupDefinition,
+    RollupState,
     closed,
     rolled_up_from_json,
     rolled_up_to_json,
@@ -45,7 +45,7 @@ from penstock.catalog.snapshot import read_snapshot
 from penstock.errors import error
 
 
-class CatalogState(Defined):
+class CatalogState(DefinitionLookup):
     """Everything that is defined, as of `position`.
 
     One thread applies entries, any thread reads: a dict that a property hands out is never changed again, and
@@ -63,9 +63,9 @@ class CatalogState(Defined):
         self.next_rollup_id = 1
         self.next_sink_id = 1
         self._rows: dict[int, StaticRows] = {}
-        self._observed = Observed()
+        self._observed = ObservationHistory()
         self._retained: dict[int, int] = {}
-        self._rolled_up: dict[int, RolledUp] = {}
+        self._rolled_up: dict[int, RollupState] = {}
         self._heads = LogHeads()
 
     def apply(self, entry: Entry) -> None:
@@ -168,7 +168,7 @@ class CatalogState(Defined):
     def rollups_of(self, table_id: int) -> list[RollupDefinition]:
         return [rollup for rollup in self.rollups.values() if rollup.table_id == table_id]
 
-    def rolled_up(self, rollup_id: int) -> RolledUp | None:
+    def rolled_up(self, rollup_id: int) -> RollupState | None:
         """What a rollup holds; None where there is none of this number."""
         return self._rolled_up.get(rollup_id)
 
@@ -328,7 +328,7 @@ class CatalogState(Defined):
     def _create_rollup(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = rollup_from_json(entry.body)
         draft.rollups[found.name] = found
-        self._rolled_up[found.id] = RolledUp(found.begin)
+        self._rolled_up[found.id] = RollupState(found.begin)
         self.next_rollup_id = max(self.next_rollup_id, found.id + 1)
 
     def _close_rollup(self, draft: CatalogDefinitions, entry: Entry) -> None:

@@ -10,7 +10,7 @@ from nicegui import ui
 from starlette.requests import Request
 
 from penstock.cancellation import Cancellation, cancelled_by
-from penstock.console.status_cache import Pulse
+from penstock.console.status_cache import StatusCache
 from penstock.errors import PenstockError, error
 from penstock.queries.database import Database
 from penstock.queries.results import Result
@@ -37,7 +37,7 @@ class Console:
         self.context = context
         self.looking = Pool("console-looking", LOOKING_THREADS)
         self.asking = Pool("console-asking", ASKING_THREADS)
-        self.pulse = Pulse(self.database, self.looking)
+        self.pulse = StatusCache(self.database, self.looking)
 
     async def look(self, work: Callable[..., T], *args: object) -> T:
         """Something quick about the database."""

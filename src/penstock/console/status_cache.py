@@ -45,7 +45,7 @@ class ServerStatus:
         return not self.status["tables"]
 
 
-class Pulse:
+class StatusCache:
     """Gathers the status at most once a second. All pages that ask within that second get the same one."""
 
     def __init__(self, database: Database, pool: Pool) -> None:

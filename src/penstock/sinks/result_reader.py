@@ -33,7 +33,7 @@ class ResultEvent(Protocol):
     def table(self) -> pa.Table: ...
 
 
-class Following(Protocol):
+class SinkSubscription(Protocol):
     """A subscription. `cycle`: everything up to it was given, rows or none."""
 
     @property
@@ -47,7 +47,7 @@ class Following(Protocol):
 class Queries(Protocol):
     """What sinks need of the standing queries; `queries` brings it."""
 
-    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> Following: ...
+    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> SinkSubscription: ...
 
     def answer(self, name: str) -> ResultEvent:
         """The whole answer as of the last cycle."""
@@ -67,7 +67,7 @@ class Reader:
         self._backlog = backlog
         self._delivered = begin
         self._behind_at = max(1, keep // 4)
-        self._source: Following | None = None
+        self._source: SinkSubscription | None = None
         self._given: SinkBatch | None = None  # what is being delivered and is not in the backlog
         self._pulled: deque[SinkBatch] = deque()  # what is read and in neither; at most one file of the backlog
         self._at = begin if backlog.last_cycle is None else max(backlog.last_cycle, begin or 0)
@@ -138,7 +138,7 @@ class Reader:
         self._at = event.cycle
         return SinkBatch(event.cycle, event.now_us, event.table, whole)
 
-    def _subscribe(self) -> Following:
+    def _subscribe(self) -> SinkSubscription:
         last = self._queries.last_cycle()
         if self._at is not None and self._at > last:
             self._miss(f"the data folder is at cycle {last}, before what was delivered")
@@ -161,7 +161,7 @@ class AnswerReader:
     def __init__(self, queries: Queries, query: str) -> None:
         self._queries = queries
         self._query = query
-        self._source: Following | None = None
+        self._source: SinkSubscription | None = None
         self._at: int | None = None
         self._owed = False  # whether there is an answer that was not delivered yet
         self.gaps = 0

@@ -18,7 +18,7 @@ _AFTER_WINDOW = {TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenTyp
 
 
 @dataclass(frozen=True, slots=True)
-class Retargeted:
+class WindowChange:
     """A query's text with another window, and which statement asked for it."""
 
     text: str
@@ -46,7 +46,7 @@ class Retargeted:
         return None
 
 
-def retargeted(text: str, statement: AlterQuery, unsaid: tuple[str, str] = ("START", "NOW")) -> Retargeted:
+def retargeted(text: str, statement: AlterQuery, unsaid: tuple[str, str] = ("START", "NOW")) -> WindowChange:
     """The text with the statement's window instead of its own; what the statement leaves out stays as it was.
 
     `unsaid` is the window of a query without one in its text.
@@ -72,7 +72,7 @@ def retargeted(text: str, statement: AlterQuery, unsaid: tuple[str, str] = ("STA
     before, after = text[: where.start].rstrip(), text[where.end :].strip()
     written = "".join(part for part, _ in parts)
     changed = "\n".join(part for part in (before, written, after) if part)
-    return Retargeted(changed, len(before) + 1 if before else 0, tuple(parts), statement)
+    return WindowChange(changed, len(before) + 1 if before else 0, tuple(parts), statement)
 
 
 def _clause(query: exp.Expr, stream: str | None) -> BeginEnd | None:

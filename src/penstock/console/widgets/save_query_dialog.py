@@ -11,7 +11,7 @@ from penstock.console.widgets.parts import code
 from penstock.errors import PenstockError, error
 
 
-class KeepDialog:
+class SaveQueryDialog:
     """Asks for a name; the SELECT itself was typed before."""
 
     def __init__(self) -> None:

@@ -18,13 +18,13 @@ from penstock.sql.statements import Select
 
 
 @dataclass(frozen=True, slots=True)
-class AskedOnce:
+class OneShotAggregate:
     """The aggregates, over a window of time."""
 
     plan: AggregatePlan
 
 
-def asked_of_slices(select: Select, state: SqlCatalog) -> AskedOnce | None:
+def asked_of_slices(select: Select, state: SqlCatalog) -> OneShotAggregate | None:
     """The question, if Spark SQL has no words for it: averages over time, and aggregates with different windows."""
     twa = any(call.name.lower() == "twa" for call in select.query.find_all(exp.Anonymous))
     if not twa and select.query.find(OwnWindow, Duration) is None:
@@ -37,7 +37,7 @@ def asked_of_slices(select: Select, state: SqlCatalog) -> AskedOnce | None:
     return asked if several or any(call.function == "twa" for call in asked.plan.aggregates) else None
 
 
-def asked_once(select: Select, state: SqlCatalog) -> AskedOnce | None:
+def asked_once(select: Select, state: SqlCatalog) -> OneShotAggregate | None:
     """The question as aggregates over a window of one stream; None where it is something else. The tree stays as it is."""
     if select.as_of is not None:
         return None
@@ -49,4 +49,4 @@ def asked_once(select: Select, state: SqlCatalog) -> AskedOnce | None:
         plan = aggregate_plan(bound)
     except NotCovered:
         return None
-    return AskedOnce(plan) if isinstance(plan.window, TimeWindow) else None
+    return OneShotAggregate(plan) if isinstance(plan.window, TimeWindow) else None

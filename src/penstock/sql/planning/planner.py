@@ -24,7 +24,7 @@ from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregati
 from penstock.sql.planning.aggregate.scalar_subqueries import has_scalar_subqueries, plan_beside_scalars
 from penstock.sql.planning.aggregate.stream_with_tables import is_stream_with_tables, stream_with_tables_plan
 from penstock.sql.planning.distinct import group_distinct, ungroup_distinct
-from penstock.sql.planning.join.extraction import take_core
+from penstock.sql.planning.join.extraction import extract_join
 from penstock.sql.planning.join.planner import is_window_join, join_plan
 from penstock.sql.planning.one_stream import one_stream
 from penstock.sql.planning.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
@@ -102,7 +102,7 @@ def plan_query(
         if joined and is_window_join(bound):
             share_own_window(bound.collected.contexts[0])
             try:
-                core = take_core(bound)
+                core = extract_join(bound)
             except NotCovered as failure:
                 reason = reason if str(failure) == reason else f"{reason}, and {failure}"
         if core is not None:

@@ -27,7 +27,7 @@ from penstock.streams.ingest.columns import NO_TIME
 from penstock.streams.sources.demand import NO_SENSORS, TableDemand
 from penstock.streams.sources.outbox import ReadingSink
 from penstock.streams.sources.polling import Poller
-from penstock.streams.sources.sensor_forwarder import Courier, Observe
+from penstock.streams.sources.sensor_forwarder import Observe, SensorForwarder
 from penstock.streams.sources.sensor_lifecycle import ManagerLimits, SensorLifecycle
 from penstock.streams.sources.sensor_state import OpenedSensor, SensorState
 
@@ -78,7 +78,7 @@ class StreamManager:
         self._tables: dict[int, TableDemand] = {}
         self._closing = False
         limits = limits or ManagerLimits()
-        self._courier = Courier(ingest, observe, self._start_reading, limits.queue_max_bytes // _ROW_BYTES)
+        self._courier = SensorForwarder(ingest, observe, self._start_reading, limits.queue_max_bytes // _ROW_BYTES)
         self._stepper = SensorLifecycle(
             clock, self._courier, limits, lambda opened: self._poller.schedule(opened), self._newest_us, rules
         )

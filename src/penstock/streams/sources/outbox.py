@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError
 from penstock.streams.ingest.receipt import IngestReceipt
-from penstock.streams.sources.reading_arrays import Parcel, ReadChunk, pack
+from penstock.streams.sources.reading_arrays import ReadChunk, ReadingArrays, pack
 
 _LOGGER = logging.getLogger(__name__)
 _MOST_ROWS = 65_536
@@ -62,7 +62,7 @@ class Outbox:
         self._lock = threading.Lock()
         self._chunks: list[ReadChunk] = []
         self._rows = 0
-        self._parcel: Parcel | None = None
+        self._parcel: ReadingArrays | None = None
         self._future: Future[IngestReceipt] | None = None
         self._retry_at_s = 0.0
         self.lost = 0
@@ -125,7 +125,7 @@ class Outbox:
         _LOGGER.error("%d readings of table %s were refused: %s", len(self._parcel.sids), self.table.name, cause)
         self._parcel = None
 
-    def _pack(self) -> Parcel | None:
+    def _pack(self) -> ReadingArrays | None:
         with self._lock:
             taken: list[ReadChunk] = []
             rows = 0

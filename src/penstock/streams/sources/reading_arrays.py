@@ -32,15 +32,15 @@ class ReadChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """Arrays ready for ingest."""
+class ReadingArrays:
+    """Readings of several sensors as arrays, ready for ingest."""
 
     sids: NDArray[np.int32]
     ts_us: NDArray[np.int64] | None
     columns: tuple[pa.Array, ...]
 
 
-def pack(table: Table, chunks: list[ReadChunk]) -> Parcel | None:
+def pack(table: Table, chunks: list[ReadChunk]) -> ReadingArrays | None:
     """One parcel of all chunks; None where nothing of them is good."""
     assert table.stream is not None
     fields = table.stream.fields
@@ -63,9 +63,9 @@ def pack(table: Table, chunks: list[ReadChunk]) -> Parcel | None:
         ts_us = None if ts_us is None else ts_us[good]
     order = None if ts_us is None else _across_sensors(sids, ts_us)
     if ts_us is None or order is None:
-        return Parcel(sids, ts_us, columns)
+        return ReadingArrays(sids, ts_us, columns)
     taken = pa.array(order)
-    return Parcel(sids[order], ts_us[order], tuple(c.take(taken) for c in columns))
+    return ReadingArrays(sids[order], ts_us[order], tuple(c.take(taken) for c in columns))
 
 
 def _across_sensors(sids: NDArray[np.int32], ts_us: NDArray[np.int64]) -> NDArray[np.int64] | None:

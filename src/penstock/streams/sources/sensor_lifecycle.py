@@ -23,7 +23,7 @@ from penstock.settings import Settings
 from penstock.streams.sources.outbox import Outbox
 from penstock.streams.sources.polling import PollLimits
 from penstock.streams.sources.reading_arrays import ReadChunk
-from penstock.streams.sources.sensor_forwarder import Courier
+from penstock.streams.sources.sensor_forwarder import SensorForwarder
 from penstock.streams.sources.sensor_state import OpenedSensor
 
 # newest_us(table, sid): the newest time that the log holds of a sensor, or None
@@ -51,7 +51,7 @@ class SensorLifecycle:
     def __init__(
         self,
         clock: Clock,
-        courier: Courier,
+        courier: SensorForwarder,
         limits: ManagerLimits,
         reschedule: Callable[[OpenedSensor], None],
         newest_us: NewestTime,

@@ -15,7 +15,7 @@ from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import WithinPercent
 from penstock.sql.plan import AggregateCall, AggregatePlan, Output, Picking
 from penstock.sql.planning.aggregate.correlated_conditions import Correlation, correlation_of
-from penstock.sql.planning.aggregate.planner import Taken, expressions_of, refuse_around_aggregates
+from penstock.sql.planning.aggregate.planner import AggregateCalls, expressions_of, refuse_around_aggregates
 from penstock.sql.planning.aggregate.within import APPROXIMATED, parameters
 from penstock.sql.planning.relations import all_of, conjuncts
 from penstock.sql.planning.row_order import sorting_of
@@ -123,7 +123,7 @@ def _has_one_now(outer: BoundSource, window: Window) -> bool:
     return window.begin.anchor != "now" and (window.end.anchor != "now" or window.end.offset_us >= 0)
 
 
-class _Picked(Taken):
+class _Picked(AggregateCalls):
     """The aggregates of the rows that an inner aggregate picks."""
 
     def __init__(

@@ -15,7 +15,7 @@ from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.join_streams import read_outputs
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregateCall, AggregatePlan, JoinAggregatePlan, JoinPlan, Output, plan_from_json
-from penstock.sql.planning.aggregate.planner import SORTING, Taken, expressions_of, refuse_around_aggregates
+from penstock.sql.planning.aggregate.planner import SORTING, AggregateCalls, expressions_of, refuse_around_aggregates
 from penstock.sql.planning.aggregate.read_through import renamed
 from penstock.sql.planning.join.at_most_one_result import gives_one_each
 from penstock.sql.planning.one_stream import one_stream, predicates
@@ -29,7 +29,7 @@ _ORDERED = frozenset({"first", "last"})
 
 
 def aggregates_over_join(bound: BoundQuery, join: JoinPlan, ordered: bool = False) -> JoinAggregatePlan:
-    """What stands on a join as slices of its results. To be called once its rows stand in FROM (`join.extraction.take_core`).
+    """What stands on a join as slices of its results. To be called once its rows stand in FROM (`join.extraction.extract_join`).
 
     `ordered`: each reading has at most one result (`at_most_one_result`).
     """
@@ -73,7 +73,7 @@ def aggregates_over_read_join(bound: BoundQuery, state: SqlCatalog) -> Aggregate
 
 def _over_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> AggregatePlan:
     refuse_around_aggregates(query, but=SORTING)
-    taken = Taken(query, bound.collected.contexts[0].scope.panes)
+    taken = AggregateCalls(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(
         Output(field.name, field.type, taken.lower(item.this))
         for field, item in zip(bound.fields, query.expressions, strict=True)

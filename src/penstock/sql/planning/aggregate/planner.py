@@ -77,7 +77,7 @@ def aggregate_plan(bound: BoundQuery, state: SqlCatalog | None = None) -> Aggreg
     table_id = read.table_id if read is not None else source.table.id if source.table is not None else 0
     refuse_around_aggregates(query, but=SORTING)
     window = source.window or EVERYTHING
-    taken = Taken(query, bound.collected.contexts[0].scope.panes)
+    taken = AggregateCalls(query, bound.collected.contexts[0].scope.panes)
     outputs = tuple(
         Output(field.name, field.type, taken.lower(item.this))
         for field, item in zip(bound.fields, query.expressions, strict=True)
@@ -130,7 +130,7 @@ def expressions_of(plan: AggregatePlan) -> list[Expr]:
     return found + [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
 
 
-class Taken:
+class AggregateCalls:
     """The aggregates and keys of a SELECT, each once, and expressions over them."""
 
     def __init__(self, query: exp.Select, edges: PaneEdges | None) -> None:

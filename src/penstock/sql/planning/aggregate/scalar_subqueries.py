@@ -19,7 +19,7 @@ from penstock.sql.planning.aggregate.correlated import is_correlated
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, check_aggregates
 from penstock.sql.planning.aggregate.planner import SCALAR, aggregate_plan, is_aggregation
 from penstock.sql.planning.aggregate.stream_with_tables import is_stream_with_tables, stream_with_tables_plan
-from penstock.sql.planning.join.extraction import take_core
+from penstock.sql.planning.join.extraction import extract_join
 from penstock.sql.scope import BoundSource
 from penstock.sql.values import external, type_of
 from penstock.types import Field
@@ -124,7 +124,7 @@ def _over_window_join(around: BoundQuery, check_streams: Callable[[JoinPlan], No
         check_streams(join)
         check_aggregates(around, query, False)
 
-    return aggregates_over_join(around, take_core(around, whole=True, check=check))
+    return aggregates_over_join(around, extract_join(around, whole=True, check=check))
 
 
 def _check_streams(plan: AggregatePlan | JoinPlan, scalars: tuple[Scalar, ...], one_now: bool) -> None:

@@ -17,7 +17,7 @@ from penstock.sql.planning.aggregate.join_results import aggregates_over_join, c
 from penstock.sql.planning.aggregate.own_windows import share_own_window
 from penstock.sql.planning.aggregate.planner import is_aggregation
 from penstock.sql.planning.join.at_most_one_result import gives_one_each
-from penstock.sql.planning.join.extraction import take_core
+from penstock.sql.planning.join.extraction import extract_join
 from penstock.sql.planning.join.planner import join_plan
 
 
@@ -56,7 +56,7 @@ def stream_with_tables_plan(
             check_aggregates(bound, query, gives_one_each(join, tables))
 
         # Once FROM reads the join's rows there is no way back to the log.
-        join = take_core(bound, whole=True, check=suffices)
+        join = extract_join(bound, whole=True, check=suffices)
         return aggregates_over_join(bound, join, gives_one_each(join, tables))
     finally:
         top.graph = None

@@ -25,7 +25,7 @@ from penstock.types import BOOLEAN
 CORE = "_core"
 
 
-def take_core(
+def extract_join(
     bound: BoundQuery, whole: bool = False, check: Callable[[JoinPlan], None] = lambda plan: None
 ) -> JoinPlan:
     """Plan the question's window join and put its rows in its place. Raises NotCovered before it changes anything.
