@@ -23,7 +23,7 @@ from penstock.sql.binding.conditions import (
     bind_not,
     bind_similar,
 )
-from penstock.sql.binding.hold import bind_held
+from penstock.sql.binding.hold_condition import bind_held
 from penstock.sql.binding.own_windows import windowed
 from penstock.sql.binding.subqueries import bind_exists, bind_scalar_subquery
 from penstock.sql.dialect import sql_of

@@ -19,7 +19,7 @@ from penstock.sql.nodes import Hold, OwnWindow
 from penstock.sql.plan import Relation
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import BoundSource
-from penstock.sql.spark.hold import held_positions
+from penstock.sql.spark.hold_condition import held_positions
 from penstock.sql.spark.table_versions import join_versions
 from penstock.sql.spark.text import relation_name
 from penstock.sql.window_clauses import anchored
