@@ -15,8 +15,8 @@ from penstock.errors import PenstockError, error
 from penstock.queries.database import Database
 from penstock.queries.results import Result
 from penstock.security.caller import LOCAL, Caller, acting_as, current_caller
-from penstock.server.context import Context
 from penstock.server.http.access import session_cookie
+from penstock.server.http.context import Context
 from penstock.server.http.thread_pools import Pool
 
 T = TypeVar("T")

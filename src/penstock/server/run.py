@@ -24,8 +24,8 @@ from penstock.errors import PenstockError, error
 from penstock.logs import FORMATS, set_up_logging
 from penstock.server.app import create_app
 from penstock.server.backend import Backend
-from penstock.server.context import Context, Lifecycle
 from penstock.server.http.connections import HttpConnection, SocketConnection
+from penstock.server.http.context import Context, Lifecycle
 from penstock.server.http.listener import is_loopback, listen, proxies_of
 from penstock.settings import Settings
 from penstock.streams.log.release_memory import share_free_memory

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.errors import error
-from penstock.server.context import Context
 from penstock.server.http.body_limits import (
     STATEMENT_MAX_BYTES,
     UNKNOWN_ROLE_MAX_BYTES,
@@ -20,6 +19,7 @@ from penstock.server.http.body_limits import (
     too_large,
 )
 from penstock.server.http.budget import BudgetShare
+from penstock.server.http.context import Context
 from penstock.server.http.decode import json_size
 
 M = TypeVar("M", bound=BaseModel)

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from penstock.server.context import Context
+from penstock.server.http.context import Context
 
 CONSOLE = "/console"
 router = APIRouter(include_in_schema=False)

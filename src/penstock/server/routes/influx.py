@@ -19,9 +19,9 @@ from starlette.responses import Response
 from penstock import __version__
 from penstock.errors import PenstockError, error
 from penstock.queries.inputs import LINES
-from penstock.server.context import context_of
 from penstock.server.http.body import read_small_body
 from penstock.server.http.compression import read_unpacked
+from penstock.server.http.context import context_of
 from penstock.server.http.decode import BodyLimits
 from penstock.server.routes.readings import counting_refusals
 from penstock.streams.ingest.line_points import LineReport

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.server.context import context_of
+from penstock.server.http.context import context_of
 
 router = APIRouter(tags=["system"])
 

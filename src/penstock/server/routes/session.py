@@ -9,9 +9,9 @@ from starlette.responses import Response
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError, error
 from penstock.security.caller import Caller, acting_as
-from penstock.server.context import Context
 from penstock.server.http.access import session_cookie
 from penstock.server.http.body import read_small_model
+from penstock.server.http.context import Context
 from penstock.server.http.encode import json_response
 from penstock.server.http.roles import caller_of, needs
 from penstock.server.models import SessionReport, SignIn

@@ -18,10 +18,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.errors import PenstockError, error
 from penstock.security.caller import require
-from penstock.server.context import Context
 from penstock.server.http.access import client_name
 from penstock.server.http.body_limits import Body
 from penstock.server.http.connections import allow_frames
+from penstock.server.http.context import Context
 from penstock.server.http.decode import ARROW, PARQUET, BodyLimits, Readings, decode_readings, parse_json, rows_of_json
 from penstock.server.http.errors import internal_error, log
 from penstock.server.http.roles import caller_of, needs

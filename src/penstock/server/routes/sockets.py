@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.errors import PenstockError
-from penstock.server.context import Context
+from penstock.server.http.context import Context
 from penstock.server.http.encode import encode_event
 from penstock.server.http.errors import internal_error, log
 from penstock.server.routes.events import Framing, open_subscription, stream_events
