@@ -15,7 +15,7 @@ from penstock.sql.plan import (
     window_of,
 )
 from penstock.sql.planning.planner import functions_of, reads_of
-from tests.sql.test_cores import define
+from tests.sql.test_join_extraction import define
 from tests.sql.world import World
 from tests.support.join_plans import stored
 

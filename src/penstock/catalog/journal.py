@@ -1,4 +1,4 @@
-"""The journal: every definition in the order it came, one JSON line each, synced before a client hears of it.
+"""The journal: every definition in the order it came, one JSON line each, synced before it is acknowledged.
 
 A line carries its own crc32, a hash of all lines before it (`chain`), and how many lines of its batch follow. So a torn tail is
 seen for what it is, and a line that was exchanged for another is seen, too. Lines never change. The journal has several

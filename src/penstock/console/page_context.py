@@ -37,7 +37,7 @@ class Console:
         self.context = context
         self.looking = Pool("console-looking", LOOKING_THREADS)
         self.asking = Pool("console-asking", ASKING_THREADS)
-        self.pulse = StatusCache(self.database, self.looking)
+        self.status_cache = StatusCache(self.database, self.looking)
 
     async def look(self, work: Callable[..., T], *args: object) -> T:
         """Something quick about the database."""

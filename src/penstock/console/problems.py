@@ -13,7 +13,7 @@ from penstock.queries.database import Database
 NAMED = 3  # of sensors with the same trouble; more are counted
 
 
-def troubles(database: Database, moment: ServerStatus) -> list[dict[str, Any]]:
+def list_problems(database: Database, moment: ServerStatus) -> list[dict[str, Any]]:
     """A row each, the same trouble of several sensors together."""
     found = [*_pipeline(database), *_queries(database), *_sensors(database, moment), *_refusals(moment)]
     return [{"id": i, "where": where, "what": what, **counted("count", n)} for i, (where, what, n) in enumerate(found)]

@@ -56,7 +56,7 @@ class StatusCache:
         self._taken_s = 0.0
         self._turn = asyncio.Lock()
 
-    async def moment(self) -> ServerStatus:
+    async def current(self) -> ServerStatus:
         async with self._turn:
             if self._moment is None or time.monotonic() - self._taken_s >= EVERY_S * 0.9:
                 self._moment = await self._pool.run(self._gather)

@@ -59,7 +59,7 @@ class Webhook:
             port = parts.port or (443 if parts.scheme == "https" else 80)
             place.rules.targets.check_unresolved(parts.hostname or "", port, by_admin=True)
         transport = httpx.HTTPTransport(trust_env=False, proxy=options["proxy"] or None)
-        # httpx has no other door for this; the tests of addresses notice if the inside is built otherwise one day.
+        # httpx has no other way for this; the tests of addresses notice if the inside is built otherwise one day.
         transport._pool._network_backend = CheckedBackend(place.rules.targets)
         # Redirects are not followed: a signed body goes where it was told to go, or nowhere.
         self._client = httpx.Client(

@@ -1,4 +1,4 @@
-"""A parser's hands: the words of a statement one by one, and errors that point at the token they are about."""
+"""A cursor over the words of a statement, with errors that point at the token they are about."""
 
 from __future__ import annotations
 

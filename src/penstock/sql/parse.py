@@ -1,4 +1,4 @@
-"""Text -> statements. The only door into the grammar; every complaint leaves with a caret and a hint."""
+"""Text -> statements. The only entry into the grammar; every error has a caret and a hint."""
 
 from __future__ import annotations
 

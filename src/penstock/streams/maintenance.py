@@ -1,4 +1,4 @@
-"""One quiet thread that keeps the log small: compaction, retention, sidecars, folders of dropped tables."""
+"""A thread of low priority that keeps the log small: compaction, retention, sidecars, folders of dropped tables."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def register() -> None:
 
 async def show(request: Request) -> None:
     """The page."""
-    moment = await console().pulse.moment()
+    moment = await console().status_cache.current()
     with frame("Overview", "", request):
         if moment.is_empty:
             welcome()
@@ -84,7 +84,7 @@ class _View:
         self._table = self._choice.value
 
     async def refresh(self) -> None:
-        self._fill(await console().pulse.moment())
+        self._fill(await console().status_cache.current())
 
     def _fill(self, moment: ServerStatus) -> None:
         self._fill_tiles(moment)

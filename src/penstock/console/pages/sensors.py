@@ -35,7 +35,7 @@ def register() -> None:
 
 async def show(request: Request) -> None:
     """The page."""
-    moment = await console().pulse.moment()
+    moment = await console().status_cache.current()
     with frame("Sensors", "sensors", request) as head:
         dialog = NewTableDialog()
         with head:
@@ -54,7 +54,7 @@ async def show(request: Request) -> None:
     fill(moment)
 
     async def refresh() -> None:
-        fill(await console().pulse.moment())
+        fill(await console().status_cache.current())
 
     refresh_every(1.0, refresh)
 

@@ -12,7 +12,7 @@ from penstock.console.formats import NOTHING, age, duration, number, size
 from penstock.console.inputs_outputs import INPUTS, SINKS, inputs, sinks
 from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
 from penstock.console.page_context import console
-from penstock.console.problems import troubles
+from penstock.console.problems import list_problems
 from penstock.console.status_cache import ServerStatus
 from penstock.console.widgets.charts import timeline
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows
@@ -83,7 +83,7 @@ class _View:
             self._no_errors = empty("Nothing went wrong since the server started.")
 
     async def refresh(self) -> None:
-        moment = await console().pulse.moment()
+        moment = await console().status_cache.current()
         seen = await console().look(_gather, console().database, self._processes, moment)
         self._fill_tiles(moment, seen.sizes)
         self._fill_cycles(moment, seen.phases)
@@ -91,7 +91,7 @@ class _View:
         set_rows(self._list, [_process_row(p) for p in seen.processes])
         set_rows(self._inputs, seen.inputs)
         _show(self._sinks, seen.sinks, self._no_sinks)
-        _show(self._errors, seen.troubles, self._no_errors)
+        _show(self._errors, seen.problems, self._no_errors)
 
     def _fill_tiles(self, moment: ServerStatus, sizes: list[LogSize]) -> None:
         facts = moment.status
@@ -142,7 +142,7 @@ class _Seen:
     phases: dict[str, float]
     inputs: list[dict[str, Any]]
     sinks: list[dict[str, Any]]
-    troubles: list[dict[str, Any]]
+    problems: list[dict[str, Any]]
 
 
 def _gather(database: Database, processes: Processes, moment: ServerStatus) -> _Seen:
@@ -152,7 +152,7 @@ def _gather(database: Database, processes: Processes, moment: ServerStatus) -> _
         database.engine.phases_ms(),
         inputs(database),
         sinks(database),
-        troubles(database, moment),
+        list_problems(database, moment),
     )
 
 

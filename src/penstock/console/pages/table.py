@@ -28,7 +28,7 @@ def register() -> None:
 
 async def show(request: Request, name: str, sensor: str = "") -> None:
     """The page; `sensor` opens one of them."""
-    moment = await console().pulse.moment()
+    moment = await console().status_cache.current()
     with frame(name, "sensors", request) as head:
         try:
             table = console().database.table(name)
@@ -103,11 +103,11 @@ class _View:
             self.dialog.edit(self._sensors[name])
 
     async def _changed(self) -> None:
-        console().pulse.expire()
+        console().status_cache.expire()
         await self.refresh()
 
     async def refresh(self) -> None:
-        self._fill(await console().pulse.moment())
+        self._fill(await console().status_cache.current())
 
     def _fill(self, moment: ServerStatus) -> None:
         found = next((t for t in moment.tables if t.name == self._name), None)

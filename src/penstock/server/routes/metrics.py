@@ -28,7 +28,7 @@ _OF_QUERIES = {
     "invocations": "invocations_total",
     "memory": "memory_bytes",
 }
-# A series more of one name is left out: a thousand tables must not drown the collector, either.
+# A series more of one name is left out: a thousand tables are too many for a collector, too.
 SERIES_MAX = 500
 # What only grows while the server runs, by the group of the status that it stands in.
 _COUNTED = {

@@ -1,4 +1,4 @@
-"""APPROX_COUNT and its kin: what they take, what they promise, and the errors that a question asks for beside them."""
+"""Approximate aggregates (APPROX_COUNT ..): their arguments, their error bounds, and APPROX_ERROR beside them."""
 
 from __future__ import annotations
 

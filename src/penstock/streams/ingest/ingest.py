@@ -1,4 +1,4 @@
-"""The way in: readings as people and sensors send them become rows of the log, or are refused one by one.
+"""Ingest: readings that clients and sensors send become rows of the log, or are refused one by one.
 
 A push goes through `readings` (names and types), `StaticRows.find` (which sensor), `rules` (time and order),
 and `StreamLog.append`. Check and append of a table are one step under its lock, so the order in which readings

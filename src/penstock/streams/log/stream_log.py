@@ -1,4 +1,4 @@
-"""The stream log's door: batches in, futures answered when the rows are on disk.
+"""The stream log: batches in, futures answered when the rows are on disk.
 
 `append` stamps a batch and queues it for the thread of `GroupCommit`. Called by `Ingest`; `still` is called by the
 catalog around every journal entry.

@@ -78,9 +78,9 @@ class StreamManager:
         self._tables: dict[int, TableDemand] = {}
         self._closing = False
         limits = limits or ManagerLimits()
-        self._courier = SensorForwarder(ingest, observe, self._start_reading, limits.queue_max_bytes // _ROW_BYTES)
+        self._forwarder = SensorForwarder(ingest, observe, self._start_reading, limits.queue_max_bytes // _ROW_BYTES)
         self._stepper = SensorLifecycle(
-            clock, self._courier, limits, lambda opened: self._poller.schedule(opened), self._newest_us, rules
+            clock, self._forwarder, limits, lambda opened: self._poller.schedule(opened), self._newest_us, rules
         )
         self._poller: Poller[OpenedSensor] = Poller(
             self._stepper.step, self._stepper.note_hung, self._stepper.note_held, limits.poll
@@ -88,7 +88,7 @@ class StreamManager:
         self._close_inherited()
 
     def services(self) -> list[Service]:
-        return [*self._courier.services(), *self._poller.services()]
+        return [*self._forwarder.services(), *self._poller.services()]
 
     def demand(self, holder: str, table_id: int, sids: Iterable[int] | NDArray[Any]) -> None:
         """From now on the holder wants exactly these sensors of the table (nothing, if none)."""
@@ -178,7 +178,7 @@ class StreamManager:
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until what was read so far is stored and journalled; False when the time was too short."""
-        return self._courier.drain(timeout_s)
+        return self._forwarder.drain(timeout_s)
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Close every sensor, store what was read, journal the closings, end the threads."""
@@ -191,9 +191,9 @@ class StreamManager:
         self._poller.schedule_many(sensors)
         self._poller.drain(timeout_s * 0.5)
         self._stepper.stop()
-        self._courier.drain(timeout_s * 0.3)
+        self._forwarder.drain(timeout_s * 0.3)
         self._poller.close(max(0.1, deadline_s - time.monotonic()))
-        self._courier.close(max(0.1, deadline_s - time.monotonic()))
+        self._forwarder.close(max(0.1, deadline_s - time.monotonic()))
 
     def _close_inherited(self) -> None:
         """Journal as closed what a server that was killed has left open: no server has read them since."""
@@ -202,7 +202,7 @@ class StreamManager:
             if _opens(table):
                 for sid, spans in state.observations(table.id).items():
                     if spans and spans[-1][1] is None:
-                        self._courier.note(table.id, sid, "closed")
+                        self._forwarder.note(table.id, sid, "closed")
 
     def _newest_us(self, table: Table, sid: int) -> int | None:
         """The newest time that the log holds of a sensor."""

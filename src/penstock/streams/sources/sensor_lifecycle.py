@@ -51,7 +51,7 @@ class SensorLifecycle:
     def __init__(
         self,
         clock: Clock,
-        courier: SensorForwarder,
+        forwarder: SensorForwarder,
         limits: ManagerLimits,
         reschedule: Callable[[OpenedSensor], None],
         newest_us: NewestTime,
@@ -60,7 +60,7 @@ class SensorLifecycle:
         self._rules = rules
         self._newest_us = newest_us
         self._clock = clock
-        self._courier = courier
+        self._forwarder = forwarder
         self._limits = limits
         self._reschedule = reschedule
         self._lock = threading.Lock()
@@ -131,14 +131,14 @@ class SensorLifecycle:
         opened.shown = "open"
         opened.idle_s = 0.0
         if not opened.observed:
-            # The courier asks for the next step once the opening is journalled.
+            # The forwarder asks for the next step once the opening is journalled.
             opened.observed = True
-            self._courier.note(opened.table.id, opened.sid, "opened")
+            self._forwarder.note(opened.table.id, opened.sid, "opened")
             return None
         return 0.0
 
     def _read(self, opened: OpenedSensor, sensor: Sensor) -> float | None:
-        outbox = self._courier.outbox(opened.table)
+        outbox = self._forwarder.outbox(opened.table)
         if outbox.is_full:
             return self._limits.full_s
         reading = sensor.read()
@@ -169,7 +169,7 @@ class SensorLifecycle:
             opened.readings += count
             opened.last_reading_us = now_us
             outbox.add(ReadChunk(opened, reading, now_us))
-            self._courier.wake()
+            self._forwarder.wake()
 
     def _end(self, opened: OpenedSensor) -> None:
         self._shut(opened, "ended")
@@ -182,7 +182,7 @@ class SensorLifecycle:
         finally:
             if opened.observed:
                 opened.observed = False
-                self._courier.note(opened.table.id, opened.sid, how)
+                self._forwarder.note(opened.table.id, opened.sid, how)
 
     def _close_sensor(self, opened: OpenedSensor) -> None:
         sensor, opened.sensor = opened.sensor, None
@@ -217,7 +217,7 @@ class SensorLifecycle:
 
     def take_pushed(self, opened: OpenedSensor, sensor: PushSensor, reading: Reading) -> None:
         """A push sensor calls. Waits while the table's outbox is full; what a closed sensor says is dropped."""
-        outbox = self._courier.outbox(opened.table)
+        outbox = self._forwarder.outbox(opened.table)
         while outbox.is_full and opened.sensor is sensor and not self._stopped:
             time.sleep(self._limits.full_s)
         if opened.sensor is not sensor:

@@ -1,4 +1,4 @@
-"""A window join with more on top -> its core, a JoinPlan, and a question over the core's rows.
+"""A SELECT that does more with the rows of a window join -> the JoinPlan below it, and a SELECT over the join's rows.
 
 What stands on top is slices of the join's results (`aggregate.join_results`) or, where these do not cover it (ORDER BY without aggregates, window
 functions, conditions that no kernel covers), Spark SQL. The join itself runs in the cycle, and its rows stand in FROM where the streams stood.
