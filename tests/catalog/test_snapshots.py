@@ -20,12 +20,10 @@ from penstock.catalog.model import TableOptions
 from penstock.catalog.snapshot import (
     list_snapshots,
     read_snapshot,
-    restore_snapshot,
-    snapshot_of,
     snapshot_path,
     write_snapshot,
 )
-from penstock.catalog.state import CatalogState, load_state
+from penstock.catalog.state import CatalogState, load_state, snapshot_of
 from penstock.errors import PenstockError
 from penstock.types import INT, Field
 from tests.catalog.bench import CatalogBench
@@ -54,9 +52,9 @@ def test_a_snapshot_and_the_lines_after_it_give_the_state_of_the_whole_journal(d
         states = live(bench, draw)
         bench.close()
         middle = draw.draw(st.sampled_from(sorted(states)))
-        path = write_snapshot(Path(name), load_state(Path(name), upto=middle), "0" * 16)
+        path = write_snapshot(Path(name), snapshot_of(load_state(Path(name), upto=middle), "0" * 16))
         restored = CatalogState()
-        restore_snapshot(restored, read_snapshot(path))
+        restored.restore(read_snapshot(path))
         assert plain(restored) == states[middle]
         reader = JournalReader(Path(name))
         reader.entries(upto=middle)

@@ -23,7 +23,7 @@ from penstock.queries.results import Event, Result
 from penstock.queries.subscription import Subscription
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SelectPlan, SparkPlan, plan_from_json
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from tests.oracle import compare

@@ -15,7 +15,7 @@ from penstock.pipeline.registry import REMOVED
 from penstock.queries.database import Database
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
-from penstock.sql.spark_text import NOW
+from penstock.sql.spark.text import NOW
 from tests.pipeline.conftest import CANARY, CANARY_NAME
 from tests.security.test_functions import OURS, SPARK_NAMES
 from tests.sql.world import World
