@@ -18,7 +18,8 @@ from penstock.server.run import run
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
 
-CYCLE_S = 0.15
+# As often as a page looks: cycles between two looks take the processor from the browser and change nothing that is seen.
+CYCLE_S = 0.5
 
 
 class TurningEngine(LocalEngine):
