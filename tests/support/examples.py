@@ -1,9 +1,10 @@
-"""How many examples a property is tried with: fewer in `make test-fast`."""
+"""How much is tried: all seeds in `make soak`, few examples of a property in `make test-fast`."""
 
 from __future__ import annotations
 
 import os
 
+SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
 FAST = bool(os.environ.get("PENSTOCK_FAST"))
 FAST_EXAMPLES = 25
 
