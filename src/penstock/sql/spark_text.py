@@ -70,7 +70,8 @@ def spark_sql(query: exp.Expr) -> str:
     """
     check_nodes(query)
     tree = translate(_without_distinct_on(query.copy()))
-    return tree.sql(dialect=_SparkText, comments=False, normalize_functions=False, identify=True)
+    # sqlglot changes what it writes, and would copy it first: the tree is a copy already.
+    return tree.sql(dialect=_SparkText, comments=False, normalize_functions=False, identify=True, copy=False)
 
 
 def _without_distinct_on(root: exp.Expr) -> exp.Expr:
