@@ -24,6 +24,7 @@ from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
 from penstock.types import DOUBLE, INT, TEXT, Field, parse_type
 from tests.catalog.bench import CatalogBench, everything
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
@@ -207,7 +208,7 @@ def live_through(folder: Path, draw: st.DataObject) -> None:
     bench.close()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_history_comes_back_from_the_journal(draw: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -28,6 +28,7 @@ from penstock.errors import PenstockError
 from penstock.types import INT, Field
 from tests.catalog.bench import CatalogBench
 from tests.catalog.test_histories import STEPS, plain
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
@@ -44,7 +45,7 @@ def live(bench: CatalogBench, draw: st.DataObject, most: int = 25) -> dict[int, 
     return states
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_snapshot_and_the_lines_after_it_give_the_state_of_the_whole_journal(draw: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -69,7 +70,7 @@ def test_a_snapshot_and_the_lines_after_it_give_the_state_of_the_whole_journal(d
         )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_covered_prefix_may_be_removed_or_damaged(draw: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:

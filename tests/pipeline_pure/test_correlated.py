@@ -64,7 +64,7 @@ def close(a: Any, b: Any) -> bool:
     return a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-12))
 
 
-@pytest.mark.parametrize("seed", range(4 if os.environ.get("PENSTOCK_SOAK") else 2))
+@pytest.mark.parametrize("seed", range(4 if os.environ.get("PENSTOCK_SOAK") else 1))
 def test_every_answer_is_what_all_rows_say(seed: int, pipes: Callable[..., Pipe]) -> None:
     chance = random.Random(seed)
     pipe = pipes()

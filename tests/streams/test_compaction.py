@@ -25,6 +25,7 @@ from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.maintenance import LogMaintenance, RetentionControl
 from penstock.types import DOUBLE, INT, TEXT, Field
 from tests.streams.doubles import StateDouble, make_table
+from tests.support.examples import examples
 from tests.support.ingest_bench import NOW, Bench
 from tests.support.log_rows import batch, log_heads, stored
 
@@ -93,7 +94,7 @@ def test_a_damaged_segment_stops_its_merge_and_keeps_every_file(tmp_path: Path) 
 
 
 @given(st.lists(st.sampled_from([1, 1, 1, 2, 10, 300, 5_000]), min_size=1, max_size=400), st.integers(0, 3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_however_sizes_come_merging_ends_and_keeps_the_count_of_files_low(sizes: list[int], seed: int) -> None:
     random.Random(seed).shuffle(sizes)
     segments: list[Segment] = []

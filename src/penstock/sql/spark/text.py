@@ -30,10 +30,27 @@ NOW = "now"
 # What Spark and sqlglot read alike inside quotes. sqlglot itself writes NUL as \0, which Spark joins with digits.
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
+# Types of nearly every cast, as Spark writes them. For others sqlglot parses the names of two types at each cast.
+_CAST_NAMES = {
+    exp.DType.BIGINT: "BIGINT",
+    exp.DType.BOOLEAN: "BOOLEAN",
+    exp.DType.DOUBLE: "DOUBLE",
+    exp.DType.INT: "INT",
+    exp.DType.TEXT: "STRING",
+}
+_CAST_OPTIONS = ("format", "action", "default")
+
 
 class _Generator(SparkGenerator):
     def escape_str(self, text: str, *_: Any, **__: Any) -> str:
         return text.translate(_ESCAPES)
+
+    def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+        to = expression.to
+        name = _CAST_NAMES.get(to.this)
+        if name is None or to.expressions or safe_prefix or any(expression.args.get(k) for k in _CAST_OPTIONS):
+            return str(super().cast_sql(expression, safe_prefix))
+        return f"CAST({self.sql(expression, 'this')} AS {name})"
 
 
 class _SparkText(Spark):
@@ -54,7 +71,8 @@ def spark_sql(query: exp.Expr) -> str:
     """
     check_nodes(query)
     tree = translate(_without_distinct_on(query.copy()))
-    return tree.sql(dialect=_SparkText, comments=False, normalize_functions=False, identify=True)
+    # sqlglot changes what it writes, and would copy it first: the tree is a copy already.
+    return tree.sql(dialect=_SparkText, comments=False, normalize_functions=False, identify=True, copy=False)
 
 
 def _without_distinct_on(root: exp.Expr) -> exp.Expr:
