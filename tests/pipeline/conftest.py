@@ -23,7 +23,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         patch.setenv(CANARY_NAME, CANARY)
         # For the log of an error PySpark asks the JVM some thirty times: that takes as long as the error itself.
         patch.setattr(PySparkLogger.getLogger("SQLQueryContextLogger"), "disabled", True)
-        made = Database(Settings(data=str(tmp_path_factory.mktemp("pipeline") / "data"), spark_master="local[2]"))
+        # Tests wait for each answer of Spark SQL: with the budget of a server it would rest for three times its work.
+        folder = tmp_path_factory.mktemp("pipeline") / "data"
+        made = Database(Settings(data=str(folder), spark_master="local[2]", spark_query_budget=0.9))
         made.start()
         try:
             yield made
