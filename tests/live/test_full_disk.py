@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.clock import format_timestamp
 from tests.bad_input.asking import ARROW, Asked, Clock, arrow, at, refused
-from tests.support.server_process import server_process
+from tests.live.conftest import clear
+from tests.support.server_process import ServerProcess
 
-SIZE_MB = 96
 BATCH = 500
 
 
 @pytest.fixture(scope="module")
-def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
-    """A file system of its own, because a test must not fill anybody else's; None where it cannot be mounted."""
-    place = tmp_path_factory.mktemp("disk")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(place)], capture_output=True, text=True
-    )
-    if mounted.returncode != 0:
-        yield None
-        return
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-@pytest.fixture(scope="module")
-def asked(small_disk: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    with server_process(tmp_path_factory.mktemp("server")) as process:
-        if small_disk is not None:
-            process.data = small_disk / "data"
-        process.start()
-        asked = Asked(process)
-        asked.prepare()
-        Clock.began_us = time.time_ns() // 1000
-        asked.accept({"id": 1, "ppm": 40.0, "n": 1, "ts": at()}, {"id": 2, "ppm": 7.5, "n": 2, "ts": at()})
-        yield asked
+def asked(server: ServerProcess) -> Asked:
+    with server.connect() as db:
+        clear(db)
+    asked = Asked(server)
+    asked.prepare()
+    Clock.began_us = time.time_ns() // 1000
+    asked.accept({"id": 1, "ppm": 40.0, "n": 1, "ts": at()}, {"id": 2, "ppm": 7.5, "n": 2, "ts": at()})
+    return asked
 
 
 def readings(number: int) -> list[dict[str, object]]:
