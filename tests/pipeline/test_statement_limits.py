@@ -104,20 +104,20 @@ def plant(probes: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plant]:
 
 
 def test_while_readers_run_eight_cross_joins_everything_else_goes_on(plant: Plant) -> None:
-    db, counted = plant.db, plant.db.definition("counted").id
+    db = plant.db
     for _ in range(6):
         plant.ask("rita")
     for _ in range(4):
         plant.ask("rob")
     until(lambda: len(plant.ids(place="Spark")) == 8 and len(plant.ids(state="waiting")) == 2, "eight run")
     assert len(plant.ids(owner="rita", state="waiting")) == 2
-    evaluated = db.spark_queries.answer(counted, "counted").cycle
+    evaluated = db.standing.invoke("counted").cycle or 0
     for number in range(1, 4):
         db.push("probes", [{"id": 1, "value": -1.0}])
         until(lambda: len(db.invoke("hot").table) == number, "a reading reaches a standing query")  # noqa: B023
         assert plant.get("/metrics").status_code == 200
         assert plant.get("/v1/status").status_code == 200
-    until(lambda: db.spark_queries.answer(counted, "counted").cycle > evaluated, "Spark evaluates a standing query")
+    until(lambda: (db.standing.invoke("counted").cycle or 0) > evaluated, "Spark evaluates a standing query")
     assert len(plant.ids(place="Spark")) == 8 and plant.ended == []
     first = plant.ids(owner="rob")[0]
     with acting_as(Caller("rita", "read", "rita")), pytest.raises(PenstockError, match="there is no statement"):
