@@ -3,13 +3,12 @@
 
 VENV  := .venv
 PY    := $(VENV)/bin/python
-# Tests with Spark in one process, one after the other (tests/conftest.py); two more take the rest and the time that it waits.
 # Some eighty processes of the tests load our code: each would compile it again where the environment forbids keeping bytecode.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cameras test check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs soak reference screenshots clean
+.PHONY: help demo demo-cameras test test-fast check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs soak reference screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,8 +22,12 @@ demo: $(READY) ## a plant with 60 gas probes, live in this terminal
 demo-cameras: $(READY) ## cars followed past cameras by joins, with a map at the end
 	@$(PY) -m apps.cameras $(ARGS)
 
+# Tests with Spark in one process, one after the other (tests/conftest.py); two more take the rest and the time that it waits.
 test: $(READY) ## every test; says which were left out and why
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) -n 3 $(ARGS)
+
+test-fast: $(READY) ## tests without Java, browser or servers to start, with few examples; two minutes
+	@PENSTOCK_FAST=1 $(PYTEST) -n 2 $(ARGS)
 
 check: $(READY) ## format, lint, strict types, import contract
 	@$(PY) scripts/check.py
@@ -52,7 +55,7 @@ bench-pairs: $(READY) ## this commit against another one in interleaved pairs: A
 	@$(PY) -m bench.pairs $(ARGS)
 
 soak: $(READY) ## the long versions of the oracle and kill tests and of those of bench/papers
-	@PENSTOCK_SOAK=1 $(PYTEST) --timeout=14400 $(ARGS)
+	@PENSTOCK_SOAK=1 $(PYTEST) -n 3 --timeout=14400 $(ARGS)
 
 reference: $(READY) ## write the generated pages of docs/reference again
 	@$(PY) scripts/generate_reference.py

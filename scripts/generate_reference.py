@@ -172,7 +172,7 @@ def functions_page() -> str:
 
 
 def _differences() -> list[str]:
-    from penstock.sql.differences import DIFFERENCES, LACKING, NOTES
+    from penstock.sql.postgres_differences import DIFFERENCES, LACKING, NOTES
 
     lines = ["", "## Differences from PostgreSQL", ""]
     lines += ["Functions mean what they mean in PostgreSQL 15, except for these. `error` is a SQLSTATE.", ""]

@@ -14,18 +14,43 @@ import hypothesis
 import hypothesis.internal.conjecture.engine
 import pytest
 
+from tests.support.examples import FAST, FAST_EXAMPLES
+
 # How long an example takes to make or to run says something about the machine, and nothing about what is tested.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("any machine")
+hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("any machine"), max_examples=FAST_EXAMPLES)
+hypothesis.settings.load_profile("fast" if FAST else "any machine")
 # A property that fails shows its example before the limit of a test (300 s) ends it without a word of it.
 hypothesis.internal.conjecture.engine.MAX_SHRINKING_SECONDS = 60
 # Stories of several tests on one server: each goes on where the one before it stopped.
 STORIES = ("tests/console/",)
-WITH_SPARK = ("tests/bad_input/test_disk_full", "tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")
+WITH_SPARK = ("tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")
 # Some of these take many seconds. They are dealt last and one by one, so that the processes end together.
 LONG = ("tests/crash/", "tests/oracle/", "tests/pipeline_pure/")
+# What `make test-fast` leaves out: a JVM, a browser, processes that are killed, servers in a process of their own, and
+# stories that take many seconds.
+NOT_FAST = (
+    *WITH_SPARK,
+    *STORIES,
+    "tests/bad_input/",
+    "tests/crash/",
+    "tests/oracle/",
+    "tests/pipeline_pure/test_flipped_bytes.py",
+    "tests/pipeline_pure/test_internal_consistency.py",
+    "tests/pipeline_pure/test_many_queries.py",
+    "tests/pipeline_pure/test_quarantine.py",
+    "tests/pipeline_pure/test_real_series.py",
+    "tests/pipeline_pure/test_rehearsal.py",
+    "tests/project/test_cameras_followed.py",
+    "tests/security/test_bombs.py",
+    "tests/security/test_functions.py",
+    "tests/security/test_injection.py",
+    "tests/security/test_slow_readers.py",
+    "tests/server/test_run.py",
+    "tests/streams/test_crash.py",
+)
 POLITE = 19
 # Where Linux keeps files in memory; what all tests leave at a time is far less than this room.
 IN_MEMORY = Path("/dev/shm")
@@ -41,6 +66,18 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
     if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What a fast run leaves out is not even imported."""
+    if not FAST:
+        return None
+    place = (
+        collection_path.relative_to(config.rootpath).as_posix()
+        if collection_path.is_relative_to(config.rootpath)
+        else ""
+    )
+    return True if f"{place}/".startswith(NOT_FAST) or place.startswith(NOT_FAST) else None
 
 
 @pytest.hookimpl(wrapper=True)

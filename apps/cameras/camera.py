@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apps.cameras.town import CAMERAS
 from apps.cameras.traffic import SECOND, Traffic
-from penstock.sensors.base import Answer, Option, Reading, Sensor, no_value
+from penstock.sensors.base import Option, Reading, ReadResult, Sensor, no_value
 from penstock.sensors.options import number, whole_number
 
 # How often a camera looks. Later than a car passes, but with the time when it did.
@@ -32,7 +32,7 @@ class Camera(Sensor):
         if not sightings:
             return no_value(now_us + LOOK_EVERY_US)
         return Reading(
-            Answer.NEW_VALUE,
+            ReadResult.NEW_VALUE,
             [(sighting.feature,) for sighting in sightings],
             [sighting.time_us for sighting in sightings],
             next_due_us=now_us + LOOK_EVERY_US,

@@ -2,7 +2,7 @@
 
 Comes in: sensor tables and standing queries as SQL, readings as they are measured. Goes out: rows, fetched or
 pushed. The folders are the stages of a reading's way: `sensors` -> `streams` -> `pipeline` (with `operators`)
--> `queries` -> `server`; `sql` and `catalog` hold what people defined. `connect` is the Python client's door.
+-> `queries` -> `server`; `sql` and `catalog` hold what people defined. `connect` opens the Python client.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from penstock.clock import SECOND, Clock, WallClock, boot_id, elapsed_us, format_timestamp
+from penstock.disk_sync import sync_file, sync_folder
 from penstock.services import Service
-from penstock.syncing import sync_file, sync_folder
 
 _log = logging.getLogger("penstock.clock")
 

@@ -1,8 +1,8 @@
 """Every way Penstock says no: a named condition, an SQLSTATE, an HTTP status, a hint, a caret.
 
 Comes in: a condition's name and its parameters. Goes out: a `PenstockError` that the server turns into
-one JSON body and the command line into one block of plain text. Everybody raises these; nobody raises
-bare exceptions at a user.
+one JSON body and the command line into one block of plain text. All packages raise these, and no
+other exception reaches a user.
 """
 
 from __future__ import annotations
@@ -110,31 +110,19 @@ CONDITIONS = _table(
 
 
 class PenstockError(Exception):
-    """One error as a user sees it. `sql` and a position make a caret possible."""
+    """One error as a user sees it. `at` adds a position in the SQL, which makes a caret possible."""
 
-    def __init__(
-        self,
-        condition: str,
-        message: str,
-        *,
-        hint: str | None = None,
-        line: int | None = None,
-        column: int | None = None,
-        length: int | None = None,
-        sql: str | None = None,
-        index: int | None = None,
-        query: str | None = None,
-    ) -> None:
+    def __init__(self, condition: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.condition = condition
         self.message = message
         self.hint = hint
-        self.line = line
-        self.column = column
-        self.length = length
-        self.sql = sql
-        self.index = index  # which of many queries it is about, from 0
-        self.query = query
+        self.line: int | None = None
+        self.column: int | None = None
+        self.length: int | None = None
+        self.sql: str | None = None
+        self.index: int | None = None  # which of many queries it is about, from 0
+        self.query: str | None = None
         self.retry_after_s: float | None = None  # when to try again, where that is known
 
     @property
@@ -188,12 +176,15 @@ class PenstockError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross process borders (Spark's workers to the driver) with everything they carry.
-        names = ("hint", "line", "column", "length", "sql", "index", "query")
-        return (_rebuild, (self.condition, self.message, {n: getattr(self, n) for n in names}))
+        names = ("line", "column", "length", "sql", "index", "query")
+        return (_rebuild, (self.condition, self.message, self.hint, {n: getattr(self, n) for n in names}))
 
 
-def _rebuild(condition: str, message: str, more: dict[str, Any]) -> PenstockError:
-    return PenstockError(condition, message, **more)
+def _rebuild(condition: str, message: str, hint: str | None, more: dict[str, Any]) -> PenstockError:
+    found = PenstockError(condition, message, hint=hint)
+    for name, value in more.items():
+        setattr(found, name, value)
+    return found
 
 
 def error(condition: str, *, hint: str | None = None, **parameters: Any) -> PenstockError:

@@ -44,6 +44,10 @@ class Type:
     fields: tuple[Field, ...] = ()
     element: Type | None = None
 
+    def __deepcopy__(self, memo: object) -> Type:
+        # Every bound node carries its type in sqlglot's meta, which copies deeply; a type never changes.
+        return self
+
     def __str__(self) -> str:
         if self.kind == "DECIMAL":
             return f"DECIMAL({self.precision}, {self.scale})"

@@ -36,7 +36,7 @@ def make_chain(bench: CatalogBench) -> None:
     bench.catalog.create_table("sensors", STATIC, ("sensor_id",), stream, TableOptions())
     bench.make_sensors("other")
     bench.catalog.create_function(Function("f", (Field("x", DOUBLE),), DOUBLE, "return x"))
-    bench.catalog.create_query("hot", "", {}, ("sensors",), reads_functions=("f",))
+    bench.catalog.create_queries([NewQuery("hot", "", {}, ("sensors",), reads_functions=("f",))])
     bench.catalog.create_query("hotter", "", {}, ("other", "sensors"), ("hot",))
     bench.catalog.create_query("hottest", "", {}, (), ("hotter", "hot"))
 

@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from penstock.catalog import journal
 from penstock.catalog.model import Deduplicate, Function, StreamColumn, StreamType, TableOptions
 from penstock.catalog.query_definitions import NewQuery
-from penstock.catalog.rollup_records import Closing, RollupDefinition, RollupFile, Tier
+from penstock.catalog.rollup_records import RollupDefinition, RollupFile, RollupStep, Tier
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
 from penstock.types import DOUBLE, INT, TEXT, Field, parse_type
 from tests.catalog.bench import CatalogBench, everything
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
@@ -128,7 +129,7 @@ def close_rollup(bench: CatalogBench, draw: st.DataObject) -> None:
         position = before.position + draw.draw(st.integers(0, 3))
         file = RollupFile(before.next_number, 60, 0, 1, 2, 3, 4, 5)
         removed = draw.draw(st.lists(st.sampled_from([f.number for f in before.files]))) if before.files else []
-        closing = Closing(position, (file,), tuple(removed), draw.draw(st.none() | st.integers(0, 5)))
+        closing = RollupStep(position, (file,), tuple(removed), draw.draw(st.none() | st.integers(0, 5)))
         assert bench.catalog.close_rollup(rollup, before, closing)
         assert not bench.catalog.close_rollup(rollup, before, closing), "somebody else was faster"
 
@@ -207,7 +208,7 @@ def live_through(folder: Path, draw: st.DataObject) -> None:
     bench.close()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_history_comes_back_from_the_journal(draw: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -20,16 +20,15 @@ from penstock.catalog.model import TableOptions
 from penstock.catalog.snapshot import (
     list_snapshots,
     read_snapshot,
-    restore_snapshot,
-    snapshot_of,
     snapshot_path,
     write_snapshot,
 )
-from penstock.catalog.state import CatalogState, load_state
+from penstock.catalog.state import CatalogState, load_state, snapshot_of
 from penstock.errors import PenstockError
 from penstock.types import INT, Field
 from tests.catalog.bench import CatalogBench
 from tests.catalog.test_histories import STEPS, plain
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
@@ -46,7 +45,7 @@ def live(bench: CatalogBench, draw: st.DataObject, most: int = 25) -> dict[int, 
     return states
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_snapshot_and_the_lines_after_it_give_the_state_of_the_whole_journal(draw: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -54,9 +53,9 @@ def test_a_snapshot_and_the_lines_after_it_give_the_state_of_the_whole_journal(d
         states = live(bench, draw)
         bench.close()
         middle = draw.draw(st.sampled_from(sorted(states)))
-        path = write_snapshot(Path(name), load_state(Path(name), upto=middle), "0" * 16)
+        path = write_snapshot(Path(name), snapshot_of(load_state(Path(name), upto=middle), "0" * 16))
         restored = CatalogState()
-        restore_snapshot(restored, read_snapshot(path))
+        restored.restore(read_snapshot(path))
         assert plain(restored) == states[middle]
         reader = JournalReader(Path(name))
         reader.entries(upto=middle)
@@ -71,7 +70,7 @@ def test_a_snapshot_and_the_lines_after_it_give_the_state_of_the_whole_journal(d
         )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_covered_prefix_may_be_removed_or_damaged(draw: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:

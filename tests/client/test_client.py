@@ -16,7 +16,7 @@ import pytest
 import penstock
 from penstock.client import Connection
 from penstock.errors import PenstockError
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 from tests.server.fake import FakeDatabase
 from tests.server.live import Live, serving
 
@@ -220,7 +220,7 @@ def test_an_unknown_table_is_not_tried_again(
     asked: list[str] = []
     push = database.push
 
-    def counted(table: str, *more: Any) -> Receipt:
+    def counted(table: str, *more: Any) -> IngestReceipt:
         asked.append(table)
         return push(table, *more)
 

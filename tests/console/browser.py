@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 ROOT = Path(__file__).parents[2]
@@ -219,15 +219,35 @@ def browsing() -> Iterator[Browser]:
 
 
 @contextmanager
-def visiting(browser: Browser, url: str) -> Iterator[Visitor]:
-    """Somebody who was never here before; that the browser had nothing to complain about is part of every visit."""
+def profile(browser: Browser) -> Iterator[BrowserContext]:
+    """A memory for pages that follow each other: what they loaded is kept, as in a browser of a person."""
     # What moves is waited for at each click.
     context = browser.new_context(
         viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="reduce"
     )
     try:
-        visitor = Visitor(context.new_page(), url)
+        yield context
+    finally:
+        context.close()
+
+
+@contextmanager
+def first_visit(context: BrowserContext, url: str) -> Iterator[Visitor]:
+    """A visitor with no cookie and nothing stored; no complaint of the browser is part of every visit."""
+    page = context.new_page()
+    visitor = Visitor(page, url)
+    try:
         yield visitor
         assert visitor.problems == []
     finally:
-        context.close()
+        if page.url.startswith(url):
+            page.evaluate("localStorage.clear()")
+        page.close()
+        context.clear_cookies()
+
+
+@contextmanager
+def visiting(browser: Browser, url: str) -> Iterator[Visitor]:
+    """One visitor in a profile of their own."""
+    with profile(browser) as context, first_visit(context, url) as visitor:
+        yield visitor

@@ -14,11 +14,12 @@ from typing import Any
 
 from penstock.console import open_console
 from penstock.queries.database import Database
-from penstock.server.run import run
+from penstock.server.run import OpenPages, run
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
 
-CYCLE_S = 0.15
+# As often as a page looks: cycles between two looks take the processor from the browser and change nothing that is seen.
+CYCLE_S = 0.5
 
 
 class TurningEngine(LocalEngine):
@@ -43,9 +44,11 @@ class TurningEngine(LocalEngine):
         super().stop()
 
 
-def main(port: int, folder: Path, progress: Callable[[str], None] | None = None) -> int:
+def main(
+    port: int, folder: Path, progress: Callable[[str], None] | None = None, pages: OpenPages = open_console
+) -> int:
     settings = Settings(data=str(folder), port=port)
-    return run(settings, progress, database=Database(settings, engine=TurningEngine), pages=open_console)
+    return run(settings, progress, database=Database(settings, engine=TurningEngine), pages=pages)
 
 
 if __name__ == "__main__":

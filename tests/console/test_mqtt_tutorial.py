@@ -1,6 +1,6 @@
 """docs/tutorial-mqtt.md as its reader follows it: a real broker, its commands and its script, and the console in Chromium.
 
-The server's cycles run without Spark. What only Spark answers is asked where pages run on one (tests/live/test_docs_run.py).
+The server's cycles run without Spark. What only Spark answers is asked where pages run on one (tests/live/test_examples.py).
 """
 
 from __future__ import annotations

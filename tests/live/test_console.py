@@ -1,20 +1,29 @@
-"""The console on a real server with Spark and the demo: every page as a person walks through it.
+"""`penstock demo` as a user runs it, on a machine without Java on PATH, and the console of its server in a browser.
 
-The tests tell one story on one server, in order, by one visitor; what the browser complains about fails the test in which
-it did. Screenshots at both widths and in both themes are kept (tests/console/browser.py), and `make screenshots` takes the
-documentation's pictures on the same walk.
+The tests tell one story on one demo, in order, by one visitor; what the browser complains about fails the test in which it
+did. `make test` walks through what Spark has a part in: tests/console walks through every page without Spark. `make soak`
+and `make screenshots` walk through every page here, too; the latter takes the documentation's pictures on the way.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 from playwright.sync_api import expect
 
-from penstock.cli.demo_server import free_port, running_server
-from tests.console.browser import Visitor, browsing, chromium, until_open, visiting
+import penstock
+from tests.console.browser import PICTURES, Visitor, browsing, chromium, visiting
+from tests.support.server_process import FEW_CYCLES
 from tests.support.spark_lock import one_spark
 
 expect.set_options(timeout=120_000)
@@ -25,16 +34,88 @@ ENDLESS = "SELECT COUNT(*) AS n FROM probes a, probes b, probes c, probes d WHER
 GAS = "SELECT probe_id, ppm, ts FROM probes WHERE ppm > 10 BEGIN (NOW - 1 MINUTE) END (NOW)"
 
 
+WITHIN_S = 240.0
+
+
+class Demo:
+    """A running `penstock demo`, and the lines that it has printed."""
+
+    def __init__(self, folder: Path) -> None:
+        environ = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+        environ |= {**FEW_CYCLES, "PATH": path_without_java(folder)}
+        self.errors = folder / "errors.txt"
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "penstock", "demo", "--plain", "--port", "0"],
+                env=environ,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                preexec_fn=_listen_to_ctrl_c,
+            )
+        self.lines: list[str] = []
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(iter(self.process.stdout.readline, ""))
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """The first line that it prints with this in it."""
+        deadline = time.monotonic() + WITHIN_S
+        while True:
+            for found in filter(None, (re.search(pattern, line) for line in list(self.lines))):
+                return found
+            assert self.process.poll() is None and time.monotonic() < deadline, self.printed()
+            time.sleep(0.05)
+
+    def printed(self) -> str:
+        return "".join(self.lines) + self.errors.read_text(errors="replace")
+
+    def close(self) -> None:
+        """End it, whatever a failed test left of it."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        self.process.wait(120)
+        self._reading.join(60)
+
+
+def path_without_java(folder: Path) -> str:
+    """PATH as it is here, but for java: Spark's launcher and Hadoop's file system call a dozen other programs."""
+    programs = folder / "programs"
+    programs.mkdir()
+    for place in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for program in place.iterdir() if place.is_dir() else ():
+            if program.name != "java" and not (programs / program.name).is_symlink():
+                (programs / program.name).symlink_to(program)
+    return str(programs)
+
+
+def _listen_to_ctrl_c() -> None:
+    """Tests that run in the background ignore it, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture(scope="module")
-def somebody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    with one_spark():
+        running = Demo(tmp_path_factory.mktemp("demo"))
+        try:
+            yield running
+        finally:
+            running.close()
+
+
+@pytest.fixture(scope="module")
+def somebody(demo: Demo) -> Iterator[Visitor]:
     chromium()
-    port = free_port(0)
-    folder = tmp_path_factory.mktemp("console") / "data"
-    with one_spark(), running_server(folder, port, lambda _: None):
-        url = f"http://127.0.0.1:{port}"
-        until_open(url)
-        with browsing() as browser, visiting(browser, url) as visitor:
-            yield visitor
+    url = demo.wait_for(r"The demo's server is at (\S+)\. ").group(1)
+    with browsing() as browser, visiting(browser, url) as visitor:
+        visitor.page.goto(url)
+        visitor.page.wait_for_url("**/console/")
+        visitor.connected()
+        yield visitor
 
 
 @pytest.fixture
@@ -43,16 +124,12 @@ def visitor(somebody: Visitor) -> Iterator[Visitor]:
     assert somebody.problems == []
 
 
-def test_a_first_visit_starts_the_demo_by_one_click(visitor: Visitor) -> None:
-    visitor.page.goto(visitor.url)
-    visitor.page.wait_for_url("**/console/")
-    visitor.connected()
-    visitor.button("Start the demo")
-    expect(visitor.tile("Sensors")).to_have_text("60")
-    expect(visitor.tile("Readings/s")).to_have_text(COUNT)
+def test_the_demo_shows_sixty_probes_and_the_way_of_the_plume(demo: Demo) -> None:
+    demo.wait_for(r"cycle \d+  60 probes .* \d+ in alarm.* passed probe \d+ -> \d+ -> \d+ in")
 
 
-def test_the_overview_shows_alarms_and_a_map_that_leads_to_a_sensor(visitor: Visitor) -> None:
+def overview(visitor: Visitor) -> None:
+    """The overview shows alarms and a map that leads to a sensor."""
     page = visitor.page
     visitor.go()
     expect(visitor.tile("Standing queries")).to_have_text("4")
@@ -70,7 +147,8 @@ def test_the_overview_shows_alarms_and_a_map_that_leads_to_a_sensor(visitor: Vis
     visitor.screenshots("spark-sensor")
 
 
-def test_sensors_have_lines_and_rates_and_a_place_that_can_be_corrected(visitor: Visitor) -> None:
+def sensors(visitor: Visitor) -> None:
+    """Sensors have lines and rates and a place that can be corrected."""
     page = visitor.page
     visitor.go("sensors")
     expect(page.get_by_role("cell", name="probes", exact=True)).to_be_visible()
@@ -92,8 +170,11 @@ def test_sensors_have_lines_and_rates_and_a_place_that_can_be_corrected(visitor:
     expect(row).to_contain_text("new laboratory")
 
 
-def test_a_mistake_is_underlined_and_a_question_that_only_spark_answers_is_charted(visitor: Visitor) -> None:
+def question_for_spark(visitor: Visitor) -> None:
+    """A mistake is underlined and a question that only Spark answers is charted."""
     page = visitor.page
+    with penstock.connect(visitor.url) as db:
+        db.sql("UPDATE probes SET location = 'new laboratory' WHERE probe_id = 7")
     visitor.go("ask")
     visitor.write(PEAKS.replace("MAX(ppm)", "MAX(pmp)"))
     visitor.button("Run")
@@ -112,7 +193,8 @@ def test_a_mistake_is_underlined_and_a_question_that_only_spark_answers_is_chart
     visitor.picture("console-ask", height=880)
 
 
-def test_a_question_that_takes_too_long_is_cancelled_on_the_page(visitor: Visitor) -> None:
+def long_question(visitor: Visitor) -> None:
+    """A question that takes too long is cancelled on the page."""
     page = visitor.page
     visitor.go("ask")
     cancel = page.get_by_role("button", name="Cancel", exact=True)
@@ -127,7 +209,8 @@ def test_a_question_that_takes_too_long_is_cancelled_on_the_page(visitor: Visito
     expect(page.get_by_role("cell", name="probes", exact=True)).to_be_visible()
 
 
-def test_a_question_is_kept_and_watched_live_given_another_window_and_dropped(visitor: Visitor) -> None:
+def standing_query(visitor: Visitor) -> None:
+    """A question is kept and watched live given another window and dropped."""
     page = visitor.page
     keep(visitor, GAS, "much_gas")
     expect(visitor.tile("Rows in its window")).to_have_text(COUNT)
@@ -152,7 +235,8 @@ def test_a_question_is_kept_and_watched_live_given_another_window_and_dropped(vi
     drop(visitor, "much_gas")
 
 
-def test_means_per_place_are_kept_and_dropped(visitor: Visitor) -> None:
+def means(visitor: Visitor) -> None:
+    """Means per place are kept and dropped."""
     keep(visitor, MEANS, "means")
     expect(visitor.tile("Rows in its window")).to_have_text(COUNT)
     visitor.button("10 min")
@@ -161,7 +245,8 @@ def test_means_per_place_are_kept_and_dropped(visitor: Visitor) -> None:
     drop(visitor, "means")
 
 
-def test_the_list_of_queries_leads_to_the_plan_of_a_join(visitor: Visitor) -> None:
+def plan_of_a_join(visitor: Visitor) -> None:
+    """The list of queries leads to the plan of a join."""
     page = visitor.page
     visitor.go("queries")
     expect(page.locator(".list tbody tr")).to_have_count(4)
@@ -174,7 +259,8 @@ def test_the_list_of_queries_leads_to_the_plan_of_a_join(visitor: Visitor) -> No
     visitor.screenshots("spark-plan")
 
 
-def test_the_system_page_shows_where_the_time_goes_and_sparks_processes(visitor: Visitor) -> None:
+def system(visitor: Visitor) -> None:
+    """The system page shows where the time goes and Spark's processes."""
     page = visitor.page
     visitor.go("system")
     expect(page.get_by_role("cell", name="Spark (Java)")).to_be_visible()
@@ -183,6 +269,27 @@ def test_the_system_page_shows_where_the_time_goes_and_sparks_processes(visitor:
     expect(page.locator(".chart canvas")).to_have_count(2)
     visitor.screenshots("spark-system")
     visitor.picture("console-system", height=1240)
+
+
+WALK: tuple[Callable[[Visitor], None], ...] = (
+    *(overview, sensors, question_for_spark, long_question, standing_query, means, plan_of_a_join, system),
+)
+OF_SPARK = (question_for_spark, long_question, system)
+PAGES = WALK if PICTURES or os.environ.get("PENSTOCK_SOAK") else OF_SPARK
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.__name__)
+def test_a_page_of_the_console_on_spark(visitor: Visitor, page: Callable[[Visitor], None]) -> None:
+    page(visitor)
+
+
+def test_ctrl_c_ends_the_demo_and_leaves_nothing_running(demo: Demo) -> None:
+    family = psutil.Process(demo.process.pid).children(recursive=True)
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(120) == 0, demo.printed()
+    assert family and "Traceback" not in demo.errors.read_text()
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert alive == []
 
 
 def places_asked_for(visitor: Visitor) -> list[str]:

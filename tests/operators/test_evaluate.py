@@ -17,6 +17,7 @@ from penstock.operators.operations import OPERATIONS
 from penstock.types import BIGINT, BINARY, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Field, Type, parse_type
 from tests.operators.reference import SPECIAL, STRICT, value_of
 from tests.operators.strategies import Batch, calls_of, expressions, with_rows
+from tests.support.examples import examples
 
 
 def plain(array: pa.Array) -> list[Any]:
@@ -48,13 +49,13 @@ def test_each_operation_equals_the_row_at_a_time_evaluator(operation: str) -> No
     run_it()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(with_rows(st.sampled_from([INT, BIGINT, DOUBLE, BOOLEAN, TEXT, TIMESTAMP]).flatmap(expressions)))
 def test_nested_expressions_equal_the_row_at_a_time_evaluator(case: tuple[Batch, Expr]) -> None:
     check(*case)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(with_rows(expressions(BOOLEAN)), st.integers(0, 3))
 def test_a_slice_of_a_batch_gives_the_slice_of_the_answer(case: tuple[Batch, Expr], start: int) -> None:
     (columns, rows), expr = case

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.operators.newest import newest_by_version
+from tests.support.examples import examples
 
 VIDS = st.integers(0, 9) | st.integers(0, 2**31 - 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(VIDS, st.integers(-(2**63), 2**63 - 1)), max_size=30))
 def test_each_version_has_the_newest_of_its_times(rows: list[tuple[int, int]]) -> None:
     expected: dict[int, int] = {}

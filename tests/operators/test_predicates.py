@@ -19,6 +19,7 @@ from penstock.operators.evaluate import evaluate_mask, evaluate_static
 from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
 from penstock.operators.predicates import PredicateIndex
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, Type
+from tests.support.examples import examples
 
 STREAM = {"x": DOUBLE, "k": INT, "name": TEXT}
 STATIC = {"sensor_id": INT, "place": TEXT}
@@ -70,7 +71,7 @@ def test_answers_equal_brute_force_while_queries_come_and_go(
     monkeypatch.setattr(factors, "_PARTS_MAX", 2)
     monkeypatch.setattr(predicates, "_VECTORS_MAX_BYTES", bytes_at_once)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(st.data())
     def churn(data: st.DataObject) -> None:
         index = PredicateIndex()

@@ -20,6 +20,7 @@ from penstock.operators.regular_expressions import (
     check_pattern,
     like_pattern,
 )
+from tests.support.examples import examples
 
 TEXTS = ["", "a", "abcabc", "ABC", "a\nb", "größer", "x😀y", "  tab\t", "a,b,,c", None]
 
@@ -227,7 +228,7 @@ def test_a_like_pattern_that_is_too_long_is_refused_or_null() -> None:
     assert called("like", "a", pattern) is None and called("like", "a", pattern[3:]) is False
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text("ab\\()[]{}*+?|^$.:<>P=!Q1wäE-,i😀", max_size=12), st.text("ab\n(ä😀", max_size=8))
 def test_any_pattern_is_refused_or_gives_an_answer(pattern: str, text: str) -> None:
     try:

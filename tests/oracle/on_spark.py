@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import PenstockError
@@ -23,7 +23,7 @@ from penstock.queries.results import Event, Result
 from penstock.queries.subscription import Subscription
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SelectPlan, SparkPlan, plan_from_json
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from tests.oracle import compare
@@ -284,6 +284,24 @@ def _same(expected: compare.Answer, found: compare.Answer, what: str) -> None:
     assert wrong is None, f"{what}: {wrong}"
 
 
+# A job of the oracle runs once over few rows: to plan it, compile it and spread it took longer than to run it as it is.
+_ONCE = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+def oracle_session(database: Database) -> SparkSession:
+    """A session of the oracle's own on the database's Spark: nothing that the database runs sees its settings."""
+    assert database.engine.spark is not None
+    session = database.engine.spark.newSession()
+    for name, value in _ONCE.items():
+        session.conf.set(name, value)
+    return session
+
+
 def show_log(spark: SparkSession, story: Story, table: str, folder: Path) -> None:
     """The log with static values beside it, as a view that `query_sql` reads."""
     show(spark, view_name(table), story.world.flat_table(table, story.log_of(table)), folder)
@@ -306,13 +324,12 @@ def disagreement(
     folder: Path,
 ) -> list[Any]:
     """Rows that only one side has, with how many more the answer has of each. One job for all queries."""
-    sides: list[DataFrame] = [spark.sql("\nUNION ALL\n".join(f"SELECT *, -1 AS n FROM ({sql})" for sql in expected))]
+    # In one text: each union of data frames would analyse anew all that was united before.
+    sides = [f"SELECT *, -1 AS n FROM ({sql})" for sql in expected]
     for name, table in found.items():
         if table.num_rows:
             view = f"found_{name}"
             show(spark, view, table.rename_columns([f"c{i}" for i in range(table.num_columns)]), folder)
-            sides.append(spark.sql(f"SELECT *, 1 AS n FROM ({answer_sql(name, queries[name], view)})"))
-    whole = sides[0]
-    for side in sides[1:]:
-        whole = whole.unionAll(side)
+            sides.append(f"SELECT *, 1 AS n FROM ({answer_sql(name, queries[name], view)})")
+    whole = spark.sql("\nUNION ALL\n".join(sides))
     return whole.groupBy("query", "row").sum("n").where("`sum(n)` <> 0").limit(10).collect()

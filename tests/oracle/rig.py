@@ -12,7 +12,7 @@ from penstock.queries.database import Database
 from penstock.settings import Settings
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SelectPlan
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from tests.oracle import compare
 from tests.oracle.commands import Advance, AlterWindow, Command, CreateQuery, Cycle, DropQuery, Push
 from tests.oracle.generate import seeded_script

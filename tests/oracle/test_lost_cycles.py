@@ -24,7 +24,7 @@ from tests.oracle.joins import stories
 from tests.oracle.losing import Losing
 from tests.support.local_engine import LocalEngine
 
-SEEDS = range(100) if os.environ.get("PENSTOCK_SOAK") else range(3)
+SEEDS = range(100) if os.environ.get("PENSTOCK_SOAK") else range(2)
 
 
 class Repeating(LocalEngine):

@@ -19,7 +19,7 @@ KEPT: tuple[int, ...] = ()
 told: Counter[str] = Counter()
 
 
-@pytest.mark.parametrize("seed", [*KEPT, *range(2000, 2400 if SOAK else 2008)])
+@pytest.mark.parametrize("seed", [*KEPT, *range(2000, 2400 if SOAK else 2006)])
 def test_a_story_told_through_sheets_gives_the_oracles_answers(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -28,7 +28,7 @@ def test_a_story_told_through_sheets_gives_the_oracles_answers(
     _run(rig, seed, losing)
 
 
-@pytest.mark.parametrize("seed", [*KEPT, *range(3000, 3300 if SOAK else 3006)])
+@pytest.mark.parametrize("seed", [*KEPT, *range(3000, 3300 if SOAK else 3004)])
 def test_whoever_follows_a_query_through_sheets_sees_what_the_oracle_says(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

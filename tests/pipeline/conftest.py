@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pyspark.logger import PySparkLogger
 
 from penstock.queries.database import Database
 from penstock.server.routes.queries import quoted
@@ -20,7 +21,11 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """A database that many tests share. Tests of single statements use `db`, which cleans up behind them."""
     with one_spark(), pytest.MonkeyPatch.context() as patch:
         patch.setenv(CANARY_NAME, CANARY)
-        made = Database(Settings(data=str(tmp_path_factory.mktemp("pipeline") / "data"), spark_master="local[2]"))
+        # For the log of an error PySpark asks the JVM some thirty times: that takes as long as the error itself.
+        patch.setattr(PySparkLogger.getLogger("SQLQueryContextLogger"), "disabled", True)
+        # Tests wait for each answer of Spark SQL: with the budget of a server it would rest for three times its work.
+        folder = tmp_path_factory.mktemp("pipeline") / "data"
+        made = Database(Settings(data=str(folder), spark_master="local[2]", spark_query_budget=0.9))
         made.start()
         try:
             yield made

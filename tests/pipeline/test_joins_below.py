@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from tests.pipeline.asking import Rows, ask, eventually, rows_of
 from tests.pipeline.test_joins import joined, push_piece
 
 __all__ = ["joined"]
+SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
 WINDOW = "BEGIN (NOW - 1 HOUR) END (NOW)"
 PAIRS = "FROM j0 a, j1 b WINDOW(a,b) = 1 SECOND WHERE a.k = b.k"
 TOPPED = {
@@ -65,12 +68,14 @@ def test_what_stands_on_a_join_equals_the_same_sql_as_a_batch(
     push_piece(db, rng, 0, 100)
     # A query of Spark SQL is tried as of a cycle that knows its functions.
     eventually(lambda: "gap" in db.standing.store.state.functions, timeout_s=120)
-    for name, sql in TOPPED.items():
+    # Of the queries above, every other one; `make soak` takes all of them both ways.
+    asked = dict(list(TOPPED.items()) if SOAK else list(TOPPED.items())[bool(in_memory) :: 2])
+    for name, sql in asked.items():
         db.execute(f"CREATE QUERY {name} AS {sql}")
         how = "slices" if name in SLICED else "Spark SQL"
         assert db.query(name)["runs"] == f"window join, then {how}", name
     push_piece(db, rng, 1, 100)
-    for name, sql in TOPPED.items():
+    for name, sql in asked.items():
         found = settled(db, name)
         assert found == ordered(ask(db, sql)), name
         assert found, f"{name} tests nothing"

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.queries.database import Database
-from penstock.sql.differences import DIFFERENCES
 from penstock.sql.plan import SparkPlan
-from penstock.sql.spark_text import NOW
+from penstock.sql.postgres_differences import DIFFERENCES
+from penstock.sql.spark.text import NOW
 from penstock.types import Type, parse_type
 from tests.sql.world import World
 from tests.support.postgres import ABSENT, find_binaries, private_postgres

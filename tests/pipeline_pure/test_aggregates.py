@@ -9,11 +9,11 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.queries.rollups import once as once_module
-from penstock.sql.aggregate_planner import Taken
-from penstock.sql.lower import lower
+from penstock.sql.kernel_expressions import lower
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.aggregate.planner import AggregateCalls
+from penstock.sql.planning.planner import plan_query
 from tests.pipeline_pure.world import Pipe
 
 
@@ -293,7 +293,7 @@ def test_a_plan_that_cannot_be_sliced_fails_its_own_query(pipe: Pipe, monkeypatc
     pipe.db.execute("CREATE TABLE doors (door TEXT PRIMARY KEY, r STREAM (n INT, tags ARRAY<TEXT>))")
     pipe.db.execute("INSERT INTO doors VALUES ('a', NULL); CREATE QUERY good AS SELECT SUM(n) AS n FROM doors")
     with monkeypatch.context() as old:
-        old.setattr(Taken, "lowered_keys", lambda taken: tuple(map(lower, taken.keys)))
+        old.setattr(AggregateCalls, "lowered_keys", lambda taken: tuple(map(lower, taken.keys)))
         pipe.db.execute("CREATE QUERY bad AS SELECT tags, SUM(n) AS n FROM doors GROUP BY tags")
     pipe.engine.drain()
     pipe.db.push("doors", [{"door": "a", "n": 3, "tags": ["x"]}])

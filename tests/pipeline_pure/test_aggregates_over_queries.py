@@ -10,10 +10,10 @@ import pytest
 
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
-from penstock.sql.explain import explain
+from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import AggregatePlan, plan_from_json
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from penstock.sql.statements import Select
 from tests.pipeline_pure.world import Pipe
 

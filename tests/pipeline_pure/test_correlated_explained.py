@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.sql.explain import explain
+from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_script
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from penstock.sql.statements import Select
 from tests.pipeline_pure.test_correlated_groups import VALID, Story
 from tests.pipeline_pure.world import Pipe

@@ -8,7 +8,7 @@ from penstock.catalog.query_definitions import NewQuery
 from penstock.clock import SECOND
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import plan_to_json
-from penstock.sql.planner import plan_query, reads_of
+from penstock.sql.planning.planner import plan_query, reads_of
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 

@@ -11,10 +11,10 @@ from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
 from penstock.queries import standing
 from penstock.queries.system_columns import SYSTEM_TABLES
-from penstock.sql.explain import explain
+from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
-from penstock.sql.planner import plan_query, reads_of
+from penstock.sql.planning.planner import plan_query, reads_of
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 SECOND = 1_000_000

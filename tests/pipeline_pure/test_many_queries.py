@@ -79,7 +79,7 @@ class Churn:
         assert found == sorted(zip(self.values[inside].tolist(), self.times[inside].tolist(), strict=True)), name
 
 
-@pytest.mark.parametrize("seed", range(3) if os.environ.get("PENSTOCK_SOAK") else (0, 2))
+@pytest.mark.parametrize("seed", range(3) if os.environ.get("PENSTOCK_SOAK") else (2,))
 def test_churn_changes_nobody_elses_answer(
     pipes: Callable[..., Pipe], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.queries.moments import now_of_plan
 from penstock.sql.parse import parse_select
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 TWO = "SELECT a.value, b.value FROM fast a, slow b WHERE a.id = b.id BEGIN (NOW - 1 HOUR) END (NOW)"

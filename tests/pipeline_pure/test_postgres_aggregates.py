@@ -6,7 +6,7 @@ import pytest
 
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT
 from tests.pipeline_pure.world import Pipe
 from tests.support.postgres import ABSENT, find_binaries, private_postgres

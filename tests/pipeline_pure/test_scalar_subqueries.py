@@ -14,6 +14,7 @@ from penstock.queries.describing import describe_query
 from penstock.queries.subscription import SelectSubscription
 from penstock.sql.plan import evaluated_by_spark, plan_from_json
 from tests.pipeline_pure.world import BEGAN_US, Pipe
+from tests.support.examples import SOAK
 
 SECOND = 1_000_000
 SEGMENTS = {1: 7, 2: 7, 3: 8, 4: 9}
@@ -110,7 +111,7 @@ def near_each_other(inside: list[tuple[int, int, float]]) -> list[tuple[int, flo
     ]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(2 if SOAK else 1))
 def test_joins_beside_a_subquery_say_what_all_rows_say(pipe: Pipe, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr("penstock.queries.standing.TRIM_EVERY", 3)
     monkeypatch.setattr("penstock.queries.standing.SNAPSHOT_EVERY", 5)

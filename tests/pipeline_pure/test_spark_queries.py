@@ -14,7 +14,7 @@ from penstock.pipeline.evaluations import Evaluation
 from penstock.queries.moments import moment_of
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from tests.pipeline_pure.test_edges import create_spark_query
 from tests.pipeline_pure.world import Pipe
 

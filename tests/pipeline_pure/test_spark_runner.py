@@ -12,7 +12,7 @@ from penstock.pipeline.spark_sql import SparkRunner
 from penstock.queries.moments import moment_of
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from tests.pipeline_pure.world import Pipe
 
 

@@ -11,7 +11,7 @@ from penstock.catalog.query_definitions import NewQuery
 from penstock.errors import PenstockError
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan, plan_to_json
-from penstock.sql.planner import plan_query, reads_of
+from penstock.sql.planning.planner import plan_query, reads_of
 from tests.pipeline_pure.test_spark_queries import until
 from tests.pipeline_pure.world import Pipe
 

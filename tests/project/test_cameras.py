@@ -16,7 +16,7 @@ from apps.cameras.town import CAMERAS, FASTEST_M_PER_S, ROUTES, SLOWEST_M_PER_S,
 from apps.cameras.traffic import SECOND, Traffic
 from apps.cameras.view import draw, draw_town, summary
 from penstock.clock import ManualClock
-from penstock.sensors.base import Answer
+from penstock.sensors.base import ReadResult
 from penstock.sql.parse import parse_script
 from penstock.types import DOUBLE, Field
 
@@ -48,7 +48,7 @@ def test_a_camera_sees_every_car_once_however_often_it_looks() -> None:
     for step_us in (SECOND // 5, 3 * SECOND, 0, 40 * SECOND):
         clock.advance(step_us)
         reading = camera.read()
-        if reading.answer is Answer.NEW_VALUE:
+        if reading.answer is ReadResult.NEW_VALUE:
             assert reading.times_us is not None
             seen += reading.times_us
     expected = [s.time_us for s in Traffic().seen("mill", BEGAN_US, clock.now_us())]

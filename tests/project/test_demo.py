@@ -12,14 +12,14 @@ from rich.console import Console
 
 from penstock.cli import demo
 from penstock.cli.demo_tracks import Tracks
-from penstock.cli.demo_view import Moment, View, alarms_by_probe, own_questions, plain_line, silent_probes
+from penstock.cli.demo_view import DemoStatus, View, alarms_by_probe, own_questions, plain_line, silent_probes
 from penstock.sensors import demo_plant
 from penstock.sql.parse import parse_script
 
 NOW = datetime(2026, 5, 3, 12, 0, 41, tzinfo=UTC)
 
 
-def moment(**ppm_of_probe: float) -> Moment:
+def moment(**ppm_of_probe: float) -> DemoStatus:
     latest = [
         {
             "probe_id": p.probe_id,
@@ -31,10 +31,12 @@ def moment(**ppm_of_probe: float) -> Moment:
         }
         for p in demo_plant.probes()
     ]
-    return Moment(latest, [row for row in latest if row["ppm"] > demo_plant.ALARM_PPM], cycle=7, readings_per_s=120.0)
+    return DemoStatus(
+        latest, [row for row in latest if row["ppm"] > demo_plant.ALARM_PPM], cycle=7, readings_per_s=120.0
+    )
 
 
-def drawn(shown: Moment, width: int, height: int) -> list[str]:
+def drawn(shown: DemoStatus, width: int, height: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height)
     console.print(View("http://127.0.0.1:8470", "penstock", width, height).draw(shown))
     assert isinstance(console.file, io.StringIO)
@@ -88,8 +90,8 @@ def test_a_probe_is_silent_until_it_speaks_again() -> None:
 
 
 def test_before_the_first_reading_there_is_a_picture_too() -> None:
-    assert any("all quiet" in line for line in drawn(Moment([], [], None), 116, 34))
-    assert "0 in alarm" in plain_line(Moment([], [], None))
+    assert any("all quiet" in line for line in drawn(DemoStatus([], [], None), 116, 34))
+    assert "0 in alarm" in plain_line(DemoStatus([], [], None))
 
 
 def test_the_address_is_part_of_the_commands_only_where_it_is_not_the_usual_one() -> None:

@@ -18,7 +18,7 @@ from penstock.security.caller import Caller, acting_as
 from penstock.sql.binding import calls
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
-from penstock.sql.spark_check import check_spark_text
+from penstock.sql.spark.text_check import check_spark_text
 from tests.pipeline_pure.world import Pipe
 from tests.security.conftest import World as Server
 from tests.sql.world import PLANT, World

@@ -16,8 +16,8 @@ from sqlglot import exp
 from penstock.errors import PenstockError
 from penstock.sql.parse import parse_script, parse_select
 from penstock.sql.plan import SparkPlan
-from penstock.sql.planner import plan_query
-from penstock.sql.spark_check import check_spark_text
+from penstock.sql.planning.planner import plan_query
+from penstock.sql.spark.text_check import check_spark_text
 from penstock.sql.statements import CreateQuery, Select
 from penstock.types import TEXT, Field
 from tests.sql.world import SYSTEM, World, plant

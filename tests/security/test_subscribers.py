@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 from penstock.errors import PenstockError
 from penstock.server.app import create_app
-from penstock.server.context import Context
+from penstock.server.http.context import Context
 from penstock.server.routes.events import open_subscription
 from penstock.settings import Settings
 from tests.server.fake import FakeDatabase, FakeSubscription

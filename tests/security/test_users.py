@@ -70,12 +70,12 @@ def test_the_first_one_has_to_be_an_admin_and_the_last_admin_stays_while_others_
         lambda: users.create_token("t", "write"),
         lambda: users.create_token("t", "admin", expires_us=2_000_000),
     ):
-        with pytest.raises(PenstockError, match="nobody could administer"):
+        with pytest.raises(PenstockError, match="no user could administer"):
             refused()
     users.create_user("ada", "admin", "correct horse")
     users.create_user("bob", "read", "bob's secret")
     for refused in (lambda: users.drop_user("ada"), lambda: users.alter_user("ada", role="write")):
-        with pytest.raises(PenstockError, match="nobody could administer"):
+        with pytest.raises(PenstockError, match="no user could administer"):
             refused()
     users.drop_user("bob")
     users.drop_user("ada")

@@ -12,7 +12,7 @@ import pytest
 from penstock.catalog.model import StreamColumn, TableOptions
 from penstock.clock import SECOND
 from penstock.errors import error
-from penstock.sensors.base import END, Answer, Reading, new_value
+from penstock.sensors.base import END, Reading, ReadResult, new_value
 from penstock.streams.sources import sensor_forwarder
 from penstock.streams.sources.manager import ALWAYS_ON
 from penstock.types import DOUBLE, INT, Field
@@ -244,7 +244,7 @@ def test_a_push_sensor_calls_until_it_is_closed() -> None:
         world.manager.demand("q", 1, {0, 1})
         wait_until(lambda: world.opened() == [0, 1])
         Calling.lines["s0"](new_value((1.0,), time_us=5))
-        Calling.lines["s0"](Reading(Answer.NEW_VALUE, [(2.0,), (3.0,)]))
+        Calling.lines["s0"](Reading(ReadResult.NEW_VALUE, [(2.0,), (3.0,)]))
         wait_until(lambda: world.of(0) == [(1.0,), (2.0,), (3.0,)])
         old = Calling.lines["s1"]
         old.failed(ConnectionError("gone"))

@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 
 from penstock.catalog.model import TableOptions
-from penstock.sensors.base import Answer, Reading
-from penstock.streams.sources.reading_arrays import Chunk, pack
+from penstock.sensors.base import Reading, ReadResult
+from penstock.streams.sources.reading_arrays import ReadChunk, pack
 from penstock.streams.sources.sensor_state import OpenedSensor
 from penstock.types import DOUBLE, Field
 from tests.sensors.world import table
@@ -26,7 +26,7 @@ def packed(given: Given, time: Literal["valid", "transaction"] = "valid") -> lis
     for sid, times in given:
         rows = [(float(number + i),) for i in range(len(times))]
         number += len(times)
-        chunks.append(Chunk(sensors[sid], Reading(Answer.NEW_VALUE, rows, times), 0))
+        chunks.append(ReadChunk(sensors[sid], Reading(ReadResult.NEW_VALUE, rows, times), 0))
     parcel = pack(plant, chunks)
     assert parcel is not None
     stored = parcel.ts_us.tolist() if parcel.ts_us is not None else [0] * len(parcel.sids)

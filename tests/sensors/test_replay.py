@@ -15,7 +15,7 @@ from penstock.clock import SECOND, ManualClock, parse_timestamp
 from penstock.errors import PenstockError
 from penstock.sensors import recording_files
 from penstock.sensors.address_rules import AddressRules
-from penstock.sensors.base import Answer, Sensor
+from penstock.sensors.base import ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
 from penstock.sensors.sensor_files import SensorFiles
 from penstock.types import BIGINT, DOUBLE, TEXT, Field
@@ -40,7 +40,7 @@ def read_all(sensor: Sensor) -> tuple[list[Any], int]:
     """(time, values...) of everything until the end, and what was bad."""
     rows: list[Any] = []
     bad = 0
-    while (reading := sensor.read()).answer is not Answer.END:
+    while (reading := sensor.read()).answer is not ReadResult.END:
         bad += reading.bad
         if reading.batch is not None:
             times = reading.times_us if reading.times_us is not None else [None] * reading.count
@@ -63,7 +63,7 @@ def test_at_its_own_pace_a_row_comes_when_it_is_due(tmp_path: Path) -> None:
     clock = ManualClock(1000 * SECOND)
     sensor = open_replay(file, clock, speed="2x")
     came: list[tuple[float, str]] = []
-    while (reading := sensor.read()).answer is not Answer.END:
+    while (reading := sensor.read()).answer is not ReadResult.END:
         if reading.batch is not None:
             came += [((clock.now_us() / SECOND - 1000), v) for v in reading.batch.column(0).to_pylist()]
         if reading.next_due_us is not None:
@@ -147,7 +147,7 @@ def test_rows_of_one_time_come_together_so_that_a_resumed_replay_misses_none(
             sensor.resume(stored * SECOND)
         sensor.init()
         found = []
-        while (reading := sensor.read()).answer is not Answer.END:
+        while (reading := sensor.read()).answer is not ReadResult.END:
             assert reading.batch is not None
             found.append([float(v) for v in reading.batch.column(0).to_pylist()])
         sensor.close()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.clock import SECOND, ManualClock
-from penstock.sensors.base import Answer, Sensor
+from penstock.sensors.base import ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
 from penstock.sensors.signals import gaussian, uniform, walk
 from penstock.types import BIGINT, BINARY, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Field, parse_type
@@ -27,7 +27,7 @@ def simulate(seconds: float, address: str = "s1", start: int = NOON, fields: Any
     said: list[Any] = []
     while clock.now_us() <= start + seconds * SECOND:
         reading = sensor.read()
-        if reading.answer is Answer.END:
+        if reading.answer is ReadResult.END:
             said.append("end")
             break
         assert reading.times_us is not None or not reading.count

@@ -11,9 +11,9 @@ import pytest
 
 from penstock.clock import WallClock
 from penstock.errors import PenstockError
-from penstock.sensors.base import Answer, Sensor
+from penstock.sensors.base import ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
-from penstock.streams.sources.reading_arrays import Chunk, pack
+from penstock.streams.sources.reading_arrays import ReadChunk, pack
 from penstock.streams.sources.sensor_state import OpenedSensor
 from tests.sensors.world import GAS, PATIENCE_S, World, table, wait_until
 
@@ -41,7 +41,7 @@ def read_some(sensor: Sensor, timeout_s: float = PATIENCE_S) -> Any:
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
         reading = sensor.read()
-        if reading.answer is not Answer.NO_VALUE or reading.bad:
+        if reading.answer is not ReadResult.NO_VALUE or reading.bad:
             return reading
         time.sleep(0.001)
     raise AssertionError("nothing came")
@@ -85,7 +85,7 @@ def test_texts_are_packed_as_values_of_the_fields_types(server: socket.socket) -
         reading = read_some(sensor)
     sensor.close()
     source = OpenedSensor(table(fields=GAS), 9, "a")
-    parcel = pack(source.table, [Chunk(source, reading, 5)])
+    parcel = pack(source.table, [ReadChunk(source, reading, 5)])
     assert parcel is not None and parcel.sids.tolist() == [9, 9]
     assert [c.to_pylist() for c in parcel.columns] == [[1, 3], ["methane", None], [2.5, 4.0]]
     assert source.errors == 1 and "whole number" in str(source.last_error)
@@ -95,7 +95,7 @@ def test_a_poll_never_waits_for_a_peer_that_says_nothing(server: socket.socket) 
     sensor, peer = connect(server)
     with peer:
         # Did it wait, the test would hang here: nobody ever sends.
-        assert all(sensor.read().answer is Answer.NO_VALUE for _ in range(100))
+        assert all(sensor.read().answer is ReadResult.NO_VALUE for _ in range(100))
     sensor.close()
 
 
@@ -104,7 +104,7 @@ def test_a_closed_connection_ends_the_sensor_where_the_option_says_so(server: so
     peer.sendall(b"1,a,2\n3,b,4")
     peer.close()
     assert read_some(sensor).rows == [("1", "a", "2"), ("3", "b", "4")]
-    assert read_some(sensor).answer is Answer.END
+    assert read_some(sensor).answer is ReadResult.END
     sensor.close()
 
 

@@ -37,7 +37,7 @@ class Server:
         self.catalog = Catalog(folder, self.log.still, clock)
         self.ingest = Ingest(self.log, lambda: self.catalog.state, clock, settings)
         self.manager = StreamManager(
-            lambda: self.catalog.state, self.ingest, self.catalog.observe, clock, settings, limits=FAST, rules=NEAR
+            lambda: self.catalog.state, self.ingest, self.catalog.observe, clock, limits=FAST, rules=NEAR
         )
 
     def create(self, name: str, connector: str, options: dict[str, str], rows: list[tuple[Any, ...]]) -> Table:

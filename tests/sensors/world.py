@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.catalog.model import StreamColumn, Table, TableOptions
 from penstock.clock import Clock, WallClock
 from penstock.sensors.base import END, NO_VALUE, Deliver, PushSensor, Reading, Sensor, new_value
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 from penstock.streams.sources.manager import StreamManager
 from penstock.streams.sources.polling import PollLimits
 from penstock.streams.sources.sensor_lifecycle import ManagerLimits
@@ -103,8 +103,8 @@ class World:
 
     def push_resolved(
         self, table: Table, sids: np.ndarray, ts_us: np.ndarray | None, columns: Sequence[pa.Array]
-    ) -> Future[Receipt]:
-        future: Future[Receipt] = Future()
+    ) -> Future[IngestReceipt]:
+        future: Future[IngestReceipt] = Future()
         cause = self.refuse()
         if cause is not None:
             future.set_exception(cause)
@@ -114,7 +114,7 @@ class World:
         rows = list(zip(*(c.to_pylist() for c in columns), strict=True))
         self.pushed += zip([table.id] * len(sids), sids.tolist(), times, rows, strict=True)
         self.events.append(("push", len(sids)))
-        future.set_result(Receipt(len(sids)))
+        future.set_result(IngestReceipt(len(sids)))
         return future
 
     def sensors(self, table: str) -> dict[str, np.ndarray]:

@@ -21,7 +21,7 @@ from penstock.security.secrets import Cost
 from penstock.security.users import Users
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport
-from penstock.streams.ingest.receipt import Receipt, Refusal
+from penstock.streams.ingest.receipt import IngestReceipt, ReadingRefusal
 
 ANSWER = pa.table({"location": ["north gate", "pier"], "ppm": [37.5, 41.0]})
 
@@ -73,7 +73,7 @@ class FakeDatabase:
         self.owners: list[str | None] = []
         self.asked_as_of: list[int | str | None] = []
         self.readings: list[dict[str, Any]] = []
-        self.receipts: dict[str, Receipt] = {}
+        self.receipts: dict[str, IngestReceipt] = {}
         self.pushes: list[tuple[str, str | None, int]] = []
         self.events: dict[str, dict[int, Event]] = {}
         self.definitions = {"gas_alarm": "SELECT location, ppm FROM sensors WHERE ppm > 35"}
@@ -128,7 +128,7 @@ class FakeDatabase:
         finally:
             self.endless -= 1
 
-    def push(self, table: str, data: Any, idempotency_key: str | None = None) -> Receipt:
+    def push(self, table: str, data: Any, idempotency_key: str | None = None) -> IngestReceipt:
         if self.fail_pushes:
             self.fail_pushes -= 1
             raise error("too_busy", detail="the queue is full")
@@ -141,14 +141,14 @@ class FakeDatabase:
                 return self.receipts[str(idempotency_key)]
             rows = data.to_pylist() if isinstance(data, pa.Table) else data
             refused = tuple(
-                Refusal(index, "sensor_not_found", f"no sensor {row['sensor_id']}")
+                ReadingRefusal(index, "sensor_not_found", f"no sensor {row['sensor_id']}")
                 for index, row in enumerate(rows)
                 if int(row.get("sensor_id", 1)) < 0
             )
             bad = {refusal.index for refusal in refused}
             self.readings.extend(row for index, row in enumerate(rows) if index not in bad)
             self.pushes.append((type(data).__name__, idempotency_key, len(rows)))
-            receipt = Receipt(len(rows) - len(refused), refused, len(self.readings))
+            receipt = IngestReceipt(len(rows) - len(refused), refused, len(self.readings))
             if idempotency_key:
                 self.receipts[idempotency_key] = receipt
             return receipt

@@ -12,14 +12,14 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.server.http import decode
 from penstock.server.http.arrow_messages import _Table
-from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET, NeedsRoom, Room, decode_readings
+from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET, BodyLimits, NeedsRoom, decode_readings
 from penstock.settings import Settings
 from tests.security.bombs import arrow_stream, parquet_file
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase
 
 MB = 1 << 20
-AMPLE = Room(1_000_000, 1 << 30)
+AMPLE = BodyLimits(1_000_000, 1 << 30)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def one_mb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "UNPACKED_MAX_BYTES", MB)
 
 
-def refused(body: bytes, media_type: str, room: Room = AMPLE) -> str:
+def refused(body: bytes, media_type: str, room: BodyLimits = AMPLE) -> str:
     with pytest.raises(PenstockError) as caught:
         decode_readings(body, media_type, room)
     return caught.value.condition
@@ -61,19 +61,19 @@ def test_what_unpacks_to_more_than_there_is_room_for_asks_for_it() -> None:
     table = pa.table({"id": np.arange(400_000)})
     for body, media_type in ((arrow_stream(table, "zstd"), ARROW), (parquet_file(table), PARQUET)):
         with pytest.raises(NeedsRoom) as need:
-            decode_readings(body, media_type, Room(1_000_000))
+            decode_readings(body, media_type, BodyLimits(1_000_000))
         assert 3 * MB <= need.value.size <= 16 * MB
-        assert decode_readings(body, media_type, Room(1_000_000, need.value.size)).num_rows == 400_000
+        assert decode_readings(body, media_type, BodyLimits(1_000_000, need.value.size)).num_rows == 400_000
 
 
 def test_one_wide_character_makes_a_text_four_times_as_large() -> None:
     narrow = b'[{"id": 1, "text": "' + b"x" * MB + b'"}]'
     for wide in (narrow.replace(b"x", "\U0001f600".encode(), 1), narrow.replace(b"x", b"\\ud83d\\ude00", 1)):
         with pytest.raises(NeedsRoom) as need:
-            decode_readings(wide, JSON, Room(10))
+            decode_readings(wide, JSON, BodyLimits(10))
         assert need.value.size > 4 * MB
     with pytest.raises(NeedsRoom) as need:
-        decode_readings(narrow, JSON, Room(10))
+        decode_readings(narrow, JSON, BodyLimits(10))
     assert need.value.size < 2 * MB
 
 
@@ -102,8 +102,8 @@ def test_the_budget_has_what_bodies_unpack_to(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_eleven_rows_are_more_than_ten(body: bytes, media_type: str) -> None:
-    assert refused(body, media_type, Room(10)) == "too_many_rows"
-    assert len(decode_readings(body, media_type, Room(11))) == 11
+    assert refused(body, media_type, BodyLimits(10)) == "too_many_rows"
+    assert len(decode_readings(body, media_type, BodyLimits(11))) == 11
 
 
 def test_a_hundred_thousand_columns_are_refused_at_once() -> None:
@@ -168,7 +168,7 @@ def test_columns_that_share_their_bytes_count_each() -> None:
     body[place : place + len(metadata)] = metadata
     assert decode_readings(bytes(body), ARROW, AMPLE).num_rows == 1  # type: ignore[union-attr]
     with pytest.raises(NeedsRoom) as need:
-        decode_readings(bytes(body), ARROW, Room(10))
+        decode_readings(bytes(body), ARROW, BodyLimits(10))
     assert need.value.size >= (columns - 2) * size  # the body has one, and its headers
 
 
@@ -193,4 +193,4 @@ def test_compression_as_old_arrow_wrote_it_is_refused() -> None:
     place = body.index(metadata) + batch._fields + 10
     body[place : place + 2] = b"\0\0"  # what says today that buffers are compressed
     assert pa.ipc.open_stream(bytes(body)).read_all().nbytes > 8 * MB  # the reader takes it
-    assert refused(bytes(body), ARROW, Room(10)) == "invalid_body"
+    assert refused(bytes(body), ARROW, BodyLimits(10)) == "invalid_body"

@@ -11,7 +11,7 @@ from tests.server.fake import FakeDatabase, FakeSubscription
 
 
 @pytest.mark.parametrize(
-    ("protocol", "fake"), [(backend.Backend, FakeDatabase), (backend.Subscription, FakeSubscription)]
+    ("protocol", "fake"), [(backend.Backend, FakeDatabase), (backend.SubscriptionSource, FakeSubscription)]
 )
 def test_every_call_of_the_contract_is_there_with_the_same_parameters(protocol: type, fake: type) -> None:
     calls = [name for name, _ in inspect.getmembers(protocol, inspect.isfunction) if not name.startswith("_")]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from penstock.server.http.rate_limit import CLIENTS_MAX, Rates
+from penstock.server.http.rate_limit import CLIENTS_MAX, RateLimits
 from penstock.settings import Settings
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase
@@ -30,7 +30,7 @@ def client() -> Iterator[Opener]:
 
 def test_a_bucket_lets_a_burst_pass_and_then_the_rate() -> None:
     now = [0.0]
-    rates = Rates(10, 5, lambda: now[0])
+    rates = RateLimits(10, 5, lambda: now[0])
     assert [rates.take("a") for _ in range(5)] == [0.0] * 5
     assert rates.take("a") == pytest.approx(0.1)
     assert rates.take("b") == 0.0
@@ -41,7 +41,7 @@ def test_a_bucket_lets_a_burst_pass_and_then_the_rate() -> None:
 
 
 def test_a_million_clients_do_not_fill_the_memory() -> None:
-    rates = Rates(10, 5, lambda: 0.0)
+    rates = RateLimits(10, 5, lambda: 0.0)
     for number in range(CLIENTS_MAX + 100):
         rates.take(str(number))
     assert len(rates._buckets) == CLIENTS_MAX

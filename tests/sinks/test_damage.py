@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.sinks.backlog import Backlog
-from penstock.sinks.base import Batch
+from penstock.sinks.base import SinkBatch
 from penstock.sinks.positions import Position
 from penstock.sinks.result_reader import Reader
 from tests.sinks.test_files import batch, finished, opened
@@ -78,7 +78,7 @@ def test_a_damaged_backlog_is_a_gap_and_the_whole_answer_follows(tmp_path: Path)
     folder = tmp_path / "sinks" / "7" / "backlog"
     backlog = Backlog(folder, 1 << 20)
     for cycle in (11, 12):
-        backlog.append([Batch(cycle, None, pa.table({"value": [float(cycle)]}), False)])
+        backlog.append([SinkBatch(cycle, None, pa.table({"value": [float(cycle)]}), False)])
     first = sorted(folder.glob("*.arrow"))[0]
     data = bytearray(first.read_bytes())
     data[len(data) // 2] ^= 1

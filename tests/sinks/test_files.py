@@ -14,7 +14,7 @@ from penstock.catalog.model import Sink
 from penstock.clock import SECOND, ManualClock
 from penstock.errors import PenstockError
 from penstock.sinks import files
-from penstock.sinks.base import Batch, Place
+from penstock.sinks.base import Place, SinkBatch
 from penstock.sinks.registry import parse_options
 from tests.pipeline_pure.world import Pipe
 from tests.sinks.world import eventually, hot_probes, kill, push, sink
@@ -27,8 +27,8 @@ def opened(folder: Path, **options: str) -> files.Files:
     return files.Files(Place(made, "id", folder, CLOCK), parse_options(files.KIND, {"folder": "a/b", **options}))
 
 
-def batch(cycle: int, *values: float, whole: bool = False) -> Batch:
-    return Batch(cycle, None, pa.table({"value": pa.array(values, pa.float64())}), whole)
+def batch(cycle: int, *values: float, whole: bool = False) -> SinkBatch:
+    return SinkBatch(cycle, None, pa.table({"value": pa.array(values, pa.float64())}), whole)
 
 
 def finished(folder: Path) -> dict[str, list[Any]]:

@@ -13,7 +13,7 @@ from penstock.catalog.model import Sink
 from penstock.clock import ManualClock
 from penstock.errors import PenstockError
 from penstock.sinks import postgres
-from penstock.sinks.base import Batch, Place
+from penstock.sinks.base import Place, SinkBatch
 from penstock.sinks.registry import parse_options
 from tests.pipeline_pure.world import Pipe
 from tests.sinks.world import eventually, hot_probes, kill, push, sink
@@ -127,7 +127,7 @@ def opened(url: str, **options: str) -> postgres.Postgres:
 
 
 def test_a_commit_whose_answer_was_lost_is_not_repeated(url: str) -> None:
-    batch = Batch(5, None, pa.table({"x": [1]}), whole=True)
+    batch = SinkBatch(5, None, pa.table({"x": [1]}), whole=True)
     for _ in range(2):
         out = opened(url)
         out.deliver(batch)
@@ -156,7 +156,7 @@ def test_every_type_has_a_column(url: str) -> None:
         }
     )
     out = opened(url)
-    out.deliver(Batch(1, None, table))
+    out.deliver(SinkBatch(1, None, table))
     out.close()
     (row,) = ask(url, "SELECT i, b, d::text, o, t, ts, n, y, l, z FROM made")
     assert row == (1, 2**40, "NaN", True, "a\ufffdb", moment, Decimal("1.50"), b"\x00\x01", [1, 2], None)

@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import error
 from penstock.queries.results import Event
 from penstock.sinks.backlog import Backlog
-from penstock.sinks.base import Batch
+from penstock.sinks.base import SinkBatch
 from penstock.sinks.result_reader import AnswerReader, Reader
 
 
@@ -168,7 +168,7 @@ def test_a_place_ahead_of_the_folder_is_a_gap(tmp_path: Path) -> None:
 def test_tables_of_another_shape_go_into_a_file_of_their_own(tmp_path: Path) -> None:
     backlog = Backlog(tmp_path, 1 << 20)
     first, second = pa.table({"x": [1, 2]}), pa.table({"y": ["a"]})
-    backlog.append([Batch(1, 5, first, True), Batch(2, None, first.slice(0, 0)), Batch(3, 7, second)])
+    backlog.append([SinkBatch(1, 5, first, True), SinkBatch(2, None, first.slice(0, 0)), SinkBatch(3, 7, second)])
     again = Backlog(tmp_path, 1 << 20)
     assert (again.count, again.last_cycle) == (3, 3)
     seen = []

@@ -8,16 +8,16 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.sql.dialect import sql_of
-from penstock.sql.explain import explain
-from penstock.sql.planner import bind_query, plan_query
+from penstock.sql.explain.plan import explain
+from penstock.sql.planning.planner import bind_query, plan_query
 from penstock.sql.positions import Span
-from penstock.sql.scope import State
-from penstock.sql.statement_parts import Assignment, Option
+from penstock.sql.scope import SqlCatalog
+from penstock.sql.statement_parts import Assignment, StatementOption
 from penstock.sql.statements import CreateQuery, Explain, Select, Statement
 from penstock.types import Field, Type
 
 
-def stages(statement: Statement, state: State, standing: bool = False, joins: bool = False) -> str:
+def stages(statement: Statement, state: SqlCatalog, standing: bool = False, joins: bool = False) -> str:
     """Every stage of a statement: what was read, the bound tree and the plan."""
     lines = ["statement", tree(statement, depth=1)]
     select: Select | None = None
@@ -50,7 +50,7 @@ def tree(value: Any, label: str = "", depth: int = 0) -> str:
         return head + str(value)
     if isinstance(value, Field):
         return f"{head}{value.name} {value.type}" + (" NOT NULL" if value.required else "")
-    if isinstance(value, Option | Assignment):
+    if isinstance(value, StatementOption | Assignment):
         return f"{head}{value.name} = {tree(value.value)}"
     lines = [head + type(value).__name__]
     for part in fields(value):

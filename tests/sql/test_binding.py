@@ -5,7 +5,7 @@ import pytest
 from penstock.operators.windows import EVERYTHING, FROM_REGISTRATION
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, plan_from_json, plan_to_json
-from penstock.sql.planner import invocation_of, plan_query, reads_of
+from penstock.sql.planning.planner import invocation_of, plan_query, reads_of
 from penstock.sql.statements import Select
 from tests.sql.world import SYSTEM, World
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as some
 from penstock.errors import PenstockError
 from penstock.sql.parse import parse_script
 from tests.sql.world import PLANT, World, plant
+from tests.support.examples import examples
 
 QUESTIONS = [
     "SELECT s.reading.ppm, s.location FROM sensors s WHERE s.sensor_id IN (2, 4) AND s.reading.ppm > 35 "
@@ -38,7 +39,7 @@ def _understood(world: World, text: str) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(some.sampled_from(QUESTIONS), some.data())
 def test_a_damaged_statement_is_understood_or_refused_with_a_caret_never_more(text: str, data: some.DataObject) -> None:
     words = text.split(" ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.sql.explain import explain
+from penstock.sql.explain.plan import explain
 from tests.sql.world import plant
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.operators.windows import Bound, TimeWindow
-from penstock.sql.explain import explain
-from penstock.sql.join_keys import partial_keys
-from penstock.sql.notation import show
+from penstock.sql.explain.notation import show
+from penstock.sql.explain.plan import explain
+from penstock.sql.planning.join.keys import partial_keys
 from tests.sql.world import World
 from tests.support.join_plans import S, alone, conditions, keys, refused
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.sql.explain import explain
+from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_script
 from tests.sql.stages import stages
 from tests.sql.world import World

@@ -6,12 +6,12 @@ import orjson
 import pytest
 
 from penstock.operators.windows import Bound, TimeWindow
-from penstock.sql.hints import algorithms
+from penstock.sql.join_hints import algorithms
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, plan_from_json, plan_to_json
-from penstock.sql.planner import functions_of, reads_of
-from penstock.sql.retarget import retargeted
+from penstock.sql.planning.planner import functions_of, reads_of
 from penstock.sql.statements import AlterQuery
+from penstock.sql.window_change import retargeted
 from tests.sql.world import World
 from tests.support.join_plans import SILENCE, S, planned, refused, under_caret
 

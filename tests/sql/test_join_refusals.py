@@ -6,7 +6,7 @@ import pytest
 
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from penstock.sql.statements import Select
 from tests.sql.world import World
 from tests.support.join_plans import refused, under_caret

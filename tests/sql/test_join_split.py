@@ -17,6 +17,7 @@ from penstock.operators.expr import Call, Column
 from penstock.sql.plan import JoinPlan
 from penstock.types import BOOLEAN, Type, parse_type
 from tests.sql.world import World, plant
+from tests.support.examples import examples
 
 WORLD: World = plant()
 STREAMS = {"a": "odd", "b": "sensors", "c": "loops"}
@@ -67,7 +68,7 @@ def streams(draw: st.DrawFn, names: str) -> Rows:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=6), streams("abc"))
 def test_an_inner_join_accepts_what_its_where_says(chosen: list[str], rows: Rows) -> None:
     where = " AND ".join(chosen)
@@ -77,7 +78,7 @@ def test_an_inner_join_accepts_what_its_where_says(chosen: list[str], rows: Rows
     assert _accepted(split, rows) == _accepted(whole, rows)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.sampled_from([c for c in CONDITIONS if "a." not in c]), min_size=1, max_size=5), streams("bc"))
 def test_partners_of_outer_joins_are_those_that_on_says(chosen: list[str], rows: Rows) -> None:
     on = " AND ".join(chosen)

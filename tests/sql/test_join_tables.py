@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.sql.explain import explain
-from penstock.sql.notation import show
+from penstock.sql.explain.notation import show
+from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import JoinTable, SparkPlan, plan_from_json, plan_to_json
-from penstock.sql.planner import functions_of, plan_query, reads_of
+from penstock.sql.planning.planner import functions_of, plan_query, reads_of
 from penstock.sql.statements import Select
 from tests.sql.world import World, plant
 

@@ -12,7 +12,7 @@ from penstock.operators.expr import Call, Literal
 from penstock.sql.dialect import sql_of
 from penstock.sql.parse import parse_script, parse_select
 from penstock.sql.plan import SelectPlan
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from penstock.sql.statements import CreateQuery, Insert, Select
 from tests.sql.world import World
 

@@ -8,9 +8,9 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.operators.evaluate import evaluate
-from penstock.sql.differences import DIFFERENCES, LACKING
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SelectPlan, SparkPlan
+from penstock.sql.postgres_differences import DIFFERENCES, LACKING
 from penstock.types import BIGINT, DOUBLE, INT, Type
 from tests.sql.world import World
 from tests.support.listed_calls import TABLE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.sql.explain import explain
-from penstock.sql.notation import show
+from penstock.sql.explain.notation import show
+from penstock.sql.explain.plan import explain
 from penstock.sql.plan import (
     JoinAggregatePlan,
     JoinPlan,
@@ -14,8 +14,8 @@ from penstock.sql.plan import (
     join_of,
     window_of,
 )
-from penstock.sql.planner import functions_of, reads_of
-from tests.sql.test_cores import define
+from penstock.sql.planning.planner import functions_of, reads_of
+from tests.sql.test_join_extraction import define
 from tests.sql.world import World
 from tests.support.join_plans import stored
 

@@ -9,19 +9,19 @@ import orjson
 from penstock.catalog.model import Function, QueryDefinition, StreamType, Table
 from penstock.operators.expr import Expr
 from penstock.sql import statements as st
-from penstock.sql.changes import bind_delete, bind_insert, bind_update
 from penstock.sql.definitions import (
     bind_add_column,
     bind_create_function,
     bind_create_stream_type,
     bind_create_table,
 )
-from penstock.sql.explain import explain
-from penstock.sql.notation import show
+from penstock.sql.explain.notation import show
+from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, plan_to_json
-from penstock.sql.planner import invocation_of, plan_query, reads_of
+from penstock.sql.planning.planner import invocation_of, plan_query, reads_of
 from penstock.sql.rollups import bind_create_rollup
+from penstock.sql.row_changes import bind_delete, bind_insert, bind_update
 from penstock.types import Field, parse_type
 from tests.sql.stages import tree
 

@@ -17,14 +17,15 @@ from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.log.compaction import Compactor, choose_run, merge
-from penstock.streams.log.housekeeping import Housekeeper
 from penstock.streams.log.layout import Segment
 from penstock.streams.log.retention import retention_position
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_files, list_segments, list_what_is_there, slices
 from penstock.streams.log.stream_log import StreamLog
+from penstock.streams.maintenance import LogMaintenance, RetentionControl
 from penstock.types import DOUBLE, INT, TEXT, Field
 from tests.streams.doubles import StateDouble, make_table
+from tests.support.examples import examples
 from tests.support.ingest_bench import NOW, Bench
 from tests.support.log_rows import batch, log_heads, stored
 
@@ -93,7 +94,7 @@ def test_a_damaged_segment_stops_its_merge_and_keeps_every_file(tmp_path: Path) 
 
 
 @given(st.lists(st.sampled_from([1, 1, 1, 2, 10, 300, 5_000]), min_size=1, max_size=400), st.integers(0, 3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_however_sizes_come_merging_ends_and_keeps_the_count_of_files_low(sizes: list[int], seed: int) -> None:
     random.Random(seed).shuffle(sizes)
     segments: list[Segment] = []
@@ -207,8 +208,13 @@ def test_the_housekeeper_keeps_the_count_of_files_bounded_under_a_stream_of_smal
     log = StreamLog(tmp_path, settings, clock)
     ingest = Ingest(log, lambda: state, clock, settings)
     floors: dict[int, int] = {}
-    keeper = Housekeeper(
-        log, ingest, lambda: state, clock, floors.__setitem__, lambda t: floors.get(t, 0), log.head, grace_s=0.1
+    keeper = LogMaintenance(
+        log,
+        ingest,
+        lambda: state,
+        clock,
+        RetentionControl(floors.__setitem__, lambda t: floors.get(t, 0), log.head),
+        grace_s=0.1,
     )
     ingest.restore([table])
     most = 0

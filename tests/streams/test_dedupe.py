@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.streams.ingest.deduplication import KeyMemory
 from penstock.streams.ingest.rules import NO_TIME
+from tests.support.examples import examples
 
 NAN = float("nan")
 COLUMNS: list[tuple[pa.DataType, list[Any]]] = [
@@ -48,7 +49,7 @@ class Model:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_equal_keys_of_a_sensor_have_equal_numbers_and_others_do_not(draw: st.DataObject) -> None:
     chosen = draw.draw(st.lists(st.sampled_from(COLUMNS), max_size=3))
     memory, model = KeyMemory(10, len(chosen)), Model()

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 from penstock.streams.ingest.rules import NO_TIME
 from penstock.streams.log.segments import list_segments
 from penstock.types import DOUBLE, INT, TEXT, Field
@@ -22,7 +22,7 @@ from tests.support.ingest_bench import NOW, SECOND, Make, refusals
 def test_readings_are_stored_with_their_sensors_version(make: Make) -> None:
     bench = make()
     receipt = bench.push([{"sensor_id": 2, "ppm": 37.5, "seq": 1}, {"sensor_id": 1, "ppm": None, "seq": 2}])
-    assert receipt == Receipt(2, (), 2)
+    assert receipt == IngestReceipt(2, (), 2)
     assert bench.stored("_vid", "ts", "ppm", "seq") == [(1, NOW, 37.5, 1), (0, NOW, None, 2)]
 
 
@@ -81,7 +81,7 @@ def test_good_readings_are_stored_whatever_is_wrong_with_the_others(make: Make) 
 
 def test_a_push_of_nothing_or_of_nothing_good_is_answered(make: Make) -> None:
     bench = make()
-    assert bench.push([]) == Receipt(0, (), 0)
+    assert bench.push([]) == IngestReceipt(0, (), 0)
     assert bench.push([{"sensor_id": 9, "ppm": 1.0, "seq": 1}]).accepted == 0
     assert bench.push(pa.table({"sensor_id": [1], "ppm": [1.0], "seq": [1]})).position == 1
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import error
 from penstock.streams.ingest.input_counts import InputCounts
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 from penstock.streams.log.atomic_file import FolderNotSynced, as_storage_error
 from penstock.streams.sources import table_sources
 from penstock.streams.sources.table_sources import PushDelivery
@@ -23,13 +23,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_sources, "_RETRY_S", 0.0)
 
 
-def failed(problem: Exception) -> Future[Receipt]:
-    future: Future[Receipt] = Future()
+def failed(problem: Exception) -> Future[IngestReceipt]:
+    future: Future[IngestReceipt] = Future()
     future.set_exception(problem)
     return future
 
 
-def raised(problem: Exception) -> Future[Receipt]:
+def raised(problem: Exception) -> Future[IngestReceipt]:
     raise problem
 
 
@@ -38,16 +38,16 @@ def raised(problem: Exception) -> Future[Receipt]:
     "cause", [OSError(errno.EIO, "broken"), FolderNotSynced(errno.EIO, "broken"), error("disk_full")]
 )
 def test_nothing_is_given_up_for_a_disk_that_fails(
-    fail: Callable[[Exception], Future[Receipt]], cause: Exception
+    fail: Callable[[Exception], Future[IngestReceipt]], cause: Exception
 ) -> None:
     counts = InputCounts()
     works = False
 
-    def push(*_: object) -> Future[Receipt]:
+    def push(*_: object) -> Future[IngestReceipt]:
         if not works:
             return fail(as_storage_error(cause))
-        future: Future[Receipt] = Future()
-        future.set_result(Receipt(1))
+        future: Future[IngestReceipt] = Future()
+        future.set_result(IngestReceipt(1))
         return future
 
     delivery = PushDelivery(push, "probes", ROWS, counts, lambda: None)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from penstock.catalog.model import Deduplicate, Table
 from penstock.errors import PenstockError
 from tests.streams.doubles import make_table
+from tests.support.examples import examples
 from tests.support.ingest_bench import NOW, Bench
 
 AHEAD, WITHIN, KEEP = 20, 6, 15
@@ -88,7 +89,7 @@ steps = st.one_of(
     deduplicate=st.sampled_from([None, Deduplicate(("seq",), WITHIN)]),
     script=st.lists(steps, min_size=1, max_size=8),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_any_sequence_of_pushes_failures_and_restarts_gives_what_the_rules_say(
     tmp_path_factory: pytest.TempPathFactory,
     out_of_order: str,

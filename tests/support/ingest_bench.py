@@ -12,7 +12,7 @@ from penstock.catalog.model import Table
 from penstock.clock import ManualClock
 from penstock.settings import Settings
 from penstock.streams.ingest.ingest import Ingest
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from penstock.streams.log.stream_log import StreamLog
@@ -40,7 +40,7 @@ class Bench:
         self.log.close()
         self.open()
 
-    def push(self, data: Any, key: str | None = None) -> Receipt:
+    def push(self, data: Any, key: str | None = None) -> IngestReceipt:
         return self.ingest.push("probes", data, key).result(60)
 
     def stored(self, *columns: str) -> list[tuple[Any, ...]]:
@@ -58,5 +58,5 @@ class Bench:
 Make = Callable[..., Bench]
 
 
-def refusals(receipt: Receipt) -> list[tuple[int, str]]:
+def refusals(receipt: IngestReceipt) -> list[tuple[int, str]]:
     return [(refusal.index, refusal.condition) for refusal in receipt.refused]

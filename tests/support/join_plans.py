@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.sql.notation import show
+from penstock.sql.explain.notation import show
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import JoinPlan, Plan, plan_from_json, plan_to_json
-from penstock.sql.planner import plan_query
+from penstock.sql.planning.planner import plan_query
 from penstock.sql.statements import Select
 from tests.sql.world import World
 

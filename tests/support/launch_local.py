@@ -1,8 +1,9 @@
-"""`python -m tests.support.launch_local serve --data FOLDER --port PORT ..`: a server whose cycles run without Spark."""
+"""`python -m tests.support.launch_local serve --data FOLDER --port PORT ..`: a server without Spark and without pages."""
 
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 
 from tests.console.serve_local import main
@@ -13,4 +14,4 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     given, _ = parser.parse_known_args()
-    raise SystemExit(main(given.port, given.data))
+    raise SystemExit(main(given.port, given.data, pages=lambda _: nullcontext()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from penstock.sql.functions import FUNCTIONS, Function
+from penstock.sql.functions import FUNCTIONS, FunctionSpec
 
 # A column of each type in a table that has them all.
 COLUMNS = {
@@ -75,7 +75,7 @@ def listed_calls() -> Iterator[str]:
             yield from _WRITTEN[name] if name in _WRITTEN else _made(function, name)
 
 
-def _made(function: Function, name: str) -> Iterator[str]:
+def _made(function: FunctionSpec, name: str) -> Iterator[str]:
     required, _, optional = function.arguments.partition("[")
     least, more = ([w for w in re.split(r"[\s,\[\]]+", part) if w and w != "..."] for part in (required, optional))
     for count in range(len(more) + 1):

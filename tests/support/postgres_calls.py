@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.clock import parse_timestamp
-from penstock.sql.differences import DIFFERENCES
+from penstock.sql.postgres_differences import DIFFERENCES
 from penstock.types import Type, parse_type
 from tests.support.postgres import PrivatePostgres
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from penstock.catalog.rollup_records import RolledUp
+from penstock.catalog.rollup_records import RollupState
 from penstock.queries.rollups import files
 from tests.pipeline_pure.world import Pipe
 
@@ -34,7 +34,7 @@ def forget(pipe: Pipe) -> None:
     pipe.db.housekeeper.tend(1)
 
 
-def held_by(pipe: Pipe, name: str = "climate") -> RolledUp:
+def held_by(pipe: Pipe, name: str = "climate") -> RollupState:
     state = pipe.db.catalog.state
     found = state.rolled_up(state.rollups[name].id)
     assert found is not None

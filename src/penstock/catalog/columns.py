@@ -19,7 +19,7 @@ class VersionColumns:
     """The static columns and `_address` of an append-only list of versions. Threads may ask at the same time.
 
     Pieces double in size towards the front, as in a binary counter: one more row costs the logarithm of
-    all rows, and nobody who reads meets more pieces than that.
+    all rows, and a reader meets no more pieces than that.
     """
 
     def __init__(self, table: Table) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from penstock.catalog.entry import Entry
 from penstock.catalog.model import (
     Deduplicate,
     Function,
@@ -18,9 +19,6 @@ from penstock.catalog.model import (
     TableOptions,
 )
 from penstock.types import Field, parse_type
-
-if TYPE_CHECKING:
-    from penstock.catalog.journal import Entry
 
 
 def fields_to_json(fields: tuple[Field, ...]) -> list[list[str]]:
@@ -125,7 +123,7 @@ def plan_text(plan: dict[str, Any]) -> bytes:
 
 
 def query_entry(query: QueryDefinition) -> dict[str, Any]:
-    """For whoever makes text of it at once: the plan is text already."""
+    """The entry for a caller that writes it as text at once. The plan is text already."""
     return {
         "id": query.id,
         "name": query.name,

@@ -9,7 +9,7 @@ from penstock.catalog.rollup_records import RollupDefinition
 
 
 @dataclass(slots=True)
-class Definitions:
+class CatalogDefinitions:
     """What is defined. Readers hold on to it, so a change makes a copy and puts that in its place."""
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -22,15 +22,15 @@ class Definitions:
     rollups: dict[str, RollupDefinition] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
 
-    def copy(self) -> Definitions:
-        return Definitions(*(dict(getattr(self, f.name)) for f in fields(self)))
+    def copy(self) -> CatalogDefinitions:
+        return CatalogDefinitions(*(dict(getattr(self, f.name)) for f in fields(self)))
 
 
-class Defined:
-    """The doors to what is defined: a dict that one of them gives is never changed again."""
+class DefinitionLookup:
+    """Look-ups of definitions. A dict that one of them gives is never changed again."""
 
     def __init__(self) -> None:
-        self._definitions = Definitions()
+        self._definitions = CatalogDefinitions()
 
     @property
     def tables(self) -> dict[str, Table]:

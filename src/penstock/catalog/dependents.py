@@ -1,4 +1,4 @@
-"""Who uses what: the names that could not live without another."""
+"""Dependents: the names of definitions that use another one."""
 
 from __future__ import annotations
 

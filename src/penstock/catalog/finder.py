@@ -74,7 +74,7 @@ def _as_type(keys: pa.Array, type_: pa.DataType) -> pa.Array:
     try:
         return keys.cast(type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # Somebody sent what their column cannot hold; it is not worth more than a walk over the distinct ones.
+        # A client sent what the column cannot hold; it is not worth more than a walk over the distinct ones.
         encoded = keys.dictionary_encode()
         values = [_scalar_as(value, type_) for value in encoded.dictionary]
         return pa.array(values, type_).take(encoded.indices)

@@ -11,7 +11,7 @@ import re
 import zlib
 from pathlib import Path
 
-from penstock.syncing import sync_file, sync_folder
+from penstock.disk_sync import sync_file, sync_folder
 
 FORMAT_VERSION = 2
 _FILE = "format_version"

@@ -96,7 +96,7 @@ class LogHeads:
 
 
 def journal_of(positions: Int64s, heads: Int64s, entries: Int64s) -> Int64s:
-    """The journal position at which each log position was written: the last entry whose head is not beyond it."""
+    """The journal position at which each log position was written: the last entry with a head not beyond it."""
     index = np.searchsorted(heads, positions, side="right")
     found: Int64s = np.concatenate([[0], entries]).astype(np.int64)[index]
     return found

@@ -1,4 +1,4 @@
-"""The journal: every definition in the order it came, one JSON line each, synced before a client hears of it.
+"""The journal: every definition in the order it came, one JSON line each, synced before it is acknowledged.
 
 A line carries its own crc32, a hash of all lines before it (`chain`), and how many lines of its batch follow. So a torn tail is
 seen for what it is, and a line that was exchanged for another is seen, too. Lines never change. The journal has several
@@ -24,25 +24,15 @@ from typing import Any, overload
 
 import orjson
 
+from penstock.catalog.entry import Entry
 from penstock.catalog.folder_format import upgrade_format
 from penstock.catalog.snapshot import list_snapshots, read_snapshot, snapshot_path
 from penstock.damage import damage_of
+from penstock.disk_sync import sync_folder
 from penstock.errors import PenstockError, error
-from penstock.syncing import sync_folder
 
 _log = logging.getLogger("penstock.catalog")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One definition: its place in the total order, the log heads at that moment, and what it says."""
-
-    pos: int
-    kind: str
-    heads: dict[int, int]
-    at_us: int
-    body: dict[str, Any]
 
 
 SNAPSHOT = "snapshot"  # the kind of an entry that stands for all up to its position
@@ -51,7 +41,7 @@ _FILE = re.compile(r"^(\d{12})\.jsonl$")
 
 
 def journal_file(folder: Path, first: int = 1) -> Path:
-    """The file whose first line is the entry at a position."""
+    """The file that begins with the entry at a position."""
     return folder / "journal" / ("journal.jsonl" if first == 1 else f"{first:012d}.jsonl")
 
 
@@ -112,7 +102,7 @@ def _decode(text: bytes) -> Entry:
 
 
 class Entries(Sequence[Entry]):
-    """Entries that are decoded when somebody looks: as dictionaries they take ten times the room of their lines."""
+    """Entries that are decoded when they are read: as dictionaries they take ten times the room of their lines."""
 
     def __init__(self, texts: list[bytes]) -> None:
         self._texts = texts
@@ -147,7 +137,7 @@ class _Scanned:
 
 
 def _scan(block: bytes, last: int, chain: str) -> _Scanned:
-    """Read the whole batches in `block`, which follows position `last` and lines whose hash is `chain`.
+    """Read the whole batches in `block`, which follows position `last` and lines with the hash `chain`.
 
     What is left over at the end was torn, or is being written: part of a line, or a batch with a hole. Anything else that
     cannot be read is damage.
@@ -469,7 +459,7 @@ class JournalWriter:
                 os.ftruncate(self._descriptor, self._size)
                 self._unclean = False
         except OSError:
-            # What nobody was promised stays at the end for now; the next append tries again before it writes.
+            # What was not acknowledged stays at the end for now; the next append tries again before it writes.
             _log.warning("the journal could not be cut back after a failed write")
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Definitions as people wrote them: plain frozen records, without behaviour beyond look-ups.
 
-They are built by `sql` (from text) and by `CatalogState` (from journal entries), and read by everybody.
+They are built by `sql` (from text) and by `CatalogState` (from journal entries), and read by all other packages.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TableOptions:
 class FlatColumn:
     """A column as queries see it, after the stream's fields were laid beside the static columns.
 
-    `name` is unique in its table: a field whose name a static column has too is called "stream.field".
+    `name` is unique in its table: a field with the name of a static column is called "stream.field".
     """
 
     name: str

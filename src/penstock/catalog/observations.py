@@ -8,16 +8,16 @@ from typing import Any
 Observations = dict[int, list[tuple[int, int | None]]]
 
 
-class Observed:
+class ObservationHistory:
     """Sensors of all tables, by table id and sid. Sets that were handed out are never changed."""
 
     def __init__(self) -> None:
         self._spans: dict[int, Observations] = {}
         self._ended: dict[int, frozenset[int]] = {}
 
-    def copy(self) -> Observed:
+    def copy(self) -> ObservationHistory:
         """As it is now, for a reader that outlasts the next entry; spans only ever grow, and are shared."""
-        still = Observed()
+        still = ObservationHistory()
         still._spans, still._ended = self._spans, dict(self._ended)
         return still
 

@@ -56,10 +56,9 @@ class QueryDefinitions(CatalogWriter):
         plan: dict[str, object],
         reads_tables: tuple[str, ...],
         reads_queries: tuple[str, ...] = (),
-        reads_functions: tuple[str, ...] = (),
         start_us: int | None = None,
     ) -> QueryDefinition:
-        new = NewQuery(name, sql, plan, reads_tables, reads_queries, reads_functions, start_us)
+        new = NewQuery(name, sql, plan, reads_tables, reads_queries, start_us=start_us)
         return self.create_queries([new])[0]
 
     def create_queries(self, queries: Sequence[NewQuery], planned: CatalogState | None = None) -> list[QueryDefinition]:
@@ -117,7 +116,7 @@ class QueryDefinitions(CatalogWriter):
     def quarantine_queries(self, reasons: Mapping[int, str], table_id: int | None = None) -> list[QueryDefinition]:
         """Take queries out of the cycles until they are resumed; those that are out already, or dropped, stay as they are.
 
-        `table_id`: the table whose readings up to here no cycle can read; then the queries are all that read it.
+        `table_id`: a table with readings up to here that no cycle can read; then the queries are all that read it.
         """
         with self._lock:
             known = self.state.queries_by_id

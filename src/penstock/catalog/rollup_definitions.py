@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.catalog.rollup_records import Closing, RolledUp, RollupDefinition, closing_to_json, rollup_to_json
+from penstock.catalog.rollup_records import RollupDefinition, RollupState, RollupStep, closing_to_json, rollup_to_json
 from penstock.catalog.writer import CatalogWriter
 
 
@@ -29,8 +29,8 @@ class RollupDefinitions(CatalogWriter):
             self._write("create_rollup", rollup_to_json(made))
             return True
 
-    def close_rollup(self, rollup: RollupDefinition, before: RolledUp, closing: Closing) -> bool:
-        """Journal a step whose files are in place; False where the rollup is not what the step began with any more."""
+    def close_rollup(self, rollup: RollupDefinition, before: RollupState, closing: RollupStep) -> bool:
+        """Journal a step after its files are in place; False where the rollup is not what the step began with any more."""
         with self._lock:
             if self.state.rolled_up(rollup.id) != before:
                 return False

@@ -44,7 +44,7 @@ class RollupDefinition:
 
 @dataclass(frozen=True, slots=True)
 class RollupFile:
-    """Cells of one width whose time lies in one block; readings of them are from `first_us` to `last_us`."""
+    """Cells of one width with a time in one block; readings of them are from `first_us` to `last_us`."""
 
     number: int
     every_us: int
@@ -57,7 +57,7 @@ class RollupFile:
 
 
 @dataclass(frozen=True, slots=True)
-class RolledUp:
+class RollupState:
     """What a rollup holds: every reading below a log position, in exactly one of its files.
 
     `gone_us`: readings before that have outlived the last tier, too.
@@ -70,7 +70,7 @@ class RolledUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class RollupStep:
     """A step of a rollup: files that come and files that go, and what is true of it from then on."""
 
     position: int
@@ -107,7 +107,7 @@ def rollup_from_json(data: dict[str, Any]) -> RollupDefinition:
     )
 
 
-def closing_to_json(rollup: RollupDefinition, closing: Closing) -> dict[str, Any]:
+def closing_to_json(rollup: RollupDefinition, closing: RollupStep) -> dict[str, Any]:
     return {
         "table": rollup.table_id,
         "rollup": rollup.id,
@@ -118,12 +118,12 @@ def closing_to_json(rollup: RollupDefinition, closing: Closing) -> dict[str, Any
     }
 
 
-def closed(known: RolledUp, body: dict[str, Any]) -> RolledUp:
+def closed(known: RollupState, body: dict[str, Any]) -> RollupState:
     """What a rollup holds after a step."""
     added = tuple(RollupFile(*file) for file in body["added"])
     removed = set(body["removed"])
     gone = [us for us in (known.gone_us, body["gone_us"]) if us is not None]
-    return RolledUp(
+    return RollupState(
         position=max(known.position, body["position"]),
         files=(*(file for file in known.files if file.number not in removed), *added),
         gone_us=max(gone, default=None),
@@ -131,7 +131,7 @@ def closed(known: RolledUp, body: dict[str, Any]) -> RolledUp:
     )
 
 
-def rolled_up_to_json(known: RolledUp) -> dict[str, Any]:
+def rolled_up_to_json(known: RollupState) -> dict[str, Any]:
     """What a rollup holds, for a snapshot of the catalog."""
     return {
         "position": known.position,
@@ -141,6 +141,6 @@ def rolled_up_to_json(known: RolledUp) -> dict[str, Any]:
     }
 
 
-def rolled_up_from_json(data: dict[str, Any]) -> RolledUp:
+def rolled_up_from_json(data: dict[str, Any]) -> RollupState:
     files = tuple(RollupFile(*file) for file in data["files"])
-    return RolledUp(data["position"], files, data["gone_us"], data["next_number"])
+    return RollupState(data["position"], files, data["gone_us"], data["next_number"])

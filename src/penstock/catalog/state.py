@@ -9,28 +9,43 @@ import copy
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from penstock.catalog.definition_json import (
     function_from_json,
+    function_to_json,
     quarantined_by,
+    query_entry,
     query_from_json,
     sink_from_json,
+    sink_to_json,
     stream_type_from_json,
+    stream_type_to_json,
     table_from_json,
+    table_to_json,
 )
-from penstock.catalog.definitions import Defined, Definitions
+from penstock.catalog.definitions import CatalogDefinitions, DefinitionLookup
 from penstock.catalog.dependents import Name, users_by_name
+from penstock.catalog.entry import Entry
 from penstock.catalog.heads import Int64s, LogHeads
-from penstock.catalog.journal import SNAPSHOT, Entry, JournalReader
+from penstock.catalog.journal import SNAPSHOT, JournalReader
 from penstock.catalog.model import QueryDefinition
-from penstock.catalog.observations import Observations, Observed
-from penstock.catalog.rollup_records import RolledUp, RollupDefinition, closed, rollup_from_json
+from penstock.catalog.observations import ObservationHistory, Observations
+from penstock.catalog.rollup_records import (
+    RollupDefinition,
+    RollupState,
+    closed,
+    rolled_up_from_json,
+    rolled_up_to_json,
+    rollup_from_json,
+    rollup_to_json,
+)
 from penstock.catalog.rows import StaticRows
-from penstock.catalog.snapshot import read_snapshot, restore_snapshot
+from penstock.catalog.snapshot import read_snapshot
 from penstock.errors import error
 
 
-class CatalogState(Defined):
+class CatalogState(DefinitionLookup):
     """Everything that is defined, as of `position`.
 
     One thread applies entries, any thread reads: a dict that a property hands out is never changed again, and
@@ -48,9 +63,9 @@ class CatalogState(Defined):
         self.next_rollup_id = 1
         self.next_sink_id = 1
         self._rows: dict[int, StaticRows] = {}
-        self._observed = Observed()
+        self._observed = ObservationHistory()
         self._retained: dict[int, int] = {}
-        self._rolled_up: dict[int, RolledUp] = {}
+        self._rolled_up: dict[int, RollupState] = {}
         self._heads = LogHeads()
 
     def apply(self, entry: Entry) -> None:
@@ -75,7 +90,7 @@ class CatalogState(Defined):
                     )
                 assert last is not None or entry.kind == SNAPSHOT or entry.pos == self.position + 1, entry.pos
                 if entry.kind == SNAPSHOT:
-                    restore_snapshot(self, read_snapshot(Path(entry.body["path"])))
+                    self.restore(read_snapshot(Path(entry.body["path"])))
                     known = draft = self._definitions
                     last = entry
                     continue
@@ -88,8 +103,39 @@ class CatalogState(Defined):
             if last is not None:
                 self._definitions = draft
                 self.at_us = last.at_us
-                # Last: whoever keeps something by position must not find the old under the new one.
+                # Last: a cache by position must not find the old under the new one.
                 self.position = last.pos
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Make a state what a snapshot says, whatever it was before."""
+        draft = self._definitions.copy()
+        for kept in (draft.stream_types, draft.tables, draft.tables_by_id, draft.functions, draft.queries):
+            kept.clear()
+        for more in (draft.queries_by_id, draft.query_positions, draft.rollups, draft.sinks):
+            more.clear()
+        for found in map(stream_type_from_json, data["stream_types"]):
+            draft.stream_types[found.name] = found
+        for table in map(table_from_json, data["tables"]):
+            draft.tables[table.name] = draft.tables_by_id[table.id] = table
+        for function in map(function_from_json, data["functions"]):
+            draft.functions[function.name] = function
+        for query in map(self._shared, map(query_from_json, data["queries"])):
+            draft.queries[query.name] = draft.queries_by_id[query.id] = query
+        draft.query_positions.update({query: (came, changed) for query, came, changed in data["query_positions"]})
+        for rollup in map(rollup_from_json, data["rollups"]):
+            draft.rollups[rollup.name] = rollup
+        for sink in map(sink_from_json, data["sinks"]):
+            draft.sinks[sink.name] = sink
+        self.next_table_id, self.next_query_id, self.next_rollup_id, self.next_sink_id = data["next"]
+        self._rows = {
+            int(t): StaticRows.from_json(draft.tables_by_id[int(t)], rows) for t, rows in data["rows"].items()
+        }
+        self._observed.restore(data["observed"])
+        self._retained = {int(t): position for t, position in data["retained"].items()}
+        self._rolled_up = {int(r): rolled_up_from_json(known) for r, known in data["rolled_up"].items()}
+        self._heads.restore(data["heads"])
+        self._definitions = draft
+        self.at_us, self.position = data["at_us"], data["position"]
 
     def frozen(self) -> CatalogState:
         """The definitions and floors as they are now, for a reader that outlasts the next entry. Not to be applied to."""
@@ -122,7 +168,7 @@ class CatalogState(Defined):
     def rollups_of(self, table_id: int) -> list[RollupDefinition]:
         return [rollup for rollup in self.rollups.values() if rollup.table_id == table_id]
 
-    def rolled_up(self, rollup_id: int) -> RolledUp | None:
+    def rolled_up(self, rollup_id: int) -> RollupState | None:
         """What a rollup holds; None where there is none of this number."""
         return self._rolled_up.get(rollup_id)
 
@@ -152,11 +198,11 @@ class CatalogState(Defined):
 
     # -- changes, one per kind of entry
 
-    def _create_stream_type(self, draft: Definitions, entry: Entry) -> None:
+    def _create_stream_type(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = stream_type_from_json(entry.body)
         draft.stream_types[found.name] = found
 
-    def _put_table(self, draft: Definitions, entry: Entry) -> None:
+    def _put_table(self, draft: CatalogDefinitions, entry: Entry) -> None:
         table = table_from_json(entry.body)
         before = draft.tables_by_id.get(table.id)
         if before is not None and before.stream != table.stream:
@@ -169,7 +215,7 @@ class CatalogState(Defined):
             self._rows[table.id] = StaticRows(table)
             self._heads.begin(table.id)
 
-    def _insert_rows(self, draft: Definitions, entry: Entry) -> None:
+    def _insert_rows(self, draft: CatalogDefinitions, entry: Entry) -> None:
         table_id = entry.body["table"]
         rows = self._rows[table_id]
         vids = rows.insert(entry.body["rows"], entry.pos)
@@ -177,29 +223,29 @@ class CatalogState(Defined):
         if stream is not None and stream.connector is None:
             self._observed.open(table_id, rows.sids[vids.start : vids.stop].tolist(), entry.at_us)
 
-    def _update_rows(self, draft: Definitions, entry: Entry) -> None:
+    def _update_rows(self, draft: CatalogDefinitions, entry: Entry) -> None:
         table_id, rows = entry.body["table"], self._rows[entry.body["table"]]
         ended = self.ended(table_id)
         moved = [s for s, values in entry.body["rows"] if s in ended and rows.current_values(s)[-1] != values[-1]]
         self._observed.begin_anew(table_id, moved)
         rows.update(entry.body["rows"], entry.pos)
 
-    def _delete_rows(self, draft: Definitions, entry: Entry) -> None:
+    def _delete_rows(self, draft: CatalogDefinitions, entry: Entry) -> None:
         self._rows[entry.body["table"]].delete(entry.body["sids"], entry.pos)
         self._observed.close(entry.body["table"], entry.body["sids"], entry.at_us)
         self._observed.begin_anew(entry.body["table"], entry.body["sids"])
 
-    def _create_function(self, draft: Definitions, entry: Entry) -> None:
+    def _create_function(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = function_from_json(entry.body)
         draft.functions[found.name] = found
 
-    def _create_query(self, draft: Definitions, entry: Entry) -> None:
+    def _create_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = self._shared(query_from_json(entry.body))
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
         self.next_query_id = max(self.next_query_id, found.id + 1)
         draft.query_positions[found.id] = (entry.pos, entry.pos)
 
-    def _change_query(self, draft: Definitions, entry: Entry) -> None:
+    def _change_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = self._shared(query_from_json(entry.body))
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
         draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
@@ -208,8 +254,8 @@ class CatalogState(Defined):
         known = self._beside().queries_by_id.get(found.id) if self._beside is not None else None
         return known if known is not None and known == found else found
 
-    def _describe_query(self, draft: Definitions, entry: Entry) -> None:
-        # Not a change of what it answers: nobody reads its history again, so its positions stay.
+    def _describe_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
+        # Not a change of what it answers: its history is not read again, so its positions stay.
         body = entry.body
         found = replace(
             draft.queries[body["name"]],
@@ -219,7 +265,7 @@ class CatalogState(Defined):
         )
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
 
-    def _quarantine(self, draft: Definitions, entry: Entry) -> None:
+    def _quarantine(self, draft: CatalogDefinitions, entry: Entry) -> None:
         for query_id, reason in quarantined_by(entry).items():
             known = draft.queries_by_id.get(query_id)
             if known is not None:  # it may have been dropped while its cycle was looked into
@@ -227,12 +273,12 @@ class CatalogState(Defined):
                 draft.queries[found.name] = draft.queries_by_id[found.id] = found
                 draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
 
-    def _put_sink(self, draft: Definitions, entry: Entry) -> None:
+    def _put_sink(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = sink_from_json(entry.body)
         draft.sinks[found.name] = found
         self.next_sink_id = max(self.next_sink_id, found.id + 1)
 
-    def _drop(self, draft: Definitions, entry: Entry) -> None:
+    def _drop(self, draft: CatalogDefinitions, entry: Entry) -> None:
         for kind, name in entry.body["names"]:
             if kind == "table":
                 table = draft.tables.pop(name)
@@ -253,7 +299,7 @@ class CatalogState(Defined):
                 query = draft.queries.pop(name)
                 del draft.queries_by_id[query.id], draft.query_positions[query.id]
 
-    def _observe(self, draft: Definitions, entry: Entry) -> None:
+    def _observe(self, draft: CatalogDefinitions, entry: Entry) -> None:
         if entry.body["table"] in draft.tables_by_id:
             table_id = entry.body["table"]
             self._observed.open(table_id, entry.body["opened"], entry.at_us)
@@ -264,12 +310,12 @@ class CatalogState(Defined):
             if ended:
                 self._observed.end(table_id, ended)
 
-    def _retain(self, draft: Definitions, entry: Entry) -> None:
+    def _retain(self, draft: CatalogDefinitions, entry: Entry) -> None:
         table_id = entry.body["table"]
         if table_id in draft.tables_by_id:
             self._retained[table_id] = max(self._retained.get(table_id, 0), entry.body["position"])
 
-    def _lose(self, draft: Definitions, entry: Entry) -> None:
+    def _lose(self, draft: CatalogDefinitions, entry: Entry) -> None:
         """Entries that were acknowledged are gone: what they may have numbered is not given again."""
         for table_id, count in entry.body["versions"].items():
             if int(table_id) in self._rows:
@@ -279,19 +325,19 @@ class CatalogState(Defined):
         self.next_rollup_id = max(self.next_rollup_id, above.get("rollup", 0))
         self.next_sink_id = max(self.next_sink_id, above.get("sink", 0))
 
-    def _create_rollup(self, draft: Definitions, entry: Entry) -> None:
+    def _create_rollup(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = rollup_from_json(entry.body)
         draft.rollups[found.name] = found
-        self._rolled_up[found.id] = RolledUp(found.begin)
+        self._rolled_up[found.id] = RollupState(found.begin)
         self.next_rollup_id = max(self.next_rollup_id, found.id + 1)
 
-    def _close_rollup(self, draft: Definitions, entry: Entry) -> None:
+    def _close_rollup(self, draft: CatalogDefinitions, entry: Entry) -> None:
         known = self._rolled_up.get(entry.body["rollup"])
         if known is not None:
             self._rolled_up[entry.body["rollup"]] = closed(known, entry.body)
 
 
-_CHANGES: dict[str, Callable[[CatalogState, Definitions, Entry], None]] = {
+_CHANGES: dict[str, Callable[[CatalogState, CatalogDefinitions, Entry], None]] = {
     "create_stream_type": CatalogState._create_stream_type,
     "create_table": CatalogState._put_table,
     "alter_table": CatalogState._put_table,
@@ -313,6 +359,28 @@ _CHANGES: dict[str, Callable[[CatalogState, Definitions, Entry], None]] = {
     "lost": CatalogState._lose,
 }
 _DEFINING = _CHANGES.keys() - {"insert_rows", "update_rows", "delete_rows", "observe", "retain", "close_rollup", "lost"}
+
+
+def snapshot_of(state: CatalogState, chain: str) -> dict[str, Any]:
+    """Everything that a state holds, as plain values; `chain` is the journal's hash at its position."""
+    return {
+        "position": state.position,
+        "at_us": state.at_us,
+        "chain": chain,
+        "next": [state.next_table_id, state.next_query_id, state.next_rollup_id, state.next_sink_id],
+        "stream_types": [stream_type_to_json(found) for found in state.stream_types.values()],
+        "tables": [table_to_json(table) for table in state.tables.values()],
+        "functions": [function_to_json(function) for function in state.functions.values()],
+        "queries": [query_entry(query) for query in state.queries.values()],
+        "query_positions": [[query, *positions] for query, positions in state.query_positions.items()],
+        "rollups": [rollup_to_json(rollup) for rollup in state.rollups.values()],
+        "sinks": [sink_to_json(sink) for sink in state.sinks.values()],
+        "rows": {table_id: rows.to_json() for table_id, rows in state._rows.items()},
+        "observed": state._observed.to_json(),
+        "retained": state._retained,
+        "rolled_up": {rollup: rolled_up_to_json(known) for rollup, known in state._rolled_up.items()},
+        "heads": state._heads.to_json(),
+    }
 
 
 def load_state(folder: Path, upto: int | None = None) -> CatalogState:

@@ -75,7 +75,7 @@ class TableDefinitions(CatalogWriter):
             return changed
 
     def replace_function(self, function: Function) -> bool:
-        """Another body for a function whose callers, if any, are all out of the cycles; False where some are not.
+        """Another body for a function, if all its callers are out of the cycles; False where some are not.
 
         A quarantined query has no answers that could come to mean something else. Its plan knows the types.
         """

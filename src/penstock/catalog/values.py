@@ -1,4 +1,4 @@
-"""Static values in their two forms: plain JSON in the journal, and Arrow for everybody who computes.
+"""Static values in their two forms: plain JSON in the journal, and Arrow for computing.
 
 The journal's form is canonical, so that equal values are equal JSON: times are microseconds, decimals text with
 their full scale, binaries lower-case hex, and the three floats that JSON has no number for are text.

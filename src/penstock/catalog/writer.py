@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from penstock.catalog.journal import Entry, JournalWriter, remove_covered
+from penstock.catalog.entry import Entry
+from penstock.catalog.journal import JournalWriter, remove_covered
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.snapshot import list_snapshots, write_snapshot
-from penstock.catalog.state import CatalogState, load_state
+from penstock.catalog.state import CatalogState, load_state, snapshot_of
 from penstock.clock import Clock
 from penstock.errors import PenstockError, error, suggest
 
@@ -62,7 +63,7 @@ class CatalogWriter:
     def _write_snapshot(self) -> None:
         """Soft: without it the next start reads more lines, and damage among them is not covered."""
         try:
-            write_snapshot(self._folder, self.state, self._writer.chain)
+            write_snapshot(self._folder, snapshot_of(self.state, self._writer.chain))
             self._writer.rotate()
         except (OSError, PenstockError) as failure:
             _log.warning("the catalog's snapshot could not be written: %s", failure)
@@ -91,7 +92,7 @@ class CatalogWriter:
                 try:
                     listener(entry)
                 except Exception:
-                    # The definition stands; whoever could not follow must not make it look as if it did not.
+                    # The definition stands; a listener that fails must not make it look as if it did not.
                     _log.exception("after journal entry %s", entry.pos)
 
     def _table(self, name: str) -> Table:

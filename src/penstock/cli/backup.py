@@ -14,9 +14,9 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from penstock.cli.server_address import Token, Url, connected, progress, reported
+from penstock.disk_sync import sync_folder
 from penstock.errors import PenstockError, error
 from penstock.manifest import FileSum, Took, copy_file, difference, list_files, no_progress, read_manifest
-from penstock.syncing import sync_folder
 
 _LOOK_S = 0.5
 _PROBLEMS_SHOWN = 10

@@ -21,7 +21,7 @@ from rich.live import Live
 
 from penstock.cli.demo_server import free_port, running_server
 from penstock.cli.demo_tracks import Tracks
-from penstock.cli.demo_view import Moment, View, own_questions, plain_line
+from penstock.cli.demo_view import DemoStatus, View, own_questions, plain_line
 from penstock.client import Change, Connection
 from penstock.clock import WallClock, format_timestamp, parse_timestamp
 from penstock.errors import PenstockError
@@ -136,13 +136,13 @@ class Watcher:
     def _take_tracks(self, change: Change) -> None:
         self._tracks.add(change.rows)
 
-    def look(self) -> Moment:
+    def look(self) -> DemoStatus:
         """Ask for the answers and the server's figures."""
         latest, silent = self._connection.invoke(LATEST), self._connection.invoke(SILENT)
         alarms = self._connection.invoke(ALARMS)
         if time.monotonic() - self._figures_at > FIGURES_EVERY_S:
             self._figures, self._figures_at = self._connection.status(), time.monotonic()
-        return Moment(
+        return DemoStatus(
             latest=latest.rows(),
             alarms=alarms.rows(),
             silent=silent.rows(),

@@ -85,7 +85,7 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
 
 
 def free_port(wanted: int) -> int:
-    """The wanted port if nobody listens there, else one that the system gives."""
+    """The wanted port if it is free, else one that the system gives."""
     for port in (wanted, 0):
         try:
             with socket.create_server(("127.0.0.1", port)) as listener:

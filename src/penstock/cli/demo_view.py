@@ -1,4 +1,4 @@
-"""The demo's picture: a map of the plant, the alarms, the plume's ways, a few figures. In: a `Moment`. Out: something Rich prints."""
+"""The demo's picture: a map of the plant, the alarms, the plume's ways, a few figures. In: a `DemoStatus`. Out: something Rich prints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SCALE_RGB = np.array([[18, 40, 44], [28, 92, 70], [196, 160, 32], [214, 96, 28]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class DemoStatus:
     """What the server answered just now. Rows are dictionaries by column name."""
 
     latest: list[dict[str, Any]]
@@ -36,7 +36,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
+class ProbeAlarm:
     """One probe that was above the threshold within the last minute."""
 
     probe_id: int
@@ -57,7 +57,7 @@ class View:
     width: int = 116
     height: int = 34
 
-    def draw(self, moment: Moment) -> RenderableType:
+    def draw(self, moment: DemoStatus) -> RenderableType:
         wide = self.width >= _WIDE
         columns = 62 if wide else min(self.width - 4, 76)
         help_text = self.help(wide and self.height >= 22)
@@ -75,14 +75,14 @@ class View:
         beside.add_row(plant, self._beside(moment, rows + 2))
         return Group(beside, help_text)
 
-    def _beside(self, moment: Moment, height: int) -> Group:
+    def _beside(self, moment: DemoStatus, height: int) -> Group:
         tracks = 6 if height >= 18 else 0
         panels: list[RenderableType] = [self.alarm_panel(moment, height - tracks - 6)]
         if tracks:
             panels.append(self.track_panel(moment, tracks))
         return Group(*panels, self.figures(moment))
 
-    def alarm_panel(self, moment: Moment, height: int) -> Panel:
+    def alarm_panel(self, moment: DemoStatus, height: int) -> Panel:
         table = Table(box=None, expand=True, padding=(0, 1, 0, 0))
         for name in ("place", "probe"):
             table.add_column(name)
@@ -107,7 +107,7 @@ class View:
             height=max(5, height),
         )
 
-    def track_panel(self, moment: Moment, height: int) -> Panel:
+    def track_panel(self, moment: DemoStatus, height: int) -> Panel:
         text = Text(no_wrap=True, overflow="ellipsis")
         for track in moment.tracks[: height - 2]:
             text.append(f"{track}, {track.place}\n")
@@ -115,7 +115,7 @@ class View:
             text.append("nowhere yet: a way over three probes\ntakes the plume 20 seconds or more", "dim")
         return Panel(text, title="the plume passed", border_style="dim", width=46, height=height)
 
-    def figures(self, moment: Moment) -> Panel:
+    def figures(self, moment: DemoStatus) -> Panel:
         silent = silent_probes(moment)
         said = f"silent for {SILENT_AFTER_S} s: {', '.join(map(str, silent))}" if silent else "none silent"
         grid = Table.grid(padding=(0, 2))
@@ -181,25 +181,25 @@ def _spot(word: str, x: float, y: float, columns: int, rows: int) -> tuple[int, 
     return row, min(max(first, 0), columns - len(word))
 
 
-def alarms_by_probe(moment: Moment) -> list[Alarm]:
+def alarms_by_probe(moment: DemoStatus) -> list[ProbeAlarm]:
     """One alarm per probe of the answer, the highest reading now first."""
     now = {row["probe_id"]: row["ppm"] for row in moment.latest}
-    peaks: dict[int, Alarm] = {}
+    peaks: dict[int, ProbeAlarm] = {}
     for row in moment.alarms:
         known = peaks.get(row["probe_id"])
         if known is None or row["ppm"] > known.peak_ppm:
             current = now.get(row["probe_id"], row["ppm"])
-            peaks[row["probe_id"]] = Alarm(row["probe_id"], row["location"], current, row["ppm"])
+            peaks[row["probe_id"]] = ProbeAlarm(row["probe_id"], row["location"], current, row["ppm"])
     return sorted(peaks.values(), key=lambda alarm: -alarm.now_ppm)
 
 
-def silent_probes(moment: Moment) -> list[int]:
+def silent_probes(moment: DemoStatus) -> list[int]:
     """Probes that fell silent and have not spoken again."""
     newest = {row["probe_id"]: row["ts"] for row in moment.latest}
     return sorted({row["probe_id"] for row in moment.silent if newest.get(row["probe_id"], row["ts"]) <= row["ts"]})
 
 
-def plain_line(moment: Moment) -> str:
+def plain_line(moment: DemoStatus) -> str:
     """The moment in one line, for output that is no terminal or a small one."""
     found = alarms_by_probe(moment)
     worst = f", highest {found[0].location} (probe {found[0].probe_id}) {found[0].now_ppm:.0f} ppm" if found else ""

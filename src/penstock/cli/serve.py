@@ -46,7 +46,7 @@ def keep_files_private() -> None:
 
 
 def _leave(code: int, before: frozenset[threading.Thread]) -> NoReturn:
-    """End the process even if a thread of ours is stuck in a call that nobody will answer any more."""
+    """End the process even if a thread of ours is stuck in a call that gets no answer any more."""
     deadline = time.monotonic() + STUCK_S
     for thread in threading.enumerate():
         if thread not in before and not thread.daemon:

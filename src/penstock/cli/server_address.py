@@ -40,7 +40,7 @@ def local_server() -> tuple[str, str, str]:
 
 @contextmanager
 def connected(url: str, token: str) -> Iterator[Connection]:
-    """A connection whose errors end the command with a clear message and status 1."""
+    """A connection; its errors end the command with a clear message and status 1."""
     with reported():
         local_url, local_token, local_certificate = local_server()
         ca = os.environ.get("PENSTOCK_CA") or (local_certificate if not url else "") or None

@@ -56,14 +56,14 @@ def format_of(path: Path, asked: FileFormat | None) -> FileFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FileBatch:
     """One batch to push, and how much of the file is behind it (0 to 1)."""
 
     chunk: Chunk
     share: float
 
 
-def read_steps(path: Path, format: FileFormat) -> Iterator[Step]:
+def read_steps(path: Path, format: FileFormat) -> Iterator[FileBatch]:
     """Batches in the file's order. Problems of the file come as invalid_body, naming it."""
     try:
         if str(path) == "-":
@@ -77,7 +77,7 @@ def read_steps(path: Path, format: FileFormat) -> Iterator[Step]:
         raise error("invalid_body", detail=f"{path}: {problem}") from None
 
 
-def _read_csv(stream: IO[bytes], size: int) -> Iterator[Step]:
+def _read_csv(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     """Columns stay text: the table's own types decide what it means."""
     first = stream.readline()
     names = pa_csv.read_csv(pa.BufferReader(first)).schema.names
@@ -96,10 +96,10 @@ def _read_csv(stream: IO[bytes], size: int) -> Iterator[Step]:
     done = len(first)
     for batch in reader:
         done += _CSV_BLOCK_BYTES
-        yield Step(pa.Table.from_batches([batch]), _share(done, size))
+        yield FileBatch(pa.Table.from_batches([batch]), _share(done, size))
 
 
-def _read_ndjson(stream: IO[bytes], size: int) -> Iterator[Step]:
+def _read_ndjson(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     rows: list[dict[str, Any]] = []
     done = 0
     for number, line in enumerate(stream, 1):
@@ -114,37 +114,37 @@ def _read_ndjson(stream: IO[bytes], size: int) -> Iterator[Step]:
             raise error("invalid_body", detail=f"line {number} is not an object")
         rows.append(row)
         if len(rows) == CHUNK_ROWS:
-            yield Step(rows, _share(done, size))
+            yield FileBatch(rows, _share(done, size))
             rows = []
     if rows:
-        yield Step(rows, 1.0)
+        yield FileBatch(rows, 1.0)
 
 
-def _read_parquet(stream: IO[bytes], size: int) -> Iterator[Step]:
+def _read_parquet(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     file = pa_parquet.ParquetFile(stream)
     done = 0
     for batch in file.iter_batches(batch_size=CHUNK_ROWS):
         done += batch.num_rows
-        yield Step(pa.Table.from_batches([batch]), _share(done, file.metadata.num_rows))
+        yield FileBatch(pa.Table.from_batches([batch]), _share(done, file.metadata.num_rows))
 
 
-def _read_arrow(stream: IO[bytes], size: int) -> Iterator[Step]:
+def _read_arrow(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     magic = stream.read(6)
     stream.seek(0)
     if magic == b"ARROW1":
         file = pa.ipc.open_file(stream)
         for index in range(file.num_record_batches):
-            yield Step(pa.Table.from_batches([file.get_batch(index)]), (index + 1) / file.num_record_batches)
+            yield FileBatch(pa.Table.from_batches([file.get_batch(index)]), (index + 1) / file.num_record_batches)
         return
     for batch in pa.ipc.open_stream(stream):
-        yield Step(pa.Table.from_batches([batch]), _share(stream.tell(), size))
+        yield FileBatch(pa.Table.from_batches([batch]), _share(stream.tell(), size))
 
 
 def _share(done: int, size: int) -> float:
     return min(1.0, done / size) if size else 0.0
 
 
-READERS: dict[FileFormat, Callable[[IO[bytes], int], Iterator[Step]]] = {
+READERS: dict[FileFormat, Callable[[IO[bytes], int], Iterator[FileBatch]]] = {
     FileFormat.csv: _read_csv,
     FileFormat.ndjson: _read_ndjson,
     FileFormat.parquet: _read_parquet,

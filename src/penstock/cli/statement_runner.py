@@ -6,7 +6,7 @@ import typer
 
 from penstock.cli.output import Format, LivePrinter, print_answer
 from penstock.cli.statement_split import (
-    Piece,
+    ScriptStatement,
     SubscribeTo,
     all_statements,
     gather,
@@ -41,7 +41,7 @@ def run_script(
     """
     on_error = ""
     for step in gather(all_statements(script)):
-        run = [step] if isinstance(step, Piece) else step
+        run = [step] if isinstance(step, ScriptStatement) else step
         together = len(run) > 1 or (on_error and registers_queries(run[0].text))
         try:
             if together:
@@ -57,7 +57,7 @@ def run_script(
 
 
 def _run_together(
-    connection: Connection, on_error: str, run: list[Piece], format: Format, timeout_s: float | None
+    connection: Connection, on_error: str, run: list[ScriptStatement], format: Format, timeout_s: float | None
 ) -> None:
     # Blank lines stand for what comes before, so that lines in errors are those of the file.
     text, line = on_error, 1

@@ -21,16 +21,16 @@ _PIECES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ScriptStatement:
     """One statement without its semicolon; `line` (from 1) is where its first word stands in the script."""
 
     text: str
     line: int
 
 
-def split_statements(script: str) -> tuple[list[Piece], str]:
+def split_statements(script: str) -> tuple[list[ScriptStatement], str]:
     """Complete statements, and what follows the last semicolon (which may be only blanks and comments)."""
-    pieces: list[Piece] = []
+    pieces: list[ScriptStatement] = []
     start = 0
     for match in _PIECES.finditer(script):
         if match.lastgroup == "end" or match.group("end"):
@@ -41,7 +41,7 @@ def split_statements(script: str) -> tuple[list[Piece], str]:
     return pieces, script[start:]
 
 
-def all_statements(script: str) -> list[Piece]:
+def all_statements(script: str) -> list[ScriptStatement]:
     """Every statement of a whole script; the last one needs no semicolon."""
     pieces, rest = split_statements(script)
     last = _piece(script, len(script) - len(rest), len(script))
@@ -63,9 +63,9 @@ def sets_on_error(statement: str) -> bool:
     return _SETS.match(statement) is not None
 
 
-def gather(pieces: list[Piece]) -> Iterator[Piece | list[Piece]]:
+def gather(pieces: list[ScriptStatement]) -> Iterator[ScriptStatement | list[ScriptStatement]]:
     """The statements in order, with those that register queries one after another together, if there are several."""
-    run: list[Piece] = []
+    run: list[ScriptStatement] = []
     size = 0
     for piece in [*pieces, None]:
         registers = piece is not None and registers_queries(piece.text)
@@ -84,12 +84,12 @@ def is_blank(text: str) -> bool:
     return not re.sub(r"--[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL).strip()
 
 
-def _piece(script: str, start: int, end: int) -> Piece | None:
+def _piece(script: str, start: int, end: int) -> ScriptStatement | None:
     text = script[start:end]
     if is_blank(text):
         return None
     lead = len(text) - len(text.lstrip())
-    return Piece(text.strip(), script.count("\n", 0, start + lead) + 1)
+    return ScriptStatement(text.strip(), script.count("\n", 0, start + lead) + 1)
 
 
 _SUBSCRIBE = re.compile(

@@ -1,6 +1,6 @@
 """`penstock user`: users and tokens of a data folder, whether or not a server runs on it.
 
-It changes the file itself, so it needs no server, no token and no password: whoever can write the folder is its owner.
+It changes the file itself, so it needs no server, no token and no password: a user of the machine that can write the folder is its owner.
 A running server notices.
 """
 

@@ -5,9 +5,8 @@ imports errors and clock only, and every refusal comes back as the `PenstockErro
 """
 
 from penstock.client.answer import Answer
-from penstock.client.connection import Connection
+from penstock.client.connection import Connection, Query
 from penstock.client.push import Receipt, Refusal
-from penstock.client.query import Query
 from penstock.client.subscribe import Change
 
 __all__ = ["Answer", "Change", "Connection", "Query", "Receipt", "Refusal"]

@@ -52,7 +52,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PushBatch:
     """One body to send; `first` is the index of its first reading."""
 
     first: int
@@ -85,7 +85,7 @@ def push(
     return Receipt(accepted, tuple(refused), position)
 
 
-def _send(transport: Transport, table: str, batch: Batch, key: str, retry_for_s: float) -> dict[str, Any]:
+def _send(transport: Transport, table: str, batch: PushBatch, key: str, retry_for_s: float) -> dict[str, Any]:
     deadline = time.monotonic() + retry_for_s
     failures = 0
     while True:
@@ -114,7 +114,7 @@ def quote(name: str) -> str:
     return quote_url(name, safe="")
 
 
-def batches(readings: Readings, batch_rows: int = BATCH_ROWS) -> Iterator[Batch]:
+def batches(readings: Readings, batch_rows: int = BATCH_ROWS) -> Iterator[PushBatch]:
     """Bodies in order. The same readings always fall into the same batches, which repeats by key rely on."""
     if isinstance(readings, pa.RecordBatch):
         readings = pa.Table.from_batches([readings])
@@ -133,7 +133,7 @@ def batches(readings: Readings, batch_rows: int = BATCH_ROWS) -> Iterator[Batch]
         )
 
 
-def _arrow_batches(table: pa.Table, first: int, batch_rows: int) -> Iterator[Batch]:
+def _arrow_batches(table: pa.Table, first: int, batch_rows: int) -> Iterator[PushBatch]:
     if table.num_rows:
         batch_rows = min(batch_rows, max(1, BATCH_BYTES * table.num_rows // max(table.nbytes, 1)))
     for start in range(0, table.num_rows, batch_rows):
@@ -141,10 +141,10 @@ def _arrow_batches(table: pa.Table, first: int, batch_rows: int) -> Iterator[Bat
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, part.schema) as writer:
             writer.write_table(part)
-        yield Batch(first + start, ARROW, bytes(memoryview(sink.getvalue())))
+        yield PushBatch(first + start, ARROW, bytes(memoryview(sink.getvalue())))
 
 
-def _row_batches(rows: Sequence[Mapping[str, Any]], first: int, batch_rows: int) -> Iterator[Batch]:
+def _row_batches(rows: Sequence[Mapping[str, Any]], first: int, batch_rows: int) -> Iterator[PushBatch]:
     names = list(rows[0])
     keys = rows[0].keys()
     if names and all(row.keys() == keys for row in rows):
@@ -162,4 +162,4 @@ def _row_batches(rows: Sequence[Mapping[str, Any]], first: int, batch_rows: int)
         yield from _row_batches(rows[:middle], first, batch_rows)
         yield from _row_batches(rows[middle:], first + middle, batch_rows)
         return
-    yield Batch(first, JSON, body)
+    yield PushBatch(first, JSON, body)

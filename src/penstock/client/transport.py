@@ -137,11 +137,6 @@ def read_error(body: bytes, status: int) -> PenstockError:
     if condition not in CONDITIONS:
         # A newer server may know conditions that this client does not.
         condition, message = "internal_error", f"{condition}: {message}"
-    return PenstockError(
-        condition,
-        message,
-        hint=detail.get("hint"),
-        line=detail.get("line"),
-        column=detail.get("column"),
-        length=detail.get("length"),
-    )
+    found = PenstockError(condition, message, hint=detail.get("hint"))
+    found.line, found.column, found.length = detail.get("line"), detail.get("column"), detail.get("length")
+    return found

@@ -1,7 +1,7 @@
 """The console: pages in a browser, made in the server's process (docs/decisions/0013-console.md).
 
 `open_console` adds them to the server's application once the database is ready. One file per page; `layout` frames
-them, `status_cache` gathers what they show, once for all who look, and `page_context` runs what they ask for off the event loop.
+them, `status_cache` gathers what they show, once for all open pages, and `page_context` runs what they ask for off the event loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ async def open_console(app: FastAPI) -> AsyncIterator[None]:
     """The console below /console for as long as this is open. Without it the API goes on: its trouble is only logged."""
     async with AsyncExitStack() as open_parts:
         try:
-            # Half a second of imports that nobody who waits for "ready" has to wait for.
+            # Half a second of imports that "ready" does not wait for.
             mounting = await asyncio.to_thread(importlib.import_module, "penstock.console.mounting")
             await open_parts.enter_async_context(mounting.mounted(app))
         except Exception:

@@ -11,7 +11,7 @@ from penstock.queries.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class AnswerPreview:
     """The newest `rows` of `count`, as of a cycle."""
 
     rows: pa.Table
@@ -20,9 +20,11 @@ class Seen:
     now_us: int | None
 
 
-def look_at(database: Database, definition: QueryDefinition, newest: int) -> Seen | None:
-    """None where there is no answer yet, or not now. Somebody who looks is nobody who asks: how the answer is kept
-    stays as it is, and a large one costs no more than the rows that are shown.
+def look_at(database: Database, definition: QueryDefinition, newest: int) -> AnswerPreview | None:
+    """The newest rows of a query's answer; None where there is no answer yet, or not now.
+
+    A preview is not a use of the query: how the answer is stored stays as it is, and a large one costs no more than
+    the rows that are shown.
     """
     if definition.paused:
         return None
@@ -30,4 +32,4 @@ def look_at(database: Database, definition: QueryDefinition, newest: int) -> See
         return None
     held = database.standing.held(definition.name, asked=False)
     ids = held.inside()
-    return Seen(held.rows(ids[max(0, len(ids) - newest) :]), len(ids), held.stands_for, held.now_us)
+    return AnswerPreview(held.rows(ids[max(0, len(ids) - newest) :]), len(ids), held.stands_for, held.now_us)

@@ -45,7 +45,7 @@ def inputs(database: Database) -> list[dict[str, Any]]:
 
 
 def sinks(database: Database) -> list[dict[str, Any]]:
-    """A row for each sink; it leads to the query whose rows it sends."""
+    """A row for each sink; it leads to the query that it sends rows of."""
     return [
         {
             "name": facts["name"],

@@ -27,7 +27,7 @@ DOORS = (
 # A page that comes late is better than none: behind a cycle that compiles its kernels it may.
 RESPONSE_S = 60.0
 THEME_COOKIE = "penstock-theme"
-# g and a letter go to a page, as in other consoles; not while somebody types.
+# g and a letter go to a page, as in other consoles; not while the user types.
 _KEYS = """
 <script>
 (() => {
@@ -108,7 +108,7 @@ def frame(title: str, here: str, request: Request) -> Iterator[ui.element]:
                 )
                 out.classes("quiet phone-only")
         yield head
-    # A click or a key before the page has its socket would reach nobody: until then it takes none, and says so.
+    # A click or a key before the page has its socket would be lost: until then it takes none, and says so.
     context.client.on_connect(lambda: main.props(remove="inert"))
 
 

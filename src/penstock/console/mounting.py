@@ -15,10 +15,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from penstock.console.page_context import Console, set_console
 from penstock.console.pages import ask, overview, queries, query, sensors, system, table
 from penstock.errors import error
-from penstock.server.context import Context
 from penstock.server.http.access import refuse
 from penstock.server.http.body_limits import CONSOLE_MAX_BYTES, limited_body
 from penstock.server.http.connections import allow_frames
+from penstock.server.http.context import Context
 from penstock.server.routes.front import CONSOLE
 
 PAGES = (overview, sensors, table, ask, queries, query, system)

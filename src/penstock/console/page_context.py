@@ -10,13 +10,13 @@ from nicegui import ui
 from starlette.requests import Request
 
 from penstock.cancellation import Cancellation, cancelled_by
-from penstock.console.status_cache import Pulse
+from penstock.console.status_cache import StatusCache
 from penstock.errors import PenstockError, error
 from penstock.queries.database import Database
 from penstock.queries.results import Result
 from penstock.security.caller import LOCAL, Caller, acting_as, current_caller
-from penstock.server.context import Context
 from penstock.server.http.access import session_cookie
+from penstock.server.http.context import Context
 from penstock.server.http.thread_pools import Pool
 
 T = TypeVar("T")
@@ -37,14 +37,14 @@ class Console:
         self.context = context
         self.looking = Pool("console-looking", LOOKING_THREADS)
         self.asking = Pool("console-asking", ASKING_THREADS)
-        self.pulse = Pulse(self.database, self.looking)
+        self.status_cache = StatusCache(self.database, self.looking)
 
     async def look(self, work: Callable[..., T], *args: object) -> T:
         """Something quick about the database."""
         return await self.looking.run(work, *args)
 
     async def ask(self, work: Callable[[str | None], T]) -> T:
-        """Something that needs rights, or takes a while, in the name of whoever has the page open; gets that name."""
+        """Run a function that needs rights, or takes a while, as the caller that has the page open; it gets that caller."""
         caller = self.caller()
         owner = caller.name if caller.credential is not None else None
         with acting_as(caller):
@@ -60,7 +60,7 @@ class Console:
         pages.storage.client[_SESSION] = session_cookie(request.headers, self.context.sessions.cookie)
 
     def caller(self) -> Caller:
-        """Who has this page open, with the role that they have now. Raises once they may not come in any more."""
+        """The caller that has this page open, with its present role. Raises once it may not sign in any more."""
         users = self.context.users
         if not users.required:
             return current_caller() or LOCAL
@@ -84,7 +84,7 @@ def set_console(console: Console | None) -> None:
 
 
 def console() -> Console:
-    """The console whose pages are open."""
+    """The console that the open pages belong to."""
     if _console is None:
         raise error("not_ready", detail="the server is stopping", hint="load the page again in a moment")
     return _console

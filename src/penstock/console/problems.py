@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.console.status_cache import Moment
+from penstock.console.status_cache import ServerStatus
 from penstock.console.widgets.data_table import counted
 from penstock.queries.database import Database
 
 NAMED = 3  # of sensors with the same trouble; more are counted
 
 
-def troubles(database: Database, moment: Moment) -> list[dict[str, Any]]:
+def list_problems(database: Database, moment: ServerStatus) -> list[dict[str, Any]]:
     """A row each, the same trouble of several sensors together."""
     found = [*_pipeline(database), *_queries(database), *_sensors(database, moment), *_refusals(moment)]
     return [{"id": i, "where": where, "what": what, **counted("count", n)} for i, (where, what, n) in enumerate(found)]
@@ -32,7 +32,7 @@ def _queries(database: Database) -> Iterator[tuple[str, str, int]]:
         yield f"query {name}", text, 1
 
 
-def _sensors(database: Database, moment: Moment) -> Iterator[tuple[str, str, int]]:
+def _sensors(database: Database, moment: ServerStatus) -> Iterator[tuple[str, str, int]]:
     names = {table.name: {s.sid: s.name for s in table.sensors} for table in moment.tables}
     for table in database.sensor_tables():
         same: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -51,7 +51,7 @@ def _called(sensors: list[str]) -> str:
     return f"sensors {', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _refusals(moment: Moment) -> Iterator[tuple[str, str, int]]:
+def _refusals(moment: ServerStatus) -> Iterator[tuple[str, str, int]]:
     for name, counts in moment.status["streams"].items():
         for condition, count in counts["refused"].items():
             yield f"readings of {name}", f"refused: {condition}", count

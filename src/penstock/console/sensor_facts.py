@@ -21,7 +21,7 @@ _LABELS = ("label", "name", "title", "location", "place", "room", "site")
 
 
 @dataclass(frozen=True, slots=True)
-class Sensor:
+class SensorFacts:
     """One sensor at one moment. `trail` is the shown field, a value per second."""
 
     sid: int
@@ -49,7 +49,7 @@ class TableFacts:
     count: int
     shown_field: str | None
     fields: tuple[str, ...]
-    sensors: tuple[Sensor, ...]
+    sensors: tuple[SensorFacts, ...]
 
     def counted(self) -> dict[State, int]:
         found: dict[State, int] = {"live": 0, "silent": 0, "failing": 0, "off": 0}
@@ -79,9 +79,9 @@ def table_facts(database: Database, latest: Latest, table: Table) -> TableFacts:
         # Their own times may be of another day: the newest of them is the present.
         newest = max((s["last_reading_us"] or 0 for s in told), default=now_us)
         now_us = min(now_us, max(newest, int(recent.newest_us.max(initial=0))))
-    place, label = place_columns(table), _label_column(table)
+    drawn = ShownColumns(shown, place_columns(table), _label_column(table))
     sensors = tuple(
-        _sensor(sid, {**facts, "last_reading_us": _last(facts, recent, sid)}, recent, shown, place, label, now_us)
+        _sensor(sid, {**facts, "last_reading_us": _last(facts, recent, sid)}, recent, drawn, now_us)
         for facts in told
         if (sid := sids.get(tuple(facts["key"].values()))) is not None  # a row may come between the two looks
     )
@@ -112,22 +112,29 @@ def _label_column(table: Table) -> str | None:
     return named[0] if named else texts[0] if texts else None
 
 
+@dataclass(frozen=True, slots=True)
+class ShownColumns:
+    """What of a table's sensors is drawn: a field of the stream, and the static columns of place and label."""
+
+    field: str | None
+    place: tuple[str, str] | None
+    label: str | None
+
+
 def _sensor(
     sid: int,
     facts: dict[str, Any],
     recent: Recent,
-    shown: str | None,
-    place: tuple[str, str] | None,
-    label: str | None,
+    shown: ShownColumns,
     now_us: int,
-) -> Sensor:
-    static = facts["values"]
+) -> SensorFacts:
+    static, place = facts["values"], shown.place
     at = (static[place[0]], static[place[1]]) if place is not None else None
-    return Sensor(
+    return SensorFacts(
         sid=sid,
         key=facts["key"],
         name=", ".join(str(v) for v in facts["key"].values()),
-        label=None if label is None else static[label],
+        label=None if shown.label is None else static[shown.label],
         place=(float(at[0]), float(at[1])) if at is not None and None not in at else None,
         static=static,
         address=facts["address"],
@@ -138,12 +145,12 @@ def _sensor(
         rate=facts["rows_per_s"],
         counts={n: facts[n] for n in ("readings", "refused", "late", "clamped", "deduplicated", "errors")},
         last_error=facts["last_error"],
-        trail=recent.line(shown, sid) if shown is not None else [],
+        trail=recent.line(shown.field, sid) if shown.field is not None else [],
     )
 
 
 def state_of(says: str, last_us: int | None, rate: float, now_us: int) -> State:
-    """Live, or silent for longer than it usually pauses, or failing to be read, or not observed by anybody."""
+    """Live, or silent for longer than it usually pauses, or failing to be read, or not observed by any query."""
     if says in _FAILING:
         return "failing"
     if last_us is None:

@@ -1,4 +1,4 @@
-"""What pages show of the whole server, gathered once for all who look, never more than once in `EVERY_S`."""
+"""What pages show of the whole server, gathered once for all open pages, never more than once in `EVERY_S`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALARM_WORDS = ("alarm", "alert")
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """The answer of a standing query that somebody called an alarm."""
+    """The answer of a standing query that has "alarm" or "alert" in its name or description."""
 
     query: str
     count: int
@@ -30,7 +30,7 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ServerStatus:
     """The server at one moment."""
 
     now_us: int
@@ -45,18 +45,18 @@ class Moment:
         return not self.status["tables"]
 
 
-class Pulse:
-    """Whoever asks within a second of somebody else gets the same moment."""
+class StatusCache:
+    """Gathers the status at most once a second. All pages that ask within that second get the same one."""
 
     def __init__(self, database: Database, pool: Pool) -> None:
         self._database = database
         self._pool = pool
         self.latest = Latest(database.log.folder)
-        self._moment: Moment | None = None
+        self._moment: ServerStatus | None = None
         self._taken_s = 0.0
         self._turn = asyncio.Lock()
 
-    async def moment(self) -> Moment:
+    async def current(self) -> ServerStatus:
         async with self._turn:
             if self._moment is None or time.monotonic() - self._taken_s >= EVERY_S * 0.9:
                 self._moment = await self._pool.run(self._gather)
@@ -64,14 +64,14 @@ class Pulse:
             return self._moment
 
     def expire(self) -> None:
-        """Somebody changed something and wants to see it."""
+        """Gather anew at the next request, because a page has changed something."""
         self._moment = None
 
-    def _gather(self) -> Moment:
+    def _gather(self) -> ServerStatus:
         database = self._database
         self.latest.forget(database.catalog.state.tables_by_id)
         tables = tuple(table_facts(database, self.latest, table) for table in database.sensor_tables())
-        return Moment(
+        return ServerStatus(
             now_us=database.clock.now_us(),
             status=status(database),
             cycles=database.costs.cycles(),

@@ -1,4 +1,4 @@
-"""A text of Spark SQL as Spark's own parser reads it: what `sql.spark_check` checks with sqlglot, once more."""
+"""A text of Spark SQL as Spark's own parser reads it: what `sql.spark.text_check` checks with sqlglot, once more."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 from pyspark.sql import SparkSession
 
-from penstock.sql.spark_check import known_functions, refused
-from penstock.sql.spark_text import NOW
+from penstock.sql.spark.text import NOW
+from penstock.sql.spark.text_check import known_functions, refused
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 # Nodes of a plan that select, combine and name rows. None of them reads, runs or changes anything.

@@ -28,8 +28,8 @@ from penstock.pipeline.jobs import history_workers, read_parallelism, statement_
 from penstock.pipeline.offset import Offset
 from penstock.pipeline.spark_parser import check_parsed
 from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
-from penstock.sql.spark_check import check_spark_text
-from penstock.sql.spark_text import NOW
+from penstock.sql.spark.text import NOW
+from penstock.sql.spark.text_check import check_spark_text
 from penstock.types import TIMESTAMP, Field
 
 _numbers = itertools.count(1)

@@ -29,7 +29,7 @@ from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.queries.windowed import newest
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, is_latch, plan_from_json, stream_uses
-from penstock.sql.planner import functions_of, plan_query
+from penstock.sql.planning.planner import functions_of, plan_query
 from penstock.sql.statement_parts import AsOf
 from penstock.types import format_duration
 

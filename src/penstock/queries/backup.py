@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.disk_sync import sync_folder
 from penstock.errors import error
 from penstock.manifest import FileSum, copy_file, list_files, write_manifest
 from penstock.pipeline.folder import UNFINISHED
 from penstock.queries.verification import verify_data
-from penstock.syncing import sync_folder
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database

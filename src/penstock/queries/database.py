@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.journal import Entry
+from penstock.catalog.entry import Entry
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status
@@ -64,9 +64,9 @@ from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport, LineWriter
-from penstock.streams.ingest.receipt import Receipt
-from penstock.streams.log.housekeeping import Housekeeper
+from penstock.streams.ingest.receipt import IngestReceipt
 from penstock.streams.log.stream_log import StreamLog
+from penstock.streams.maintenance import LogMaintenance, RetentionControl
 from penstock.streams.sources.table_sources import Sources
 
 _log = logging.getLogger("penstock")
@@ -175,15 +175,12 @@ class Database(OwnWrites):
         self.sources.follow()
         self.sampler.start()
         self.sinks.start(self.catalog.state.sinks)
-        self.housekeeper = Housekeeper(
+        self.housekeeper = LogMaintenance(
             self.log,
             self.ingest,
             lambda: self.catalog.state,
             self.clock,
-            self.rollups.retain,
-            self.standing.retained,
-            self.standing.protected,
-            tidy=self._tidy,
+            RetentionControl(self.rollups.retain, self.standing.retained, self.standing.protected, self._tidy),
         )
         self.scrubber = Scrubber(self.folder.root, self.damage, self.clock, self.settings.scrub_days, self._cover)
         self.scrubber.start()
@@ -297,7 +294,9 @@ class Database(OwnWrites):
         """Run one or more statements; the last one's result."""
         return self.executor.execute(sql, params, owner)
 
-    def push(self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None) -> Receipt:
+    def push(
+        self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None
+    ) -> IngestReceipt:
         """Store readings; returns when the accepted ones are on disk."""
         try:
             return self.ingest.push(table, data, idempotency_key).result(timeout=PUSH_TIMEOUT_S)

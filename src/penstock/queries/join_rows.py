@@ -19,8 +19,8 @@ from penstock.queries.handing import IN_MEMORY_ROWS, Piece, hand_over
 from penstock.queries.held import Ids
 from penstock.queries.join_held import JoinHeld, join_schema
 from penstock.queries.standing import StandingQueries
+from penstock.sql.binding.join_streams import read_outputs
 from penstock.sql.plan import AggregatePlan, JoinPlan, SparkPlan, plan_from_json
-from penstock.sql.read_joins import read_outputs
 from penstock.types import BIGINT, Field
 
 JOURNAL = "_journal"

@@ -17,6 +17,7 @@ from penstock.sql.plan import Plan, SparkPlan, looks_of, plan_from_json
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.sources.initial_scan import surviving
 from penstock.streams.sources.manager import StreamManager
+from penstock.streams.sources.sensor_lifecycle import ManagerLimits
 
 
 class Observer:
@@ -33,7 +34,8 @@ class Observer:
     ) -> None:
         self._catalog = catalog
         self._finished = finished
-        self.manager = StreamManager(lambda: catalog.state, ingest, self._observe, clock, settings, rules=rules)
+        limits = ManagerLimits(queue_max_bytes=settings.queue_max_bytes)
+        self.manager = StreamManager(lambda: catalog.state, ingest, self._observe, clock, limits, rules)
         self._lock = threading.Lock()
         self._holders: dict[str, tuple[object, ...]] = {}
         self._wake = threading.Event()

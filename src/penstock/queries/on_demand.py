@@ -27,8 +27,8 @@ from penstock.queries.holding import hold_join, hold_select
 from penstock.queries.moments import moment_of
 from penstock.queries.standing import StandingQueries
 from penstock.settings import Settings
-from penstock.sql.on_demand import EVERY_ROW
 from penstock.sql.plan import Aggregate, AggregatePlan, OnDemand, SelectPlan, SparkPlan
+from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
 
 SHARE = 4  # of the memory that answers may take, trees may take this part beside
 

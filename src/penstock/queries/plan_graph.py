@@ -8,8 +8,8 @@ from typing import Literal
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.state import CatalogState
 from penstock.operators.expr import Expr
-from penstock.sql.explain_resample import show_call
-from penstock.sql.notation import show, show_window
+from penstock.sql.explain.notation import show, show_window
+from penstock.sql.explain.resample import show_call
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json
 
 Kind = Literal["source", "step", "answer"]

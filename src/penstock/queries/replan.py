@@ -1,7 +1,7 @@
 """Plans of Spark SQL that an older version stored: planned again from the query's own SQL.
 
 Texts of version 1 have places that were filled in by text substitution, so a literal could become SQL. Later ones may have
-regular expressions of Java's, which backtrack. Neither are run (`sql.plan.stored`).
+regular expressions of Java's, which backtrack. Neither are run (`sql.plan.plan_json`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from penstock.errors import PenstockError, error
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan
-from penstock.sql.planner import plan_query
-from penstock.sql.scope import State
+from penstock.sql.planning.planner import plan_query
+from penstock.sql.scope import SqlCatalog
 
 
-def with_text(plan: SparkPlan, definition: QueryDefinition, state: State) -> SparkPlan:
+def with_text(plan: SparkPlan, definition: QueryDefinition, state: SqlCatalog) -> SparkPlan:
     """A standing query's plan with a text that can run: its own, or that of the same question planned now.
 
     Raises what the query fails with where it cannot be planned any more, or gives another answer than it gave.

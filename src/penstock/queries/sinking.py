@@ -8,8 +8,8 @@ from penstock.errors import error
 from penstock.pipeline.folder import DataFolder
 from penstock.queries.results import Event
 from penstock.queries.subscription import Subscription
-from penstock.sinks.follower import Limits
-from penstock.sinks.runner import SinkRunner
+from penstock.sinks.follower import DeliveryLimits
+from penstock.sinks.runner import SinkEnvironment, SinkRunner
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -40,12 +40,10 @@ def sink_runner(database: Database) -> SinkRunner:
     """The sinks of a database, not started yet."""
     folder: DataFolder = database.folder
     settings = database.settings
+    files = folder.outbox if not settings.sink_files else folder.root / settings.sink_files
     return SinkRunner(
         SinkQueries(database),
         folder.sinks,
-        folder.outbox if not settings.sink_files else folder.root / settings.sink_files,
-        folder.read_id(),
-        database.clock,
-        Limits(max(2, settings.cycles_keep), settings.sink_backlog_mb << 20),
-        database.address_rules,
+        SinkEnvironment(folder.read_id(), files, database.clock, database.address_rules),
+        DeliveryLimits(max(2, settings.cycles_keep), settings.sink_backlog_mb << 20),
     )

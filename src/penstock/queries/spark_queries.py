@@ -62,8 +62,11 @@ class SparkQueries:
         self._spent = spent
         self._commits = standing.commits
         self._place = standing.folder.tmp / "handed"
-        self._inputs: dict[int, tuple[object, ...]] = {}
+        self._inputs: dict[int, tuple[object, object]] = {}
         self._looked: dict[int, int] = {}  # the last cycle that moved when the inputs were looked at
+        self._found: dict[
+            int, int
+        ] = {}  # the cycle that the last evaluation stands for, in the records or on its way there
         self._rows: dict[int, dict[str, FetchedRows]] = {}  # of joins, for the last evaluation
         self._journals: dict[int, int] = {}  # up to where definitions and tables were read for it
         self._timeouts: dict[int, tuple[int, tuple[int, int]]] = {}  # in a row, and of which definition
@@ -140,19 +143,13 @@ class SparkQueries:
                     continue
                 if self._gave_up(query_id, store.state.query_positions[query_id]):
                     continue
-                if query_id in self._inputs and self._looked.get(query_id) == store.moved[0]:
-                    continue
                 below = joins_below(plan, store.state, definition.name)
                 if not self._joins_answer(set(below.values()), store):
                     continue
-                self._looked[query_id] = store.moved[0]
                 moment = moment_of(plan, store, definition.start_us)
                 tables = {t: store.offset.data.get(store.state.tables[t].id, 0) for t in definition.reads_tables}
-                marks: tuple[object, ...] = (
-                    sorted(tables.items()),
-                    sorted(moment.ranges.items()),
-                    store.state.query_positions[query_id],
-                )
+                marks: tuple[object, ...] = (sorted(tables.items()), store.state.query_positions[query_id])
+                times: tuple[object, ...] = (sorted(moment.ranges.items()),)
                 if any(r.kind in ("ordinary", "static", "system") for r in plan.relations):
                     marks = (*marks, store.offset.journal)
                 if any(r.kind in ("system", "state") for r in plan.relations):
@@ -161,15 +158,26 @@ class SparkQueries:
                     # It reads another query's rows of a cycle ago, so it is due once more after its inputs rest.
                     marks = (*marks, sorted(store.start.data.items()))
                 if below and mark is not None:
-                    joins = [(q, mark.joins.get(store.state.queries[q].id), mark.end.now_us) for q in below.values()]
-                    marks = (*marks, joins)
-                if self._inputs.get(query_id) != marks:
-                    self._inputs[query_id] = marks
+                    joins = [mark.joins.get(store.state.queries[q].id) for q in below.values()]
+                    marks = (*marks, [(q, j and (j.generation, j.count)) for q, j in zip(below, joins, strict=True)])
+                    times = (*times, mark.end.now_us)
+                known = self._inputs.get(query_id)
+                if known == (marks, times):
+                    self._confirm(query_id, store)
+                elif known is None or known[0] != marks or self._looked.get(query_id) != store.moved[0]:
+                    # That time has passed counts only with a cycle that brought more than evaluations.
+                    self._inputs[query_id], self._looked[query_id] = (marks, times), store.moved[0]
                     due.append(query_id)
-            for known in (self._inputs, self._looked, self._rows, self._journals, self._timeouts):
-                for gone in [q for q in known if q not in store.spark_plans]:
-                    known.pop(gone, None)
+            for kept in (self._inputs, self._looked, self._found, self._rows, self._journals, self._timeouts):
+                for gone in [q for q in kept if q not in store.spark_plans]:
+                    kept.pop(gone, None)
         return due
+
+    def _confirm(self, query_id: int, store: AnswerStore) -> None:
+        """An answer whose inputs are those of its evaluation is that of the last cycle, too."""
+        found = store.evaluations.stands_for(query_id)
+        if found is not None and self._found.get(query_id, store.cycle) <= found[0] < store.cycle:
+            store.evaluations.confirm(query_id, store.cycle, found[1])
 
     def _gave_up(self, query_id: int, position: tuple[int, int]) -> bool:
         """Whether a query took too long too often; one that was changed since begins anew."""
@@ -234,6 +242,7 @@ class SparkQueries:
 
     def _tell(self, query_id: int, found: Evaluation) -> None:
         """Have the next commit record bring an evaluation; where its rows are those of the last one, nothing but a note."""
+        self._found[query_id] = found.cycle
         with self._standing.locked() as store:
             known = store.evaluations.by_query.get(query_id)
         if known is None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import orjson
 
+from penstock.disk_sync import sync_folder
 from penstock.errors import PenstockError, error
 from penstock.security.model import Accounts, from_json, to_json
-from penstock.syncing import sync_folder
 
 _SUM = "crc32"
 
@@ -86,7 +86,7 @@ class AccountFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else, in this process or another, changes the file meanwhile."""
+        """Hold the lock of the file: no other thread or process changes it meanwhile."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(self.path.parent / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -1,4 +1,4 @@
-"""The record of who changed what: one JSON object a line, in files of its own that are rotated.
+"""The audit log: each change with the caller that made it, one JSON object a line, in files that are rotated.
 
 A line has no values and no SQL: passwords, tokens and options of connectors stand in statements. Readings that are
 pushed are data, not changes, and are not recorded.

@@ -1,4 +1,4 @@
-"""Who is asking right now. Set by whoever lets a request in, read wherever a role or a name is needed.
+"""The caller of the request that is running. Access control sets it; checks of roles and names read it.
 
 It travels with the request, from the event loop into the threads that work for it, and not through every signature.
 """
@@ -16,7 +16,7 @@ from penstock.security.roles import Role, covers
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody with a role. `name` is for people; `user` is the user it is, if it is one."""
+    """A user, a token or a local program, with a role. `name` is for people; `user` is the user it belongs to, if any."""
 
     name: str
     role: Role | None
@@ -29,15 +29,15 @@ class Caller:
     session: str | None = field(default=None, repr=False)
 
 
-# This process itself: whoever opens a database in Python has the folder anyway.
+# This process itself: a program that opens a database in Python has the folder anyway.
 LOCAL = Caller("local", "admin")
-NOBODY = Caller("nobody", None, via="none")
+ANONYMOUS = Caller("nobody", None, via="none")
 
 _current: ContextVar[Caller | None] = ContextVar("penstock_caller", default=None)
 
 
 def current_caller() -> Caller | None:
-    """Who asks, or None where nobody said."""
+    """The caller of this request, or None where none was set."""
     return _current.get()
 
 

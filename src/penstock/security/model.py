@@ -14,7 +14,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who signs in with a password. Without one only through tokens."""
+    """A person or program with a role. With a password it can sign in; without one only its tokens are accepted."""
 
     name: str
     role: Role
@@ -47,7 +47,7 @@ class Accounts:
 
     @property
     def has_admin(self) -> bool:
-        """Whether somebody can always get in to change all this: expiring tokens do not count."""
+        """Whether an admin can always sign in to change users: expiring tokens do not count."""
         return any(u.role == "admin" and u.password for u in self.users.values()) or any(
             t.role == "admin" and t.expires_us is None and (t.owner is None or self.users[t.owner].role == "admin")
             for t in self.tokens.values()

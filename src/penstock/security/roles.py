@@ -11,7 +11,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 def covers(have: Role | None, need: Role | None) -> bool:
-    """Whether somebody with one role may do what asks for another; what asks for none is everybody's."""
+    """Whether a caller with one role may do what asks for another. What asks for none is open to all callers."""
     if need is None:
         return True
     return have is not None and ROLES.index(have) >= ROLES.index(need)

@@ -1,7 +1,7 @@
 """Passwords and tokens as they are kept: as hashes that do not lead back.
 
-A password is short, so guessing it must be slow: scrypt, with a salt of its own. A token is 256 random bits that
-nobody can guess, so one SHA-256 is enough, and it is looked up by it.
+A password is short, so guessing it must be slow: scrypt, with a salt of its own. A token is 256 random bits,
+which cannot be guessed, so one SHA-256 is enough, and it is looked up by it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All users and tokens: looked up by whoever lets requests in, changed by SQL and by `penstock user`."""
+"""All users and tokens: looked up by access control, changed by SQL and by `penstock user`."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ class Users:
 
     @property
     def required(self) -> bool:
-        """Whether anybody has to say who they are. Without users, tokens and a token of the settings: nobody."""
+        """Whether callers have to sign in: there is a user, a token, or a token in the settings."""
         return self._setting is not None or not self.accounts().empty
 
     def by_token(self, text: str) -> Caller | None:
-        """Who has this token; None if nobody has, or it has expired."""
+        """The caller that has this token; None if there is none, or it has expired."""
         return self.by_digest(token_digest(text))
 
     def by_digest(self, digest: str) -> Caller | None:
-        """The caller whose token has this digest, as `by_token` finds it."""
+        """The caller with a token of this digest, as `by_token` finds it."""
         if self._setting is not None and hmac.compare_digest(digest, self._setting):
             return SETTING
         token = self._tokens().get(digest)
@@ -88,7 +88,7 @@ class Users:
             found = None if token is None else self._as_caller(token)
         else:
             user = self.accounts().users.get(caller.user or "")
-            # The hash of the password stands for it: whoever changed it has signed everybody out.
+            # The hash of the password stands for it: a changed password ends all sessions.
             same = user is not None and user.password is not None and token_digest(user.password) == key
             found = as_caller(user) if user is not None and same else None
         if found is None:
@@ -201,12 +201,12 @@ class Users:
                 self._read = (self._file.stamp(), after)
 
     def _checked(self, after: Accounts) -> Accounts:
-        """A change after which nobody could change anything any more is refused."""
+        """Refuse a change after which no caller could change users any more."""
         if after.empty or after.has_admin or self._setting is not None:
             return after
         raise error(
             "invalid_definition",
-            detail="nobody could administer this server any more",
+            detail="no user could administer this server any more",
             hint="have an admin first: CREATE USER name PASSWORD '...' ROLE admin",
         )
 

@@ -27,7 +27,7 @@ Row = tuple[Any, ...]
 Mode = Literal["pull", "push", "outside", "subscribed"]
 
 
-class Answer(Enum):
+class ReadResult(Enum):
     """What a `read` found: values, nothing yet, or that nothing will ever come again."""
 
     NEW_VALUE = "new value"
@@ -42,11 +42,11 @@ class Reading:
     Values are Python values as JSON has them (times as microseconds), or texts as CSV spells them: in `rows`
     when `texts` says so, in a `batch` by the type of its columns. A value that does not fit its field is
     counted against the sensor and its row left out. `times_us` holds one time per row; without it a reading happened when it was read. `next_due_us` is the
-    time before which asking again is pointless. `bad` counts what the sensor sent and nobody could
-    understand, with `problem` saying why: it is shown, and the sensor stays open.
+    time before which asking again is pointless. `bad` counts what the sensor sent and the
+    reader could not understand, with `problem` saying why: it is shown, and the sensor stays open.
     """
 
-    answer: Answer
+    answer: ReadResult
     rows: Sequence[Row] = ()
     times_us: Sequence[int] | np.ndarray[Any, Any] | None = None
     batch: pa.RecordBatch | None = None
@@ -60,18 +60,18 @@ class Reading:
         return len(self.rows) if self.batch is None else self.batch.num_rows
 
 
-NO_VALUE = Reading(Answer.NO_VALUE)
-END = Reading(Answer.END)
+NO_VALUE = Reading(ReadResult.NO_VALUE)
+END = Reading(ReadResult.END)
 
 
 def new_value(values: Row, time_us: int | None = None, next_due_us: int | None = None) -> Reading:
     """One row, as most sensors have it."""
-    return Reading(Answer.NEW_VALUE, (values,), None if time_us is None else (time_us,), next_due_us=next_due_us)
+    return Reading(ReadResult.NEW_VALUE, (values,), None if time_us is None else (time_us,), next_due_us=next_due_us)
 
 
 def no_value(next_due_us: int) -> Reading:
     """Nothing yet, and nothing before that time."""
-    return Reading(Answer.NO_VALUE, next_due_us=next_due_us)
+    return Reading(ReadResult.NO_VALUE, next_due_us=next_due_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class _AtAddress:
 
 
 class Sensor(_AtAddress, ABC):
-    """A sensor that is asked. Life: init, read until END or nobody listens, close. After close comes nothing."""
+    """A sensor that is asked. Life: init, read until END or until no query wants it, close. After close comes nothing."""
 
     @property
     def resumes(self) -> bool:

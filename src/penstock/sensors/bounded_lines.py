@@ -18,7 +18,7 @@ class BoundedLines(io.RawIOBase):
         self._skipped = skipped
         # At most as long as a line may be: then only the first line of a chunk can be too long.
         self._chunk_bytes = max(1, min(_CHUNK_BYTES, most_bytes))
-        self._begun = b""  # a line whose end has not been read yet
+        self._begun = b""  # a line up to where it has been read
         self._skipping = False
         self._ready = memoryview(b"")
 

@@ -1,4 +1,4 @@
-"""What a simulated sensor says in each of its fields: its signal, dressed by the field's type and name."""
+"""Values of a simulated sensor's fields: its signal, converted by the field's type and name."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class MessageIn:
     connection: int
 
 
-class Refused(ConnectionError):
+class BrokerRefusal(ConnectionError):
     """The broker answered, and said no."""
 
 
@@ -118,7 +118,7 @@ class Client:
 
     def _on_connect(self, _: object, __: object, flags: paho.ConnectFlags, reason: ReasonCode, ___: object) -> None:
         if reason.is_failure:
-            self._problem = Refused(f"the broker says: {reason}")
+            self._problem = BrokerRefusal(f"the broker says: {reason}")
             return
         self.connected = True
         self.session_present = bool(flags.session_present)
@@ -131,7 +131,7 @@ class Client:
     # -- what a source asks for
 
     def wait(self, also: socket.socket, read: bool, timeout_s: float) -> None:
-        """Until there is something to read or write, somebody calls, or the time has passed."""
+        """Wait until there is something to read or write, the socket `also` has something to read, or the time has passed."""
         connection = self._socket()
         if read and isinstance(connection, ssl.SSLSocket) and connection.pending():
             return
@@ -184,7 +184,7 @@ class Client:
         self._check(self._client.loop_misc())
 
     def say_goodbye(self, forever: bool) -> None:
-        """Leave in order. The broker keeps the session, unless nobody will come back for it."""
+        """Leave in order. The broker keeps the session, unless no client will come back for it."""
         properties = None
         if self._v5 and forever:
             properties = _properties(PacketTypes.DISCONNECT, SessionExpiryInterval=0)

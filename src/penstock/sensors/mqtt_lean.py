@@ -1,6 +1,6 @@
 """Paho's client with a shorter way for messages that come in.
 
-Paho makes an object of every message's properties, which nobody here reads; with it, reading a message takes longer than storing it.
+Paho makes an object of every message's properties, which no code here reads; with it, reading a message takes longer than storing it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LeanClient(CheckedClient):
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _take_head(self, header: int, packet: bytes) -> MQTTErrorCode:
-        """A message whose payload was not kept: it is told, so that it is counted and the broker does not send it again."""
+        """Report a message without its payload, so that it is counted and the broker does not send it again."""
         found = parts_of(header, packet, v5=False)
         if found is None:
             return MQTTErrorCode.MQTT_ERR_PROTOCOL

@@ -42,7 +42,7 @@ class Subscriptions:
             self._asked = wanted
 
     def levels(self, topic: str) -> Mapping[str, Any]:
-        """Values of static columns; an error where the topic belongs to nobody."""
+        """Values of static columns; an error where the topic belongs to no sensor."""
         found = self._by_topic.get(topic) if self._pattern is None else self._pattern.values(topic)
         if found is None:
             raise error("invalid_parameter", detail="this topic is not one that the table asks for")

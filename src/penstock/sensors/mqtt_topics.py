@@ -15,7 +15,7 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _NAMED_LEVEL = re.compile(r"\+([A-Za-z_]\w*)")
 _SHARED = re.compile(r"(\$share/[^/+#]+/)(.+)", re.S)
 _TOPIC_MOST = 65_535
-_REMEMBERED = 100_000  # topics whose values are kept; beyond it each is read again
+_REMEMBERED = 100_000  # topics with values that are kept; beyond it each is read again
 
 
 class TopicPattern:

@@ -1,7 +1,7 @@
 """Recordings on disk, read piece by piece: CSV and Parquet files as batches of rows, never whole.
 
 A CSV file has a header line; its values stay texts until they are packed for the log. An address may choose
-rows: `loops.csv?sensor=6005&lane=2` keeps those whose columns have these values.
+rows: `loops.csv?sensor=6005&lane=2` keeps those that have these values in these columns.
 """
 
 from __future__ import annotations

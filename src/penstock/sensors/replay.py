@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from penstock.clock import Clock
 from penstock.errors import error, suggest
 from penstock.sensors.address_rules import AddressRules
-from penstock.sensors.base import END, Answer, Connector, Option, Reading, Sensor, no_value
+from penstock.sensors.base import END, Connector, Option, Reading, ReadResult, Sensor, no_value
 from penstock.sensors.options import flag, one_of
 from penstock.sensors.recording_files import UNITS_US, Recording, parse_address, read_times
 from penstock.types import Field
@@ -105,14 +105,14 @@ class Replay(Sensor):
             self._batch = self._next_batch()
             self._cursor = 0
             if self._batch is None:
-                return Reading(Answer.NO_VALUE, **self._complaint()) if self._bad else END
+                return Reading(ReadResult.NO_VALUE, **self._complaint()) if self._bad else END
         last, next_due_us = self._due()
         if last == self._cursor and not self._bad:
-            return no_value(next_due_us) if next_due_us is not None else Reading(Answer.NO_VALUE)
+            return no_value(next_due_us) if next_due_us is not None else Reading(ReadResult.NO_VALUE)
         begin, self._cursor = self._cursor, last
         times = self._times[begin:last] if self._times is not None and self.options["times"] == "file" else None
         return Reading(
-            Answer.NEW_VALUE,
+            ReadResult.NEW_VALUE,
             batch=self._batch.slice(begin, last - begin),
             times_us=times,
             next_due_us=next_due_us,

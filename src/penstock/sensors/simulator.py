@@ -1,7 +1,7 @@
 """Simulated sensors, for demos, tests and benches: seeded, and pure functions of seed, address and time.
 
 Reading number k happens at a fixed time and is handed over at that time or a fixed delay later, whether
-anybody listened before or not. Readings are computed in blocks ahead of their time, so that a poll costs a
+a query read it before or not. Readings are computed in blocks ahead of their time, so that a poll costs a
 look-up: thousands of simulators run beside a server.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.clock import SECOND, Clock, parse_timestamp
 from penstock.errors import error
-from penstock.sensors.base import END, Answer, Connector, Option, Reading, Row, Sensor, no_value
+from penstock.sensors.base import END, Connector, Option, Reading, ReadResult, Row, Sensor, no_value
 from penstock.sensors.field_values import ColumnMaker, column_maker, names_a_gas
 from penstock.sensors.options import duration, number, one_of, whole_number
 from penstock.sensors.plume import BACKGROUND_PPM, Plume, position_of
@@ -117,7 +117,9 @@ class Simulator(Sensor):
             return no_value(self._next_due_us(last))
         chosen = slice(self._cursor, last)
         self._cursor = last
-        return Reading(Answer.NEW_VALUE, self._rows[chosen], self._times[chosen], next_due_us=self._next_due_us(last))
+        return Reading(
+            ReadResult.NEW_VALUE, self._rows[chosen], self._times[chosen], next_due_us=self._next_due_us(last)
+        )
 
     def _next_due_us(self, cursor: int) -> int:
         if cursor < len(self._due):

@@ -1,6 +1,6 @@
 """A way to reach all sensors of a table at once, such as a broker that many of them publish to.
 
-A source runs in a thread of its own from the moment its table exists until the table is dropped, whoever asks. It makes rows of what
+A source runs in a thread of its own from the moment its table exists until the table is dropped, with or without queries. It makes rows of what
 arrives and hands them to its `Inbox`; what has to be acknowledged outside is acknowledged when the delivery is done.
 """
 
@@ -82,7 +82,7 @@ class Source(ABC):
 
     @abstractmethod
     def stop(self, forever: bool = False) -> None:
-        """Ask it to end; returns at once. `forever`: nobody will come back, so the other side need keep nothing."""
+        """Ask it to end; returns at once. `forever`: it is not started again, so the other side need keep nothing."""
 
     @abstractmethod
     def join(self, timeout_s: float) -> None:

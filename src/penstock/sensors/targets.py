@@ -27,7 +27,7 @@ _TRANSLATED = tuple(ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/4
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class TargetPattern:
     """One item of the setting: a network or a pattern of names, and the ports from `first` to `last`."""
 
     network: IPv4Network | IPv6Network | None
@@ -137,12 +137,12 @@ def is_never(address: IpAddress) -> bool:
     return any(each in network for each in inner for network in _NEVER)
 
 
-def parse_patterns(text: str) -> tuple[Pattern, ...]:
+def parse_patterns(text: str) -> tuple[TargetPattern, ...]:
     """Items like `10.0.0.0/8`, `*.plant.example:9000`, `[::1]:9000-9010` or `*`, separated by commas."""
     return tuple(_parse_pattern(item.strip()) for item in text.split(",") if item.strip())
 
 
-def _parse_pattern(item: str) -> Pattern:
+def _parse_pattern(item: str) -> TargetPattern:
     bracketed = re.fullmatch(r"\[([^\]]*)\](?::(.*))?", item)
     if bracketed:
         host, ports = bracketed.group(1), bracketed.group(2)
@@ -159,8 +159,8 @@ def _parse_pattern(item: str) -> Pattern:
         looks_like_network = re.fullmatch(r"[0-9.*?]*[0-9][0-9.*?]*", host)
         if looks_like_network or not re.fullmatch(r"[A-Za-z0-9_.*?-]+", host):
             raise _invalid(item) from None
-        return Pattern(None, host.lower().rstrip("."), first, last)
-    return Pattern(network, host, first, last)
+        return TargetPattern(None, host.lower().rstrip("."), first, last)
+    return TargetPattern(network, host, first, last)
 
 
 def _parse_ports(item: str, ports: str | None) -> tuple[int, int]:

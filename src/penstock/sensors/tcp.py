@@ -18,7 +18,7 @@ from typing import Any
 from penstock.clock import SECOND, Clock, parse_timestamp
 from penstock.errors import error
 from penstock.sensors.address_rules import AddressRules
-from penstock.sensors.base import END, NO_VALUE, Answer, Connector, Option, Reading, Row, Sensor
+from penstock.sensors.base import END, NO_VALUE, Connector, Option, Reading, ReadResult, Row, Sensor
 from penstock.sensors.options import duration, one_of
 from penstock.types import Field
 
@@ -134,10 +134,10 @@ class TcpLines(Sensor):
             rows.append(row)
             times_us.append(time_us)
         if not rows:
-            return Reading(Answer.NO_VALUE, bad=bad, problem=problem)
+            return Reading(ReadResult.NO_VALUE, bad=bad, problem=problem)
         now_us = self.clock.now_us()
         return Reading(
-            Answer.NEW_VALUE,
+            ReadResult.NEW_VALUE,
             rows,
             [now_us if time_us is None else time_us for time_us in times_us],
             texts=self._format == "csv",

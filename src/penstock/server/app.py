@@ -10,10 +10,10 @@ from starlette.middleware.cors import CORSMiddleware
 from penstock import __version__
 from penstock.security.guesses import Guesses
 from penstock.server.backend import Backend
-from penstock.server.context import Context, Lifecycle
 from penstock.server.http.access import USER_HEADER, AccessGuard, listed_origins, rates_of
 from penstock.server.http.budget import ByteBudget
-from penstock.server.http.counters import Counters, CountRequests
+from penstock.server.http.context import Context, Lifecycle
+from penstock.server.http.counters import CountRequests, RequestCounters
 from penstock.server.http.errors import ErrorBoundary, add_handlers
 from penstock.server.http.headers import SecurityHeaders
 from penstock.server.http.listener import check_proxies, check_token
@@ -83,7 +83,7 @@ def create_app(database: Backend, settings: Settings, lifecycle: Lifecycle | Non
     database.users.trust(settings.token)
     guesses = Guesses()
     sessions = Sessions(database.users, settings, guesses=guesses)
-    counters = Counters()
+    counters = RequestCounters()
     rates = rates_of(settings)
     app.state.context = Context(
         database=database,

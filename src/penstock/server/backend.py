@@ -13,12 +13,12 @@ from penstock.security.audit import Audit
 from penstock.security.users import Users
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 
 Params = Sequence[Any] | Mapping[str, Any] | None
 
 
-class Subscription(Protocol):
+class SubscriptionSource(Protocol):
     """One subscriber's place in a query's results.
 
     It may have an attribute `cycle`: everything up to that cycle was delivered, rows or none. Pings carry it.
@@ -58,7 +58,9 @@ class Backend(Protocol):
     def execute(self, sql: str, params: Params = None, owner: str | None = None) -> Result:
         """Run one or more statements; the last one's result. Queries without another owner are `owner`'s."""
 
-    def push(self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None) -> Receipt:
+    def push(
+        self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None
+    ) -> IngestReceipt:
         """Store readings; returns when the accepted ones are on disk. Text is cast to the field's type."""
 
     def write_lines(self, body: bytes, precision: str = "ns") -> LineReport:
@@ -67,7 +69,7 @@ class Backend(Protocol):
     def invoke(self, name: str, as_of: int | str | None = None, limit: int | None = None) -> Result:
         """The answer of a standing query, now, at a cycle, or at a time or NOW - d as text."""
 
-    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
+    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> SubscriptionSource:
         """Start with the current answer, or with the results of `from_cycle` itself (which may lie ahead)."""
 
     def register(

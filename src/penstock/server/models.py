@@ -51,7 +51,7 @@ class StatementReports(BaseModel):
     statements: list[StatementReport]
 
 
-class NewQuery(Strict):
+class NewQueryBody(Strict):
     """A standing query to be."""
 
     name: str = Field(min_length=1, examples=["gas_alarm"])
@@ -62,14 +62,14 @@ class NewQuery(Strict):
         ],
     )
     description: str | None = Field(default=None, examples=["too much gas"])
-    owner: str | None = Field(default=None, description="whoever sends it, if not given", examples=["ada"])
+    owner: str | None = Field(default=None, description="the caller, if not given", examples=["ada"])
     strategy: Strategy | None = Field(default=None, description="how the answer is kept; auto: whatever is cheapest")
 
 
 class NewQueries(Strict):
     """One or many queries, registered with one sync."""
 
-    queries: list[NewQuery] = Field(min_length=1)
+    queries: list[NewQueryBody] = Field(min_length=1)
     on_error: Literal["none", "rest"] = Field(
         default="none", description="when one is refused: register none of them, or the rest"
     )
@@ -95,11 +95,11 @@ class SignIn(Strict):
 
 
 class SessionReport(BaseModel):
-    """Who one is. `role` is null for whoever has not signed in where that is required."""
+    """The caller and its role. `role` is null before sign-in, where sign-in is required."""
 
     user: str | None = Field(examples=["ada"])
     role: str | None = Field(examples=["write"])
-    required: bool = Field(description="false where nobody has to sign in")
+    required: bool = Field(description="false where sign-in is not needed")
     expires: str | None = Field(description="when the session ends", examples=["2026-01-06T00:00:00.000000Z"])
 
 
@@ -110,17 +110,17 @@ class BackupRequest(Strict):
     link: bool = Field(default=False, description="Hard links in place of copies: fast, but rot is shared.")
 
 
-class Column(BaseModel):
+class AnswerColumn(BaseModel):
     """A column of an answer."""
 
     name: str = Field(examples=["ppm"])
     type: str = Field(examples=["DOUBLE"])
 
 
-class Answer(BaseModel):
+class AnswerBody(BaseModel):
     """Rows, the cycle they stand for, its NOW, and from when on they are complete (null: the whole window)."""
 
-    columns: list[Column]
+    columns: list[AnswerColumn]
     rows: list[list[Any]] = Field(examples=[[["north gate", 37.5]]])
     cycle: int | None = Field(examples=[184])
     now: str | None = Field(examples=["2026-01-05T12:00:00.000000Z"])
@@ -129,7 +129,7 @@ class Answer(BaseModel):
     notices: list[str] = Field(examples=[[]])
 
 
-class Refused(BaseModel):
+class RefusedReading(BaseModel):
     """A reading that was not stored."""
 
     index: int = Field(examples=[1])
@@ -141,7 +141,7 @@ class PushReceipt(BaseModel):
     """What became of a push. `position` is the head of the table's log after it."""
 
     accepted: int = Field(examples=[1])
-    refused: list[Refused]
+    refused: list[RefusedReading]
     position: int = Field(examples=[9120])
 
 

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
-from penstock.server.models import Answer, ErrorBody
+from penstock.server.models import AnswerBody, ErrorBody
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": ErrorBody, "description": "the request's mistake"},
@@ -17,7 +17,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 _BINARY = {"type": "string", "format": "binary"}
 ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
-        "model": Answer,
+        "model": AnswerBody,
         "description": "the answer, in the format that Accept asks for",
         "content": {
             CSV: {"schema": {"type": "string"}, "example": "location,ppm\nnorth gate,37.5\n"},

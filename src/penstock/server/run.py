@@ -24,8 +24,8 @@ from penstock.errors import PenstockError, error
 from penstock.logs import FORMATS, set_up_logging
 from penstock.server.app import create_app
 from penstock.server.backend import Backend
-from penstock.server.context import Context, Lifecycle
 from penstock.server.http.connections import HttpConnection, SocketConnection
+from penstock.server.http.context import Context, Lifecycle
 from penstock.server.http.listener import is_loopback, listen, proxies_of
 from penstock.settings import Settings
 from penstock.streams.log.release_memory import share_free_memory
@@ -66,7 +66,7 @@ def run(
 
 
 def _open_database(settings: Settings) -> Backend:
-    # Spark's libraries load here and not when somebody asks for --help.
+    # Spark's libraries load here and not for --help.
     from penstock.queries.database import Database
 
     return Database(settings)
@@ -104,7 +104,7 @@ class Server(uvicorn.Server):
 
 
 class _StopAsked(Exception):
-    """Somebody wants to stop before everything is prepared."""
+    """A signal to stop came before everything was prepared."""
 
 
 async def _serve(
@@ -207,5 +207,5 @@ def _print_progress(step: str) -> None:
     try:
         print(f"penstock: {step}", file=sys.stderr, flush=True)
     except OSError:
-        # Whoever read our progress is gone; the data is not, and the server goes on.
+        # The reader of our progress is gone; the data is not, and the server goes on.
         return

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 
 from penstock.damage import damage_of
-from penstock.sinks.base import Batch
+from penstock.sinks.base import SinkBatch
 from penstock.streams.log.atomic_file import make_folder, store, sweep
 from penstock.streams.log.checksums import read_sealed, sealed_file
 
@@ -28,7 +28,7 @@ class Backlog:
         self._most = most_bytes
         self._files: deque[Path] = deque()
         self._sizes: dict[Path, int] = {}
-        self._loaded: deque[Batch] = deque()
+        self._loaded: deque[SinkBatch] = deque()
         self.count = 0  # batches that wait here; any thread may look
         self._was_lost = False
         if folder.is_dir():
@@ -49,9 +49,9 @@ class Backlog:
     def last_cycle(self) -> int | None:
         return int(self._files[-1].stem.split("-")[1]) if self._files else None
 
-    def append(self, batches: Sequence[Batch]) -> None:
+    def append(self, batches: Sequence[SinkBatch]) -> None:
         """Keep batches, durably."""
-        same: list[Batch] = []
+        same: list[SinkBatch] = []
         for batch in batches:
             if same and batch.table.schema != same[0].table.schema:
                 self._store(same)
@@ -60,7 +60,7 @@ class Backlog:
         if same:
             self._store(same)
 
-    def _store(self, batches: Sequence[Batch]) -> None:
+    def _store(self, batches: Sequence[SinkBatch]) -> None:
         make_folder(self._folder)
         header = [[b.cycle, b.now_us, b.whole, b.table.num_rows] for b in batches]
         rows = pa.concat_tables([b.table for b in batches]).replace_schema_metadata({_KEY: orjson.dumps(header)})
@@ -72,7 +72,7 @@ class Backlog:
         self._sizes[path] = path.stat().st_size
         self.count += len(batches)
 
-    def first(self) -> Batch | None:
+    def first(self) -> SinkBatch | None:
         """The oldest batch; it stays until `remove_first`."""
         if not self._loaded and self._files:
             try:
@@ -108,11 +108,11 @@ class Backlog:
             path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> list[Batch]:
+def _read(path: Path) -> list[SinkBatch]:
     with pa.OSFile(str(path), "rb") as source:
         rows = read_sealed(path, source)
     found, begin = [], 0
     for cycle, now_us, whole, count in orjson.loads(rows.schema.metadata[_KEY]):
-        found.append(Batch(cycle, now_us, rows.slice(begin, count).replace_schema_metadata(None), whole))
+        found.append(SinkBatch(cycle, now_us, rows.slice(begin, count).replace_schema_metadata(None), whole))
         begin += count
     return found

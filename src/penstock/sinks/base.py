@@ -16,11 +16,11 @@ from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import Option
 from penstock.types import Field
 
-__all__ = ["Batch", "Kind", "Option", "Outlet", "Place", "delivery_failed"]
+__all__ = ["Kind", "Option", "Outlet", "Place", "SinkBatch", "delivery_failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SinkBatch:
     """Rows of one committed cycle. `whole`: they are the answer as of it, not only what it brought."""
 
     cycle: int
@@ -35,7 +35,7 @@ class Outlet(Protocol):
     def position(self) -> int | None:
         """The last cycle that the target itself says it has; None where it has none, or keeps none."""
 
-    def deliver(self, batch: Batch) -> None:
+    def deliver(self, batch: SinkBatch) -> None:
         """Returns once the target has the rows for good. Cycles ascend, except that a whole answer may begin anew."""
 
     def tick(self) -> None:

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.damage import free_name
+from penstock.disk_sync import sync_folder
 from penstock.sensors.options import duration, one_of
-from penstock.sinks.base import Batch, Kind, Option, Place
+from penstock.sinks.base import Kind, Option, Place, SinkBatch
 from penstock.sinks.options import CHANGES, size
 from penstock.streams.log.atomic_file import make_folder, store, sweep
-from penstock.syncing import sync_folder
 
 _log = logging.getLogger("penstock.sinks")
 _KEY = b"penstock"
@@ -51,7 +51,7 @@ class Files:
         self._clock = place.clock
         self._folder = place.files / options["folder"]
         self._name = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', place.sink.name)}-{place.sink.id}"
-        # Hidden, so that whoever reads the folder as a table does not read what is not finished.
+        # Hidden, so that a program that reads the folder as a table does not read what is not finished.
         self._aside = self._folder / f".penstock-{place.sink.id}"
         self._open_file = self._aside / "open.arrows"
         _make_like_parents(self._folder)
@@ -93,7 +93,7 @@ class Files:
     def position(self) -> int | None:
         return self._last
 
-    def deliver(self, batch: Batch) -> None:
+    def deliver(self, batch: SinkBatch) -> None:
         if self._last is not None and (batch.cycle == self._last or (batch.cycle < self._last and not batch.whole)):
             return  # it was appended just before the server was killed
         if self._schema is not None and batch.table.num_rows and self._schema != batch.table.schema:

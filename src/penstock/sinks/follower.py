@@ -17,7 +17,7 @@ from penstock.catalog.secrets import PLAIN_KEY, secrets_of, without
 from penstock.errors import one_line
 from penstock.services import Service
 from penstock.sinks.backlog import Backlog
-from penstock.sinks.base import Batch, DeliveryFailed, Outlet, Place
+from penstock.sinks.base import DeliveryFailed, Outlet, Place, SinkBatch
 from penstock.sinks.files import Files
 from penstock.sinks.positions import Position
 from penstock.sinks.registry import find_kind, parse_options
@@ -43,7 +43,7 @@ PACE = Pace()
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DeliveryLimits:
     """Cycles that a subscriber can go back to, and bytes that a sink may put aside."""
 
     cycles_keep: int
@@ -51,7 +51,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Told:
+class SinkStats:
     """What is told about a sink, since the server started."""
 
     state: str = "STARTING"
@@ -63,12 +63,12 @@ class Told:
     last_delivery_us: int | None = None
 
 
-class Follower:
+class SinkFollower:
     """Reads, delivers, remembers. `stop` ends it after the attempt that is under way."""
 
-    def __init__(self, place: Place, queries: Queries, folder: Path, limits: Limits) -> None:
+    def __init__(self, place: Place, queries: Queries, folder: Path, limits: DeliveryLimits) -> None:
         self.sink: Sink = place.sink
-        self.told = Told()
+        self.told = SinkStats()
         self._place = place
         self._queries = queries
         self._folder = folder
@@ -82,7 +82,7 @@ class Follower:
         self._position: Position | None = None
         self._reader: Reader | AnswerReader | None = None
         self._outlet: Outlet | None = None
-        self._batch: Batch | None = None
+        self._batch: SinkBatch | None = None
         self._attempts = 0  # that failed, of this batch
         self.service = Service(f"sink {place.sink.name}", self._step)
 
@@ -185,7 +185,7 @@ class Follower:
             self._outlet = kind.open(self._place, parse_options(kind, self.sink.options))
         return self._outlet
 
-    def _deliver(self, reader: Reader | AnswerReader, position: Position, batch: Batch) -> None:
+    def _deliver(self, reader: Reader | AnswerReader, position: Position, batch: SinkBatch) -> None:
         if self._attempts:
             self.told.retries += 1
         self._open_outlet().deliver(batch)

@@ -1,6 +1,6 @@
 """mqtt: the current answer as a retained message, or each row as a message of its own.
 
-Retained: whoever subscribes gets the answer at once, and each new one; answers that were superseded while the broker
+Retained: a subscriber gets the answer at once, and each new one; answers that were superseded while the broker
 was away are passed over. Rows: at least once, with QoS 1, acknowledged by the broker before the sink moves on.
 """
 
@@ -24,7 +24,7 @@ from penstock.sensors.mqtt_access import ACCESS
 from penstock.sensors.mqtt_connection import CheckedClient
 from penstock.sensors.mqtt_url import BrokerUrl, parse_url, password_of
 from penstock.sensors.options import flag, one_of
-from penstock.sinks.base import Batch, Kind, Option, Place, delivery_failed
+from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import CHANGES, TIMEOUT, require_columns, required_text
 from penstock.types import Field
 
@@ -82,7 +82,7 @@ class Mqtt:
     def position(self) -> int | None:
         return None
 
-    def deliver(self, batch: Batch) -> None:
+    def deliver(self, batch: SinkBatch) -> None:
         rows = row_objects(batch.table)
         if self._options["payload"] == "answer":
             self._publish([(self._options["topic"], orjson.dumps(self._answer(batch, rows)))])
@@ -92,7 +92,7 @@ class Mqtt:
                 [(topic_of(self._options["topic"], row), orjson.dumps(row)) for row in rows[begin : begin + IN_FLIGHT]]
             )
 
-    def _answer(self, batch: Batch, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    def _answer(self, batch: SinkBatch, rows: list[dict[str, Any]]) -> dict[str, Any]:
         now = None if batch.now_us is None else format_timestamp(batch.now_us)
         return {"query": self._sink.query, "cycle": batch.cycle, "now": now, "rows": rows}
 

@@ -18,7 +18,7 @@ from penstock.catalog.secrets import shown_address
 from penstock.json_rows import json_value, unique_names
 from penstock.sensors.options import flag
 from penstock.sensors.targets import Targets
-from penstock.sinks.base import Batch, Kind, Option, Place, delivery_failed
+from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import TIMEOUT, address, names, require_columns, required_text
 from penstock.types import Field
 
@@ -68,7 +68,7 @@ class Postgres:
         found = self._connection.execute(_READ_POSITION, (self._place.folder_id, self._place.sink.id)).fetchone()
         return int(found[0]) if found is not None else None
 
-    def deliver(self, batch: Batch) -> None:
+    def deliver(self, batch: SinkBatch) -> None:
         try:
             with self._connection.transaction():
                 known = self._read_position()

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.sinks.backlog import Backlog
-from penstock.sinks.base import Batch
+from penstock.sinks.base import SinkBatch
 
 _log = logging.getLogger("penstock.sinks")
 # So many bytes of rows go into one file of a backlog.
@@ -20,7 +20,7 @@ CHUNK_BYTES = 8 << 20
 SKIPPED_AT_ONCE = 1000
 
 
-class Event(Protocol):
+class ResultEvent(Protocol):
     """Rows of a cycle, as a subscription gives them."""
 
     @property
@@ -33,13 +33,13 @@ class Event(Protocol):
     def table(self) -> pa.Table: ...
 
 
-class Following(Protocol):
+class SinkSubscription(Protocol):
     """A subscription. `cycle`: everything up to it was given, rows or none."""
 
     @property
     def cycle(self) -> int: ...
 
-    def next(self, timeout_s: float) -> Event | None: ...
+    def next(self, timeout_s: float) -> ResultEvent | None: ...
 
     def close(self) -> None: ...
 
@@ -47,9 +47,9 @@ class Following(Protocol):
 class Queries(Protocol):
     """What sinks need of the standing queries; `queries` brings it."""
 
-    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> Following: ...
+    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> SinkSubscription: ...
 
-    def answer(self, name: str) -> Event:
+    def answer(self, name: str) -> ResultEvent:
         """The whole answer as of the last cycle."""
 
     def last_cycle(self) -> int: ...
@@ -67,13 +67,13 @@ class Reader:
         self._backlog = backlog
         self._delivered = begin
         self._behind_at = max(1, keep // 4)
-        self._source: Following | None = None
-        self._given: Batch | None = None  # what is being delivered and is not in the backlog
-        self._pulled: deque[Batch] = deque()  # what is read and in neither; at most one file of the backlog
+        self._source: SinkSubscription | None = None
+        self._given: SinkBatch | None = None  # what is being delivered and is not in the backlog
+        self._pulled: deque[SinkBatch] = deque()  # what is read and in neither; at most one file of the backlog
         self._at = begin if backlog.last_cycle is None else max(backlog.last_cycle, begin or 0)
         self.gaps = 0
 
-    def next(self, timeout_s: float) -> Batch | None:
+    def next(self, timeout_s: float) -> SinkBatch | None:
         """The next batch, from the backlog first; the same again until `finished`."""
         while (kept := self._backlog.first()) is not None:
             if self._delivered is None or kept.cycle > self._delivered:
@@ -86,7 +86,7 @@ class Reader:
         self._given = self._pulled.popleft() if self._pulled else self._pull(timeout_s)
         return self._given
 
-    def finished(self, batch: Batch) -> None:
+    def finished(self, batch: SinkBatch) -> None:
         """The batch that `next` gave was delivered."""
         self._delivered = batch.cycle
         self._given = None
@@ -116,7 +116,7 @@ class Reader:
             self._given = None
             self._pulled.clear()
 
-    def _pull(self, timeout_s: float) -> Batch | None:
+    def _pull(self, timeout_s: float) -> SinkBatch | None:
         """One more batch of the subscription. A cycle that is gone is a gap: it goes on with the current answer."""
         whole = self._at is None
         try:
@@ -136,9 +136,9 @@ class Reader:
             self._at = max(self._at, source.cycle) if self._at is not None else None
             return None
         self._at = event.cycle
-        return Batch(event.cycle, event.now_us, event.table, whole)
+        return SinkBatch(event.cycle, event.now_us, event.table, whole)
 
-    def _subscribe(self) -> Following:
+    def _subscribe(self) -> SinkSubscription:
         last = self._queries.last_cycle()
         if self._at is not None and self._at > last:
             self._miss(f"the data folder is at cycle {last}, before what was delivered")
@@ -161,12 +161,12 @@ class AnswerReader:
     def __init__(self, queries: Queries, query: str) -> None:
         self._queries = queries
         self._query = query
-        self._source: Following | None = None
+        self._source: SinkSubscription | None = None
         self._at: int | None = None
         self._owed = False  # whether there is an answer that was not delivered yet
         self.gaps = 0
 
-    def next(self, timeout_s: float) -> Batch | None:
+    def next(self, timeout_s: float) -> SinkBatch | None:
         try:
             source = self._source
             if source is None:
@@ -185,13 +185,13 @@ class AnswerReader:
             self._at = source.cycle or self._at
             return None
         found = self._queries.answer(self._query)
-        return Batch(found.cycle, found.now_us, found.table, whole=True)
+        return SinkBatch(found.cycle, found.now_us, found.table, whole=True)
 
     def owe(self) -> None:
         """The answer is wanted once more, if there ever was one."""
         self._owed = self._owed or self._at is not None
 
-    def finished(self, batch: Batch) -> None:
+    def finished(self, batch: SinkBatch) -> None:
         self._at = batch.cycle
         self._owed = False
 

@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,21 @@ from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
 from penstock.services import Service
 from penstock.sinks.base import Place
-from penstock.sinks.follower import Follower, Limits
+from penstock.sinks.follower import DeliveryLimits, SinkFollower
 from penstock.sinks.registry import find_kind, parse_options
 from penstock.sinks.result_reader import Queries
 
 _END_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class SinkEnvironment:
+    """What all sinks of a server share. `files` is the folder that file sinks write to."""
+
+    folder_id: str
+    files: Path
+    clock: Clock
+    rules: AddressRules = field(default_factory=AddressRules)
 
 
 class SinkRunner:
@@ -30,22 +41,17 @@ class SinkRunner:
         self,
         queries: Queries,
         folder: Path,
-        files: Path,
-        folder_id: str,
-        clock: Clock,
-        limits: Limits,
-        rules: AddressRules | None = None,
+        environment: SinkEnvironment,
+        limits: DeliveryLimits,
     ) -> None:
-        self._rules = rules or AddressRules()
+        """`folder` has one folder per sink, for its position and its backlog."""
         self._queries = queries
         self._folder = folder
-        self._files = files
-        self._folder_id = folder_id
-        self._clock = clock
+        self._environment = environment
         self._limits = limits
         self._lock = threading.Lock()
-        self._followers: dict[int, Follower] = {}
-        self._ending: list[Follower] = []
+        self._followers: dict[int, SinkFollower] = {}
+        self._ending: list[SinkFollower] = []
         self._closed = False
 
     def start(self, sinks: Mapping[str, Sink]) -> None:
@@ -71,8 +77,9 @@ class SinkRunner:
                 if known is not None:
                     known.pause(sink.paused)
                     continue
-                place = Place(sink, self._folder_id, self._files, self._clock, self._rules)
-                self._followers[sink_id] = Follower(place, self._queries, self._folder / str(sink_id), self._limits)
+                shared = self._environment
+                place = Place(sink, shared.folder_id, shared.files, shared.clock, shared.rules)
+                self._followers[sink_id] = SinkFollower(place, self._queries, self._folder / str(sink_id), self._limits)
                 self._followers[sink_id].start()
 
     def services(self) -> list[Service]:
@@ -101,7 +108,7 @@ class SinkRunner:
     def close(self) -> None:
         """End all of them, each after the attempt that it is at, and write down how far they came.
 
-        One whose target does not answer is left behind: it delivers again what it was at.
+        A sink without an answer of its target is left behind: it delivers the batch under way again.
         """
         with self._lock:
             self._closed = True

@@ -20,7 +20,7 @@ from penstock.catalog.secrets import shown_address
 from penstock.clock import SECOND, format_timestamp
 from penstock.json_rows import row_objects
 from penstock.sensors.targets import Targets
-from penstock.sinks.base import Batch, Kind, Option, Place, delivery_failed
+from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import BATCH_ROWS, CHANGES, TIMEOUT, address
 
 SIGNATURE = "Penstock-Signature"
@@ -59,7 +59,7 @@ class Webhook:
             port = parts.port or (443 if parts.scheme == "https" else 80)
             place.rules.targets.check_unresolved(parts.hostname or "", port, by_admin=True)
         transport = httpx.HTTPTransport(trust_env=False, proxy=options["proxy"] or None)
-        # httpx has no other door for this; the tests of addresses notice if the inside is built otherwise one day.
+        # httpx has no other way for this; the tests of addresses notice if the inside is built otherwise one day.
         transport._pool._network_backend = CheckedBackend(place.rules.targets)
         # Redirects are not followed: a signed body goes where it was told to go, or nowhere.
         self._client = httpx.Client(
@@ -69,11 +69,11 @@ class Webhook:
     def position(self) -> int | None:
         return None
 
-    def deliver(self, batch: Batch) -> None:
+    def deliver(self, batch: SinkBatch) -> None:
         for number, body in self._parts(batch):
             self._post(batch.cycle, number, body)
 
-    def _parts(self, batch: Batch) -> Iterator[tuple[int, bytes]]:
+    def _parts(self, batch: SinkBatch) -> Iterator[tuple[int, bytes]]:
         sink, most = self._place.sink, self._options["batch_rows"]
         count = max(1, -(-batch.table.num_rows // most))
         for number in range(count):

@@ -1,4 +1,4 @@
-"""A parser's hands: the words of a statement one by one, and errors that point at the token they are about."""
+"""A cursor over the words of a statement, with errors that point at the token they are about."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Cursor(PostgresParser):
         raise UnexpectedToken(message, token or self._curr or self.end_token())
 
     def _parse_as_command(self, start: Token) -> NoReturn:
-        # sqlglot would take the rest as a text for somebody else, with a warning.
+        # sqlglot would take the rest as a text for another database, with a warning.
         raise UnexpectedToken("Unexpected statement", start)
 
     def _parse_command(self) -> NoReturn:

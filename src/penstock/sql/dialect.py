@@ -188,7 +188,7 @@ class Penstock(Postgres):
     """sqlglot's entry point to our dialect."""
 
     class Tokenizer(Postgres.Tokenizer):
-        # sqlglot would swallow these statements whole, as text for somebody else.
+        # sqlglot would take these statements whole, as text for another database.
         COMMANDS: ClassVar[set[TokenType]] = set()
         TOKENS_PRECEDING_HINT = {TokenType.SELECT}
         KEYWORDS = {**Postgres.Tokenizer.KEYWORDS, "DWINDOW": TokenType.WINDOW, "/*+": TokenType.HINT}

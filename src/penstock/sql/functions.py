@@ -16,7 +16,7 @@ Kind = Literal["scalar", "aggregate", "ranking"]
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class FunctionSpec:
     """One function: what it takes, what type it gives, and how it is written for Spark.
 
     `arguments` lists types as the reference shows them: `[, TEXT]` may be left out, `...` repeats what is before it.
@@ -43,21 +43,21 @@ class Function:
 
 def _scalar(
     names: str, arguments: str, result: str, node: type[exp.Expr] | None = None, **more: str | bool
-) -> Function:
+) -> FunctionSpec:
     name, *aliases = names.split()
-    return Function(name, arguments, result, node, "scalar", tuple(aliases), **more)  # type: ignore[arg-type]
+    return FunctionSpec(name, arguments, result, node, "scalar", tuple(aliases), **more)  # type: ignore[arg-type]
 
 
-def _aggregate(names: str, arguments: str, result: str, node: type[exp.Expr] | None = None) -> Function:
+def _aggregate(names: str, arguments: str, result: str, node: type[exp.Expr] | None = None) -> FunctionSpec:
     name, *aliases = names.split()
-    return Function(name, arguments, result, node, "aggregate", tuple(aliases))
+    return FunctionSpec(name, arguments, result, node, "aggregate", tuple(aliases))
 
 
-def _ranking(name: str, arguments: str, result: str, node: type[exp.Expr]) -> Function:
-    return Function(name, arguments, result, node, "ranking")
+def _ranking(name: str, arguments: str, result: str, node: type[exp.Expr]) -> FunctionSpec:
+    return FunctionSpec(name, arguments, result, node, "ranking")
 
 
-FUNCTIONS: tuple[Function, ...] = (
+FUNCTIONS: tuple[FunctionSpec, ...] = (
     # Numbers
     _scalar("abs", "number", "same", exp.Abs),
     _scalar("round", "number [, INT]", "same", exp.Round),
@@ -309,6 +309,6 @@ FUNCTIONS: tuple[Function, ...] = (
 
 # What sqlglot reads into nodes of its own. Every other name is read as a plain call, which the binder looks up here.
 NODE_NAMES = frozenset(name for function in FUNCTIONS if function.node is not None for name in function.names)
-CALLS: dict[str, Function] = {
+CALLS: dict[str, FunctionSpec] = {
     name: function for function in FUNCTIONS if function.node is None for name in function.names
 }

@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.generators.postgres import PostgresGenerator
 
 from penstock.clock import format_timestamp
-from penstock.sql.nodes import BeginEnd, Const, Duration, Held, OwnWindow, WindowJoin
+from penstock.sql.nodes import BeginEnd, Const, Duration, Hold, OwnWindow, WindowJoin
 from penstock.types import format_duration
 
 
@@ -28,7 +28,7 @@ class PenstockGenerator(PostgresGenerator):
         BeginEnd: lambda self, node: self._begin_end(node),
         WindowJoin: lambda self, node: self._window_join(node),
         Const: lambda self, node: self._const(node),
-        Held: lambda self, node: f"{self.sql(node, 'this')} FOR '{format_duration(node.us)}'",
+        Hold: lambda self, node: f"{self.sql(node, 'this')} FOR '{format_duration(node.us)}'",
     }
     AFTER_HAVING_MODIFIER_TRANSFORMS = {
         "window_joins": lambda self, node: self._clause(node, "window_joins", " AND "),

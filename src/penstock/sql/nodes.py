@@ -44,7 +44,7 @@ class Resample(exp.Expression, exp.Condition):
         return str(self.args["method"])
 
 
-class Within(exp.Expression):
+class WithinPercent(exp.Expression):
     """`WITHIN n PERCENT [WITH BOUNDS]`: how far an answer may be from the truth, and whether its bounds are columns."""
 
     arg_types = {"percent": True, "bounds": False}
@@ -54,7 +54,7 @@ class Within(exp.Expression):
         return float(self.args["percent"]) / 100
 
 
-class Held(exp.Expression, exp.Condition):
+class Hold(exp.Expression, exp.Condition):
     """A condition that has held without a break, per sensor, for `us` microseconds."""
 
     arg_types = {"this": True, "us": True}
@@ -64,13 +64,13 @@ class Held(exp.Expression, exp.Condition):
         return int(self.args["us"])
 
 
-class Sampled(exp.Expression, exp.Condition):
+class SampleCondition(exp.Expression, exp.Condition):
     """Whether a sample keeps a row: `this` is where it stands, `parts` of 1 000 000 000 are kept, and the seed says which."""
 
     arg_types = {"this": True, "seed": True, "parts": True}
 
 
-class Edge(exp.Expression):
+class WindowEdge(exp.Expression):
     """One end of a window: `anchor` is constant, now or start, `offset` microseconds from it."""
 
     arg_types = {"anchor": True, "offset": True}

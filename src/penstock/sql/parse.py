@@ -1,4 +1,4 @@
-"""Text -> statements. The only door into the grammar; every complaint leaves with a caret and a hint."""
+"""Text -> statements. The only entry into the grammar; every error has a caret and a hint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.sql.grammar import changes, definitions, queries, questions, rollu
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, offset_of, point, span_of_token
 from penstock.sql.statement_parts import AsOf
-from penstock.sql.statements import BadQuery, OnError, Select, SetOnError, Source, Statement, Transaction
+from penstock.sql.statements import BadQuery, OnError, Select, SetOnError, SourceText, Statement, Transaction
 
 # Suggested for words that nearly are one; short words and those that make good names are left out.
 KEYWORDS = (
@@ -30,7 +30,7 @@ KEYWORDS = (
 ).split()
 
 
-# Reading SQL holds the interpreter's lock, a second for every half megabyte: nobody may hold the server up for long.
+# Reading SQL holds the interpreter's lock, a second for every half megabyte: no client may hold the server up for long.
 SCRIPT_MAX_CHARS = 4_000_000
 STATEMENT_MAX_TOKENS = 500_000
 
@@ -94,7 +94,7 @@ def _bad_query(text: str, tokens: list[Token], failure: PenstockError) -> BadQue
     words = [t.text.upper() for t in tokens[2:5]]
     token = tokens[5] if words == ["IF", "NOT", "EXISTS"] and len(tokens) > 5 else tokens[2]
     name = token.text if token.token_type == TokenType.IDENTIFIER else token.text.lower()
-    return BadQuery(name, failure, source=Source(text, Span(tokens[0].start, tokens[-1].end + 1)))
+    return BadQuery(name, failure, source=SourceText(text, Span(tokens[0].start, tokens[-1].end + 1)))
 
 
 def _chunks(text: str) -> list[list[Token]]:
@@ -118,7 +118,7 @@ def _chunks(text: str) -> list[list[Token]]:
 
 
 def _token_failure(text: str, failure: TokenError) -> PenstockError:
-    """What the tokenizer cannot read is nearly always a quote that nobody closed."""
+    """The error for text that the tokenizer cannot read: nearly always a quote that is not closed."""
     for mark, what in (("'", "a text in quotes"), ('"', "a quoted name"), ("$$", "a body between $$ and $$")):
         if text.count(mark) % 2:
             start = text.rfind(mark)
@@ -144,7 +144,7 @@ def _statement(text: str, tokens: list[Token], parameters: Parameters) -> Statem
     except PenstockError as failure:
         raise _with_hint(text, tokens, failure) from None
     span = Span(tokens[0].start, tokens[-1].end + 1)
-    return replace(statement, source=Source(text, span))
+    return replace(statement, source=SourceText(text, span))
 
 
 def _dispatch(parser: PenstockParser) -> Statement:

@@ -15,19 +15,19 @@ from penstock.operators.expr import columns_of
 from penstock.operators.slices.approximate.naming import KINDS
 from penstock.operators.slices.registry import partial_for
 from penstock.operators.windows import EVERYTHING
-from penstock.sql.aggregate_planner import aggregate_plan, is_aggregation
-from penstock.sql.binding.context import Bound
-from penstock.sql.lower import NotCovered
+from penstock.sql.binding.context import BoundQuery
+from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregatePlan, aggregate_name
-from penstock.sql.planner import bind_query
+from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
+from penstock.sql.planning.planner import bind_query
 from penstock.sql.positions import Span, span_of
-from penstock.sql.scope import State
+from penstock.sql.scope import SqlCatalog
 from penstock.sql.statement_parts import TierClause
 from penstock.sql.statements import CreateRollup
 from penstock.types import format_duration
 
 TIERS_MAX = 8
-# Partials whose cells take the same room however many readings they hold.
+# Partials with cells of the same size however many readings they hold.
 BOUNDED = frozenset({"count", "total", "decimals", "extremes", "ordered", "moments", "ends", "object_ends", "pairs"})
 _SECOND_US = 1_000_000
 _CLAUSES = (
@@ -42,7 +42,7 @@ _KEPT = "a rollup keeps COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, STDDEV
 _INSTEAD: dict[str | None, str] = {"distinct": "APPROX_DISTINCT", "values": "APPROX_PERCENTILE"}
 
 
-def bind_create_rollup(statement: CreateRollup, state: State) -> tuple[RollupDefinition, AggregatePlan]:
+def bind_create_rollup(statement: CreateRollup, state: SqlCatalog) -> tuple[RollupDefinition, AggregatePlan]:
     """The rollup a statement describes, without its number, its plan's text and where it begins."""
     table = _table(statement, state)
     plan = replace(_plan(statement, state), window=EVERYTHING)
@@ -50,7 +50,7 @@ def bind_create_rollup(statement: CreateRollup, state: State) -> tuple[RollupDef
     return RollupDefinition(0, statement.name, table.id, table.name, statement.select.sql, b"{}", tiers), plan
 
 
-def _table(statement: CreateRollup, state: State) -> Table:
+def _table(statement: CreateRollup, state: SqlCatalog) -> Table:
     found = state.tables.get(statement.table)
     if found is None:
         hint = suggest(statement.table, state.tables)
@@ -65,13 +65,13 @@ def _table(statement: CreateRollup, state: State) -> Table:
     return found
 
 
-def _plan(statement: CreateRollup, state: State) -> AggregatePlan:
+def _plan(statement: CreateRollup, state: SqlCatalog) -> AggregatePlan:
     query = statement.select.query
     for name, words in _CLAUSES:
         clause = query.args.get(name)
         if clause:
             at = span_of(clause) if isinstance(clause, exp.Expr) else None
-            hint = "a rollup keeps all groups of all times; who asks says what of it"
+            hint = "a rollup keeps all groups of all times; a query of it says which of them"
             _fail(statement, at, error("not_supported", feature=f"{words} in a rollup", hint=hint))
     bound = bind_query(statement.select, state, standing=True)
     if not is_aggregation(bound):
@@ -88,7 +88,7 @@ def _plan(statement: CreateRollup, state: State) -> AggregatePlan:
     return plan
 
 
-def _check_plan(statement: CreateRollup, bound: Bound, plan: AggregatePlan) -> None:
+def _check_plan(statement: CreateRollup, bound: BoundQuery, plan: AggregatePlan) -> None:
     if plan.panes is not None or any(plan.own_windows):
         feature = "TUMBLE or SLIDE in a rollup" if plan.panes is not None else "a window of an aggregate in a rollup"
         failure = error("not_supported", feature=feature, hint="EVERY says how time is cut")

@@ -14,12 +14,12 @@ from penstock.operators.windows import Window
 from penstock.types import Type
 
 # core: the rows of a window join that runs in the cycle, where its streams stood (sql.cores).
-# state: the answer of a LATCH query, as it is when somebody asks.
+# state: the answer of a LATCH query, as it is when a query reads it.
 SourceKind = Literal["sensors", "ordinary", "system", "state", "query", "derived", "core"]
 Origin = Literal["static", "stream", "time", "other"]
 
 
-class State(Protocol):
+class SqlCatalog(Protocol):
     """What SQL needs of the catalog (catalog.state.CatalogState)."""
 
     @property
@@ -45,7 +45,7 @@ class SourceColumn:
 
 
 @dataclass(slots=True, eq=False)
-class Source:
+class BoundSource:
     """One item of a FROM list. `needs_stream` turns true when anything asks for a reading of it."""
 
     alias: str
@@ -59,7 +59,7 @@ class Source:
     window: Window | None = None
     relation: str = ""
 
-    def __deepcopy__(self, memo: object) -> Source:
+    def __deepcopy__(self, memo: object) -> BoundSource:
         # Bound columns carry their source in sqlglot's meta, which copies deeply; a source is one of a kind.
         return self
 
@@ -104,9 +104,9 @@ class Scope:
     """The sources of one SELECT, inside those of the SELECT around it."""
 
     outer: Scope | None = None
-    sources: list[Source] = field(default_factory=list)
+    sources: list[BoundSource] = field(default_factory=list)
     # USING (x): the bare name means one of the two columns.
-    merged: dict[str, Source] = field(default_factory=dict)
+    merged: dict[str, BoundSource] = field(default_factory=dict)
     # Names of bound expressions: window_start of TUMBLE, and output names where HAVING or ORDER BY may use them.
     named: dict[str, exp.Expr] = field(default_factory=dict)
     panes: PaneEdges | None = None
@@ -114,7 +114,7 @@ class Scope:
     # Bare names that mean the whole combination of a W-join, although each of its streams has such a column.
     combination: dict[str, exp.Expr] = field(default_factory=dict)
 
-    def find(self, parts: list[str]) -> tuple[Source, SourceColumn, list[str]] | None:
+    def find(self, parts: list[str]) -> tuple[BoundSource, SourceColumn, list[str]] | None:
         """Resolve a name, here first and then further out. Raises ambiguous_column."""
         scope: Scope | None = self
         while scope is not None:
@@ -124,7 +124,7 @@ class Scope:
             scope = scope.outer
         return None
 
-    def _find_here(self, parts: list[str]) -> tuple[Source, SourceColumn, list[str]] | None:
+    def _find_here(self, parts: list[str]) -> tuple[BoundSource, SourceColumn, list[str]] | None:
         if len(parts) > 1:
             for source in self.sources:
                 if source.alias == parts[0]:
@@ -181,7 +181,7 @@ class Scope:
         )
 
 
-def _column_missing(source: Source, path: list[str]) -> PenstockError:
+def _column_missing(source: BoundSource, path: list[str]) -> PenstockError:
     return error(
         "column_not_found",
         table=source.name or source.alias,
@@ -190,11 +190,11 @@ def _column_missing(source: Source, path: list[str]) -> PenstockError:
     )
 
 
-def _names(source: Source) -> list[str]:
+def _names(source: BoundSource) -> list[str]:
     return [c.field or c.name for c in source.columns if not c.name.startswith("_")]
 
 
-def _in_from(sources: list[Source]) -> str | None:
+def _in_from(sources: list[BoundSource]) -> str | None:
     return "FROM has " + ", ".join(f'"{s.alias}"' for s in sources) if sources else None
 
 

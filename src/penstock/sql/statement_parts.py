@@ -13,7 +13,7 @@ NOWHERE = Span(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class StatementOption:
     """`name = value` of WITH or `name 'value'` of OPTIONS."""
 
     name: str

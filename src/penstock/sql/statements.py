@@ -1,6 +1,6 @@
 """Statements: what one piece of text asks for, as plain records. No name is looked up yet.
 
-Made by `parse.parse_script`; read by `binding`, `definitions`, `changes` and by whoever executes them.
+Made by `parse.parse_script`; read by `binding`, `definitions`, `row_changes` and by the executor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.sql.statement_parts import (
     Assignment,
     ColumnDefinition,
     DeduplicateClause,
-    Option,
+    StatementOption,
     TierClause,
 )
 from penstock.types import Field, Type
@@ -28,7 +28,7 @@ OnError = Literal["none", "rest"]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """The script a statement stands in, and where."""
 
     text: str
@@ -47,11 +47,11 @@ class Source:
 class Statement:
     """One statement. `name_at` is where its main name stands, for carets."""
 
-    source: Source = field(repr=False, compare=False, default=Source("", NOWHERE))
+    source: SourceText = field(repr=False, compare=False, default=SourceText("", NOWHERE))
     name_at: Span | None = field(repr=False, compare=False, default=None)
 
     def point(self, failure: PenstockError) -> PenstockError:
-        """The error with a caret at the statement's main name; for whoever executes it."""
+        """The error with a caret at the statement's main name, for errors of its execution."""
         return self.source.point(failure, self.name_at)
 
 
@@ -60,7 +60,7 @@ class CreateStreamType(Statement):
     name: str
     fields: tuple[Field, ...]
     connector: str | None
-    options: tuple[Option, ...]
+    options: tuple[StatementOption, ...]
     if_not_exists: bool = False
 
 
@@ -69,7 +69,7 @@ class CreateTable(Statement):
     name: str
     columns: tuple[ColumnDefinition, ...]
     key: tuple[str, ...]
-    options: tuple[Option, ...]
+    options: tuple[StatementOption, ...]
     deduplicate: DeduplicateClause | None = None
     if_not_exists: bool = False
 
@@ -98,7 +98,7 @@ class AddColumn(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Statement):
-    """One name or several of a kind; for queries also all whose name is like a pattern."""
+    """One name or several of a kind; for queries also all with a name like a pattern."""
 
     kind: DropKind
     names: tuple[str, ...]
@@ -144,7 +144,7 @@ class CreateQuery(Statement):
     name: str
     select: Select
     if_not_exists: bool = False
-    options: tuple[Option, ...] = ()
+    options: tuple[StatementOption, ...] = ()
 
     @property
     def sql(self) -> str:
@@ -189,7 +189,7 @@ class ResumeQuery(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuery(Statement):
-    """Another owner, description or strategy of a query; None: nobody, nothing, or the cheapest."""
+    """Another owner, description or strategy of a query; None: no owner, no description, or the cheapest strategy."""
 
     name: str
     fact: Literal["owner", "description", "strategy"]
@@ -203,7 +203,7 @@ class CreateSink(Statement):
     name: str
     query: str
     kind: str
-    options: tuple[Option, ...] = field(repr=False, default=())
+    options: tuple[StatementOption, ...] = field(repr=False, default=())
     if_not_exists: bool = False
     query_at: Span = field(repr=False, compare=False, default=NOWHERE)
     kind_at: Span = field(repr=False, compare=False, default=NOWHERE)

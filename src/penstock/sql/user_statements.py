@@ -29,7 +29,7 @@ class AlterUser(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreateToken(Statement):
-    """A secret for programs: `owner`'s, or nobody's."""
+    """A secret for programs: the token of `owner`, or of no user."""
 
     name: str
     role: Role = "read"
@@ -39,7 +39,7 @@ class CreateToken(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropAccounts(Statement):
-    """Users, whose tokens go with them, or tokens."""
+    """Users together with their tokens, or tokens."""
 
     kind: Literal["user", "token"]
     names: tuple[str, ...]

@@ -13,7 +13,7 @@ from penstock.catalog.model import Table
 Sids = np.ndarray[Any, np.dtype[np.int32]]
 
 
-class Rows(Protocol):
+class StreamCatalogRows(Protocol):
     """What ingest asks of `StaticRows`."""
 
     @property
@@ -24,7 +24,7 @@ class Rows(Protocol):
     def current(self) -> pa.Table: ...
 
 
-class State(Protocol):
+class StreamCatalog(Protocol):
     """What ingest asks of `CatalogState`."""
 
     @property

@@ -19,6 +19,7 @@ from penstock.operators.joins.registry import ALGORITHMS, Algorithm
 from penstock.operators.joins.sides import Counters, Side
 from penstock.types import BOOLEAN, DOUBLE
 from tests.operators.joins.brute import FORMS, Combination, as_combinations, combinations, joins, windows
+from tests.support.examples import examples
 
 EVERY = {**ALGORITHMS, **BASELINES}
 STREAMS = st.sampled_from([2, 2, 3, 3, 3, 4, 4, 5, 6])
@@ -36,7 +37,7 @@ def test_every_algorithm_finds_what_the_definition_says(form: str, keyed: bool) 
     total = 0
 
     @seed(5)
-    @settings(max_examples=40, deadline=None, database=None)
+    @settings(max_examples=examples(40), deadline=None, database=None)
     @given(joins(form, STREAMS, keyed))
     def check(case: tuple[list[Side], Bounds, int]) -> None:
         nonlocal total

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.operators.joins.bounds import UNBOUNDED, ContradictoryWindows, Form, Pair, close, form, path_order
+from tests.support.examples import examples
 
 S = 1_000_000
 
@@ -101,7 +102,7 @@ def stated(draw: st.DrawFn) -> tuple[int, list[Pair]]:
     return n, [(i, j, draw(ends), draw(ends)) for i, j in itertools.combinations(range(n), 2) if draw(st.booleans())]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(stated())
 def test_closed_bounds_are_exactly_what_the_pairs_allow(case: tuple[int, list[Pair]]) -> None:
     n, pairs = case

@@ -18,6 +18,7 @@ from penstock.operators.joins.conditions import Conditions, flatten, holds
 from penstock.operators.joins.program import DEEPEST, Program, Slot, all_of, compile_condition
 from penstock.operators.joins.ranges import CHUNK, against, match_ranges
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
+from tests.support.examples import examples
 
 ORIGIN = 1_700_000_000_000_000
 TYPES: dict[str, Type] = {"d": DOUBLE, "e": DOUBLE, "i": INT, "t": TIMESTAMP, "s": DOUBLE, "j": INT}
@@ -140,7 +141,7 @@ def usable(program: Program, stream: int, valid: np.ndarray) -> np.ndarray:
 
 
 @seed(1)
-@settings(max_examples=250, deadline=None, database=None)
+@settings(max_examples=examples(250), deadline=None, database=None)
 @given(tables(), truths(2))
 def test_both_evaluators_equal_evaluate(tables_: list[dict[str, list[Any]]], expr: Expr) -> None:
     program = compile_condition(expr, LAYOUT)

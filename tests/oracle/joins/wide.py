@@ -20,7 +20,7 @@ from penstock.pipeline.joins import buffers, units
 from penstock.pipeline.planning import Limits
 from penstock.queries.database import Database
 from penstock.settings import Settings
-from penstock.sql.hints import algorithms
+from penstock.sql.join_hints import algorithms
 from penstock.sql.plan import JoinPlan, plan_from_json
 from tests.operators.joins.brute import windows
 from tests.support.local_engine import LocalEngine

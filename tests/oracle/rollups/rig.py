@@ -12,8 +12,8 @@ from penstock.clock import ManualClock
 from penstock.queries import standing
 from penstock.queries.rollups import closing, files, tiers
 from penstock.queries.rollups.once import answer_once
-from penstock.sql.asked_once import asked_once
 from penstock.sql.parse import parse_select
+from penstock.sql.planning.one_shot import asked_once
 from tests.oracle.aggregates.model import Condition, Question, same
 from tests.oracle.aggregates.rig import BEGAN_US, COLUMNS, STATIC_CONDITIONS, STREAM_CONDITIONS, Rig, sorted_rows
 

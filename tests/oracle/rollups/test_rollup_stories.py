@@ -9,7 +9,7 @@ import pytest
 
 from tests.oracle.rollups.rig import RollupRig
 
-SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(4)
+SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else range(3)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -125,19 +125,19 @@ CREATE ROLLUP x ON probes AS SELECT site, COUNT(*) GROUP BY site HAVING COUNT(*)
 --| ERROR 0A000 not_supported: HAVING in a rollup is not supported
 --|   1 | CREATE ROLLUP x ON probes AS SELECT site, COUNT(*) GROUP BY site HAVING COUNT(*) > 1 EVERY 1 MINUTE;
 --|     |                                                                         ^^^^^^^^^^^^
---| hint: a rollup keeps all groups of all times; who asks says what of it
+--| hint: a rollup keeps all groups of all times; a query of it says which of them
 
 CREATE ROLLUP x ON probes AS SELECT COUNT(*) BEGIN (NOW - 1 HOUR) END (NOW) EVERY 1 MINUTE;
 --| ERROR 0A000 not_supported: BEGIN .. END in a rollup is not supported
 --|   1 | CREATE ROLLUP x ON probes AS SELECT COUNT(*) BEGIN (NOW - 1 HOUR) END (NOW) EVERY 1 MINUTE;
 --|     |                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
---| hint: a rollup keeps all groups of all times; who asks says what of it
+--| hint: a rollup keeps all groups of all times; a query of it says which of them
 
 CREATE ROLLUP x ON probes AS SELECT COUNT(*) ORDER BY 1 EVERY 1 MINUTE;
 --| ERROR 0A000 not_supported: ORDER BY in a rollup is not supported
 --|   1 | CREATE ROLLUP x ON probes AS SELECT COUNT(*) ORDER BY 1 EVERY 1 MINUTE;
 --|     |                                                       ^
---| hint: a rollup keeps all groups of all times; who asks says what of it
+--| hint: a rollup keeps all groups of all times; a query of it says which of them
 
 CREATE ROLLUP x ON probes AS SELECT COUNT(*);
 --| ERROR 42601 syntax_error: expected EVERY, the statement ends here

@@ -15,7 +15,7 @@ from penstock.console.pages import welcome
 from penstock.console.widgets.answer_view import AnswerView, as_csv, as_parquet
 from penstock.console.widgets.editor import SqlEditor
 from penstock.console.widgets.parts import card
-from penstock.console.widgets.save_query_dialog import KeepDialog
+from penstock.console.widgets.save_query_dialog import SaveQueryDialog
 from penstock.errors import PenstockError
 from penstock.queries.results import Result
 
@@ -69,7 +69,7 @@ class _View:
             self._answer_box = ui.element("div").style("display: contents")
             self._hint = ui.label("Run a statement to see its answer here.").classes("empty")
         self._answer: AnswerView | None = None
-        self._dialog = KeepDialog()
+        self._dialog = SaveQueryDialog()
 
     async def _run(self) -> None:
         await self._execute(self.editor.text)

@@ -14,7 +14,7 @@ from penstock.console.layout import RESPONSE_S, frame, go_to, href, refresh_ever
 from penstock.console.page_context import console
 from penstock.console.pages.welcome import welcome
 from penstock.console.sensor_facts import TableFacts
-from penstock.console.status_cache import Alarm, Moment
+from penstock.console.status_cache import Alarm, ServerStatus
 from penstock.console.widgets.charts import timeline
 from penstock.console.widgets.data_table import column, listing, set_rows
 from penstock.console.widgets.parts import Tile, card, empty
@@ -29,7 +29,7 @@ def register() -> None:
 
 async def show(request: Request) -> None:
     """The page."""
-    moment = await console().pulse.moment()
+    moment = await console().status_cache.current()
     with frame("Overview", "", request):
         if moment.is_empty:
             welcome()
@@ -39,7 +39,7 @@ async def show(request: Request) -> None:
 
 
 class _View:
-    def __init__(self, moment: Moment) -> None:
+    def __init__(self, moment: ServerStatus) -> None:
         self._table: str | None = None
         with ui.element("div").classes("tiles"):
             self._rate = Tile("Readings/s", href("sensors"))
@@ -84,16 +84,16 @@ class _View:
         self._table = self._choice.value
 
     async def refresh(self) -> None:
-        self._fill(await console().pulse.moment())
+        self._fill(await console().status_cache.current())
 
-    def _fill(self, moment: Moment) -> None:
+    def _fill(self, moment: ServerStatus) -> None:
         self._fill_tiles(moment)
         self._fill_map(moment)
         self._fill_alarms(moment)
         self._flow.options.update(timeline([("readings/s", rate_line(moment.cycles, moment.now_us))]))
         self._flow.update()
 
-    def _fill_tiles(self, moment: Moment) -> None:
+    def _fill_tiles(self, moment: ServerStatus) -> None:
         facts = moment.status
         ready = facts["ready"]
         total = sum(s["rows_per_s"] for s in facts["streams"].values())
@@ -119,7 +119,7 @@ class _View:
         names = ", ".join(a.query for a in moment.alarms if a.count) or "nothing alarms"
         self._alarms.set(number(alarming), "rows" if alarming else "", names, "bad" if alarming else "")
 
-    def _fill_map(self, moment: Moment) -> None:
+    def _fill_map(self, moment: ServerStatus) -> None:
         placed = {t.name: t for t in moment.tables if any(s.place for s in t.sensors)}
         if list(placed) != self._choice.options:
             self._choice.set_options(list(placed), value=next(iter(placed), None))
@@ -135,7 +135,7 @@ class _View:
         self._map.options.update(map_options(table, table.shown_field, moment.now_us))
         self._map.update()
 
-    def _fill_alarms(self, moment: Moment) -> None:
+    def _fill_alarms(self, moment: ServerStatus) -> None:
         rows = [row for alarm in moment.alarms for row in _alarm_rows(alarm, moment.now_us)]
         self._alarm_list.set_visibility(bool(rows))
         self._no_alarm.set_visibility(not rows)

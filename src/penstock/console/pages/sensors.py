@@ -10,7 +10,7 @@ from starlette.requests import Request
 from penstock.console.formats import age, number
 from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
 from penstock.console.page_context import console
-from penstock.console.status_cache import Moment
+from penstock.console.status_cache import ServerStatus
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows
 from penstock.console.widgets.new_table_dialog import NewTableDialog
 from penstock.console.widgets.parts import card, empty
@@ -35,7 +35,7 @@ def register() -> None:
 
 async def show(request: Request) -> None:
     """The page."""
-    moment = await console().pulse.moment()
+    moment = await console().status_cache.current()
     with frame("Sensors", "sensors", request) as head:
         dialog = NewTableDialog()
         with head:
@@ -45,7 +45,7 @@ async def show(request: Request) -> None:
             tables.on("rowClick", _open, [[], ["name"], None])
             nothing = empty("No sensor table yet. Add one, or start the demo on the overview.")
 
-    def fill(moment: Moment) -> None:
+    def fill(moment: ServerStatus) -> None:
         rows = [_row(table, moment) for table in console().database.tables() if table["stream"]]
         set_rows(tables, rows)
         tables.set_visibility(bool(rows))
@@ -54,7 +54,7 @@ async def show(request: Request) -> None:
     fill(moment)
 
     async def refresh() -> None:
-        fill(await console().pulse.moment())
+        fill(await console().status_cache.current())
 
     refresh_every(1.0, refresh)
 
@@ -63,7 +63,7 @@ def _open(event: events.GenericEventArguments) -> None:
     go_to("sensors", event.args[1]["name"])
 
 
-def _row(table: dict[str, Any], moment: Moment) -> dict[str, Any]:
+def _row(table: dict[str, Any], moment: ServerStatus) -> dict[str, Any]:
     counts = moment.status["streams"].get(table["name"], {})
     facts = next((t for t in moment.tables if t.name == table["name"]), None)
     newest = max((s.last_us or 0 for s in facts.sensors), default=0) if facts is not None else 0

@@ -12,8 +12,8 @@ from penstock.console.formats import NOTHING, age, duration, number, size
 from penstock.console.inputs_outputs import INPUTS, SINKS, inputs, sinks
 from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
 from penstock.console.page_context import console
-from penstock.console.problems import troubles
-from penstock.console.status_cache import Moment
+from penstock.console.problems import list_problems
+from penstock.console.status_cache import ServerStatus
 from penstock.console.widgets.charts import timeline
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows
 from penstock.console.widgets.parts import Tile, card, empty, facts_html
@@ -83,7 +83,7 @@ class _View:
             self._no_errors = empty("Nothing went wrong since the server started.")
 
     async def refresh(self) -> None:
-        moment = await console().pulse.moment()
+        moment = await console().status_cache.current()
         seen = await console().look(_gather, console().database, self._processes, moment)
         self._fill_tiles(moment, seen.sizes)
         self._fill_cycles(moment, seen.phases)
@@ -91,9 +91,9 @@ class _View:
         set_rows(self._list, [_process_row(p) for p in seen.processes])
         set_rows(self._inputs, seen.inputs)
         _show(self._sinks, seen.sinks, self._no_sinks)
-        _show(self._errors, seen.troubles, self._no_errors)
+        _show(self._errors, seen.problems, self._no_errors)
 
-    def _fill_tiles(self, moment: Moment, sizes: list[LogSize]) -> None:
+    def _fill_tiles(self, moment: ServerStatus, sizes: list[LogSize]) -> None:
         facts = moment.status
         up = duration(facts["uptime_s"])
         restarts = facts["restarts"]
@@ -104,7 +104,7 @@ class _View:
         self._memory.set(size(facts["memory_bytes"]), more="all processes")
         self._disk.set(size(sum(s.bytes for s in sizes)), more=f"{number(sum(s.files for s in sizes))} files")
 
-    def _fill_cycles(self, moment: Moment, phases: dict[str, float]) -> None:
+    def _fill_cycles(self, moment: ServerStatus, phases: dict[str, float]) -> None:
         cycles = moment.cycles[-CYCLES_SHOWN:]
         at = [c["now"] / 1000 for c in cycles]
         named = (("tasks", "ms"), ("answers", "fold_ms"), ("planning, waiting", "between_ms"))
@@ -142,17 +142,17 @@ class _Seen:
     phases: dict[str, float]
     inputs: list[dict[str, Any]]
     sinks: list[dict[str, Any]]
-    troubles: list[dict[str, Any]]
+    problems: list[dict[str, Any]]
 
 
-def _gather(database: Database, processes: Processes, moment: Moment) -> _Seen:
+def _gather(database: Database, processes: Processes, moment: ServerStatus) -> _Seen:
     return _Seen(
         log_sizes(database),
         processes.look(),
         database.engine.phases_ms(),
         inputs(database),
         sinks(database),
-        troubles(database, moment),
+        list_problems(database, moment),
     )
 
 

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from penstock.console.formats import age, cell, number
 from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
 from penstock.console.page_context import attempt, console, quoted
-from penstock.console.sensor_facts import SENSORS_MAX, Sensor, TableFacts, place_columns
-from penstock.console.status_cache import Moment
+from penstock.console.sensor_facts import SENSORS_MAX, SensorFacts, TableFacts, place_columns
+from penstock.console.status_cache import ServerStatus
 from penstock.console.widgets.charts import timeline
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, spark_points
 from penstock.console.widgets.parts import Tile, card, empty, facts, sure_to_drop
@@ -28,7 +28,7 @@ def register() -> None:
 
 async def show(request: Request, name: str, sensor: str = "") -> None:
     """The page; `sensor` opens one of them."""
-    moment = await console().pulse.moment()
+    moment = await console().status_cache.current()
     with frame(name, "sensors", request) as head:
         try:
             table = console().database.table(name)
@@ -42,10 +42,10 @@ async def show(request: Request, name: str, sensor: str = "") -> None:
 
 
 class _View:
-    def __init__(self, table: dict[str, Any], moment: Moment, head: ui.element) -> None:
+    def __init__(self, table: dict[str, Any], moment: ServerStatus, head: ui.element) -> None:
         self._table = table
         self._name = table["name"]
-        self._sensors: dict[str, Sensor] = {}
+        self._sensors: dict[str, SensorFacts] = {}
         self._open: str | None = None
         self.dialog = SensorDialog(table, self._changed)
         with head:
@@ -103,13 +103,13 @@ class _View:
             self.dialog.edit(self._sensors[name])
 
     async def _changed(self) -> None:
-        console().pulse.expire()
+        console().status_cache.expire()
         await self.refresh()
 
     async def refresh(self) -> None:
-        self._fill(await console().pulse.moment())
+        self._fill(await console().status_cache.current())
 
-    def _fill(self, moment: Moment) -> None:
+    def _fill(self, moment: ServerStatus) -> None:
         found = next((t for t in moment.tables if t.name == self._name), None)
         if found is None:
             return
@@ -152,11 +152,11 @@ class _View:
             go_to("sensors")
 
 
-def _called(sensor: Sensor) -> str:
+def _called(sensor: SensorFacts) -> str:
     return f"{sensor.name} {sensor.label}" if sensor.label else sensor.name
 
 
-def _row(sensor: Sensor, table: TableFacts, now_us: int) -> dict[str, Any]:
+def _row(sensor: SensorFacts, table: TableFacts, now_us: int) -> dict[str, Any]:
     value = sensor.values.get(table.shown_field) if table.shown_field else next(iter(sensor.values.values()), None)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     by = value if is_number or value is None else str(cell(value))
@@ -182,7 +182,7 @@ def _definition(table: dict[str, Any]) -> list[tuple[str, str]]:
         ("columns", ", ".join(f"{c['name']} {c['type']}" for c in table["columns"])),
     ]
     if stream:
-        rows.append(("read by", stream["connector"] or "nobody: readings are pushed"))
+        rows.append(("read by", stream["connector"] or "no connector: readings are pushed"))
     rows += [
         ("time", "the sensors' own" if options["time"] == "valid" else "when a reading comes in"),
         ("out of order", options["out_of_order"]),

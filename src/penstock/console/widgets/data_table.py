@@ -63,7 +63,7 @@ def counted(name: str, count: int | None) -> dict[str, Any]:
 
 
 def listing(columns: list[dict[str, Any]], key: str, per_page: int = 50, clickable: bool = False) -> ui.table:
-    """A dense table whose rows are set later; columns `state` are chips and `spark` lines.
+    """A dense table. Its rows are set later; columns `state` are chips and `spark` lines.
 
     Rows of a clickable one have an `href`, which their first cell leads to.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.console.formats import age, number
-from penstock.console.sensor_facts import Sensor, TableFacts
+from penstock.console.sensor_facts import SensorFacts, TableFacts
 from penstock.console.widgets.charts import BAD, GREY, axis, base
 
 # From calm to loud, readable on both grounds.
@@ -66,7 +66,7 @@ def map_options(table: TableFacts, field: str | None, now_us: int) -> dict[str, 
 
 
 def _quiet(
-    name: str, sensors: Sequence[Sensor], colour: str, crowded: bool, field: str | None, now_us: int
+    name: str, sensors: Sequence[SensorFacts], colour: str, crowded: bool, field: str | None, now_us: int
 ) -> dict[str, Any]:
     return {
         "name": name,
@@ -77,7 +77,7 @@ def _quiet(
     }
 
 
-def _point(sensor: Sensor, field: str | None, now_us: int) -> dict[str, Any]:
+def _point(sensor: SensorFacts, field: str | None, now_us: int) -> dict[str, Any]:
     assert sensor.place is not None
     value = _value(sensor, field)
     label = f" · {sensor.label}" if sensor.label else ""
@@ -95,6 +95,6 @@ def _plain(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _value(sensor: Sensor, field: str | None) -> float | None:
+def _value(sensor: SensorFacts, field: str | None) -> float | None:
     value = sensor.values.get(field) if field is not None else None
     return float(value) if isinstance(value, int | float) else None

@@ -11,7 +11,7 @@ from penstock.console.widgets.parts import code
 from penstock.errors import PenstockError, error
 
 
-class KeepDialog:
+class SaveQueryDialog:
     """Asks for a name; the SELECT itself was typed before."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class KeepDialog:
         self._complain: Callable[[PenstockError], None] = lambda _: None
 
     async def ask(self, sql: str, complain: Callable[[PenstockError], None]) -> str | None:
-        """The name under which it stands now; None where nobody kept it. Mistakes in the text go to `complain`."""
+        """The name under which the query is saved now; None where the user cancelled. Mistakes in the text go to `complain`."""
         self._sql, self._complain = sql, complain
         self._wrong.set_visibility(False)
         self._text.clear()

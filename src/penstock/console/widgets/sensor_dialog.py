@@ -9,7 +9,7 @@ from nicegui import ui
 
 from penstock.console.formats import NOTHING, age, cell, number
 from penstock.console.page_context import attempt, console, quoted
-from penstock.console.sensor_facts import Sensor
+from penstock.console.sensor_facts import SensorFacts
 from penstock.console.widgets.charts import timeline
 from penstock.console.widgets.parts import facts_html
 
@@ -23,9 +23,9 @@ class SensorDialog:
         self._name: str = table["name"]
         self._columns = _static_columns(self._name)
         stream = table["stream"]
-        # Where a sensor is that somebody has to reach.
+        # Where a sensor is, for kinds that the server connects to.
         self._address: str | None = stream["name"] if stream and stream["connector"] else None
-        self._sensor: Sensor | None = None
+        self._sensor: SensorFacts | None = None
         self._inputs: dict[str, ui.input] = {}
         with ui.dialog() as self._dialog, ui.card():
             self._title = ui.html("", sanitize=False)
@@ -40,7 +40,7 @@ class SensorDialog:
                 ui.button("Close", on_click=self._dialog.close).props("flat").classes("quiet")
                 ui.button("Save", on_click=self._save).props("unelevated").classes("main-action")
 
-    def edit(self, sensor: Sensor) -> None:
+    def edit(self, sensor: SensorFacts) -> None:
         self._sensor = sensor
         self._title.set_content(f"<h2>{_plain(self._name)} {_plain(sensor.name)}</h2>")
         self._live.set_visibility(True)
@@ -57,7 +57,7 @@ class SensorDialog:
         self._fill_form({}, locked=set(), address=None)
         self._dialog.open()
 
-    def follow(self, sensor: Sensor, field: str | None) -> None:
+    def follow(self, sensor: SensorFacts, field: str | None) -> None:
         """What it says now."""
         if self._sensor is None or sensor.name != self._sensor.name:
             return

@@ -43,7 +43,7 @@ class WindowControl:
         self.follow(definition)
 
     def follow(self, definition: QueryDefinition) -> None:
-        """Show the window as it is; what somebody types meanwhile stays."""
+        """Show the window as it is; text that is being typed meanwhile stays."""
         if definition.sql == self._known:
             return
         self._known = definition.sql

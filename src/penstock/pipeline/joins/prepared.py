@@ -15,8 +15,8 @@ from penstock.operators.joins.forward import covers
 from penstock.operators.joins.keys import is_exact
 from penstock.operators.joins.lookups import Link
 from penstock.operators.joins.step import Join
-from penstock.sql.join_keys import PartialKey, partial_keys
 from penstock.sql.plan import JoinPlan, JoinTable, Output, TableUse
+from penstock.sql.planning.join.keys import PartialKey, partial_keys
 from penstock.types import BOOLEAN
 
 

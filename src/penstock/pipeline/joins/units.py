@@ -10,8 +10,8 @@ from penstock.catalog.state import CatalogState
 from penstock.pipeline.joins.cells import RANGES, Share, share_of
 from penstock.pipeline.listing import Listing
 from penstock.pipeline.offset import Offset
-from penstock.sql.join_keys import is_looked_up
 from penstock.sql.plan import JoinPlan, has_join, join_of, plan_from_json, tables_under
+from penstock.sql.planning.join.keys import is_looked_up
 from penstock.streams.log.segments import Slice
 
 LIVE = -1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.catalog.rollup_records import Closing, RolledUp, RollupFile
+from penstock.catalog.rollup_records import RollupFile, RollupState, RollupStep
 from penstock.operators.slices.base import Partial
 from penstock.queries.fetch import Fetcher
 from penstock.queries.rollups.cells import RolledCells, added_up, of_rows
@@ -32,8 +32,8 @@ class Step:
     removed: list[RollupFile] = field(default_factory=list)
     gone_us: int | None = None
 
-    def closing(self, added: Iterable[RollupFile]) -> Closing:
-        return Closing(self.position, tuple(added), tuple(file.number for file in self.removed), self.gone_us)
+    def closing(self, added: Iterable[RollupFile]) -> RollupStep:
+        return RollupStep(self.position, tuple(added), tuple(file.number for file in self.removed), self.gone_us)
 
 
 class Stepper:
@@ -43,7 +43,7 @@ class Stepper:
         self._shape, self._levels, self._read = shape, levels, read
         self._partials: list[Partial] = shape.partials()
 
-    def step(self, rolled: RolledUp, fetcher: Fetcher, end: int) -> Step:
+    def step(self, rolled: RollupState, fetcher: Fetcher, end: int) -> Step:
         """Take in the readings from where the rollup stands up to a position, or some of them."""
         step = Step(min(end, rolled.position + STEP_ROWS))
         parts: dict[Place, list[RolledCells]] = {}

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.rollup_records import RolledUp, RollupDefinition, RollupFile
+from penstock.catalog.rollup_records import RollupDefinition, RollupFile, RollupState
 from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
 from penstock.queries.fetch import Fetcher
@@ -72,7 +72,7 @@ class RollupKeeper:
     def _read(self, rollup: RollupDefinition, file: RollupFile) -> RolledCells:
         return read_cells(self._root, rollup.id, file, shape_of(rollup))
 
-    def _write(self, rollup: RollupDefinition, rolled: RolledUp, step: Step) -> None:
+    def _write(self, rollup: RollupDefinition, rolled: RollupState, step: Step) -> None:
         shape, number = shape_of(rollup), rolled.next_number
         added: list[RollupFile] = []
         for (tier, block_us), cells in sorted(step.cells.items(), key=lambda item: item[0]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.catalog.rollup_records import RolledUp, RollupFile
+from penstock.catalog.rollup_records import RollupFile, RollupState
 from penstock.catalog.state import CatalogState
 from penstock.operators.evaluate import evaluate, evaluate_mask
 from penstock.operators.expr import Column
@@ -52,7 +52,7 @@ class RollupSource:
     """A rollup as of a committed cycle, for one question."""
 
     match: Match
-    rolled: RolledUp
+    rolled: RollupState
     files: RolledFiles
 
     @property

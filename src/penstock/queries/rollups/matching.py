@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from penstock.catalog.rollup_records import RolledUp, RollupDefinition
+from penstock.catalog.rollup_records import RollupDefinition, RollupState
 from penstock.catalog.state import CatalogState
 from penstock.operators.expr import Call, Column, Expr, columns_of
 from penstock.operators.windows import FOREVER, TimeWindow
 from penstock.pipeline.slices.shape import measure_of
 from penstock.queries.rollups.shape import shape_of
 from penstock.queries.rollups.stand_ins import stand_in
-from penstock.sql.explain_approximate import show_call
+from penstock.sql.explain.approximate import show_call
 from penstock.sql.plan import AggregateCall, AggregatePlan
 
 
@@ -39,7 +39,7 @@ def _rank(rollup: RollupDefinition, state: CatalogState, low: int) -> tuple[int,
     return max(low, kept_us if kept_us is not None else -FOREVER), rollup.tiers[0].every_us, rollup.id
 
 
-def kept_from_us(rollup: RollupDefinition, rolled: RolledUp | None) -> int | None:
+def kept_from_us(rollup: RollupDefinition, rolled: RollupState | None) -> int | None:
     """Since when a rollup has every reading; None: since ever."""
     known = [us for us in (rollup.since_us, rolled.gone_us if rolled is not None else None) if us is not None]
     return max(known, default=None)

@@ -25,7 +25,7 @@ from penstock.queries.slices.own_windows import OwnWindowsHeld
 from penstock.queries.slices.reading import inside, slice_log
 from penstock.queries.standing import StandingQueries
 from penstock.queries.windowed import Instant
-from penstock.sql.asked_once import AskedOnce
+from penstock.sql.planning.one_shot import OneShotAggregate
 
 # What of the log one question may have read here; more than that is work for Spark, which knows the log alone.
 READ_MAX_ROWS = 20_000_000
@@ -72,7 +72,7 @@ def rows_to_read(held: AggregateHeld) -> int:
     return sum(end - first for first, end in held.reader().ranges(floor, held.instant.head, low, high))
 
 
-def answer_once(standing: StandingQueries, asked: AskedOnce) -> Result | None:
+def answer_once(standing: StandingQueries, asked: OneShotAggregate) -> Result | None:
     """The answer at the last committed cycle; None where no rollup has anything of that time that the log has not."""
     held = _hold(standing, asked)
     if held is None or held.rollup is None or rows_to_read(held) > READ_MAX_ROWS:
@@ -82,7 +82,7 @@ def answer_once(standing: StandingQueries, asked: AskedOnce) -> Result | None:
     return result if note is not None and (note.window_us is not None or note.notices) else None
 
 
-def answer_from_log(standing: StandingQueries, asked: AskedOnce) -> Result:
+def answer_from_log(standing: StandingQueries, asked: OneShotAggregate) -> Result:
     """What Spark SQL has no words for: the answer at the last committed cycle, whether there is a rollup or not."""
     held = _hold(standing, asked)
     if held is None:
@@ -102,7 +102,7 @@ def _answered(held: AggregateHeld) -> Result:
     return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=held.note)
 
 
-def _hold(standing: StandingQueries, asked: AskedOnce) -> AggregateHeld | None:
+def _hold(standing: StandingQueries, asked: OneShotAggregate) -> AggregateHeld | None:
     """None where no cycle knows the table yet."""
     plan, listings, log = asked.plan, standing.listings, standing.folder.log
     with standing.locked() as store:

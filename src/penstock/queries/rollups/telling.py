@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.catalog.rollup_records import RolledUp, RollupDefinition, Tier
+from penstock.catalog.rollup_records import RollupDefinition, RollupState, Tier
 from penstock.catalog.state import CatalogState
 from penstock.clock import format_timestamp
 from penstock.pipeline.slices.shape import Measure
 from penstock.queries.rollups.looking import RolledLook, RollupSource
 from penstock.queries.rollups.matching import find_match, why_not
 from penstock.queries.rollups.shape import shape_of
-from penstock.sql.notation import show, show_conditions
+from penstock.sql.explain.notation import show, show_conditions
 from penstock.sql.plan import AggregatePlan
 from penstock.types import format_duration
 
@@ -71,7 +71,7 @@ def plan_lines(plan: AggregatePlan, state: CatalogState) -> list[str]:
     return lines
 
 
-def rollup_lines(rollup: RollupDefinition, rolled: RolledUp, failure: str | None) -> list[str]:
+def rollup_lines(rollup: RollupDefinition, rolled: RollupState, failure: str | None) -> list[str]:
     """For EXPLAIN of a rollup by name."""
     family = shape_of(rollup).family
     return [
@@ -98,7 +98,7 @@ def _asked(rollup: RollupDefinition) -> list[Measure]:
     return list(shape_of(rollup).measures[1:])
 
 
-def _held(rollup: RollupDefinition, rolled: RolledUp) -> list[str]:
+def _held(rollup: RollupDefinition, rolled: RollupState) -> list[str]:
     lines = []
     for tier in rollup.tiers:
         files = [file for file in rolled.files if file.every_us == tier.every_us]

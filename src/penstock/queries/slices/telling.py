@@ -7,7 +7,7 @@ from penstock.pipeline.slices.shape import measures_of, slice_width
 from penstock.queries.slices.results.slicing import SLICE_US
 from penstock.queries.slices.said import Kept
 from penstock.queries.slices.store import SliceStore
-from penstock.sql.notation import amount
+from penstock.sql.explain.notation import amount
 from penstock.sql.plan import AggregatePlan, Scalar
 from penstock.types import format_duration
 

@@ -15,7 +15,7 @@ from penstock.queries.statements.replies import done
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import JoinPlan, Plan, SparkPlan, is_latch, plan_from_json, stream_uses
-from penstock.sql.retarget import retargeted
+from penstock.sql.window_change import retargeted
 from penstock.types import format_duration
 
 if TYPE_CHECKING:

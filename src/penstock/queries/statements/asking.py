@@ -18,9 +18,9 @@ from penstock.queries.rollups.once import answer_from_log
 from penstock.queries.rollups.once import answer_once as answer_from_rollup
 from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql import statements as st
-from penstock.sql.asked_once import AskedOnce, asked_of_slices, asked_once
 from penstock.sql.plan import Plan, SparkPlan
-from penstock.sql.planner import invocation_of, plan_query
+from penstock.sql.planning.one_shot import OneShotAggregate, asked_of_slices, asked_once
+from penstock.sql.planning.planner import invocation_of, plan_query
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -54,14 +54,14 @@ def select(database: Database, statement: st.Select, alone: str | None = None) -
     return answered(database, plan)
 
 
-def asked_of_rollup(database: Database, statement: st.Select) -> AskedOnce | None:
+def asked_of_rollup(database: Database, statement: st.Select) -> OneShotAggregate | None:
     """A question that a rollup can say something of, wherever its window begins."""
     state = database.catalog.state.frozen()
     asked = asked_once(statement, state) if state.rollups else None
     return asked if asked is not None and find_match(asked.plan, state) is not None else None
 
 
-def rolled_up(database: Database, asked: AskedOnce) -> Result | None:
+def rolled_up(database: Database, asked: OneShotAggregate) -> Result | None:
     """The answer with what a rollup has of readings that the log has no more; None where there is nothing of that."""
     database.wait_for_own_writes()
     with database.statements.heavy_turn():
@@ -69,7 +69,7 @@ def rolled_up(database: Database, asked: AskedOnce) -> Result | None:
     return None if found is None else database.completeness.say(found, asked.plan, None, database.catalog.state)
 
 
-def answered_from_log(database: Database, asked: AskedOnce) -> Result:
+def answered_from_log(database: Database, asked: OneShotAggregate) -> Result:
     """The answer to what Spark SQL cannot say."""
     database.wait_for_own_writes()
     with database.statements.heavy_turn():

@@ -22,10 +22,10 @@ from penstock.queries.statements.replies import rows_of
 from penstock.queries.statements.rolling_up import explain_rollup
 from penstock.queries.strategy import unheeded
 from penstock.sql import statements as st
-from penstock.sql.asked_once import AskedOnce, asked_of_slices, asked_once
-from penstock.sql.explain import explain as explain_plan
-from penstock.sql.notation import amount
+from penstock.sql.explain.notation import amount
+from penstock.sql.explain.plan import explain as explain_plan
 from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of, plan_from_json
+from penstock.sql.planning.one_shot import OneShotAggregate, asked_of_slices, asked_once
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database
@@ -73,7 +73,7 @@ def _stored(definition: QueryDefinition, state: CatalogState) -> Plan:
     return plan
 
 
-def _sliced_lines(database: Database, asked: AskedOnce, analyze: bool) -> list[str]:
+def _sliced_lines(database: Database, asked: OneShotAggregate, analyze: bool) -> list[str]:
     """A question that Spark SQL has no words for."""
     state = database.catalog.state.frozen()
     lines = [*explain_plan(asked.plan, state).splitlines(), *plan_lines(asked.plan, state)]
@@ -86,7 +86,7 @@ def _sliced_lines(database: Database, asked: AskedOnce, analyze: bool) -> list[s
     return lines
 
 
-def _analyzed(database: Database, plan: SparkPlan, asked: AskedOnce | None) -> list[str]:
+def _analyzed(database: Database, plan: SparkPlan, asked: OneShotAggregate | None) -> list[str]:
     """What came of a question that is asked once."""
     database.wait_for_own_writes()
     began = time.monotonic()

@@ -24,11 +24,11 @@ from penstock.queries.statements.noting import notices_of
 from penstock.queries.statements.replies import done
 from penstock.queries.statements.together import Together, named_in
 from penstock.sql import statements as st
-from penstock.sql.latch import registered
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import Plan, SparkPlan, evaluated_by_spark, join_of, looks_of, plan_to_json
-from penstock.sql.planner import reads_of
-from penstock.sql.query_facts import query_facts
+from penstock.sql.planning.aggregate.latch import registered
+from penstock.sql.planning.planner import reads_of
+from penstock.sql.query_options import query_facts
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database

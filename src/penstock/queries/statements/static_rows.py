@@ -11,7 +11,7 @@ from penstock.queries.results import Result
 from penstock.queries.statements.replies import done
 from penstock.sensors.registry import check_addresses
 from penstock.sql import statements as st
-from penstock.sql.changes import bind_delete, bind_insert, bind_update
+from penstock.sql.row_changes import bind_delete, bind_insert, bind_update
 
 if TYPE_CHECKING:
     from penstock.queries.database import Database

@@ -1,1 +1,1 @@
-"""What all routes share: who asks, how much they may send, and how bodies are read and written."""
+"""What all routes share: access control, limits of requests, and reading and writing of bodies."""

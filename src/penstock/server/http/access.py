@@ -14,14 +14,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
-from penstock.security.caller import NOBODY, Caller, acting_as
+from penstock.security.caller import ANONYMOUS, Caller, acting_as
 from penstock.security.guesses import Guesses
 from penstock.security.secrets import token_digest
 from penstock.security.users import Users
 from penstock.server.http.body_limits import limited_body
 from penstock.server.http.errors import error_response
 from penstock.server.http.local_access import check_local, is_same_origin
-from penstock.server.http.rate_limit import Rates
+from penstock.server.http.rate_limit import RateLimits
 from penstock.server.http.sessions import Sessions
 from penstock.settings import Settings
 
@@ -37,10 +37,10 @@ _BURST_S = 2.0
 
 
 class AccessGuard:
-    """Finds out who calls, or refuses, before any handler sees the request."""
+    """Finds the caller of a request, or refuses it, before any handler sees it."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: Rates, guesses: Guesses
+        self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: RateLimits, guesses: Guesses
     ) -> None:
         self._app = app
         self._settings = settings
@@ -93,7 +93,7 @@ class AccessGuard:
         if caller is not None:
             return replace(caller, address=address)
         if is_open:
-            return replace(NOBODY, address=address)
+            return replace(ANONYMOUS, address=address)
         raise error(
             "unauthorized",
             detail="the token is missing or wrong",
@@ -128,13 +128,13 @@ class AccessGuard:
             raise _too_often(wait_s)
 
 
-def rates_of(settings: Settings) -> Rates:
+def rates_of(settings: Settings) -> RateLimits:
     """How often each client may ask."""
-    return Rates(settings.requests_per_s, settings.requests_per_s * _BURST_S)
+    return RateLimits(settings.requests_per_s, settings.requests_per_s * _BURST_S)
 
 
 def client_name(caller: Caller) -> str:
-    """Whose requests are counted together: those of one user or token, or of one address."""
+    """The name under which requests are counted together: of one user or token, or of one address."""
     return caller.credential or f"address {caller.address}"
 
 

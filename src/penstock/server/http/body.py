@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.errors import error
-from penstock.server.context import Context
 from penstock.server.http.body_limits import (
     STATEMENT_MAX_BYTES,
     UNKNOWN_ROLE_MAX_BYTES,
@@ -19,7 +18,8 @@ from penstock.server.http.body_limits import (
     Body,
     too_large,
 )
-from penstock.server.http.budget import Share
+from penstock.server.http.budget import BudgetShare
+from penstock.server.http.context import Context
 from penstock.server.http.decode import json_size
 
 M = TypeVar("M", bound=BaseModel)
@@ -41,11 +41,13 @@ def media_type_of(request: Request) -> str:
 
 
 @asynccontextmanager
-async def read_body(request: Request, context: Context, limit: int | None = None) -> AsyncIterator[tuple[Body, Share]]:
+async def read_body(
+    request: Request, context: Context, limit: int | None = None
+) -> AsyncIterator[tuple[Body, BudgetShare]]:
     """The whole body and the share of the budget that it holds while the block runs.
 
     A declared length above the limit is refused before a byte is read; the server then discards what still
-    comes, so that a sender who reads late finds the answer and may use the connection again.
+    comes, so that a sender that reads late finds the answer and may use the connection again.
     """
     limit = context.settings.body_max_bytes if limit is None else min(limit, context.settings.body_max_bytes)
     with context.budget.share() as share:
@@ -61,7 +63,7 @@ async def read_small_body(request: Request) -> Body:
         raise error("invalid_body", detail=f"the body did not end within {UNKNOWN_ROLE_S:g} seconds") from None
 
 
-async def _collect(request: Request, limit: int, share: Share | None) -> Body:
+async def _collect(request: Request, limit: int, share: BudgetShare | None) -> Body:
     declared = request.headers.get("content-length")
     if declared is not None and int(declared) > limit:
         raise too_large(limit)
@@ -105,7 +107,7 @@ async def read_model(request: Request, context: Context, model: type[M]) -> M:
 
 
 async def read_small_model(request: Request, model: type[M]) -> M:
-    """The same within the limits of a request whose role is not known."""
+    """The same within the limits of a request before its role is known."""
     _check_json(request)
     return _parsed(model, await read_small_body(request))
 

@@ -2,7 +2,7 @@
 
 | body of | at most | counts against the budget |
 | --- | --- | --- |
-| a request whose role is not known | 8 KB, within ten seconds | no |
+| a request without a known role | 8 KB, within ten seconds | no |
 | a statement or a definition | 4 MB, or `body_max_bytes` if that is less | yes |
 | a push | `body_max_bytes` | yes |
 | a page of the console | 1 MB | frames of its WebSocket |

@@ -24,8 +24,8 @@ class ByteBudget:
         self.patience_s = patience_s
         self._numbers = count()
         # Shares that hold something, oldest first.
-        self._holders: dict[int, Share] = {}
-        self._waiting: list[tuple[int, int, int, Share, asyncio.Future[None]]] = []
+        self._holders: dict[int, BudgetShare] = {}
+        self._waiting: list[tuple[int, int, int, BudgetShare, asyncio.Future[None]]] = []
 
     @asynccontextmanager
     async def hold(self, size: int) -> AsyncIterator[None]:
@@ -34,11 +34,11 @@ class ByteBudget:
             await share.take(size)
             yield
 
-    def share(self) -> Share:
+    def share(self) -> BudgetShare:
         """What one request holds: nothing yet."""
-        return Share(self, next(self._numbers))
+        return BudgetShare(self, next(self._numbers))
 
-    def try_take(self, share: Share, size: int) -> bool:
+    def try_take(self, share: BudgetShare, size: int) -> bool:
         """Whether the share grew at once."""
         if self._waiting and self._waiting[0][0] < share.number:
             return False
@@ -47,7 +47,7 @@ class ByteBudget:
         self._grant(share, size)
         return True
 
-    async def wait(self, share: Share, size: int) -> None:
+    async def wait(self, share: BudgetShare, size: int) -> None:
         """The share grows when it is its turn; too_busy if that takes too long."""
         future = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (share.number, next(self._numbers), size, share, future))
@@ -61,18 +61,18 @@ class ByteBudget:
                 future.cancel()
             self._admit()
 
-    def give_back(self, share: Share, size: int) -> None:
+    def give_back(self, share: BudgetShare, size: int) -> None:
         self.used -= size
         share.held -= size
         if share.held == 0:
             self._holders.pop(share.number, None)
         self._admit()
 
-    def _fits(self, share: Share, size: int) -> bool:
+    def _fits(self, share: BudgetShare, size: int) -> bool:
         oldest = next(iter(self._holders), share.number)
         return self.used + size <= self.limit or share.number <= oldest
 
-    def _grant(self, share: Share, size: int) -> None:
+    def _grant(self, share: BudgetShare, size: int) -> None:
         self.used += size
         share.held += size
         if share.number not in self._holders:
@@ -93,7 +93,7 @@ class ByteBudget:
             heapq.heappop(self._waiting)
 
 
-class Share:
+class BudgetShare:
     """The bytes that one request holds; given back when the block ends."""
 
     __slots__ = ("_budget", "held", "number")
@@ -118,7 +118,7 @@ class Share:
         if size:
             self._budget.give_back(self, size)
 
-    def __enter__(self) -> Share:
+    def __enter__(self) -> BudgetShare:
         return self
 
     def __exit__(self, *_: object) -> None:

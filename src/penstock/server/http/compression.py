@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from starlette.requests import Request
 
 from penstock.errors import error
-from penstock.server.context import Context
 from penstock.server.http.body import read_body
 from penstock.server.http.body_limits import Body
+from penstock.server.http.context import Context
 
 _GZIP = 16 + zlib.MAX_WBITS
 _LEAST = 18  # bytes of a gzip header and trailer

@@ -16,7 +16,7 @@ from websockets.http11 import Request
 
 from penstock.errors import PenstockError
 from penstock.server.http.body_limits import UNKNOWN_ROLE_MAX_BYTES, UNKNOWN_ROLE_S
-from penstock.server.http.budget import ByteBudget, Share
+from penstock.server.http.budget import BudgetShare, ByteBudget
 
 # The address and all headers of a request.
 HEAD_MAX_BYTES = 32 << 10
@@ -28,7 +28,7 @@ _FRAMES = "penstock.frames"
 
 
 class HttpConnection(HttpToolsProtocol):
-    """HTTP/1.1 whose heads are bounded in size and time, and whose refused bodies are not discarded for ever."""
+    """HTTP/1.1 with heads bounded in size and time. It stops discarding the body of a refused request after a limit."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -132,7 +132,7 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
-    """A WebSocket whose messages are small until its handler allows larger ones, and counted while they come.
+    """A WebSocket with small messages until its handler allows larger ones. They are counted while they come.
 
     Reading pauses while the budget has no room for more.
     """
@@ -140,7 +140,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.conn.max_message_size = UNKNOWN_ROLE_MAX_BYTES
-        self._share: Share | None = None
+        self._share: BudgetShare | None = None
         self._texts_as_bytes = False
         self._waiting: asyncio.Task[None] | None = None
         self._queued_bytes = 0
@@ -236,7 +236,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
         if self._waiting is not None and not self.transport.is_closing():
             self.transport.pause_reading()
 
-    async def _wait(self, share: Share, size: int) -> None:
+    async def _wait(self, share: BudgetShare, size: int) -> None:
         try:
             await share.take(size)
         except PenstockError as problem:
@@ -251,7 +251,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
 
 
 def allow_frames(scope: Scope, limit: int, budget: ByteBudget, texts_as_bytes: bool = False) -> None:
-    """Let a WebSocket whose caller has a role send messages of up to so many bytes.
+    """Let a WebSocket of a caller with a role send messages of up to so many bytes.
 
     With `texts_as_bytes` a text comes as `penstock.text`, not decoded.
     """

@@ -16,7 +16,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 BUCKETS_S = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 
 
-class Counters:
+class RequestCounters:
     """The metrics of one server's API, in a registry of its own: tests run many servers in one process."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Counters:
 class CountRequests:
     """Counts every answer by method, route and status. Routes, not paths: names of tables must not multiply."""
 
-    def __init__(self, app: ASGIApp, counters: Counters) -> None:
+    def __init__(self, app: ASGIApp, counters: RequestCounters) -> None:
         self._app = app
         self._counters = counters
 

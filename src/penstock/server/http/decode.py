@@ -4,7 +4,7 @@ A body that cannot be read at all is refused as a whole, saying where; single re
 log. CSV knows only text, so every column stays text here and is cast by the table's own types.
 
 A small body may stand for a large one. So each decoder first finds out how many rows and bytes it would make, as far as that
-can be known without making them, and asks its `Room`: beyond the limits of a push it is refused, and beyond what the
+can be known without making them, and asks its `BodyLimits`: beyond the limits of a push it is refused, and beyond what the
 caller has of the server's budget it raises `NeedsRoom`, to be called again with more.
 """
 
@@ -60,7 +60,7 @@ class NeedsRoom(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class BodyLimits:
     """How many rows and bytes a body may become: the limits of a push, and what its caller holds of the budget."""
 
     max_rows: int
@@ -78,7 +78,7 @@ class Room:
             raise NeedsRoom(size)
 
 
-def decode_readings(body: Body, media_type: str, room: Room) -> Readings:
+def decode_readings(body: Body, media_type: str, room: BodyLimits) -> Readings:
     """Rows of a body by its content type; invalid_body or unsupported_media_type where that fails."""
     decoder = DECODERS.get(media_type)
     if decoder is None:
@@ -86,7 +86,7 @@ def decode_readings(body: Body, media_type: str, room: Room) -> Readings:
     return decoder(body, room)
 
 
-def parse_json(text: Body | str, room: Room) -> Any:
+def parse_json(text: Body | str, room: BodyLimits) -> Any:
     """A JSON document that has room."""
     _check_json(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text, room)
     try:
@@ -103,16 +103,16 @@ def json_size(data: Body) -> int:
     return parts + _VALUE_BYTES * data.count(b",") + _KEY_BYTES * data.count(b":") + texts
 
 
-def _check_json(data: Body, room: Room) -> None:
+def _check_json(data: Body, room: BodyLimits) -> None:
     if len(data) > _JSON_UNCOUNTED_BYTES:
         room.check_size(json_size(data))
 
 
-def _decode_json(body: Body, room: Room) -> Readings:
+def _decode_json(body: Body, room: BodyLimits) -> Readings:
     return rows_of_json(parse_json(body, room), room)
 
 
-def rows_of_json(rows: Any, room: Room) -> Readings:
+def rows_of_json(rows: Any, room: BodyLimits) -> Readings:
     """A reading or an array of them; invalid_body for anything else."""
     if isinstance(rows, dict):
         return [rows]
@@ -125,7 +125,7 @@ def rows_of_json(rows: Any, room: Room) -> Readings:
     return rows
 
 
-def _decode_ndjson(body: Body, room: Room) -> Readings:
+def _decode_ndjson(body: Body, room: BodyLimits) -> Readings:
     room.check_rows(body.count(b"\n"))
     _check_json(body, room)
     rows: list[dict[str, Any]] = []
@@ -147,7 +147,7 @@ def _not_an_object(where: str) -> PenstockError:
     return error("invalid_body", detail=f"{where} is not an object", hint='{"sensor_id": 1, "ppm": 37.5}')
 
 
-def _decode_csv(body: Body, room: Room) -> Readings:
+def _decode_csv(body: Body, room: BodyLimits) -> Readings:
     if not body.strip():
         raise error("invalid_body", detail="a CSV body starts with a line of column names")
     _check_csv_header(body)
@@ -198,7 +198,7 @@ def _check_columns(columns: int) -> None:
 _CSV_PARSE = pa_csv.ParseOptions(newlines_in_values=True)
 
 
-def _decode_arrow(body: Body, room: Room) -> Readings:
+def _decode_arrow(body: Body, room: BodyLimits) -> Readings:
     found = measure_arrow(body)
     room.check_rows(found.rows)
     room.check_size(found.size)
@@ -218,7 +218,7 @@ def _decode_arrow(body: Body, room: Room) -> Readings:
     return table
 
 
-def _decode_parquet(body: Body, room: Room) -> Readings:
+def _decode_parquet(body: Body, room: BodyLimits) -> Readings:
     check_footer(body)
     try:
         with pq.ParquetFile(
@@ -240,7 +240,7 @@ def _decode_parquet(body: Body, room: Room) -> Readings:
     return table
 
 
-def _whole_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, room: Room) -> pa.Table:
+def _whole_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, room: BodyLimits) -> pa.Table:
     """The batches together, unless they become too many or too large on the way."""
     found: list[pa.RecordBatch] = []
     rows = size = 0
@@ -254,7 +254,7 @@ def _whole_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, room: Roo
     return pa.Table.from_batches(found, schema)
 
 
-# Types of most columns, whose values never share their bytes.
+# Types of most columns. Their values never share their bytes.
 _OWN_BYTES = frozenset(
     type_.id
     for type_ in (
@@ -266,7 +266,7 @@ _OWN_BYTES = frozenset(
 
 
 def _refuse_shared(schema: pa.Schema) -> None:
-    """Refuse types whose values may share their bytes, except where `_values_size` knows what they take apart."""
+    """Refuse types with values that may share their bytes, except where `_values_size` knows what they take apart."""
     for field in schema:
         if field.type.id in _OWN_BYTES:
             continue
@@ -327,7 +327,7 @@ def _refuse_repeated(names: list[str]) -> None:
         seen.add(name)
 
 
-DECODERS: dict[str, Callable[[Body, Room], Readings]] = {
+DECODERS: dict[str, Callable[[Body, BodyLimits], Readings]] = {
     JSON: _decode_json,
     NDJSON: _decode_ndjson,
     CSV: _decode_csv,

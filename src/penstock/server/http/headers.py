@@ -13,7 +13,7 @@ _ALWAYS = (
 _POLICY = b"content-security-policy"
 # Answers of the API are data: a browser that shows one may load and run nothing for it.
 _FOR_DATA = b"default-src 'none'; frame-ancestors 'none'"
-# Pages load from us, talk to us and to nobody else, whatever got into them. NiceGUI makes scripts of its templates.
+# Pages load from us and talk to us only, whatever got into them. NiceGUI makes scripts of its templates.
 _FOR_PAGES = (
     b"default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     b"img-src 'self' data: blob:; font-src 'self' data:; object-src 'none'; base-uri 'self'; form-action 'self'; "

@@ -57,12 +57,12 @@ def check_proxies(settings: Settings) -> None:
 
 
 def proxies_of(settings: Settings) -> list[str]:
-    """The addresses and networks whose forwarding headers count."""
+    """The addresses and networks that forwarding headers are accepted from."""
     return [proxy.strip() for proxy in settings.trusted_proxies.split(",") if proxy.strip()]
 
 
 def check_exposure(settings: Settings) -> None:
-    """Listening where others can reach us, while nobody has to say who they are, is refused before anything starts."""
+    """Refuse, before anything starts, to listen on an address that others reach while callers need not sign in."""
     if not is_loopback(settings.host) and not Users(Path(settings.data), settings.token).required:
         raise error(
             "token_required",

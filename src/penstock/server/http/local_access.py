@@ -1,6 +1,6 @@
 """Access without users: programs on the server's own machine may do anything, and nothing else may call.
 
-Three things look like such a program and are not: a proxy that forwards for others, a web page whose name was rebound to
+Three things look like such a program and are not: a proxy that forwards for others, a web page with a name that was rebound to
 loopback (`Host`), and a web page of another origin in a browser on this machine (`Origin`, `Sec-Fetch-Site`).
 """
 

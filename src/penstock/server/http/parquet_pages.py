@@ -90,7 +90,7 @@ class _Bound:
     def __init__(self, body: memoryview) -> None:
         self.body = body
         self.size = 0
-        # Of columns whose values may be longer than their share of a page: what one value may take.
+        # Of columns with values that may be longer than their share of a page: what one value may take.
         self.longest: dict[int, int] = {}
         self._widths: list[int] = []
         self._column = 0

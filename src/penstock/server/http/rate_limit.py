@@ -10,7 +10,7 @@ from collections.abc import Callable
 CLIENTS_MAX = 10_000
 
 
-class Rates:
+class RateLimits:
     """Buckets of `burst` tokens that fill with `per_s`; 0 lets everything pass. Used by the event loop only."""
 
     def __init__(self, per_s: float, burst: float, now: Callable[[], float] = time.monotonic) -> None:

@@ -38,7 +38,7 @@ class TraceRequests:
 
 
 def _log_answer(scope: Scope, status: int, took_s: float) -> None:
-    """Never the query string: an address may carry what is nobody's business."""
+    """Log an answer, never with the query string, which may contain secrets."""
     caller = scope.get("penstock.caller")
     facts = {
         "method": scope["method"],

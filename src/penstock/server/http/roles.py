@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import HTTPConnection
 
-from penstock.security.caller import NOBODY, Caller, require
+from penstock.security.caller import ANONYMOUS, Caller, require
 from penstock.security.roles import Role
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -16,7 +16,7 @@ _ATTRIBUTE = "penstock_role"
 
 
 def needs(role: Role | None) -> Callable[[F], F]:
-    """Below the decorator of the route: who may call it. None: everybody, signed in or not."""
+    """Set the role that a route needs; stands below the decorator of the route. None: every caller, signed in or not."""
 
     def mark(handler: F) -> F:
         setattr(handler, _ATTRIBUTE, role)
@@ -33,13 +33,13 @@ def role_of(endpoint: object, method: str) -> Role | None:
 
 
 def caller_of(connection: HTTPConnection) -> Caller:
-    """Who sent this request, as `access.AccessGuard` found out."""
-    found: Caller = connection.scope.get("penstock.caller", NOBODY)
+    """The caller of this request, as `access.AccessGuard` found it."""
+    found: Caller = connection.scope.get("penstock.caller", ANONYMOUS)
     return found
 
 
 async def require_role(connection: HTTPConnection) -> None:
-    """A dependency of every route: refuses callers whose role is too low before anything is read."""
+    """A dependency of every route: refuses callers with too low a role before anything is read."""
     scope = connection.scope
     method = scope.get("method", "GET")
     need = role_of(scope.get("endpoint"), method)

@@ -1,6 +1,6 @@
-"""Who is signed in on the page: a random name in a cookie, and behind it a user or a token, in memory only.
+"""Sessions of the page: a random name in a cookie, and behind it a user or a token, in memory only.
 
-A restart of the server signs everybody out. What a session may do is looked up at each request, so that a dropped
+A restart of the server ends all sessions. What a session may do is looked up at each request, so that a dropped
 user, a new password or a lower role counts at once.
 """
 
@@ -40,10 +40,10 @@ class Sessions:
         self._pool = Pool("sign-in", _THREADS, _WAITING_MAX)
 
     async def sign_in(self, user: str | None, password: str, address: str | None) -> Caller:
-        """Who that is, or unauthorized. Without a user the password is a token."""
+        """The caller with this password, or unauthorized. Without a user the password is a token."""
         caller = self._by_token(password, address) if user is None else await self._by_password(user, password, address)
         if caller is None:
-            raise error("unauthorized", detail="no user has this name and password, or nobody has this token")
+            raise error("unauthorized", detail="no user has this name and password, or there is no such token")
         return replace(caller, via="session", address=address)
 
     def _by_token(self, token: str, address: str | None) -> Caller | None:
@@ -80,7 +80,7 @@ class Sessions:
         return None if found is None else found[1]
 
     def find(self, name: str) -> Caller | None:
-        """Who that session is, with the role it has now; None if it ended or may not come in any more."""
+        """The caller of a session, with its present role; None if the session ended or its user may not sign in any more."""
         key = token_digest(name)
         found = self._found.get(key)
         if found is None:
@@ -92,7 +92,7 @@ class Sessions:
         return now
 
     def check(self, caller: Caller) -> None:
-        """Refuse whoever came by a session that has ended since: a stream may be open for days."""
+        """Refuse a caller with a session that has ended since: a stream may be open for days."""
         if caller.session is None:
             return
         found = self._found.get(caller.session)

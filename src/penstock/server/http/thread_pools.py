@@ -28,9 +28,9 @@ STATEMENT_THREADS = running_statements.LIGHT_MAX + running_statements.WAITING_MA
 SPARE_THREADS = 2
 CATALOG_THREADS = 8
 SYSTEM_THREADS = 4
-# Events are there when they are fetched, except a first answer whose query still fills its window.
+# Events are there when they are fetched, except a first answer of a query that still fills its window.
 STREAM_THREADS = 16
-# Unpacking and parsing of bodies whose rows another pool will take.
+# Unpacking and parsing of bodies; another pool takes their rows.
 DECODE_THREADS = 2
 WAITING_MAX = 1_000
 # What statements and definitions of one user that run or wait take together; a larger one has to be the only one.
@@ -49,7 +49,7 @@ class Pool:
         self.active = 0
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
-        """In a thread, still in the name of whoever asked."""
+        """Run it in a thread, with the same caller."""
         if self.active >= self._limit:
             raise error("too_busy", detail=f"{self.active} calls wait already ({self._name})", hint="try again later")
         self.active += 1

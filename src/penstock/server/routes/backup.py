@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from penstock.errors import error
 from penstock.server.backend import Backend
-from penstock.server.context import context_of
 from penstock.server.http.body import read_model
+from penstock.server.http.context import context_of
 from penstock.server.http.local_access import is_local_client
 from penstock.server.http.roles import needs
 from penstock.server.models import BackupRequest

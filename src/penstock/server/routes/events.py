@@ -1,7 +1,7 @@
 """GET /v1/queries/{name}/events: results pushed as they are committed, as server-sent events.
 
 A waiting subscriber costs no thread: the subscription calls back when there may be something, and one of a few
-threads fetches and encodes it. A slow reader is held back by its own connection, nobody else is.
+threads fetches and encodes it. A slow reader is held back by its own connection, and slows no other reader.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
 from penstock.queries.results import Event
-from penstock.server.backend import Subscription
-from penstock.server.context import Context, context_of
+from penstock.server.backend import SubscriptionSource
+from penstock.server.http.context import Context, context_of
 from penstock.server.http.encode import encode_event
 from penstock.server.http.errors import internal_error, log
 from penstock.server.openapi import ERRORS
@@ -62,7 +62,7 @@ async def subscribe(
 
 
 class SubscriberPlace:
-    """One of the `subscribers_max` places, with the subscription that has it: a `Subscription` that gives it back once.
+    """One of the `subscribers_max` places, with the subscription that has it: a `SubscriptionSource` that gives it back once.
 
     The event loop takes and gives places, so without a lock. Only `open` runs in another thread.
     """
@@ -74,7 +74,7 @@ class SubscriberPlace:
             raise error("limit_reached", detail=detail, hint="try again later, or raise subscribers_max")
         context.counters.places += 1
         self._context = context
-        self._subscription: Subscription | None = None
+        self._subscription: SubscriptionSource | None = None
         self._closed = False
 
     def open(self, name: str, from_cycle: int | None, changes: bool) -> None:
@@ -102,7 +102,7 @@ class SubscriberPlace:
             self._subscription.close()
 
 
-async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> Subscription:
+async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> SubscriptionSource:
     """One more subscriber, if there may be one more. It counts before anything is waited for."""
     place = SubscriberPlace(context)
     try:
@@ -126,7 +126,7 @@ def _start_cycle(last_event_id: str | None, from_cycle: int | None) -> int | Non
 class EventResponse(StreamingResponse):
     """The stream of one subscription, which it closes however the stream ends."""
 
-    def __init__(self, subscription: Subscription, context: Context) -> None:
+    def __init__(self, subscription: SubscriptionSource, context: Context) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(stream_events(subscription, context), headers=headers, media_type="text/event-stream")
         self._subscription = subscription
@@ -135,7 +135,7 @@ class EventResponse(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            # A reader that left before the first frame never started the generator, whose own end closes too.
+            # A reader that left before the first frame never started the generator, which closes too when it ends.
             self._subscription.close()
 
 
@@ -163,7 +163,7 @@ SERVER_SENT = Framing(
 
 
 async def stream_events(
-    subscription: Subscription, context: Context, ping_s: float | None = None, framing: Framing = SERVER_SENT
+    subscription: SubscriptionSource, context: Context, ping_s: float | None = None, framing: Framing = SERVER_SENT
 ) -> AsyncIterator[bytes]:
     """Frames until the reader leaves, the query is dropped or the server closes."""
     loop = asyncio.get_running_loop()
@@ -179,7 +179,7 @@ async def stream_events(
             yield framing.hello
         last = loop.time()
         while not closing.is_set():
-            # Whoever may not come in any more hears nothing more, either.
+            # A caller that may not sign in any more gets no more events.
             context.caller()
             wake.clear()
             frame = await context.workers.stream.run(_next_frame, subscription, framing)
@@ -196,7 +196,7 @@ async def stream_events(
     except PenstockError as problem:
         yield framing.problem(problem)
     except Exception:
-        # The answer has begun, so nobody above can send a body any more: without a frame the reader would see a broken line.
+        # The answer has begun, so no body can be sent any more: without a frame the reader would see a broken line.
         if not closing.is_set():
             log.exception("a subscription failed")
             yield framing.problem(internal_error())
@@ -214,7 +214,7 @@ def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
         return
 
 
-def _next_frame(subscription: Subscription, framing: Framing) -> bytes | None:
+def _next_frame(subscription: SubscriptionSource, framing: Framing) -> bytes | None:
     event = subscription.next(0)
     if event is None:
         return None

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from penstock.server.context import Context
+from penstock.server.http.context import Context
 
 CONSOLE = "/console"
 router = APIRouter(include_in_schema=False)
@@ -28,7 +28,7 @@ async def front(_: Request) -> Response:
 @router.get(CONSOLE)
 @router.get(CONSOLE + "/{rest:path}")
 async def wait(request: Request) -> Response:
-    """The console comes after the database. Whoever is early sees what the server is at, and then the console."""
+    """The page until the console is ready, which is after the database: it shows the progress of the start, then the console."""
     context: Context = request.app.state.context
     reason = "opening the console" if context.lifecycle.ready else context.lifecycle.reason
     return HTMLResponse(_WAITING.format(reason=escape(reason)), 503, {"Retry-After": "1"})

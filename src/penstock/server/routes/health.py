@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.queries.results import Health
-from penstock.server.context import Context, context_of
+from penstock.server.http.context import Context, context_of
 from penstock.server.http.encode import json_response
 from penstock.server.http.roles import caller_of, needs
 from penstock.server.models import HealthReport

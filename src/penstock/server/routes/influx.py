@@ -19,10 +19,10 @@ from starlette.responses import Response
 from penstock import __version__
 from penstock.errors import PenstockError, error
 from penstock.queries.inputs import LINES
-from penstock.server.context import context_of
 from penstock.server.http.body import read_small_body
 from penstock.server.http.compression import read_unpacked
-from penstock.server.http.decode import Room
+from penstock.server.http.context import context_of
+from penstock.server.http.decode import BodyLimits
 from penstock.server.routes.readings import counting_refusals
 from penstock.streams.ingest.line_points import LineReport
 
@@ -89,7 +89,7 @@ async def _write(request: Request, precision: str) -> Response:
         context = context_of(request)
         with counting_refusals(context, LINES):
             async with read_unpacked(request, context) as body:
-                room = Room(context.settings.push_max_rows)
+                room = BodyLimits(context.settings.push_max_rows)
 
                 def work() -> LineReport:
                     room.check_rows(body.count(b"\n"))
@@ -140,7 +140,7 @@ def _answer(status: int, body: dict[str, Any]) -> Response:
     return Response(orjson.dumps(body), status, headers, media_type="application/json")
 
 
-@router.get("/ping", summary="There is somebody", response_class=Response, status_code=204)
+@router.get("/ping", summary="Whether the server is there", response_class=Response, status_code=204)
 @router.head("/ping", include_in_schema=False)
 async def ping(request: Request) -> Response:
     """What clients of InfluxDB ask first."""

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.server.context import context_of
+from penstock.server.http.context import context_of
 
 router = APIRouter(tags=["system"])
 
@@ -28,7 +28,7 @@ _OF_QUERIES = {
     "invocations": "invocations_total",
     "memory": "memory_bytes",
 }
-# A series more of one name is left out: a thousand tables must not drown whoever collects them, either.
+# A series more of one name is left out: a thousand tables are too many for a collector, too.
 SERIES_MAX = 500
 # What only grows while the server runs, by the group of the status that it stands in.
 _COUNTED = {
@@ -68,7 +68,7 @@ def status_samples(status: Mapping[str, Any], prefix: str = "penstock", labels: 
 
 
 def query_samples(queries: list[dict[str, Any]]) -> Iterator[Sample]:
-    """What some queries cost. Never of all: ten thousand series a number would drown whoever collects them."""
+    """What some queries cost. Never of all: ten thousand series a number are too many for a collector."""
     for facts in queries:
         labels = (("query", str(facts["name"])),)
         for fact, name in _OF_QUERIES.items():

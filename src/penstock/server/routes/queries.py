@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.errors import error
-from penstock.server.context import context_of, user_of
 from penstock.server.http.body import read_model
+from penstock.server.http.context import context_of, user_of
 from penstock.server.http.encode import choose_format, encode_result, json_response
 from penstock.server.models import NewQueries, QueryChange, Registrations
 from penstock.server.openapi import ANSWER, ERRORS, json_body

@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.errors import PenstockError, error
-from penstock.server.context import Context, context_of
 from penstock.server.http.body import media_type_of, read_body
-from penstock.server.http.budget import Share
-from penstock.server.http.decode import DECODERS, UNCOUNTED_BYTES, NeedsRoom, Room, decode_readings
+from penstock.server.http.budget import BudgetShare
+from penstock.server.http.context import Context, context_of
+from penstock.server.http.decode import DECODERS, UNCOUNTED_BYTES, BodyLimits, NeedsRoom, decode_readings
 from penstock.server.models import PushReceipt
 from penstock.server.openapi import ERRORS, readings_body
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 
 router = APIRouter(prefix="/v1/tables", tags=["readings"])
 
@@ -59,7 +59,7 @@ async def push_readings(table: str, request: Request) -> Response:
 
         async with read_body(request, context) as (body, share):
 
-            def work(room: Room) -> tuple[Receipt, bytes]:
+            def work(room: BodyLimits) -> tuple[IngestReceipt, bytes]:
                 receipt = context.database.push(table, decode_readings(body, media_type, room), key)
                 return receipt, orjson.dumps(receipt_facts(receipt))
 
@@ -68,9 +68,9 @@ async def push_readings(table: str, request: Request) -> Response:
     return Response(reply, media_type="application/json")
 
 
-async def with_room(context: Context, share: Share, work: Callable[[Room], T]) -> T:
+async def with_room(context: Context, share: BudgetShare, work: Callable[[BodyLimits], T]) -> T:
     """Run what decodes and pushes a body in a thread, with as much of the budget as its readings take in memory."""
-    room = Room(context.settings.push_max_rows)
+    room = BodyLimits(context.settings.push_max_rows)
     while True:
         try:
             return await context.workers.push.run(work, room)
@@ -80,7 +80,7 @@ async def with_room(context: Context, share: Share, work: Callable[[Room], T]) -
             room = replace(room, size=need.size)
 
 
-def receipt_facts(receipt: Receipt) -> dict[str, Any]:
+def receipt_facts(receipt: IngestReceipt) -> dict[str, Any]:
     refused = [{"index": r.index, "condition": r.condition, "message": r.message} for r in receipt.refused]
     return {"accepted": receipt.accepted, "refused": refused, "position": receipt.position}
 
@@ -95,7 +95,7 @@ def counting_refusals(context: Context, way: str) -> Iterator[None]:
         raise
 
 
-def count_receipt(context: Context, table: str, way: str, receipt: Receipt, size: int) -> None:
+def count_receipt(context: Context, table: str, way: str, receipt: IngestReceipt, size: int) -> None:
     """A push that came through, with the readings of it that were refused one by one."""
     context.counters.body_bytes.inc(size)
     context.counters.readings.labels(table, "accepted").inc(receipt.accepted)

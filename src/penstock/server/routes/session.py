@@ -1,4 +1,4 @@
-"""/v1/session: sign in on the page, see who one is, sign out. The cookie is out of reach of scripts and other sites."""
+"""/v1/session: sign in on the page, read the own user and role, sign out. The cookie is out of reach of scripts and other sites."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from starlette.responses import Response
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError, error
 from penstock.security.caller import Caller, acting_as
-from penstock.server.context import Context
 from penstock.server.http.access import session_cookie
 from penstock.server.http.body import read_small_model
+from penstock.server.http.context import Context
 from penstock.server.http.encode import json_response
 from penstock.server.http.roles import caller_of, needs
 from penstock.server.models import SessionReport, SignIn
@@ -20,10 +20,10 @@ from penstock.server.openapi import ERRORS, json_body
 router = APIRouter(prefix="/v1/session", tags=["session"], responses=ERRORS)
 
 
-@router.get("", summary="Who one is", response_class=Response, responses={200: {"model": SessionReport}})
+@router.get("", summary="The own user and role", response_class=Response, responses={200: {"model": SessionReport}})
 @needs(None)
 async def get_session(request: Request) -> Response:
-    """Answers without signing in too: then `role` is null. `required` is false where nobody has to sign in."""
+    """Answers without signing in too: then `role` is null. `required` is false where sign-in is not needed."""
     context: Context = request.app.state.context
     name = session_cookie(request.headers, context.sessions.cookie)
     ends_us = context.sessions.ends_us(name) if name is not None else None
@@ -43,7 +43,7 @@ async def sign_in(request: Request) -> Response:
     context: Context = request.app.state.context
     asked = await read_small_model(request, SignIn)
     if not context.users.required:
-        raise error("invalid_parameter", detail="nobody has to sign in here", hint="CREATE USER makes it so")
+        raise error("invalid_parameter", detail="this server needs no sign-in", hint="CREATE USER makes it so")
     if (asked.token is None) == (asked.user is None or asked.password is None):
         raise error("invalid_body", detail="give user and password, or a token")
     address = request.client.host if request.client else None

@@ -1,4 +1,4 @@
-"""GET /sign-in: the one page that people see before anybody knows them. It needs nothing from anywhere else."""
+"""GET /sign-in: the one page that needs no sign-in. It loads nothing else."""
 
 from __future__ import annotations
 

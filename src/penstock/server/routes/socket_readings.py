@@ -18,15 +18,15 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.errors import PenstockError, error
 from penstock.security.caller import require
-from penstock.server.context import Context
 from penstock.server.http.access import client_name
 from penstock.server.http.body_limits import Body
 from penstock.server.http.connections import allow_frames
-from penstock.server.http.decode import ARROW, PARQUET, Readings, Room, decode_readings, parse_json, rows_of_json
+from penstock.server.http.context import Context
+from penstock.server.http.decode import ARROW, PARQUET, BodyLimits, Readings, decode_readings, parse_json, rows_of_json
 from penstock.server.http.errors import internal_error, log
 from penstock.server.http.roles import caller_of, needs
 from penstock.server.routes.readings import KEY_MAX_CHARS, count_receipt, counting_refusals, receipt_facts, with_room
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 
 router = APIRouter(prefix="/v1/tables")
 
@@ -79,7 +79,7 @@ async def _turn(context: Context, client: str) -> bool:
 
 
 def _refusal(context: Context) -> dict[str, Any] | None:
-    """Why whoever opened the connection may not send any more: it may have been open for days."""
+    """Why the caller of a connection may not send any more: it may have been open for days."""
     try:
         require(context.caller(), "write", "sending readings")
     except PenstockError as problem:
@@ -95,7 +95,7 @@ def _text_of(message: Message) -> Body | str:
 async def _push(context: Context, table: str, packed: Body | None, text: Body | str) -> dict[str, Any]:
     """What became of one frame. A frame that cannot be read is told like a bad body, and the next may be better."""
 
-    def work(room: Room) -> tuple[str | None, Receipt]:
+    def work(room: BodyLimits) -> tuple[str | None, IngestReceipt]:
         key, readings = _decode(packed, text, room)
         return key, context.database.push(table, readings, key)
 
@@ -116,7 +116,7 @@ async def _push(context: Context, table: str, packed: Body | None, text: Body | 
     return facts if key is None else {"id": key, **facts}
 
 
-def _decode(packed: Body | None, text: Body | str, room: Room) -> tuple[str | None, Readings]:
+def _decode(packed: Body | None, text: Body | str, room: BodyLimits) -> tuple[str | None, Readings]:
     if packed:
         return None, decode_readings(packed, PARQUET if packed.startswith(_PARQUET_BEGINS) else ARROW, room)
     found = parse_json(text, room)

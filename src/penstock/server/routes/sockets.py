@@ -1,7 +1,7 @@
 """WebSocket /v1/queries/{name}/ws: the same results as the server-sent events, as JSON messages.
 
 `{"event": "rows", "cycle": 184, ...}`, `{"event": "ping", "cycle": 184}` every 15 s, and `{"event": "error", ...}`
-before the server closes. Whoever comes back asks for `from_cycle` = the last cycle it saw, plus one.
+before the server closes. A client that reconnects asks for `from_cycle` = the last cycle it saw, plus one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.errors import PenstockError
-from penstock.server.context import Context
+from penstock.server.http.context import Context
 from penstock.server.http.encode import encode_event
 from penstock.server.http.errors import internal_error, log
 from penstock.server.routes.events import Framing, open_subscription, stream_events

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.server.context import context_of, user_of
 from penstock.server.http.body import read_model
+from penstock.server.http.context import context_of, user_of
 from penstock.server.http.encode import choose_format, encode_result
 from penstock.server.http.roles import needs
 from penstock.server.models import SqlRequest

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from penstock.cancellation import Cancellation, cancelled_by
 from penstock.clock import format_timestamp
-from penstock.server.context import Context, context_of
+from penstock.server.http.context import Context, context_of
 from penstock.server.http.encode import json_response
 from penstock.server.http.roles import caller_of, needs
 from penstock.server.models import StatementReports

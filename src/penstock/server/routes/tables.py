@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.server.context import context_of
+from penstock.server.http.context import context_of
 from penstock.server.http.encode import json_response
 from penstock.server.openapi import ERRORS
 

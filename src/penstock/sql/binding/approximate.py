@@ -1,23 +1,21 @@
-"""APPROX_COUNT and its kin: what they take, what they promise, and the errors that a question asks for beside them."""
+"""Approximate aggregates (APPROX_COUNT ..): their arguments, their error bounds, and APPROX_ERROR beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
 from penstock.errors import error
+from penstock.sql.binding.coercion import Coercion
 from penstock.sql.binding.names import output_name
 from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import constant, external, show, type_of, typed
 from penstock.types import BIGINT, DOUBLE, Field, Type
-
-if TYPE_CHECKING:
-    from penstock.sql.binding.calls import Calls
 
 ERROR_OF = "approx_error"
 ERROR = "_error"
@@ -62,7 +60,11 @@ APPROXIMATE: dict[str, Signature] = {
 _TOP_KINDS = ("INT", "BIGINT", "DOUBLE", "TEXT")
 
 
-def bind_approximate(binder: Calls, node: exp.Anonymous, scope: Scope) -> exp.Expr:
+def is_approximate_call(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.removesuffix(ERROR) in APPROXIMATE
+
+
+def bind_approximate(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp.Expr:
     """The call with its value first (or `*`), then what is special (0 where nothing is) and the error, both constant."""
     name = node.name.lower()
     if name == ERROR_OF:
@@ -98,7 +100,7 @@ def bind_approximate(binder: Calls, node: exp.Anonymous, scope: Scope) -> exp.Ex
     return typed(bound, signature.result(item))
 
 
-def _value(binder: Calls, signature: Signature, name: str, node: exp.Expr, scope: Scope) -> exp.Expr:
+def _value(binder: Coercion, signature: Signature, name: str, node: exp.Expr, scope: Scope) -> exp.Expr:
     if isinstance(node, exp.Star):
         if not signature.rows:
             binder.fail(node, error("type_mismatch", detail=f"{name.upper()} takes a value, not *"))
@@ -116,7 +118,7 @@ def _value(binder: Calls, signature: Signature, name: str, node: exp.Expr, scope
     return value
 
 
-def _number(binder: Calls, node: exp.Expr, scope: Scope, limits: tuple[float, float], words: str) -> float:
+def _number(binder: Coercion, node: exp.Expr, scope: Scope, limits: tuple[float, float], words: str) -> float:
     bound: Any = binder.bind(node, scope)
     low, high = limits
     value = bound.value if isinstance(bound, Const) else None
@@ -127,7 +129,7 @@ def _number(binder: Calls, node: exp.Expr, scope: Scope, limits: tuple[float, fl
     return float(value)
 
 
-def _bind_error(binder: Calls, node: exp.Anonymous, scope: Scope) -> exp.Expr:
+def _bind_error(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp.Expr:
     inner = node.expressions[0] if len(node.expressions) == 1 else None
     if not _is_call(inner):
         detail = "APPROX_ERROR takes an approximate aggregate, or the name of a column that is one"

@@ -7,11 +7,11 @@ from sqlglot import exp
 from penstock.errors import PenstockError, error
 from penstock.operators.regular_expressions import backslash_pattern, check_like
 from penstock.sql.binding.coercion import Bound, Coercion, words_of
-from penstock.sql.binding.missing import windows_passed
 from penstock.sql.binding.subqueries import subquery_columns
+from penstock.sql.binding.unmatched_rows import windows_passed
 from penstock.sql.nodes import SIMILAR, Const
 from penstock.sql.scope import Scope
-from penstock.sql.similar import similar_pattern
+from penstock.sql.similar_patterns import similar_pattern
 from penstock.sql.values import NULL, constant, show, type_of, typed
 from penstock.types import BOOLEAN, TEXT
 

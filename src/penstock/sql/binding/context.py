@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlglot import exp
 
 from penstock.operators.joins.bounds import Bounds
-from penstock.sql.scope import Scope, Source
-from penstock.sql.windowing import Windows
+from penstock.sql.scope import BoundSource, Scope, SqlCatalog
+from penstock.sql.window_clauses import Windows
 from penstock.types import Field
 
+SystemTables = Mapping[str, tuple[Field, ...]]
+# Common table expressions by name: the query, those that it can name itself, and new names of its columns.
+Ctes = Mapping[str, tuple[exp.Query, "Ctes", list[str]]]
 # Where a SELECT stands: alone, in FROM, in IN or EXISTS, or as a value.
 Role = Literal["top", "derived", "in", "exists", "scalar"]
 
@@ -23,7 +27,7 @@ class WindowGraph:
     In EXISTS the streams of the SELECT around it that a clause names come first.
     """
 
-    streams: tuple[Source, ...]
+    streams: tuple[BoundSource, ...]
     bounds: Bounds
 
 
@@ -44,14 +48,14 @@ class SelectContext:
     # What a hint asks for, as it was written.
     algorithm: exp.Expr | None = None
     in_from: list[SelectContext] = field(default_factory=list)
-    samples: list[tuple[Source, exp.TableSample]] = field(default_factory=list)
+    samples: list[tuple[BoundSource, exp.TableSample]] = field(default_factory=list)
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[BoundSource]:
         return self.scope.sources
 
     @property
-    def own_streams(self) -> list[Source]:
+    def own_streams(self) -> list[BoundSource]:
         return [source for source in self.sources if source.is_stream]
 
     def reads_streams(self) -> bool:
@@ -71,7 +75,20 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BindingInput:
+    """What a question is bound against, and where its binders collect what they find.
+
+    `standing`: the question is, or is read by, a standing query.
+    """
+
+    state: SqlCatalog
+    standing: bool
+    system_tables: SystemTables
+    collected: Collected
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery:
     """A bound question: the tree with names and types resolved, and the columns it answers."""
 
     query: exp.Query

@@ -23,11 +23,11 @@ from penstock.sql.binding.conditions import (
     bind_not,
     bind_similar,
 )
-from penstock.sql.binding.held import bind_held
+from penstock.sql.binding.hold_condition import bind_held
 from penstock.sql.binding.own_windows import windowed
 from penstock.sql.binding.subqueries import bind_exists, bind_scalar_subquery
 from penstock.sql.dialect import sql_of
-from penstock.sql.nodes import Const, Duration, Held, OwnWindow
+from penstock.sql.nodes import Const, Duration, Hold, OwnWindow
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import DURATION, NULL, constant, show, type_of, typed
@@ -210,7 +210,7 @@ _METHODS: dict[type, Callable[..., Bound]] = {
     exp.Interval: ExpressionBinder._interval,
     exp.CurrentTimestamp: ExpressionBinder._now,
     exp.Localtimestamp: ExpressionBinder._now,
-    Held: bind_held,
+    Hold: bind_held,
     OwnWindow: ExpressionBinder._own_window,
     exp.Paren: ExpressionBinder._paren,
     exp.And: bind_connector,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from penstock.errors import suggest
-from penstock.sql.functions import CALLS, FUNCTIONS, Function
+from penstock.sql.functions import CALLS, FUNCTIONS, FunctionSpec
 from penstock.sql.values import DURATION, NULL
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type, parse_type
 
@@ -21,7 +21,7 @@ Result = Callable[[list[Type]], Type]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`arguments`: a type for each (the last repeats), a word of `Function.arguments`, or None for any type.
+    """`arguments`: a type for each (the last repeats), a word of `FunctionSpec.arguments`, or None for any type.
 
     `least` and `most` count the arguments of a call by name; sqlglot counts those of its own nodes.
     """
@@ -48,7 +48,7 @@ _RESULTS: dict[str, Result] = {
 }
 
 
-def _rule(function: Function) -> Rule:
+def _rule(function: FunctionSpec) -> Rule:
     words = [word for word in re.split(r"[\s,\[\]]+", function.arguments) if word and word != "unit"]
     repeats = "..." in words
     arguments = tuple(_argument(word) for word in words if word != "...")
@@ -65,7 +65,7 @@ def _argument(word: str) -> Type | str | None:
     return parse_type(word) if word.isupper() else word
 
 
-def _rules(functions: Iterable[Function]) -> dict[type[exp.Expr], Rule]:
+def _rules(functions: Iterable[FunctionSpec]) -> dict[type[exp.Expr], Rule]:
     return {function.node: _rule(function) for function in functions if function.node is not None}
 
 

@@ -49,7 +49,7 @@ def output_name(node: exp.Expr) -> str:
         return _NAMED[type(node)]
     if isinstance(node, exp.Func) and not isinstance(node, exp.Connector | exp.Cast):
         return node.sql_name().lower()
-    # PostgreSQL says ?column? here, which nobody can refer to.
+    # PostgreSQL says ?column? here, which a query cannot refer to.
     return sql_of(node)
 
 

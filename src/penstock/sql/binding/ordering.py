@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
 from penstock.errors import error
+from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import typed
 from penstock.types import Field
-
-if TYPE_CHECKING:
-    from penstock.sql.binding.query import QueryBinder
 
 
 class OrderBinder:
     """Binds the order of rows and how many of them are wanted."""
 
-    def __init__(self, binder: QueryBinder) -> None:
-        self._binder = binder
+    def __init__(self, expressions: ExpressionBinder) -> None:
+        self._expressions = expressions
 
     def bind_order(self, select: exp.Select, scope: Scope, fields: list[Field]) -> None:
         order = select.args.get("order")
@@ -44,7 +42,7 @@ class OrderBinder:
         elif isinstance(inner, exp.Column) and len(inner.parts) == 1:
             field = next((f for f in fields if f.name == fold(inner.this)), None)
             bound = _output(field) if field is not None else None
-        result = exp.Ordered(this=bound if bound is not None else self._binder.expressions.bind(inner, scope))
+        result = exp.Ordered(this=bound if bound is not None else self._expressions.bind(inner, scope))
         result.set("desc", bool(item.args.get("desc")) if isinstance(item, exp.Ordered) else False)
         result.set("nulls_first", item.args.get("nulls_first") if isinstance(item, exp.Ordered) else False)
         return result
@@ -53,19 +51,19 @@ class OrderBinder:
         place = int(node.name)
         if not 1 <= place <= len(items):
             detail = f"position {place} is not in the SELECT list"
-            self._binder.fail(node, error("syntax_error", detail=detail))
+            self._expressions.fail(node, error("syntax_error", detail=detail))
         return items[place - 1]
 
     def bind_named_windows(self, select: exp.Select, scope: Scope) -> None:
         for window in select.args.get("windows") or []:
             window.set(
-                "partition_by", [self._binder.expressions.bind(e, scope) for e in window.args.get("partition_by") or []]
+                "partition_by", [self._expressions.bind(e, scope) for e in window.args.get("partition_by") or []]
             )
             order = window.args.get("order")
             if order is not None:
-                ordered = [self._binder.expressions.ordered(e, scope) for e in order.expressions]
+                ordered = [self._expressions.ordered(e, scope) for e in order.expressions]
                 window.set("order", exp.Order(expressions=ordered))
-            self._binder.expressions.check_frame(window)
+            self._expressions.check_frame(window)
 
     def bind_limits(self, query: exp.Expr) -> None:
         limit = query.args.get("limit")
@@ -80,7 +78,7 @@ class OrderBinder:
                 query.set(key, None)
             elif not (isinstance(count, exp.Literal) and count.is_int):
                 failure = error("type_mismatch", detail=f"{key.upper()} needs a whole number")
-                self._binder.fail(count, failure)
+                self._expressions.fail(count, failure)
 
 
 def _output(field: Field) -> exp.Expr:

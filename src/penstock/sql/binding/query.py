@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import exp
 
+from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error
 from penstock.sql.binding.approximate import write_out_errors
 from penstock.sql.binding.calls import is_aggregate
-from penstock.sql.binding.context import Collected, Role, SelectContext
+from penstock.sql.binding.context import BindingInput, Ctes, Role, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.grouping import check_grouping
 from penstock.sql.binding.latch import bind_latch
@@ -23,51 +24,36 @@ from penstock.sql.binding.sources import SourceBinder
 from penstock.sql.binding.tumble import bind_tumble
 from penstock.sql.binding.window_joins import bind_window_joins
 from penstock.sql.binding.within import write_out_bounds
-from penstock.sql.hints import take_algorithm
+from penstock.sql.parse import parse_select
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import Scope, State, fold
+from penstock.sql.scope import Scope, fold
 from penstock.sql.values import external, type_of, typed
-from penstock.sql.windowing import Windows, default_windows, windows_of
+from penstock.sql.window_clauses import Windows, default_windows, windows_of
 from penstock.types import BOOLEAN, Field
-
-SystemTables = Mapping[str, tuple[Field, ...]]
-Ctes = Mapping[str, tuple[exp.Query, "Ctes", list[str]]]
 
 
 class QueryBinder:
     """Binds the questions of one text into a shared collection."""
 
-    def __init__(
-        self,
-        text: str,
-        state: State,
-        standing: bool,
-        system_tables: SystemTables,
-        collected: Collected,
-        start_us: int | None = None,
-        inlined: bool = False,
-    ) -> None:
+    def __init__(self, text: str, given: BindingInput, start_us: int | None = None, inlined: bool = False) -> None:
         self.text = text
-        self.state = state
-        self.standing = standing
-        self.system_tables = system_tables
-        self.collected = collected
+        self.given = given
         self.start_us = start_us
         self.inlined = inlined
         self._context: SelectContext | None = None
         self._ctes: Ctes = {}
-        self.expressions = ExpressionBinder(text, state.functions, self._subquery)
+        self.expressions = ExpressionBinder(text, given.state.functions, self._subquery)
         self.sources = SourceBinder(self)
-        self.select_list = SelectListBinder(self)
-        self.order = OrderBinder(self)
+        self.select_list = SelectListBinder(self.expressions)
+        self.order = OrderBinder(self.expressions)
 
     def fail(self, node: exp.Expr | None, failure: PenstockError) -> NoReturn:
         raise point(failure, self.text, span_of(node) if node is not None else None) from None
 
     def bind(self, query: exp.Query) -> list[Field]:
         """Bind the whole question in place; the columns it answers."""
-        fields = self.query(query, None, default_windows(self.standing), "top", None, {})
-        self.collected.functions |= self.expressions.used_functions
+        fields = self.query(query, None, default_windows(self.given.standing), "top", None, {})
+        self.given.collected.functions |= self.expressions.used_functions
         return [Field(field.name, external(field.type)) for field in fields]
 
     def _subquery(self, query: exp.Query, scope: Scope, role: str) -> list[Field]:
@@ -93,11 +79,27 @@ class QueryBinder:
             return self._set_operation(query, outer, windows, role, parent, ctes)
         if isinstance(query, exp.Subquery):
             return self.query(
-                query.this, outer, windows_of(query, windows, self.standing, self.text), role, parent, ctes
+                query.this, outer, windows_of(query, windows, self.given.standing, self.text), role, parent, ctes
             )
         if isinstance(query, exp.Select):
             return self._select(query, outer, windows, role, parent, ctes)
         self.fail(query, error("not_supported", feature=f"{type(query).__name__.upper()} as a question"))
+
+    def inline(self, definition: QueryDefinition, reader: SelectContext) -> tuple[exp.Query, list[Field]]:
+        """The stored text of another query, bound where `reader` reads it, and its columns."""
+        stored = parse_select(definition.sql)
+        inner = stored.query.copy()
+        collected = self.given.collected
+        binder = QueryBinder(stored.source.text, replace(self.given, standing=True), definition.start_us, inlined=True)
+        reading, collected.reading = collected.reading, (*collected.reading, definition.name)
+        fields = binder.query(inner, None, default_windows(True), "derived", reader, {})
+        collected.functions |= binder.expressions.used_functions
+        collected.reading = reading
+        return inner, fields
+
+    def enter(self, context: SelectContext, ctes: Ctes) -> None:
+        """From now on subqueries in expressions stand inside this SELECT."""
+        self._context, self._ctes = context, ctes
 
     def _with(self, query: exp.Query, ctes: Ctes) -> Ctes:
         """Common table expressions are written out where they are used: every reference reads for itself."""
@@ -122,7 +124,7 @@ class QueryBinder:
         parent: SelectContext | None,
         ctes: Ctes,
     ) -> list[Field]:
-        inside = windows_of(query, windows, self.standing, self.text)
+        inside = windows_of(query, windows, self.given.standing, self.text)
         sides = [self.query(side, outer, inside, role, parent, ctes) for side in (query.left, query.right)]
         left, right = sides
         if len(left) != len(right):
@@ -160,19 +162,19 @@ class QueryBinder:
         ctes: Ctes,
     ) -> list[Field]:
         sliding_us = take_slide(select, self.expressions)
-        inside = windows_of(select, windows, self.standing, self.text)
+        inside = windows_of(select, windows, self.given.standing, self.text)
         context = SelectContext(select, Scope(outer), inside, role, parent, self.text, self.start_us, self.inlined)
-        self.collected.contexts.append(context)
+        self.given.collected.contexts.append(context)
         if parent is not None and role == "derived":
             parent.in_from.append(context)
         self._refuse(select)
         write_out_errors(select)
         write_out_bounds(select)
-        context.algorithm = take_algorithm(context)
-        self._context, self._ctes = context, ctes
+        context.algorithm = _take_algorithm(context)
+        self.enter(context, ctes)
         self.sources.bind_from(select, context, ctes)
-        self._context, self._ctes = context, ctes
-        windows_between = bind_window_joins(context, self.standing)
+        self.enter(context, ctes)
+        windows_between = bind_window_joins(context, self.given.standing)
         if sliding_us is not None:
             name_edges(context.scope, sliding_us)
         bind_latch(select, context.scope, self.expressions)
@@ -220,7 +222,7 @@ class QueryBinder:
                         "grouping_error", detail="WHERE comes before grouping", hint="put aggregates into HAVING"
                     )
                     self.fail(part, failure)
-        conditions += [*sample_conditions(self, context), *windows_between]
+        conditions += [*sample_conditions(self.expressions, context), *windows_between]
         if conditions:
             whole = conditions[0]
             for condition in conditions[1:]:
@@ -264,3 +266,17 @@ def _aliased(item: exp.Expr, name: str) -> exp.Expr:
 
 def _wrapped(node: exp.Expr) -> exp.Expr:
     return typed(exp.Paren(this=node), BOOLEAN) if isinstance(node, exp.Or) else node
+
+
+def _take_algorithm(context: SelectContext) -> exp.Expr | None:
+    """The algorithm that the SELECT's hint names, taken out of the tree: Spark has other hints."""
+    hint = context.select.args.get("hint")
+    if hint is None:
+        return None
+    context.select.set("hint", None)
+    algorithm: exp.Expr = hint.expressions[0].expressions[0]
+    if context.role != "top" and not context.inlined:
+        advice = "put it behind the first SELECT"
+        failure = error("not_supported", feature="a hint inside a subquery", hint=advice)
+        raise point(failure, context.text, span_of(algorithm))
+    return algorithm

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from penstock.errors import error, suggest
 from penstock.operators.windows import FOREVER
+from penstock.sql.binding.coercion import Coercion
 from penstock.sql.nodes import Const, Resample
 from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope
 from penstock.sql.values import DURATION, show, type_of, typed
 from penstock.types import DOUBLE
 
-if TYPE_CHECKING:
-    from penstock.sql.binding.calls import Calls
-
 RESAMPLE = "resample"
 METHODS = ("previous", "linear", "mean")
 _EXAMPLE = "write RESAMPLE(p.ppm, 30 SECONDS, LINEAR)"
 
 
-def bind_resample(binder: Calls, node: exp.Anonymous, scope: Scope) -> exp.Expr:
+def bind_resample(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp.Expr:
     """The call with its value bound. Which stream gives the times is known once the whole SELECT is."""
     if len(node.expressions) not in (2, 3):
         detail = "RESAMPLE takes a value, a duration and how: PREVIOUS, LINEAR or MEAN"
@@ -46,7 +42,7 @@ def bind_resample(binder: Calls, node: exp.Anonymous, scope: Scope) -> exp.Expr:
     return typed(bound, type_of(value) if method == "previous" else DOUBLE)
 
 
-def _method(binder: Calls, node: exp.Expr) -> str:
+def _method(binder: Coercion, node: exp.Expr) -> str:
     """A word, as it is or in quotes."""
     plain = isinstance(node, exp.Column) and len(node.parts) == 1
     word = node.name.lower() if plain or isinstance(node, exp.Literal) else ""

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from penstock.catalog.model import POSITION_COLUMN
 from penstock.errors import error
 from penstock.operators.operations.sampling import PARTS
+from penstock.sql.binding.coercion import Coercion
 from penstock.sql.binding.context import SelectContext
-from penstock.sql.hidden import hidden_column
-from penstock.sql.nodes import Sampled
+from penstock.sql.hidden_columns import hidden_column
+from penstock.sql.nodes import SampleCondition
 from penstock.sql.positions import span_of
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 from penstock.sql.values import constant, typed
 from penstock.types import BIGINT, BOOLEAN
-
-if TYPE_CHECKING:
-    from penstock.sql.binding.query import QueryBinder
 
 MOST_PERIOD = 1_000_000_000
 _EXAMPLE = "write FROM t TABLESAMPLE BERNOULLI (10) REPEATABLE (7), or TABLESAMPLE PERIODIC (10)"
 
 
-def sample_conditions(binder: QueryBinder, context: SelectContext) -> list[exp.Expr]:
+def sample_conditions(binder: Coercion, context: SelectContext) -> list[exp.Expr]:
     """What WHERE asks of sampled tables. Where a reading stands in the log decides, so every look sees the same ones."""
     return [_condition(binder, source, sample) for source, sample in context.samples]
 
 
-def _condition(binder: QueryBinder, source: Source, sample: exp.TableSample) -> exp.Expr:
+def _condition(binder: Coercion, source: BoundSource, sample: exp.TableSample) -> exp.Expr:
     if source.kind != "sensors" or source.nullable:
         what = "the optional side of an outer join" if source.nullable else "anything but a sensor table"
         hint = "sample the table in a subquery: FROM (SELECT .. FROM t TABLESAMPLE BERNOULLI (10)) t"
@@ -40,7 +36,7 @@ def _condition(binder: QueryBinder, source: Source, sample: exp.TableSample) -> 
     seed = _seed(binder, source, sample)
     if method == "BERNOULLI":
         percent = _number(binder, source, sample, "percent", 0.0, 100.0)
-        return typed(Sampled(this=place, seed=str(seed), parts=str(round(percent / 100 * PARTS))), BOOLEAN)
+        return typed(SampleCondition(this=place, seed=str(seed), parts=str(round(percent / 100 * PARTS))), BOOLEAN)
     if method == "PERIODIC":
         key = "percent" if sample.args.get("percent") is not None else "size"
         period = _number(binder, source, sample, key, 1, MOST_PERIOD)
@@ -52,7 +48,7 @@ def _condition(binder: QueryBinder, source: Source, sample: exp.TableSample) -> 
     binder.fail(source.node, failure)
 
 
-def _seed(binder: QueryBinder, source: Source, sample: exp.TableSample) -> int:
+def _seed(binder: Coercion, source: BoundSource, sample: exp.TableSample) -> int:
     node = sample.args.get("seed")
     if node is None:
         return 0
@@ -62,7 +58,9 @@ def _seed(binder: QueryBinder, source: Source, sample: exp.TableSample) -> int:
     return int(text)
 
 
-def _number(binder: QueryBinder, source: Source, sample: exp.TableSample, key: str, least: float, most: float) -> float:
+def _number(
+    binder: Coercion, source: BoundSource, sample: exp.TableSample, key: str, least: float, most: float
+) -> float:
     node = sample.args.get(key)
     given = node.name if isinstance(node, exp.Literal) and not node.is_string else ""
     try:
@@ -75,6 +73,6 @@ def _number(binder: QueryBinder, source: Source, sample: exp.TableSample, key: s
     return value
 
 
-def _refuse(binder: QueryBinder, source: Source, node: exp.Expr | None, detail: str) -> None:
+def _refuse(binder: Coercion, source: BoundSource, node: exp.Expr | None, detail: str) -> None:
     at = node if node is not None and span_of(node) is not None else source.node
     binder.fail(at, error("syntax_error", detail=detail, hint=_EXAMPLE))

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.sql.scope import Scope, Source, SourceColumn, fold
+from penstock.sql.binding.expressions import ExpressionBinder
+from penstock.sql.scope import BoundSource, Scope, SourceColumn, fold
 from penstock.sql.values import typed
-
-if TYPE_CHECKING:
-    from penstock.sql.binding.query import QueryBinder
 
 
 class SelectListBinder:
     """Binds what a SELECT asks for."""
 
-    def __init__(self, binder: QueryBinder) -> None:
-        self._binder = binder
+    def __init__(self, expressions: ExpressionBinder) -> None:
+        self._expressions = expressions
 
     def bind(self, select: exp.Select, scope: Scope) -> tuple[list[exp.Expr | str], list[exp.Expr]]:
         """The SELECT list with `*` written out: originals (or names) and bound expressions."""
@@ -32,25 +28,25 @@ class SelectListBinder:
                     items.append(self._column(source, column))
                 continue
             inner = item.this if isinstance(item, exp.Alias) else item
-            bound = self._binder.expressions.bind(inner, scope)
+            bound = self._expressions.bind(inner, scope)
             originals.append(item)
             items.append(bound)
         if not items:
-            self._binder.fail(select, error("syntax_error", detail="the SELECT asks for nothing"))
+            self._expressions.fail(select, error("syntax_error", detail="the SELECT asks for nothing"))
         distinct = select.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
             on = distinct.args["on"]
             keys = on.expressions if isinstance(on, exp.Tuple) else [on.unnest() if isinstance(on, exp.Paren) else on]
-            distinct.set("on", exp.Tuple(expressions=[self._binder.expressions.bind(key, scope) for key in keys]))
+            distinct.set("on", exp.Tuple(expressions=[self._expressions.bind(key, scope) for key in keys]))
         return originals, items
 
-    def _starred(self, item: exp.Expr, scope: Scope) -> list[tuple[Source, SourceColumn]] | None:
+    def _starred(self, item: exp.Expr, scope: Scope) -> list[tuple[BoundSource, SourceColumn]] | None:
         """The columns of `*`, `s.*` or `s.reading.*`; None for anything else."""
         if isinstance(item, exp.Star):
             if any(item.args.get(key) for key in ("except_", "replace", "rename")):
-                self._binder.fail(item, error("not_supported", feature="* EXCEPT or REPLACE"))
+                self._expressions.fail(item, error("not_supported", feature="* EXCEPT or REPLACE"))
             if not scope.sources:
-                self._binder.fail(item, error("syntax_error", detail="* needs a FROM"))
+                self._expressions.fail(item, error("syntax_error", detail="* needs a FROM"))
             return [pair for source in scope.sources for pair in _columns_of(source)]
         if not isinstance(item, exp.Column) or not isinstance(item.this, exp.Star):
             return None
@@ -60,15 +56,15 @@ class SelectListBinder:
                 return _columns_of(source)
             if source.stream_name is not None and path in ([source.stream_name], [source.alias, source.stream_name]):
                 return [pair for pair in _columns_of(source) if pair[1].origin == "stream"]
-        self._binder.fail(item, scope.missing([*path, "*"]))
+        self._expressions.fail(item, scope.missing([*path, "*"]))
 
-    def _column(self, source: Source, column: SourceColumn) -> exp.Expr:
+    def _column(self, source: BoundSource, column: SourceColumn) -> exp.Expr:
         if column.origin in ("stream", "time"):
             source.needs_stream = True
         return column_node(source, column)
 
 
-def column_node(source: Source, column: SourceColumn) -> exp.Expr:
+def column_node(source: BoundSource, column: SourceColumn) -> exp.Expr:
     """A bound reference to a column of a source."""
     node = exp.Column(
         this=exp.Identifier(this=column.name, quoted=True), table=exp.Identifier(this=source.alias, quoted=True)
@@ -78,5 +74,5 @@ def column_node(source: Source, column: SourceColumn) -> exp.Expr:
     return typed(node, column.type)
 
 
-def _columns_of(source: Source) -> list[tuple[Source, SourceColumn]]:
+def _columns_of(source: BoundSource) -> list[tuple[BoundSource, SourceColumn]]:
     return [(source, column) for column in source.columns]

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from penstock.errors import error
 from penstock.sql.binding.expressions import ExpressionBinder
-from penstock.sql.nodes import BeginEnd, BeginEnds, Const, Edge
+from penstock.sql.nodes import BeginEnd, BeginEnds, Const, WindowEdge
 from penstock.sql.scope import Scope
 from penstock.sql.values import DURATION, constant, typed
 from penstock.types import TIMESTAMP
@@ -32,7 +32,7 @@ def take_slide(select: exp.Select, binder: ExpressionBinder) -> int | None:
         node.pop()
         if not group.expressions:
             select.set("group", None)
-        begin, end = (Edge(anchor="now", offset=str(offset)) for offset in (-given.value, 0))
+        begin, end = (WindowEdge(anchor="now", offset=str(offset)) for offset in (-given.value, 0))
         select.set("begin_end", BeginEnds(expressions=[BeginEnd(begin=begin, end=end)]))
         return int(given.value)
     return None

@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from sqlglot import exp
 
-from penstock.catalog.model import TIME_COLUMN, Table
-from penstock.errors import error, suggest
-from penstock.sql.binding.context import SelectContext
+from penstock.catalog.model import TIME_COLUMN, QueryDefinition, Table
+from penstock.errors import PenstockError, error, suggest
+from penstock.sql.binding.context import BindingInput, Ctes, Role, SelectContext
+from penstock.sql.binding.expressions import ExpressionBinder
+from penstock.sql.binding.join_streams import read_outputs, tells_its_time
 from penstock.sql.binding.reader_windows import cut_to_reader
 from penstock.sql.binding.select_list import column_node
 from penstock.sql.plan import AggregatePlan, JoinPlan, SelectPlan, is_latch, plan_from_json
-from penstock.sql.read_joins import read_outputs, tells_its_time
-from penstock.sql.scope import Source, SourceColumn, fold
+from penstock.sql.scope import BoundSource, Scope, SourceColumn, fold
 from penstock.sql.values import external, type_of, typed
-from penstock.sql.windowing import default_windows
+from penstock.sql.window_clauses import Windows
 from penstock.types import BOOLEAN, TIMESTAMP, Field
 
-if TYPE_CHECKING:
-    from penstock.sql.binding.query import Ctes, QueryBinder
-
 SYSTEM_SCHEMA = "penstock"
+
+
+class QuestionBinder(Protocol):
+    """What FROM needs of the binder of the whole question (`query.QueryBinder`)."""
+
+    given: BindingInput
+    expressions: ExpressionBinder
+
+    def fail(self, node: exp.Expr | None, failure: PenstockError) -> NoReturn: ...
+
+    def enter(self, context: SelectContext, ctes: Ctes) -> None: ...
+
+    def query(
+        self,
+        query: exp.Query,
+        outer: Scope | None,
+        windows: Windows,
+        role: Role,
+        parent: SelectContext | None,
+        ctes: Ctes,
+    ) -> list[Field]: ...
+
+    def inline(self, definition: QueryDefinition, reader: SelectContext) -> tuple[exp.Query, list[Field]]: ...
 
 
 class SourceBinder:
     """Fills the scope of a SELECT from its FROM list."""
 
-    def __init__(self, binder: QueryBinder) -> None:
+    def __init__(self, binder: QuestionBinder) -> None:
         self._binder = binder
 
     def bind_from(self, select: exp.Select, context: SelectContext, ctes: Ctes) -> None:
@@ -74,8 +95,7 @@ class SourceBinder:
         if side in ("RIGHT", "FULL"):
             for other in before:
                 other.nullable = True
-        binder._context = context
-        binder._ctes = ctes
+        binder.enter(context, ctes)
         using = join.args.get("using")
         if using:
             join.set("on", self._using(using, before, source, context))
@@ -83,7 +103,9 @@ class SourceBinder:
         elif join.args.get("on") is not None:
             join.set("on", binder.expressions.predicate(join.args["on"], context.scope, "ON"))
 
-    def _using(self, names: list[Any], before: list[Source], source: Source, context: SelectContext) -> exp.Expr:
+    def _using(
+        self, names: list[Any], before: list[BoundSource], source: BoundSource, context: SelectContext
+    ) -> exp.Expr:
         binder = self._binder
         condition: exp.Expr | None = None
         for identifier in names:
@@ -104,7 +126,7 @@ class SourceBinder:
         assert condition is not None
         return condition
 
-    def _add(self, item: exp.Expr, context: SelectContext, ctes: Ctes) -> Source:
+    def _add(self, item: exp.Expr, context: SelectContext, ctes: Ctes) -> BoundSource:
         sample = item.args.get("sample")
         item.set("sample", None)
         source = self._source(item, context, ctes)
@@ -119,7 +141,7 @@ class SourceBinder:
             self._binder.fail(join, error("not_supported", feature="a join inside a list", hint="write the JOINs last"))
         return source
 
-    def _source(self, item: exp.Expr, context: SelectContext, ctes: Ctes) -> Source:
+    def _source(self, item: exp.Expr, context: SelectContext, ctes: Ctes) -> BoundSource:
         match item:
             case exp.Table() if isinstance(item.this, exp.Identifier):
                 return self._table(item, context, ctes)
@@ -135,8 +157,8 @@ class SourceBinder:
             return fold(alias.this)
         if fallback:
             return fallback
-        self._binder.collected.names += 1
-        return f"_q{self._binder.collected.names}"
+        self._binder.given.collected.names += 1
+        return f"_q{self._binder.given.collected.names}"
 
     def _columns(self, item: exp.Expr, fields: list[Field]) -> tuple[SourceColumn, ...]:
         alias = item.args.get("alias")
@@ -147,7 +169,7 @@ class SourceBinder:
         names = renamed + [field.name for field in fields[len(renamed) :]]
         return tuple(SourceColumn(name, field.type) for name, field in zip(names, fields, strict=True))
 
-    def _table(self, item: exp.Table, context: SelectContext, ctes: Ctes) -> Source:
+    def _table(self, item: exp.Table, context: SelectContext, ctes: Ctes) -> BoundSource:
         binder = self._binder
         name = fold(item.this)
         schema = fold(item.args["db"]) if item.args.get("db") is not None else None
@@ -157,33 +179,33 @@ class SourceBinder:
                 item, error("not_supported", feature="new names for a table's columns", hint="use AS in SELECT")
             )
         shown = name if schema is None else f"{schema}.{name}"
-        if schema == SYSTEM_SCHEMA and shown in binder.system_tables:
-            columns = tuple(SourceColumn(f.name, f.type) for f in binder.system_tables[shown])
-            return Source(alias, "system", columns, item, name=shown)
+        if schema == SYSTEM_SCHEMA and shown in binder.given.system_tables:
+            columns = tuple(SourceColumn(f.name, f.type) for f in binder.given.system_tables[shown])
+            return BoundSource(alias, "system", columns, item, name=shown)
         if schema is None and name in ctes:
             return self._cte(item, name, alias, context, ctes)
-        if schema in (None, "public") and name in binder.state.tables:
-            return self._stored(item, binder.state.tables[name], alias)
-        if schema in (None, "public") and name in binder.state.queries:
+        if schema in (None, "public") and name in binder.given.state.tables:
+            return self._stored(item, binder.given.state.tables[name], alias)
+        if schema in (None, "public") and name in binder.given.state.queries:
             return self._query(item, name, alias, context)
-        known = [*binder.state.tables, *binder.state.queries, *ctes]
-        hint = suggest(shown, [*known, *binder.system_tables])
+        known = [*binder.given.state.tables, *binder.given.state.queries, *ctes]
+        hint = suggest(shown, [*known, *binder.given.system_tables])
         if hint is None and known:
             hint = "there are " + ", ".join(sorted(known)[:10])
         binder.fail(item, error("table_not_found", table=shown, hint=hint))
 
-    def _stored(self, item: exp.Expr, table: Table, alias: str) -> Source:
+    def _stored(self, item: exp.Expr, table: Table, alias: str) -> BoundSource:
         flat = table.flat_columns()
         if table.stream is None:
             columns = tuple(SourceColumn(c.name, c.type) for c in flat)
-            return Source(alias, "ordinary", columns, item, table, table.name)
+            return BoundSource(alias, "ordinary", columns, item, table, table.name)
         columns = tuple(
             SourceColumn(c.name, c.type, c.origin, c.source if c.origin == "stream" else None) for c in flat
         )
         # A table without static columns has nothing but its readings.
-        return Source(alias, "sensors", columns, item, table, table.name, needs_stream=not table.columns)
+        return BoundSource(alias, "sensors", columns, item, table, table.name, needs_stream=not table.columns)
 
-    def _cte(self, item: exp.Table, name: str, alias: str, context: SelectContext, ctes: Ctes) -> Source:
+    def _cte(self, item: exp.Table, name: str, alias: str, context: SelectContext, ctes: Ctes) -> BoundSource:
         query, around, names = ctes[name]
         inner = query.copy()
         fields = self._binder.query(inner, None, context.windows, "derived", context, around)
@@ -192,9 +214,9 @@ class SourceBinder:
         columns = self._columns(item, fields)
         node = _derived(inner, alias, [c.name for c in columns])
         item.replace(node)
-        return Source(alias, "derived", columns, node)
+        return BoundSource(alias, "derived", columns, node)
 
-    def _subquery(self, item: exp.Expr, inner: exp.Expr, context: SelectContext, ctes: Ctes) -> Source:
+    def _subquery(self, item: exp.Expr, inner: exp.Expr, context: SelectContext, ctes: Ctes) -> BoundSource:
         binder = self._binder
         alias = self._alias(item, "")
         if isinstance(inner, exp.Table):
@@ -207,9 +229,9 @@ class SourceBinder:
         columns = self._columns(item, fields)
         node = _derived(inner, alias, [c.name for c in columns])
         item.replace(node)
-        return Source(alias, "derived", columns, node)
+        return BoundSource(alias, "derived", columns, node)
 
-    def _values(self, item: exp.Values, context: SelectContext) -> Source:
+    def _values(self, item: exp.Values, context: SelectContext) -> BoundSource:
         binder = self._binder
         alias = self._alias(item, "")
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in item.expressions]
@@ -222,9 +244,9 @@ class SourceBinder:
         item.set("expressions", [exp.Tuple(expressions=[c[r] for c in columns]) for r in range(len(bound))])
         found = self._columns(item, fields)
         item.set("alias", _table_alias(alias, [c.name for c in found]))
-        return Source(alias, "derived", found, item)
+        return BoundSource(alias, "derived", found, item)
 
-    def _query(self, item: exp.Table, name: str, alias: str, context: SelectContext) -> Source:
+    def _query(self, item: exp.Table, name: str, alias: str, context: SelectContext) -> BoundSource:
         """Another standing query: select-project ones are read like a stream, others are written out as a view.
 
         A condition that has to last takes rows back when a late one breaks it: such a query is no stream.
@@ -232,41 +254,32 @@ class SourceBinder:
         So are window joins, by questions that are asked once: only standing readers have kept what they reach.
         """
         binder = self._binder
-        definition = binder.state.queries[name]
-        collected = binder.collected
+        definition = binder.given.state.queries[name]
+        collected = binder.given.collected
         collected.queries.add(name)
         plan = plan_from_json(definition.plan)
-        if (isinstance(plan, SelectPlan) and plan.lasting is None) or (isinstance(plan, JoinPlan) and binder.standing):
+        if (isinstance(plan, SelectPlan) and plan.lasting is None) or (
+            isinstance(plan, JoinPlan) and binder.given.standing
+        ):
             return self._append_only(item, name, alias, plan)
         if is_latch(plan):
             # Written out it would read the log, which has less than its state.
             assert isinstance(plan, AggregatePlan)
             state = tuple(SourceColumn(o.name, o.type) for o in plan.outputs)
-            return Source(alias, "state", state, item, name=name)
+            return BoundSource(alias, "state", state, item, name=name)
         if name in collected.reading:
             path = " and ".join(collected.reading)
             binder.fail(item, error("query_loop", query=name, path=path))
-        from penstock.sql.binding.query import QueryBinder
-        from penstock.sql.parse import parse_select
-
-        stored = parse_select(definition.sql)
-        inner_binder = QueryBinder(
-            stored.source.text, binder.state, True, binder.system_tables, collected, definition.start_us, inlined=True
-        )
-        reading, collected.reading = collected.reading, (*collected.reading, name)
-        inner = stored.query.copy()
-        fields = inner_binder.query(inner, None, default_windows(True), "derived", context, {})
-        collected.functions |= inner_binder.expressions.used_functions
-        collected.reading = reading
+        inner, fields = binder.inline(definition, context)
         if isinstance(plan, JoinPlan):
             written_out = next(c for c in collected.contexts if c.select is inner)
             cut_to_reader(written_out, plan, context, context.windows.of(alias))
         columns = self._columns(item, fields)
         node = _derived(inner, alias, [c.name for c in columns])
         item.replace(node)
-        return Source(alias, "derived", columns, node, name=name)
+        return BoundSource(alias, "derived", columns, node, name=name)
 
-    def _append_only(self, item: exp.Table, name: str, alias: str, plan: SelectPlan | JoinPlan) -> Source:
+    def _append_only(self, item: exp.Table, name: str, alias: str, plan: SelectPlan | JoinPlan) -> BoundSource:
         if isinstance(plan, JoinPlan):
             outputs, honest = read_outputs(plan), tells_its_time(plan)
         else:
@@ -278,7 +291,7 @@ class SourceBinder:
             self._binder.fail(item, error("not_supported", feature=feature, hint=hint))
         columns = [SourceColumn(o.name, o.type, "stream", o.name) for o in outputs if o.name != TIME_COLUMN]
         columns.append(SourceColumn(TIME_COLUMN, TIMESTAMP, "time"))
-        return Source(alias, "query", tuple(columns), item, name=name, needs_stream=True)
+        return BoundSource(alias, "query", tuple(columns), item, name=name, needs_stream=True)
 
 
 def _derived(query: exp.Expr, alias: str, names: list[str]) -> exp.Expr:

@@ -11,11 +11,11 @@ from penstock.operators.windows import FOREVER, RowsWindow, Window
 from penstock.sql.binding.context import SelectContext, WindowGraph
 from penstock.sql.nodes import WindowJoin
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 from penstock.types import format_duration
 
 # Two streams and the clause that says how far apart they may be.
-StatedPair = tuple[Source, Source, WindowJoin]
+StatedPair = tuple[BoundSource, BoundSource, WindowJoin]
 
 
 def state_pairs(clauses: Sequence[WindowJoin], context: SelectContext) -> list[StatedPair]:
@@ -54,11 +54,11 @@ def graph_of(pairs: list[StatedPair], context: SelectContext, standing: bool) ->
     return WindowGraph(streams, bounds)
 
 
-def own_streams(context: SelectContext) -> list[Source]:
+def own_streams(context: SelectContext) -> list[BoundSource]:
     return [source for source in context.sources if source.kind in ("sensors", "query")]
 
 
-def _named(clause: WindowJoin, side: str, context: SelectContext) -> Source:
+def _named(clause: WindowJoin, side: str, context: SelectContext) -> BoundSource:
     name = clause.args[side].name
     known = own_streams(context)
     # EXISTS may tie its streams to those of the SELECT around it; there is nothing else a window could wait for.
@@ -76,7 +76,7 @@ def _named(clause: WindowJoin, side: str, context: SelectContext) -> Source:
 
 
 def _contradiction(
-    failure: ContradictoryWindows, streams: Sequence[Source], pairs: list[StatedPair], context: SelectContext
+    failure: ContradictoryWindows, streams: Sequence[BoundSource], pairs: list[StatedPair], context: SelectContext
 ) -> PenstockError:
     cycle = [streams[i] for i in failure.streams]
     steps = {frozenset(step) for step in zip(cycle, cycle[1:] + cycle[:1], strict=True)}
@@ -87,7 +87,7 @@ def _contradiction(
 
 
 def _check_connected(
-    streams: Sequence[Source], bounds: Bounds, pairs: list[StatedPair], context: SelectContext, standing: bool
+    streams: Sequence[BoundSource], bounds: Bounds, pairs: list[StatedPair], context: SelectContext, standing: bool
 ) -> None:
     """Every stream has to be near every other in time, or BEGIN .. END has to say how far back it goes."""
     groups = [[streams[i] for i in group] for group in bounds.components()]
@@ -114,7 +114,7 @@ def _is_bounded(window: Window, standing: bool) -> bool:
     return window.ends or not standing
 
 
-def _listed(streams: Sequence[Source]) -> str:
+def _listed(streams: Sequence[BoundSource]) -> str:
     names = [f'"{stream.alias}"' for stream in streams]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 

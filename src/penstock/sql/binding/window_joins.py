@@ -1,6 +1,6 @@
 """W-joins: windows between the streams of one FROM, as plain conditions on their times.
 
-That is how Spark runs them; `join_planner` reads the same windows from the context's graph.
+That is how Spark runs them; `planning.join` reads the same windows from the context's graph.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from sqlglot import exp
 from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import error
 from penstock.sql.binding.context import SelectContext, WindowGraph
-from penstock.sql.binding.missing import note_windows_passed, unmatched_or, window_passed
+from penstock.sql.binding.unmatched_rows import note_windows_passed, unmatched_or, window_passed
 from penstock.sql.binding.window_graph import StatedPair, graph_of, own_streams, state_pairs
 from penstock.sql.nodes import WindowJoin, WindowJoins, between_streams
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import Source
+from penstock.sql.scope import BoundSource
 from penstock.sql.values import DURATION, constant, typed
 from penstock.types import BOOLEAN, TIMESTAMP
 
@@ -46,7 +46,7 @@ def bind_window_joins(context: SelectContext, standing: bool) -> list[exp.Expr]:
     return conditions
 
 
-def _name_times(context: SelectContext, streams: list[Source]) -> None:
+def _name_times(context: SelectContext, streams: list[BoundSource]) -> None:
     first, *others = [time_of(stream) for stream in streams]
     names = context.scope.combination
     names[TIME_COLUMN] = typed(exp.Greatest(this=first, expressions=others), TIMESTAMP)
@@ -82,13 +82,13 @@ def _refuse_outer_join(context: SelectContext, pairs: list[StatedPair]) -> NoRet
     raise point(failure, context.text, span_of(pairs[0][2]))
 
 
-def _passed(graph: WindowGraph, stream: Source, partners: list[Source]) -> exp.Expr:
+def _passed(graph: WindowGraph, stream: BoundSource, partners: list[BoundSource]) -> exp.Expr:
     number = graph.streams.index(stream)
     latest = [graph.bounds.upper[number][graph.streams.index(partner)] for partner in partners]
     return window_passed(time_of(stream), max(upper for upper in latest if upper is not None))
 
 
-def _conditions(a: Source, b: Source, clause: WindowJoin) -> list[exp.Expr]:
+def _conditions(a: BoundSource, b: BoundSource, clause: WindowJoin) -> list[exp.Expr]:
     difference = typed(exp.Sub(this=time_of(b), expression=time_of(a)), DURATION)
     low = constant(int(clause.args["low"]), DURATION)
     high = constant(int(clause.args["high"]), DURATION)
@@ -98,7 +98,7 @@ def _conditions(a: Source, b: Source, clause: WindowJoin) -> list[exp.Expr]:
     ]
 
 
-def time_of(source: Source) -> exp.Expr:
+def time_of(source: BoundSource) -> exp.Expr:
     """A bound reference to a stream's time."""
     node = exp.Column(
         this=exp.Identifier(this=TIME_COLUMN, quoted=True), table=exp.Identifier(this=source.alias, quoted=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.sql.binding.context import Bound
+from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.names import output_name
-from penstock.sql.nodes import Within
+from penstock.sql.nodes import WithinPercent
 from penstock.sql.positions import point, span_of
 
 _BOUNDS = "penstock.bounds"
@@ -16,7 +16,7 @@ _BOUNDS = "penstock.bounds"
 def write_out_bounds(select: exp.Select) -> None:
     """WITH BOUNDS: two more columns for each that is an aggregate, so far the same as it. Exact answers are their own bounds."""
     within = select.args.get("within")
-    if not isinstance(within, Within) or not within.args.get("bounds"):
+    if not isinstance(within, WithinPercent) or not within.args.get("bounds"):
         return
     said = {}
     for item in list(select.expressions):
@@ -35,12 +35,12 @@ def says(select: exp.Query, place: int) -> str:
     return found
 
 
-def check_within(bound: Bound) -> None:
+def check_within(bound: BoundQuery) -> None:
     """Refuse WITHIN where there is no correlated aggregate; exact answers keep it, too."""
     contexts = bound.collected.contexts
     for context in contexts:
         within = context.select.args.get("within")
-        if not isinstance(within, Within) or context.inlined:
+        if not isinstance(within, WithinPercent) or context.inlined:
             continue
         correlated = context.aggregated and any(c.role == "scalar" and c.aggregated for c in contexts)
         if context.role != "top" or not correlated:

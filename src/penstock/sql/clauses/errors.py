@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import error
 from penstock.sql.cursor import Cursor
-from penstock.sql.nodes import Within
+from penstock.sql.nodes import WithinPercent
 from penstock.sql.positions import mark
 
 LEAST_PERCENT, MOST_PERCENT = 0.1, 50.0
@@ -25,7 +25,7 @@ class ErrorParser(Cursor):
         if isinstance(found, exp.Select) and self.peek("WITHIN"):
             first = self._curr
             self.skip()
-            within = Within(percent=self._percent(), bounds=self.take("WITH", "BOUNDS"))
+            within = WithinPercent(percent=self._percent(), bounds=self.take("WITH", "BOUNDS"))
             mark(within, first, self._prev)
             found.set("within", within)
             return super()._parse_query_modifiers(found)

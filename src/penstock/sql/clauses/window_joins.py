@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import error
 from penstock.sql.clauses.durations import DurationParser
-from penstock.sql.hints import read_hint
+from penstock.sql.join_hints import read_hint
 from penstock.sql.nodes import WindowJoin, WindowJoins
 from penstock.sql.positions import mark
 

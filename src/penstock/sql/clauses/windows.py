@@ -11,7 +11,7 @@ from penstock.clock import parse_timestamp
 from penstock.errors import error
 from penstock.sql.clauses.durations import DurationParser
 from penstock.sql.durations import UNITS
-from penstock.sql.nodes import BeginEnd, BeginEnds, Edge, Held
+from penstock.sql.nodes import BeginEnd, BeginEnds, Hold, WindowEdge
 from penstock.sql.positions import mark
 
 _AFTER_NUMBER = (TokenType.VAR, TokenType.SEMICOLON, TokenType.BEGIN)
@@ -19,7 +19,7 @@ _AFTER_NUMBER = (TokenType.VAR, TokenType.SEMICOLON, TokenType.BEGIN)
 
 class WindowParser(DurationParser):
     # AS OF edges (a number: a cycle) by the place of their first token: sqlglot may read a table twice.
-    moments: dict[int, tuple[Token, Edge | int]]
+    moments: dict[int, tuple[Token, WindowEdge | int]]
 
     def _parse_disjunction(self) -> exp.Expr | None:
         """A condition, perhaps with `FOR 30 SECONDS` behind it; of other FORs none is followed by a number and a word."""
@@ -28,7 +28,7 @@ class WindowParser(DurationParser):
         if found is None or self._curr.token_type != TokenType.FOR or not self._duration_follows():
             return found
         self._advance()
-        held = Held(this=found, us=str(self.duration()))
+        held = Hold(this=found, us=str(self.duration()))
         mark(held, first, self._prev)
         return held
 
@@ -36,7 +36,7 @@ class WindowParser(DurationParser):
         place = self._index + 2
         unit = self._tokens[place] if place < self._tokens_size else None
         if self._next.token_type == TokenType.NUMBER:
-            # A word that is no unit is one that somebody mistyped, and without one it is missing.
+            # A word that is no unit is mistyped, and without one the unit is missing.
             return unit is None or unit.token_type in _AFTER_NUMBER or unit.text.upper() in UNITS
         given = (TokenType.PARAMETER, TokenType.COLON)
         return self._next.token_type in (TokenType.INTERVAL, TokenType.STRING, *given)
@@ -49,7 +49,7 @@ class WindowParser(DurationParser):
         self.moments[place] = (first, self.moment())
         return None
 
-    def moment(self) -> Edge | int:
+    def moment(self) -> WindowEdge | int:
         """What stands behind AS OF: a time, NOW - d, or the number of a cycle."""
         if self.take("CYCLE"):
             return self.integer("a cycle's number")
@@ -89,13 +89,13 @@ class WindowParser(DurationParser):
             clause.set("alias", identifier)
         return clause
 
-    def edge(self) -> Edge:
+    def edge(self) -> WindowEdge:
         first = self.here
         edge = self._parse_edge()
         mark(edge, first, self._prev)
         return edge
 
-    def _parse_edge(self) -> Edge:
+    def _parse_edge(self) -> WindowEdge:
         if self._match(TokenType.L_PAREN):
             inner = self._parse_edge()
             self.need(")")
@@ -108,7 +108,7 @@ class WindowParser(DurationParser):
                     sign = -1 if self._curr.token_type == TokenType.DASH else 1
                     self._advance()
                     offset = sign * self.duration()
-                return Edge(anchor="start" if word == "START" else "now", offset=offset)
+                return WindowEdge(anchor="start" if word == "START" else "now", offset=offset)
         first = self._curr
         self.take("TIMESTAMP")
         constant = self._parse_string()
@@ -116,7 +116,7 @@ class WindowParser(DurationParser):
             constant = constant.this
         if isinstance(constant, exp.Literal) and constant.is_string:
             try:
-                return Edge(anchor="constant", offset=parse_timestamp(constant.name))
+                return WindowEdge(anchor="constant", offset=parse_timestamp(constant.name))
             except ValueError:
                 raise self.fail(
                     error(

@@ -10,7 +10,7 @@ from penstock.errors import error
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.types import stream_field, type_name, typed_name
 from penstock.sql.positions import Span, span_of_token
-from penstock.sql.statement_parts import ColumnDefinition, DeduplicateClause, Option
+from penstock.sql.statement_parts import ColumnDefinition, DeduplicateClause, StatementOption
 from penstock.sql.statements import AddColumn, CreateFunction, CreateStreamType, CreateTable, Drop, DropKind
 from penstock.types import Field, Type
 
@@ -21,7 +21,7 @@ def create_stream_type(parser: PenstockParser) -> CreateStreamType:
     parser.take("AS")
     fields = parser.listed(lambda: stream_field(parser))
     connector: str | None = None
-    options: tuple[Option, ...] = ()
+    options: tuple[StatementOption, ...] = ()
     while not parser.at_end():
         if connector is None and parser.take("USING"):
             connector, _ = parser.name("a way to reach the sensors, such as mqtt")
@@ -37,7 +37,7 @@ def create_table(parser: PenstockParser) -> CreateTable:
     name, at = parser.name("the name of the table")
     columns: list[ColumnDefinition] = []
     key: tuple[str, ...] = ()
-    options: list[Option] = []
+    options: list[StatementOption] = []
     deduplicate: DeduplicateClause | None = None
     parser.need("(")
     while True:
@@ -59,7 +59,7 @@ def create_table(parser: PenstockParser) -> CreateTable:
         if parser.take("WITH"):
             options.extend(parser.listed(lambda: option(parser)))
         elif parser.take("ALWAYS", "ON"):
-            options.append(Option("always_on", "true", span_of_token(here)))
+            options.append(StatementOption("always_on", "true", span_of_token(here)))
         elif deduplicate is None and (parser.take("DEDUPLICATE", "BY") or parser.take("DEDUPLICATE")):
             fields = tuple(field for field, _ in parser.listed(lambda: _dotted(parser)))
             parser.need("WITHIN")
@@ -104,7 +104,7 @@ def _column(parser: PenstockParser) -> ColumnDefinition:
     return ColumnDefinition(name, found, primary_key, not_null, at=at, type_at=type_at)
 
 
-def option(parser: PenstockParser) -> Option:
+def option(parser: PenstockParser) -> StatementOption:
     name, at = parser.name("an option's name")
     while parser.take(".") or parser.take("-"):
         part, _ = parser.name("an option's name")
@@ -115,13 +115,13 @@ def option(parser: PenstockParser) -> Option:
         raise parser.expected(f'a value for "{name}"')
     if first.token_type == TokenType.STRING:
         parser.skip()
-        return Option(name, first.text, Span(at.start, first.end + 1))
+        return StatementOption(name, first.text, Span(at.start, first.end + 1))
     depth = 0
     while not parser.at_end() and (depth or not (parser.peek(",") or parser.peek(")"))):
         depth += parser.here.text == "("
         depth -= parser.here.text == ")"
         parser.skip()
-    return Option(name, parser.sql[first.start : parser.last.end + 1], Span(at.start, parser.last.end + 1))
+    return StatementOption(name, parser.sql[first.start : parser.last.end + 1], Span(at.start, parser.last.end + 1))
 
 
 def create_function(parser: PenstockParser, or_replace: bool) -> CreateFunction:

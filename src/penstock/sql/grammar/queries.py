@@ -7,8 +7,8 @@ from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.definitions import option
 from penstock.sql.grammar.questions import select
 from penstock.sql.positions import Span
-from penstock.sql.query_facts import STRATEGY_WORDS, strategy_named
-from penstock.sql.statement_parts import Option
+from penstock.sql.query_options import STRATEGY_WORDS, strategy_named
+from penstock.sql.statement_parts import StatementOption
 from penstock.sql.statements import AlterQuery, CreateQuery, DescribeQuery, OnError, PauseQuery, ResumeQuery, SetOnError
 
 _ON_ERROR: dict[str, OnError] = {"none": "none", "rest": "rest"}
@@ -17,7 +17,7 @@ _ON_ERROR: dict[str, OnError] = {"none": "none", "rest": "rest"}
 def create_query(parser: PenstockParser) -> CreateQuery:
     if_not_exists = parser.take("IF", "NOT", "EXISTS")
     name, at = parser.name("the name of the query")
-    options: tuple[Option, ...] = ()
+    options: tuple[StatementOption, ...] = ()
     if parser.take("WITH"):
         options = parser.listed(lambda: option(parser))
     parser.need("AS")

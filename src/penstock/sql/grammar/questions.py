@@ -6,10 +6,10 @@ from sqlglot.tokenizer_core import Token
 
 from penstock.errors import error, suggest
 from penstock.sql.dialect import PenstockParser
-from penstock.sql.nodes import Edge
+from penstock.sql.nodes import WindowEdge
 from penstock.sql.positions import Span, span_of_token
 from penstock.sql.statement_parts import AsOf
-from penstock.sql.statements import CancelStatement, Describe, Explain, Select, Show, Source, Subscribe
+from penstock.sql.statements import CancelStatement, Describe, Explain, Select, Show, SourceText, Subscribe
 
 SHOWN = (
     "TABLES",
@@ -35,7 +35,7 @@ def select(parser: PenstockParser) -> Select:
     query = parser.question()
     span = Span(first.start, parser.last.end + 1)
     text = parser.parameters.substituted(parser.sql, span)
-    return Select(query, text, past_moment(parser), source=Source(parser.sql, span))
+    return Select(query, text, past_moment(parser), source=SourceText(parser.sql, span))
 
 
 def past_moment(parser: PenstockParser) -> AsOf | None:
@@ -49,7 +49,7 @@ def past_moment(parser: PenstockParser) -> AsOf | None:
     return as_of(parser, token, moment)
 
 
-def as_of(parser: PenstockParser, token: Token, moment: Edge | int) -> AsOf:
+def as_of(parser: PenstockParser, token: Token, moment: WindowEdge | int) -> AsOf:
     at = span_of_token(token)
     if isinstance(moment, int):
         return AsOf(cycle=moment, at=at)

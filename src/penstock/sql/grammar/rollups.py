@@ -10,7 +10,7 @@ from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.positions import Span, point, span_of, span_of_token
 from penstock.sql.statement_parts import TierClause
-from penstock.sql.statements import CreateRollup, Select, Source
+from penstock.sql.statements import CreateRollup, Select, SourceText
 
 _YEAR_US = 365 * 86_400_000_000
 
@@ -52,7 +52,7 @@ def _select(parser: PenstockParser, table: str, named: Token) -> Select:
     query.set("from_", exp.From(this=exp.Table(this=identifier)))
     parser.skip(len(tokens))
     span = Span(tokens[0].start, tokens[-1].end + 1)
-    return Select(query, parser.parameters.substituted(parser.sql, span), source=Source(parser.sql, span))
+    return Select(query, parser.parameters.substituted(parser.sql, span), source=SourceText(parser.sql, span))
 
 
 def _tier(parser: PenstockParser) -> TierClause:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.definitions import option
-from penstock.sql.statement_parts import Option
+from penstock.sql.statement_parts import StatementOption
 from penstock.sql.statements import AlterSink, CreateSink
 
 
@@ -16,7 +16,7 @@ def create_sink(parser: PenstockParser) -> CreateSink:
     query, query_at = parser.name("the name of a query")
     parser.need("TO")
     kind, kind_at = parser.name("a kind of sink, such as webhook")
-    options: tuple[Option, ...] = ()
+    options: tuple[StatementOption, ...] = ()
     if parser.peek("(") and not parser.take("(", ")"):
         options = parser.listed(lambda: option(parser))
     return CreateSink(name, query, kind, options, if_not_exists, query_at, kind_at, name_at=at)

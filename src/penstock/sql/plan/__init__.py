@@ -45,8 +45,8 @@ from penstock.sql.plan.parts import (
     tables_under,
     window_of,
 )
-from penstock.sql.plan.resampled import ResampleCall, ResamplePlan, resample_name
-from penstock.sql.plan.stored import has_join, has_latch, plan_from_json, plan_to_json, selected_table
+from penstock.sql.plan.plan_json import has_join, has_latch, plan_from_json, plan_to_json, selected_table
+from penstock.sql.plan.resample import ResampleCall, ResamplePlan, resample_name
 
 __all__ = [
     "WINDOW_END",

@@ -9,7 +9,7 @@ from penstock.operators.expr import Expr
 from penstock.operators.slices.combining import Panes
 from penstock.operators.windows import TimeWindow, Window
 from penstock.sql.plan.output import Output
-from penstock.sql.plan.resampled import ResamplePlan
+from penstock.sql.plan.resample import ResamplePlan
 from penstock.sql.plan.sorting import Sorted
 from penstock.types import Type
 
@@ -134,7 +134,7 @@ class Picking:
     """Which rows an inner aggregate picks for the answers of an aggregation with groups.
 
     The inner aggregate is taken per the keys at the places `inner`, over all panes; the answer has the first `outer` keys, the others
-    only tell inner aggregates apart. `rows` is the place of the aggregate that counts picked rows: who has none has no answer.
+    only tell inner aggregates apart. `rows` is the place of the aggregate that counts picked rows: a group without any has no answer.
     """
 
     inner: tuple[int, ...]
@@ -168,7 +168,7 @@ class AggregatePlan:
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later
     sorted: Sorted | None = None  # None: by window and key, all of them
     picking: Picking | None = None  # of a correlated aggregate with keys or panes
-    scalars: tuple[Scalar, ...] = ()  # subqueries whose values stand in `outputs`, `having` and `sorted`
+    scalars: tuple[Scalar, ...] = ()  # subqueries; their values stand in `outputs`, `having` and `sorted`
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +185,11 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class JoinAggregatePlan:
-    """Aggregates over the results of a window join, all of whose inputs have the same window; the join runs in its step.
+    """Aggregates over the results of a window join. All its inputs have the same window; the join runs in its step.
 
     Emits what an `AggregatePlan` emits. Keys and arguments of `top` name columns as the join's outputs do (alias.column); its
-    table and window say nothing. The time of a result, for panes, is the latest of its tuples; inside the window is who has
-    all of them there. A result that comes late is part of the answer from the cycle on that finds it.
+    table and window say nothing. The time of a result, for panes, is the latest of its tuples; a result
+    is inside the window if all of them are. A result that comes late is part of the answer from the cycle on that finds it.
     """
 
     join: JoinPlan
@@ -242,7 +242,7 @@ class OnDemand:
 class SparkPlan:
     """Spark SQL text over relations. Re-evaluated as a whole; `reason` says why no kernel covers it.
 
-    `functions` are the user's functions it calls, `inlined` the queries whose text became part of it. `core` is the window
+    `functions` are the user's functions it calls, `inlined` the queries that it contains the text of. `core` is the window
     join below it, if it has one that runs in the cycle: then only what stands on top is evaluated again. `on_demand` is
     what a question that is asked once comes to where a tree over another query's answer can say it without Spark. `top` is
     the same for a standing query: aggregates over the results of the window join that its one relation reads, in that join's names.

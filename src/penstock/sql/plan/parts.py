@@ -20,7 +20,7 @@ from penstock.sql.plan.nodes import (
 
 @dataclass(frozen=True, slots=True)
 class StreamUse:
-    """One stream that a kernel's plan reads: whose readings, of which sensors, through which window."""
+    """One stream that a kernel's plan reads: of which table and sensors, through which window."""
 
     table_id: int
     static_predicate: Expr | None

@@ -22,7 +22,7 @@ class Sorted:
     """ORDER BY, LIMIT and OFFSET. Rows that are alike in the order come as they would without it: by window and key.
 
     `distinct`: before anything else each row once, where rows do not show all of their keys. `hidden`: what the order needs beside the
-    outputs; nobody sees it.
+    outputs; it is not part of the answer.
     """
 
     order: tuple[Sorting, ...] = ()

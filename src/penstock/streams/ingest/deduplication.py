@@ -65,7 +65,7 @@ class KeyMemory:
         return len(self) > 2 * self._swept + _SLACK
 
     def sweep(self, newest: Ints) -> None:
-        """Forget what no reading can repeat any more. Numbers change: nobody may hold one."""
+        """Forget what no reading can repeat any more. Numbers change: no caller may keep one across a sweep."""
         times = self.times[: len(self)]
         kept = (times != NO_TIME) & (times >= newest[self._keys.rows[:, 0]] - self.within_us)
         if kept.all():

@@ -1,7 +1,7 @@
-"""Sensors that nobody has inserted: their rows are made from their first readings, where the table allows it.
+"""Sensors without a row: their rows are made from their first readings, where the table allows it.
 
 A table `WITH (discover = true)` takes the key of a reading that it does not know as a new sensor's. Static columns that
-came with the reading are that sensor's; those of a sensor that is known are left as they are, because somebody may have
+came with the reading are that sensor's; those of a sensor that is known are left as they are, because a user may have
 corrected them. The rows are journalled before the readings are judged, so the readings find them like any other.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError, error
 from penstock.streams.ingest.readings import Readings
-from penstock.streams.ingest.receipt import Refusal
+from penstock.streams.ingest.receipt import ReadingRefusal
 
 InsertRows = Callable[[str, Sequence[Sequence[Any]]], int]
 
@@ -36,7 +36,7 @@ class Discovery:
         self._most = most
 
     def add_unknown(self, table: Table, readings: Readings, rows: Callable[[], KnownRows]) -> int:
-        """How many sensors were added. Readings whose sensor cannot be are noted as bad, with the reason."""
+        """How many sensors were added. Readings of a sensor that cannot be added are noted as bad, with the reason."""
         if not (table.options.discover and table.key and readings.count):
             return 0
         while True:
@@ -67,7 +67,7 @@ class Discovery:
                     found[key] = row
                     continue
                 problems[key] = problem
-            readings.bad[index] = Refusal(index, problems[key].condition, problems[key].message)
+            readings.bad[index] = ReadingRefusal(index, problems[key].condition, problems[key].message)
         return list(found.values())
 
     def _full(self, table: Table) -> PenstockError:

@@ -20,11 +20,11 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.damage import damage_of
-from penstock.streams.ingest.receipt import Receipt, Refusal
+from penstock.disk_sync import sync_folder
+from penstock.streams.ingest.receipt import IngestReceipt, ReadingRefusal
 from penstock.streams.log.atomic_file import make_folder, store
 from penstock.streams.log.hot_segments import read_keys
 from penstock.streams.log.segments import list_files
-from penstock.syncing import sync_folder
 
 HOUR_US = 3_600_000_000
 KEYS_MAX = 1_000_000  # per table; beyond it the oldest are forgotten early
@@ -33,14 +33,14 @@ _REWRITE_BYTES = 4 << 20
 Record = tuple[str, int, int, dict[str, Any]]  # key, arrival, position after, receipt
 
 
-def pack_receipt(receipt: Receipt) -> dict[str, Any]:
+def pack_receipt(receipt: IngestReceipt) -> dict[str, Any]:
     """A receipt as JSON, without the position, which is known only when the rows are in place."""
     return {"accepted": receipt.accepted, "refused": [[r.index, r.condition, r.message] for r in receipt.refused]}
 
 
-def unpack_receipt(body: dict[str, Any], position: int) -> Receipt:
-    refused = tuple(Refusal(index, condition, message) for index, condition, message in body.get("refused", ()))
-    return Receipt(int(body["accepted"]), refused, position)
+def unpack_receipt(body: dict[str, Any], position: int) -> IngestReceipt:
+    refused = tuple(ReadingRefusal(index, condition, message) for index, condition, message in body.get("refused", ()))
+    return IngestReceipt(int(body["accepted"]), refused, position)
 
 
 class Keys:
@@ -49,9 +49,9 @@ class Keys:
     def __init__(self, keep_us: int) -> None:
         self._keep_us = keep_us
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[int, Receipt | Future[Receipt]]] = {}  # in order of arrival
+        self._known: dict[str, tuple[int, IngestReceipt | Future[IngestReceipt]]] = {}  # in order of arrival
 
-    def find(self, key: str, now_us: int) -> Future[Receipt] | None:
+    def find(self, key: str, now_us: int) -> Future[IngestReceipt] | None:
         """The receipt of an earlier push with this key, or the promise of one under way."""
         with self._lock:
             at_us, receipt = self._known.get(key, (now_us, None))
@@ -60,15 +60,15 @@ class Keys:
             if at_us < now_us - self._keep_us:
                 del self._known[key]
                 return None
-        answer: Future[Receipt] = Future()
+        answer: Future[IngestReceipt] = Future()
         answer.set_result(receipt)
         return answer
 
-    def begin(self, key: str, now_us: int, receipt: Future[Receipt]) -> None:
+    def begin(self, key: str, now_us: int, receipt: Future[IngestReceipt]) -> None:
         with self._lock:
             self._known[key] = (now_us, receipt)
 
-    def finish(self, key: str, receipt: Receipt | None) -> None:
+    def finish(self, key: str, receipt: IngestReceipt | None) -> None:
         """The push is stored, or (None) has failed and may be tried again."""
         with self._lock:
             if receipt is None:

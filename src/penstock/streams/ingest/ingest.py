@@ -1,4 +1,4 @@
-"""The way in: readings as people and sensors send them become rows of the log, or are refused one by one.
+"""Ingest: readings that clients and sensors send become rows of the log, or are refused one by one.
 
 A push goes through `readings` (names and types), `StaticRows.find` (which sensor), `rules` (time and order),
 and `StreamLog.append`. Check and append of a table are one step under its lock, so the order in which readings
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,22 +20,35 @@ from penstock.clock import Clock
 from penstock.clock_guard import clock_status
 from penstock.errors import error, suggest
 from penstock.settings import Settings
-from penstock.streams.catalog_view import Rows, Sids, State
+from penstock.streams.catalog_view import Sids, StreamCatalog, StreamCatalogRows
 from penstock.streams.ingest.clock_check import check_clock
 from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.idempotency import HOUR_US, KeyFile, pack_receipt
 from penstock.streams.ingest.keys import warm_up as warm_up_keys
 from penstock.streams.ingest.readings import Readings, Times, read_readings, read_resolved, require_stream
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 from penstock.streams.ingest.refusals import refuse
 from penstock.streams.ingest.rules import ACCEPTED, warm_up
 from penstock.streams.ingest.sensor_order import Verdict
 from penstock.streams.ingest.table_states import IngestTables, TableIngest
-from penstock.streams.log.pending_rows import LogMoved, Seen
+from penstock.streams.log.pending_rows import CommitFailures, LogMoved
 from penstock.streams.log.row_columns import rows_to_log
 from penstock.streams.log.stream_log import StreamLog
 
 SIDECAR_EVERY_ROWS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPush:
+    """Readings of one push after the rules, and what they were checked against: `seen` of the log, `ingest` of the table."""
+
+    table: Table
+    ingest: TableIngest
+    readings: Readings
+    vids: Sids
+    verdict: Verdict
+    seen: CommitFailures
+    key: str | None
 
 
 class Ingest:
@@ -47,7 +61,7 @@ class Ingest:
     def __init__(
         self,
         log: StreamLog,
-        state: Callable[[], State],
+        state: Callable[[], StreamCatalog],
         clock: Clock,
         settings: Settings,
         discovery: Discovery | None = None,
@@ -65,14 +79,14 @@ class Ingest:
         table: str,
         data: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]],
         idempotency_key: str | None = None,
-    ) -> Future[Receipt]:
+    ) -> Future[IngestReceipt]:
         """Store readings; the receipt comes when the accepted ones are synced.
 
         Raises at once for what concerns the push as a whole (table_not_found, a wrong set of Arrow columns,
         too_busy); the future fails with disk_full. A failed push has stored nothing.
         """
 
-        def read(found: Table) -> tuple[Readings, Callable[[Rows], Sids]]:
+        def read(found: Table) -> tuple[Readings, Callable[[StreamCatalogRows], Sids]]:
             readings = read_readings(found, data)
             return readings, lambda rows: rows.find(readings.keys, readings.count)
 
@@ -80,13 +94,13 @@ class Ingest:
 
     def push_resolved(
         self, table: Table, sids: Sids, ts_us: Times | None, columns: Sequence[pa.Array]
-    ) -> Future[Receipt]:
+    ) -> Future[IngestReceipt]:
         """Store readings of sensors known by sid; columns in the order of the stream's fields.
 
         A time may be `rules.NO_TIME`. Readings of a sensor that was deleted meanwhile are refused.
         """
 
-        def read(found: Table) -> tuple[Readings, Callable[[Rows], Sids]]:
+        def read(found: Table) -> tuple[Readings, Callable[[StreamCatalogRows], Sids]]:
             readings = read_resolved(found, len(sids), ts_us, columns)
             ingest = self._tables.of(found)
             return readings, lambda rows: ingest.current_vids(self._state().position, rows)[sids]
@@ -136,9 +150,9 @@ class Ingest:
     def _push(
         self,
         lookup: Callable[[], Table],
-        read: Callable[[Table], tuple[Readings, Callable[[Rows], Sids]]],
+        read: Callable[[Table], tuple[Readings, Callable[[StreamCatalogRows], Sids]]],
         key: str | None,
-    ) -> Future[Receipt]:
+    ) -> Future[IngestReceipt]:
         readings: Readings | None = None
         table: Table | None = None
         while True:
@@ -168,9 +182,9 @@ class Ingest:
         lookup: Callable[[], Table],
         ingest: TableIngest,
         readings: Readings,
-        resolve: Callable[[Rows], Sids],
+        resolve: Callable[[StreamCatalogRows], Sids],
         key: str | None,
-    ) -> Future[Receipt]:
+    ) -> Future[IngestReceipt]:
         """Check readings and queue the good ones, as one step. Raises LogMoved with nothing changed."""
         order = ingest.order
         clock = clock_status(self._clock)
@@ -193,42 +207,33 @@ class Ingest:
             raise
         verdict = order.check(table, sids, readings.times, readings.fields, now)
         try:
-            return self._queue(table, ingest, readings, vids, verdict, seen, key, now)
+            return self._queue(CheckedPush(table, ingest, readings, vids, verdict, seen, key), now)
         except BaseException:
             order.take_back(verdict)
             raise
 
-    def _queue(
-        self,
-        table: Table,
-        ingest: TableIngest,
-        readings: Readings,
-        vids: Sids,
-        verdict: Verdict,
-        seen: Seen,
-        key: str | None,
-        now: int,
-    ) -> Future[Receipt]:
+    def _queue(self, push: CheckedPush, now: int) -> Future[IngestReceipt]:
+        table, readings, verdict, key = push.table, push.readings, push.verdict, push.key
         good = verdict.code == ACCEPTED
         accepted = int(good.sum())
-        refused = refuse(table, readings, vids, verdict) if accepted < readings.count else ()
-        receipt = Receipt(accepted, refused)
-        answer: Future[Receipt] = Future()
+        refused = refuse(table, readings, push.vids, verdict) if accepted < readings.count else ()
+        receipt = IngestReceipt(accepted, refused)
+        answer: Future[IngestReceipt] = Future()
         if accepted == 0:
-            if self._log.seen(table.id) != seen:
+            if self._log.seen(table.id) != push.seen:
                 raise LogMoved
             stored: Future[int] = Future()
             stored.set_result(self._log.head(table.id))
         else:
-            batch = rows_to_log(table, vids, verdict.times, readings.fields)
+            batch = rows_to_log(table, push.vids, verdict.times, readings.fields)
             if accepted < readings.count:
                 batch = batch.filter(pa.array(good))
             body = pack_receipt(receipt) if key is not None else None
-            stored = self._log.append(table, batch, key, receipt=body, seen=seen)
-            ingest.order.under_way.append((stored, verdict))
+            stored = self._log.append(table, batch, key, receipt=body, seen=push.seen)
+            push.ingest.order.under_way.append((stored, verdict))
         if key is not None:
-            ingest.keys.begin(key, now, answer)
-        stored.add_done_callback(lambda future: _finish(future, answer, ingest, receipt, verdict, key))
+            push.ingest.keys.begin(key, now, answer)
+        stored.add_done_callback(lambda future: _finish(future, answer, push, receipt))
         return answer
 
     def _rows_of(self, table: Table) -> Callable[[], Any]:
@@ -250,22 +255,20 @@ class Ingest:
 
 def _finish(
     stored: Future[int],
-    answer: Future[Receipt],
-    ingest: TableIngest,
-    receipt: Receipt,
-    verdict: Verdict,
-    key: str | None,
+    answer: Future[IngestReceipt],
+    push: CheckedPush,
+    receipt: IngestReceipt,
 ) -> None:
     """Runs in the log's thread once the rows are synced or have failed."""
     problem = stored.exception()
-    done = None if problem is not None else Receipt(receipt.accepted, receipt.refused, stored.result())
-    if key is not None:
-        ingest.keys.finish(key, done)
+    done = None if problem is not None else IngestReceipt(receipt.accepted, receipt.refused, stored.result())
+    if push.key is not None:
+        push.ingest.keys.finish(push.key, done)
     if done is None:
-        ingest.counters.fail(receipt.accepted)
+        push.ingest.counters.fail(receipt.accepted)
         answer.set_exception(problem)
     else:
-        ingest.counters.add(verdict, receipt.refused)
+        push.ingest.counters.add(push.verdict, receipt.refused)
         answer.set_result(done)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-_MOST_NAMES = 200  # of members that nobody asked for: senders must not fill our memory with their names
+_MOST_NAMES = 200  # of members that no table has: senders must not fill our memory with their names
 
 
 class InputCounts:

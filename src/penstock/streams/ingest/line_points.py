@@ -17,7 +17,7 @@ from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_protocol import Point, line_pieces, parse_lines
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 from penstock.streams.ingest.suggested_table import suggested_table
 from penstock.streams.ingest.values import parse_text
 from penstock.types import Type
@@ -35,7 +35,7 @@ PRECISIONS = {
 # A report names so many of the lines that were dropped.
 ERRORS_KEPT = 100
 
-Push = Callable[[str, Sequence[Mapping[str, Any]]], "Future[Receipt]"]
+Push = Callable[[str, Sequence[Mapping[str, Any]]], "Future[IngestReceipt]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class LineWriter:
         groups: dict[str, list[Point]] = {}
         for point in points:
             groups.setdefault(point.measurement, []).append(point)
-        under_way: list[tuple[list[Point], Future[Receipt]]] = []
+        under_way: list[tuple[list[Point], Future[IngestReceipt]]] = []
         tables = self._tables()
         for measurement, members in groups.items():
             table = tables.get(measurement) or tables.get(measurement.lower())
@@ -131,7 +131,7 @@ class LineWriter:
         for good, future in under_way:
             self._finish(good, future, report)
 
-    def _finish(self, points: list[Point], future: Future[Receipt], report: _PieceReport) -> None:
+    def _finish(self, points: list[Point], future: Future[IngestReceipt], report: _PieceReport) -> None:
         try:
             receipt = future.result(self._timeout_s)
         except TimeoutError:

@@ -61,7 +61,7 @@ def advance(memory: Memory, segments: list[Segment], head: int, sid_of: Versions
         try:
             table = read_slice(part, _COLUMNS)
         except PenstockError as problem:
-            # Its rows are lost to every reader, who is told so. New readings need not wait for a backup.
+            # Its rows are lost to every reader, which is told so. New readings need not wait for a backup.
             logger.warning("the order of readings is checked without these rows: %s", problem)
             continue
         vids = table.column(VERSION_COLUMN.name).to_numpy()

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from penstock.streams.ingest.receipt import Refusal
+from penstock.streams.ingest.receipt import ReadingRefusal
 from penstock.streams.ingest.rules import ACCEPTED, CLAMPED, DUPLICATE, LATE, UNORDERED
 from penstock.streams.ingest.sensor_order import Verdict
 
 
-class Counters:
+class ReadingCounters:
     """Counts of pushes that were answered. `failed` counts good readings that could not be written."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Counters:
         self._accepted = self._late = self._clamped = self._unordered = self._deduplicated = self._failed = 0
         self._discovered = 0
 
-    def add(self, verdict: Verdict, refused: tuple[Refusal, ...]) -> None:
+    def add(self, verdict: Verdict, refused: tuple[ReadingRefusal, ...]) -> None:
         accepted = int((verdict.code == ACCEPTED).sum())
         marks = np.bincount(verdict.marks, minlength=8)
         duplicates = int((verdict.code == DUPLICATE).sum()) if len(verdict.keys) else 0

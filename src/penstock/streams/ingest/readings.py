@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock.catalog.model import TIME_COLUMN, StreamColumn, Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.streams.ingest.columns import NO_TIME, Report, column_from_arrow, column_from_values, times_of
-from penstock.streams.ingest.receipt import Refusal
+from penstock.streams.ingest.receipt import ReadingRefusal
 from penstock.types import TEXT, TIMESTAMP, Field
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
@@ -34,7 +34,7 @@ class Readings:
     keys: list[pa.Array]
     times: Times | None
     fields: list[pa.Array]
-    bad: dict[int, Refusal] = field(default_factory=dict)
+    bad: dict[int, ReadingRefusal] = field(default_factory=dict)
     described: dict[str, pa.Array] = field(default_factory=dict)  # static columns beside the key, and the address
 
 
@@ -94,13 +94,13 @@ def read_readings(table: Table, data: pa.Table | pa.RecordBatch | Sequence[Mappi
 
 
 def read_resolved(table: Table, count: int, times: Times | None, columns: Sequence[pa.Array]) -> Readings:
-    """Columns of readings whose sensors are known, in the order of the stream's fields.
+    """Columns of readings of known sensors, in the order of the stream's fields.
 
     Fields that were added to the stream since the sensor was asked are NULL. Transaction time ignores `times`:
-    they are the sensor's, and nobody wrote them down to be kept.
+    they are the sensor's own, and the table stores the time of arrival.
     """
     names = _Names(table)
-    bad: dict[int, Refusal] = {}
+    bad: dict[int, ReadingRefusal] = {}
     fields = [
         column_from_arrow(wanted.type, columns[i], _reporter(bad, wanted.name))
         if i < len(columns)
@@ -121,7 +121,7 @@ def _from_arrow(names: _Names, data: pa.Table) -> Readings:
         if slot in found:
             raise error("invalid_value", field=name, detail="it is given twice")
         found[slot] = data.column(name)
-    bad: dict[int, Refusal] = {}
+    bad: dict[int, ReadingRefusal] = {}
     columns = []
     for slot, (spelled, wanted) in enumerate(names.needed):
         if slot not in found:
@@ -144,7 +144,7 @@ def _from_arrow(names: _Names, data: pa.Table) -> Readings:
 
 
 def _from_rows(names: _Names, rows: Sequence[Mapping[str, Any]]) -> Readings:
-    bad: dict[int, Refusal] = {}
+    bad: dict[int, ReadingRefusal] = {}
     values = _same_names(names, rows)
     if values is None:
         values = _any_names(names, rows, bad)
@@ -184,7 +184,7 @@ def _same_names(names: _Names, rows: Sequence[Mapping[str, Any]]) -> dict[int, l
         return None
 
 
-def _any_names(names: _Names, rows: Sequence[Any], bad: dict[int, Refusal]) -> dict[int, list[Any]]:
+def _any_names(names: _Names, rows: Sequence[Any], bad: dict[int, ReadingRefusal]) -> dict[int, list[Any]]:
     count = names.time_slot + 1 + len(names.described)
     values: dict[int, list[Any]] = {slot: [None] * len(rows) for slot in range(count)}
     for index, row in enumerate(rows):
@@ -214,14 +214,14 @@ def _place(names: _Names, index: int, row: Any, values: dict[int, list[Any]]) ->
     return None
 
 
-def _reporter(bad: dict[int, Refusal], name: str) -> Report:
+def _reporter(bad: dict[int, ReadingRefusal], name: str) -> Report:
     def report(index: int, sentence: str) -> None:
         bad.setdefault(index, _refusal(index, error("invalid_value", field=name, detail=sentence)))
 
     return report
 
 
-def _refuse_nulls(names: _Names, fields: Sequence[pa.Array], bad: dict[int, Refusal]) -> None:
+def _refuse_nulls(names: _Names, fields: Sequence[pa.Array], bad: dict[int, ReadingRefusal]) -> None:
     """Set readings aside that have no value where the stream's definition says NOT NULL."""
     for wanted, column in zip(names.fields, fields, strict=True):
         if wanted.required and column.null_count:
@@ -230,9 +230,9 @@ def _refuse_nulls(names: _Names, fields: Sequence[pa.Array], bad: dict[int, Refu
                 bad.setdefault(index, _refusal(index, problem))
 
 
-def _refusal(index: int, problem: PenstockError) -> Refusal:
+def _refusal(index: int, problem: PenstockError) -> ReadingRefusal:
     message = problem.message if problem.hint is None else f"{problem.message}; {problem.hint}"
-    return Refusal(index, problem.condition, message)
+    return ReadingRefusal(index, problem.condition, message)
 
 
 def _time_given(table: Table) -> PenstockError:

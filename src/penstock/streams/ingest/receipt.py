@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ReadingRefusal:
     """One reading that was not stored, and why."""
 
     index: int
@@ -15,9 +15,9 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class IngestReceipt:
     """What became of a push: how many readings are on disk, which were refused, and the log's head after."""
 
     accepted: int
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[ReadingRefusal, ...] = ()
     position: int = 0

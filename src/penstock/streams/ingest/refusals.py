@@ -12,16 +12,16 @@ from penstock.clock import format_timestamp
 from penstock.errors import CONDITIONS
 from penstock.streams.ingest.deduplication import key_fields
 from penstock.streams.ingest.readings import Readings
-from penstock.streams.ingest.receipt import Refusal
+from penstock.streams.ingest.receipt import ReadingRefusal
 from penstock.streams.ingest.rules import ACCEPTED, AHEAD, BEFORE, DUPLICATE
 from penstock.streams.ingest.sensor_order import Verdict
 from penstock.types import format_duration
 
 
-def refuse(table: Table, readings: Readings, vids: Any, verdict: Verdict) -> tuple[Refusal, ...]:
+def refuse(table: Table, readings: Readings, vids: Any, verdict: Verdict) -> tuple[ReadingRefusal, ...]:
     """A refusal for every reading that is not accepted, in the order sent."""
     options = table.options
-    found: list[Refusal] = []
+    found: list[ReadingRefusal] = []
     for index in np.flatnonzero(verdict.code != ACCEPTED).tolist():
         if index in readings.bad:
             found.append(readings.bad[index])
@@ -45,8 +45,8 @@ def refuse(table: Table, readings: Readings, vids: Any, verdict: Verdict) -> tup
     return tuple(found)
 
 
-def _say(index: int, condition: str, **parameters: Any) -> Refusal:
-    return Refusal(index, condition, CONDITIONS[condition].template.format(**parameters))
+def _say(index: int, condition: str, **parameters: Any) -> ReadingRefusal:
+    return ReadingRefusal(index, condition, CONDITIONS[condition].template.format(**parameters))
 
 
 def _sensor(table: Table, readings: Readings, index: int) -> str:

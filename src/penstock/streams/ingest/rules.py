@@ -8,7 +8,7 @@ push that could not be written is taken back exactly.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,31 +23,44 @@ LATE, CLAMPED, UNORDERED = 1, 2, 4  # marks of an accepted reading
 COUNT_ACCEPTED, COUNT_REFUSED, COUNT_LATE, COUNT_CLAMPED, COUNT_DUPLICATE, COUNTS = 0, 1, 2, 3, 4, 5
 
 
+class OrderRules(NamedTuple):
+    """What decides about a reading. `retention` is -1 where the table keeps readings of any age."""
+
+    now: int
+    max_ahead: int
+    retention: int
+    policy: int
+    within: int
+
+
+class OrderState(NamedTuple):
+    """What the rules change: `newest` and `counts` by sid, `latest[0]` of the table, `remembered` time by key."""
+
+    newest: Any
+    latest: Any
+    counts: Any
+    remembered: Any
+
+
+class Decisions(NamedTuple):
+    """One per reading: what was decided, marks of accepted ones, and the state before."""
+
+    code: Any
+    marks: Any
+    old_newest: Any
+    old_remembered: Any
+
+
 @kernel
-def apply_rules(
-    sids: Any,
-    ts: Any,
-    newest: Any,
-    latest: Any,
-    now: int,
-    max_ahead: int,
-    retention: int,
-    policy: int,
-    keys: Any,
-    remembered: Any,
-    within: int,
-    counts: Any,
-    code: Any,
-    marks: Any,
-    old_newest: Any,
-    old_remembered: Any,
-) -> None:
+def apply_rules(sids: Any, ts: Any, keys: Any, rules: OrderRules, state: OrderState, out: Decisions) -> None:
     """Decide on every reading in order.
 
-    In: `sids` (-1 leaves a reading out), `ts` (NO_TIME: the wall clock, or its sensor's newest if that is later),
-    `keys` (empty: no deduplication). State, changed: `newest` by sid, `latest[0]` of the table, `remembered` time
-    by key, `counts` by sid. Out: `ts` as stored, `code`, `marks`, and per reading the state before it.
+    `sids` of -1 leave a reading out. A `ts` of NO_TIME means the wall clock, or its sensor's newest if that is later;
+    times are changed to those that are stored. `keys` are empty without deduplication.
     """
+    now, max_ahead, retention, policy, within = rules
+    newest, latest, counts, remembered = state
+    code, marks, old_newest, old_remembered = out
     dedupe = keys.shape[0] > 0
     for i in range(sids.shape[0]):
         sid = sids[i]
@@ -105,18 +118,10 @@ def apply_rules(
 
 
 @kernel
-def take_back(
-    sids: Any,
-    newest: Any,
-    keys: Any,
-    remembered: Any,
-    counts: Any,
-    code: Any,
-    marks: Any,
-    old_newest: Any,
-    old_remembered: Any,
-) -> None:
+def take_back(sids: Any, keys: Any, state: OrderState, out: Decisions) -> None:
     """Undo what one push did, last reading first."""
+    newest, _, counts, remembered = state
+    code, marks, old_newest, old_remembered = out
     dedupe = keys.shape[0] > 0
     for j in range(sids.shape[0]):
         i = sids.shape[0] - 1 - j
@@ -149,11 +154,10 @@ def warm_up() -> None:
     """Compile, or load from the cache on disk, before the first push has to wait for it."""
     sids, ints, codes = np.zeros(1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.uint8)
     counts = np.zeros((1, COUNTS), np.int64)
-    apply_rules(
-        sids, ints, ints.copy(), ints.copy(), 0, 0, -1, REFUSE, ints.copy(), ints.copy(), 0, counts, codes,
-        codes.copy(), ints.copy(), ints.copy(),
-    )  # fmt: skip
-    take_back(sids, ints, ints, ints, counts, codes, codes, ints, ints)
+    state = OrderState(ints.copy(), ints.copy(), counts, ints.copy())
+    out = Decisions(codes, codes.copy(), ints.copy(), ints.copy())
+    apply_rules(sids, ints, ints.copy(), OrderRules(0, 0, -1, REFUSE, 0), state, out)
+    take_back(sids, ints, state, out)
     raise_newest(ints, sids, ints, sids)
     # Columns of the log come read-only, which is another type to the compiler.
     frozen_sids, frozen_ints = sids.copy(), ints.copy()

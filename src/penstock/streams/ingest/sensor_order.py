@@ -18,7 +18,18 @@ import pyarrow as pa
 from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.streams.ingest.deduplication import KeyMemory, key_fields
 from penstock.streams.ingest.order_memory import Memory, read_live
-from penstock.streams.ingest.rules import ACCEPT, CLAMP, COUNTS, NO_TIME, REFUSE, apply_rules, take_back
+from penstock.streams.ingest.rules import (
+    ACCEPT,
+    CLAMP,
+    COUNTS,
+    NO_TIME,
+    REFUSE,
+    Decisions,
+    OrderRules,
+    OrderState,
+    apply_rules,
+    take_back,
+)
 from penstock.streams.log.segments import Segment
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -39,6 +50,9 @@ class Verdict:
     old_newest: Ints
     old_remembered: Ints
     old_latest: int
+
+    def decisions(self) -> Decisions:
+        return Decisions(self.code, self.marks, self.old_newest, self.old_remembered)
 
 
 @dataclass(slots=True)
@@ -93,39 +107,14 @@ class SensorOrder:
             int(self.latest[0]),
         )
         keeps = options.retention_us if options.retention_us is not None and options.time == "valid" else -1
-        apply_rules(
-            sids,
-            stored,
-            self.newest,
-            self.latest,
-            now,
-            options.max_ahead_us,
-            keeps,
-            POLICIES[options.out_of_order],
-            verdict.keys,
-            self.keys.times if self.keys is not None else _NO_KEYS,
-            self.keys.within_us if self.keys is not None else 0,
-            self.counts,
-            verdict.code,
-            verdict.marks,
-            verdict.old_newest,
-            verdict.old_remembered,
-        )
+        within = self.keys.within_us if self.keys is not None else 0
+        rules = OrderRules(now, options.max_ahead_us, keeps, POLICIES[options.out_of_order], within)
+        apply_rules(sids, stored, verdict.keys, rules, self._state(), verdict.decisions())
         return verdict
 
     def take_back(self, verdict: Verdict) -> None:
         """Undo the newest push: its rows will not be in the log."""
-        take_back(
-            verdict.sids,
-            self.newest,
-            verdict.keys,
-            self.keys.times if self.keys is not None else _NO_KEYS,
-            self.counts,
-            verdict.code,
-            verdict.marks,
-            verdict.old_newest,
-            verdict.old_remembered,
-        )
+        take_back(verdict.sids, verdict.keys, self._state(), verdict.decisions())
         self.latest[0] = verdict.old_latest
 
     def settle(self, failures: int) -> None:
@@ -143,6 +132,10 @@ class SensorOrder:
             if all(_stored(future) for future, _ in self.under_way):
                 self.under_way.clear()
                 self.keys.sweep(self.newest)
+
+    def _state(self) -> OrderState:
+        remembered = self.keys.times if self.keys is not None else _NO_KEYS
+        return OrderState(self.newest, self.latest, self.counts, remembered)
 
     def _numbers(
         self, table: Table, sids: np.ndarray[Any, np.dtype[np.int32]], times: Ints, fields: list[pa.Array], now: int

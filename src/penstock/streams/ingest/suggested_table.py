@@ -1,4 +1,4 @@
-"""CREATE TABLE for points that nobody made a table for: every tag is part of the key, every field of the stream."""
+"""CREATE TABLE for points without a table: every tag is part of the key, every field of the stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.catalog.model import TIME_COLUMN
 from penstock.streams.ingest.line_protocol import FieldValue, Point
 
 _PLAIN = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
-_MOST = 100  # columns; who sends more writes the statement by hand
+_MOST = 100  # columns; a user with more writes the statement by hand
 
 
 def suggested_table(measurement: str, points: Sequence[Point]) -> str:

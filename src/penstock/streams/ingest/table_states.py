@@ -14,10 +14,10 @@ import numpy as np
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
-from penstock.streams.catalog_view import Rows, Sids, State
+from penstock.streams.catalog_view import Sids, StreamCatalog, StreamCatalogRows
 from penstock.streams.ingest.idempotency import KeyFile, Keys, stored_keys
 from penstock.streams.ingest.order_memory import Memory, advance, load_memory, save_memory
-from penstock.streams.ingest.reading_counts import Counters
+from penstock.streams.ingest.reading_counts import ReadingCounters
 from penstock.streams.ingest.sensor_order import SensorOrder
 from penstock.streams.log.layout import SIDECARS
 from penstock.streams.log.segments import Segment, list_what_is_there
@@ -30,12 +30,12 @@ class TableIngest:
     def __init__(self, keep_us: int) -> None:
         self.order = SensorOrder()
         self.keys = Keys(keep_us)
-        self.counters = Counters()
+        self.counters = ReadingCounters()
         self.restored = False
         self.remembered_to = 0
         self._current: tuple[int, Sids] = (-1, np.empty(0, dtype=np.int32))
 
-    def current_vids(self, position: int, rows: Rows) -> Sids:
+    def current_vids(self, position: int, rows: StreamCatalogRows) -> Sids:
         """The vid of each live sensor by sid, -1 where it is gone. Held until the journal moves from `position`."""
         if self._current[0] != position:
             live = rows.current()
@@ -51,7 +51,7 @@ class IngestTables:
     `keep_us` is how long an idempotency key is kept.
     """
 
-    def __init__(self, log: StreamLog, state: Callable[[], State], clock: Clock, keep_us: int) -> None:
+    def __init__(self, log: StreamLog, state: Callable[[], StreamCatalog], clock: Clock, keep_us: int) -> None:
         self._log = log
         self._state = state
         self._clock = clock
@@ -70,11 +70,11 @@ class IngestTables:
                     ingest.restored = True
         return ingest
 
-    def counters(self, table_id: int) -> Counters:
+    def counters(self, table_id: int) -> ReadingCounters:
         """Its counts since the start of the server, without reading the log for them."""
         with self._lock:
             ingest = self._tables.get(table_id)
-        return ingest.counters if ingest is not None else Counters()
+        return ingest.counters if ingest is not None else ReadingCounters()
 
     def remember(self, table: Table, at_least_rows: int) -> None:
         """Write the sidecar that shortens the next start, if that many rows came since the last one."""

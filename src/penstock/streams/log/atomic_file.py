@@ -8,15 +8,15 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.disk_sync import sync_file, sync_folder
 from penstock.errors import PenstockError, error
 from penstock.streams.log.layout import ASIDE
-from penstock.syncing import sync_file, sync_folder
 
 CrashPoint = Callable[[str], None]
 
 
 class FolderNotSynced(OSError):
-    """The file is visible but may not survive a power cut; whoever wrote it must not go on as if it had failed."""
+    """The file is visible but may not survive a power cut; the writer must not go on as if the write had failed."""
 
 
 def no_crash(step: str) -> None:
@@ -53,7 +53,7 @@ def store(
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder whose existence survives a power cut."""
+    """Create a folder that survives a power cut."""
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)

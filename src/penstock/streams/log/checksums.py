@@ -45,7 +45,7 @@ def sealed_file(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Callabl
 
 
 def sealed_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema to write a Parquet file with, whose pages carry checksums but whose column names do not."""
+    """The schema to write a Parquet file with: its pages carry checksums, its column names do not."""
     return schema.with_metadata({**(schema.metadata or {}), FIELDS_SEAL: json.dumps([_fields_sum(schema)]).encode()})
 
 
@@ -79,7 +79,7 @@ def _read_through(path: Path) -> None:
 
 
 def open_sealed(path: Path, source: pa.NativeFile) -> pa.Schema:
-    """The schema of an open file whose batches are as they were written. Raises ArrowInvalid where they are not.
+    """The schema of an open file with batches as they were written. Raises ArrowInvalid where they are not.
 
     The footer is not looked at: read the batches with `open_stream`.
     """

@@ -3,7 +3,7 @@
 Hot segments are merged once there are more than `compact_after_segments` of them. Parquet files are merged eight of a
 size at a time (size tiers), so a row is rewritten about log8 of the log's length often, and a table has some
 dozens of files. A merged file appears complete; from then on listings prefer it. What it replaced is removed
-when nobody can still be reading it by name: after a short grace, and after every reader that `in_use` reports as
+when no reader can still open it by name: after a short grace, and after every reader that `in_use` reports as
 older. Even then a reader that comes too late finds the same rows by their positions (`segment_rows.read_slice`).
 """
 

@@ -19,7 +19,7 @@ KEYS = b"penstock.keys"
 _SMALL_BATCH_ROWS = 8192
 
 
-class Queued(Protocol):
+class QueuedAppend(Protocol):
     """One batch of a commit, with the key and receipt that must be durable with it."""
 
     batch: pa.RecordBatch
@@ -28,7 +28,9 @@ class Queued(Protocol):
     at_us: int
 
 
-def write_hot(folder: Path, temporary: Path, first: int, queued: Sequence[Queued], crash_point: CrashPoint) -> Segment:
+def write_hot(
+    folder: Path, temporary: Path, first: int, queued: Sequence[QueuedAppend], crash_point: CrashPoint
+) -> Segment:
     """Write batches of one schema as the segment that starts at `first`; synced when this returns."""
     batches = [append.batch for append in queued]
     rows = sum(batch.num_rows for batch in batches)
@@ -48,7 +50,7 @@ def _times(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
     return min(b["min"].as_py() for b in bounds), max(b["max"].as_py() for b in bounds)
 
 
-def _keys(queued: Sequence[Queued], first: int) -> dict[bytes, bytes] | None:
+def _keys(queued: Sequence[QueuedAppend], first: int) -> dict[bytes, bytes] | None:
     found = []
     for append in queued:
         first += append.batch.num_rows

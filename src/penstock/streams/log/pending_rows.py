@@ -21,7 +21,7 @@ class LogMoved(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CommitFailures:
     """What a caller relied on: the number of journal pauses so far, and of failed commits of the table."""
 
     stills: int

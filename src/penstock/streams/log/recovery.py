@@ -14,8 +14,8 @@ from penstock.streams.log.segments import list_files
 def open_table(folder: Path, report: DamageReport) -> tuple[TableLog, int]:
     """Head and newest time of a table from its file names, and how many of its newest files were moved to `corrupt/`.
 
-    Those are the ones that cannot be opened: nothing comes after them, so the log goes on before them, unless somebody
-    has named their positions already (`StreamLog.reserve`). Times go on after theirs.
+    Those are the ones that cannot be opened: nothing comes after them, so the log goes on before them, unless a commit or
+    a journal entry has named their positions already (`StreamLog.reserve`). Times go on after theirs.
     """
     moved = 0
     last_ts = LONG_AGO

@@ -1,4 +1,4 @@
-"""Give memory that nobody uses back to the machine.
+"""Give free memory back to the machine.
 
 A merge or a large push leaves the allocators with pages that they would keep for the next one: a server that runs for
 months would look as if it leaked.
@@ -22,7 +22,7 @@ def share_free_memory() -> None:
     """For a process of many threads, before they begin: what one of them frees the others use, or the machine does.
 
     Left to themselves the C library gives each thread an arena of its own, and Arrow each thread a heap that only this
-    thread can clear: free pages in twenty places that nobody else gets.
+    thread can clear: free pages in twenty places that no other thread can use.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)

@@ -96,7 +96,7 @@ def contiguous(segments: Sequence[Segment]) -> list[list[Segment]]:
 
 
 def list_what_is_there(log_folder: Path, table_id: int) -> list[Segment]:
-    """Like `list_segments`, but going on after a gap: for whoever can do without the rows that are lost."""
+    """Like `list_segments`, but going on after a gap: for readers that can do without the rows that are lost."""
     return cover_around_gaps(list_files(log_folder / str(table_id)))
 
 
@@ -116,9 +116,9 @@ def list_segments(log_folder: Path, table_id: int) -> list[Segment]:
 
 
 def list_readable(log_folder: Path, table_id: int) -> list[Segment]:
-    """`list_segments`, but a file that is missing for good leaves its rows out instead of stopping everybody.
+    """`list_segments`, but a file that is missing for good leaves its rows out instead of stopping all tables.
 
-    For the pipeline: whoever then misses rows says so for the one table.
+    For the pipeline: a reader that then misses rows reports it for the one table.
     """
     try:
         return list_segments(log_folder, table_id)

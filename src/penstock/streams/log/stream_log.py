@@ -1,4 +1,4 @@
-"""The stream log's door: batches in, futures answered when the rows are on disk.
+"""The stream log: batches in, futures answered when the rows are on disk.
 
 `append` stamps a batch and queues it for the thread of `GroupCommit`. Called by `Ingest`; `still` is called by the
 catalog around every journal entry.
@@ -26,7 +26,7 @@ from penstock.streams.log.atomic_file import CrashPoint, make_folder, no_crash, 
 from penstock.streams.log.dropped_tables import DROP_AFTER_S, DroppedFolders
 from penstock.streams.log.group_commit import GroupCommit
 from penstock.streams.log.layout import LOG, TEMPORARY
-from penstock.streams.log.pending_rows import LONG_AGO, Append, LogMoved, Seen, TableLog
+from penstock.streams.log.pending_rows import LONG_AGO, Append, CommitFailures, LogMoved, TableLog
 from penstock.streams.log.recovery import open_table
 from penstock.streams.log.row_columns import stamp
 from penstock.streams.log.segments import list_files
@@ -79,7 +79,7 @@ class StreamLog(GroupCommit):
         idempotency_key: str | None = None,
         *,
         receipt: dict[str, Any] | None = None,
-        seen: Seen | None = None,
+        seen: CommitFailures | None = None,
     ) -> Future[int]:
         """Queue a batch of log rows; the future resolves to the head after it once it is synced.
 
@@ -91,7 +91,7 @@ class StreamLog(GroupCommit):
         with self._lock:
             self._wait_for_room(batch.nbytes)
             log = self._tables.setdefault(table.id, TableLog())
-            if seen is not None and seen != Seen(self._stills, log.failures):
+            if seen is not None and seen != CommitFailures(self._stills, log.failures):
                 raise LogMoved
             if log.broken is not None:
                 raise log.broken
@@ -109,11 +109,11 @@ class StreamLog(GroupCommit):
                 self._work.notify()
         return future
 
-    def seen(self, table_id: int) -> Seen:
+    def seen(self, table_id: int) -> CommitFailures:
         """Take this before looking at the catalog's state, and give it to `append`."""
         with self._lock:
             log = self._tables.get(table_id)
-            return Seen(self._stills, log.failures if log is not None else 0)
+            return CommitFailures(self._stills, log.failures if log is not None else 0)
 
     @contextmanager
     def still(self) -> Iterator[dict[int, int]]:
@@ -145,8 +145,8 @@ class StreamLog(GroupCommit):
     def reserve(self, heads: Mapping[int, int]) -> None:
         """Never give positions below these: a commit record or a journal entry has named them.
 
-        They are beyond the end of the log only where its newest files were lost. What they held is missing then, and
-        whoever needs it is told so; given again, they would make other readings out of it.
+        They are beyond the end of the log only where its newest files were lost. What they held is missing then,
+        and its readers are told so; given again, the positions would stand for other readings.
         """
         with self._lock:
             for table_id, head in heads.items():

@@ -1,4 +1,4 @@
-"""Demand: who wants which sensors of a table."""
+"""Demand: which holders want which sensors of a table."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from penstock.streams.sources.sensor_state import OpenedSensor
 
-NOBODY = np.zeros(0, dtype=np.int32)
+NO_SENSORS = np.zeros(0, dtype=np.int32)
 
 
 class TableDemand:
-    """Who wants which sensors of one table, and the records of those that were ever wanted."""
+    """Which holders want which sensors of one table, and the records of sensors that were ever wanted."""
 
     __slots__ = ("counts", "holders", "seen", "sensors")
 
@@ -22,8 +22,8 @@ class TableDemand:
         self.sensors: dict[int, OpenedSensor] = {}
 
     def replace(self, holder: str, sids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Set what a holder wants. Answers the sids that somebody wants now and nobody did, or the reverse."""
-        before = self.holders.pop(holder, NOBODY)
+        """Set what a holder wants. Answers the sids that have become wanted, and those that are not wanted any more."""
+        before = self.holders.pop(holder, NO_SENSORS)
         if len(sids):
             self.holders[holder] = sids
             if int(sids[-1]) >= len(self.counts):

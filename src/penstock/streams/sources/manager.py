@@ -1,4 +1,4 @@
-"""STEAM's stream manager: opens the sensors that somebody wants, polls them, closes them when nobody does.
+"""STEAM's stream manager: opens the sensors that queries want, polls them, closes them when no query does.
 
 Comes in: demand (a holder, usually a standing query, wants these sensors of that table). Goes out: readings to
 ingest, and openings and closings to the journal. A sensor that several holders want is opened once. Sensors
@@ -23,20 +23,19 @@ from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector
 from penstock.services import Service
-from penstock.settings import Settings
 from penstock.streams.ingest.columns import NO_TIME
-from penstock.streams.sources.demand import NOBODY, TableDemand
+from penstock.streams.sources.demand import NO_SENSORS, TableDemand
 from penstock.streams.sources.outbox import ReadingSink
 from penstock.streams.sources.polling import Poller
-from penstock.streams.sources.sensor_forwarder import Courier, Observe
-from penstock.streams.sources.sensor_lifecycle import ManagerLimits, Stepper
+from penstock.streams.sources.sensor_forwarder import Observe, SensorForwarder
+from penstock.streams.sources.sensor_lifecycle import ManagerLimits, SensorLifecycle
 from penstock.streams.sources.sensor_state import OpenedSensor, SensorState
 
 ALWAYS_ON = "always on"
 _ROW_BYTES = 1024  # of one waiting reading with its Python objects, generously
 
 
-class LiveRows(Protocol):
+class SensorRows(Protocol):
     """What the manager needs of `catalog.rows.StaticRows`: `_sid` and `_address` of the live sensors."""
 
     @property
@@ -53,7 +52,7 @@ class CatalogView(Protocol):
     @property
     def tables_by_id(self) -> Mapping[int, Table]: ...
 
-    def rows(self, table_id: int) -> LiveRows: ...
+    def rows(self, table_id: int) -> SensorRows: ...
 
     def observations(self, table_id: int) -> Mapping[int, Sequence[tuple[int, int | None]]]: ...
 
@@ -69,7 +68,6 @@ class StreamManager:
         ingest: ReadingSink,
         observe: Observe,
         clock: Clock,
-        settings: Settings | None = None,
         limits: ManagerLimits | None = None,
         rules: AddressRules | None = None,
     ) -> None:
@@ -80,10 +78,9 @@ class StreamManager:
         self._tables: dict[int, TableDemand] = {}
         self._closing = False
         limits = limits or ManagerLimits()
-        most_bytes = (settings or Settings()).queue_max_bytes
-        self._courier = Courier(ingest, observe, self._start_reading, most_bytes // _ROW_BYTES)
-        self._stepper = Stepper(
-            clock, self._courier, limits, lambda opened: self._poller.schedule(opened), self._newest_us, rules
+        self._forwarder = SensorForwarder(ingest, observe, self._start_reading, limits.queue_max_bytes // _ROW_BYTES)
+        self._stepper = SensorLifecycle(
+            clock, self._forwarder, limits, lambda opened: self._poller.schedule(opened), self._newest_us, rules
         )
         self._poller: Poller[OpenedSensor] = Poller(
             self._stepper.step, self._stepper.note_hung, self._stepper.note_held, limits.poll
@@ -91,7 +88,7 @@ class StreamManager:
         self._close_inherited()
 
     def services(self) -> list[Service]:
-        return [*self._courier.services(), *self._poller.services()]
+        return [*self._forwarder.services(), *self._poller.services()]
 
     def demand(self, holder: str, table_id: int, sids: Iterable[int] | NDArray[Any]) -> None:
         """From now on the holder wants exactly these sensors of the table (nothing, if none)."""
@@ -99,7 +96,7 @@ class StreamManager:
         wanted = np.unique(given).astype(np.int32, copy=False)
         with self._lock:
             demand = self._tables.setdefault(table_id, TableDemand())
-            if np.array_equal(demand.holders.get(holder, NOBODY), wanted):
+            if np.array_equal(demand.holders.get(holder, NO_SENSORS), wanted):
                 return
             changed = demand.replace(holder, wanted)
         if len(changed):
@@ -109,7 +106,7 @@ class StreamManager:
         """The holder wants nothing any more."""
         with self._lock:
             changes = {
-                table_id: demand.replace(holder, NOBODY)
+                table_id: demand.replace(holder, NO_SENSORS)
                 for table_id, demand in self._tables.items()
                 if holder in demand.holders
             }
@@ -181,7 +178,7 @@ class StreamManager:
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until what was read so far is stored and journalled; False when the time was too short."""
-        return self._courier.drain(timeout_s)
+        return self._forwarder.drain(timeout_s)
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Close every sensor, store what was read, journal the closings, end the threads."""
@@ -194,18 +191,18 @@ class StreamManager:
         self._poller.schedule_many(sensors)
         self._poller.drain(timeout_s * 0.5)
         self._stepper.stop()
-        self._courier.drain(timeout_s * 0.3)
+        self._forwarder.drain(timeout_s * 0.3)
         self._poller.close(max(0.1, deadline_s - time.monotonic()))
-        self._courier.close(max(0.1, deadline_s - time.monotonic()))
+        self._forwarder.close(max(0.1, deadline_s - time.monotonic()))
 
     def _close_inherited(self) -> None:
-        """Journal as closed what a server that was killed has left open: nobody listened since."""
+        """Journal as closed what a server that was killed has left open: no server has read them since."""
         state = self._state()
         for table in list(state.tables_by_id.values()):
             if _opens(table):
                 for sid, spans in state.observations(table.id).items():
                     if spans and spans[-1][1] is None:
-                        self._courier.note(table.id, sid, "closed")
+                        self._forwarder.note(table.id, sid, "closed")
 
     def _newest_us(self, table: Table, sid: int) -> int | None:
         """The newest time that the log holds of a sensor."""

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError
-from penstock.streams.ingest.receipt import Receipt
-from penstock.streams.sources.reading_arrays import Chunk, Parcel, pack
+from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.sources.reading_arrays import ReadChunk, ReadingArrays, pack
 
 _LOGGER = logging.getLogger(__name__)
 _MOST_ROWS = 65_536
@@ -32,7 +32,7 @@ class ReadingSink(Protocol):
 
     def push_resolved(
         self, table: Table, sids: NDArray[np.int32], ts_us: NDArray[np.int64] | None, columns: Sequence[pa.Array]
-    ) -> Future[Receipt]:
+    ) -> Future[IngestReceipt]:
         """Store readings of known sensors; columns in the order of the stream's fields."""
         ...
 
@@ -60,10 +60,10 @@ class Outbox:
         self._wake = wake
         self._most_rows = most_rows
         self._lock = threading.Lock()
-        self._chunks: list[Chunk] = []
+        self._chunks: list[ReadChunk] = []
         self._rows = 0
-        self._parcel: Parcel | None = None
-        self._future: Future[Receipt] | None = None
+        self._parcel: ReadingArrays | None = None
+        self._future: Future[IngestReceipt] | None = None
         self._retry_at_s = 0.0
         self.lost = 0
         self.last_error: str | None = None
@@ -82,7 +82,7 @@ class Outbox:
         """Everything was handed to ingest, whether it is stored yet or not."""
         return not self._chunks and (self._parcel is None or self._future is not None)
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: ReadChunk) -> None:
         with self._lock:
             self._chunks.append(chunk)
             self._rows += chunk.reading.count
@@ -106,7 +106,7 @@ class Outbox:
         else:
             self._future.add_done_callback(lambda _: self._wake())
 
-    def _finish(self, future: Future[Receipt], now_s: float) -> None:
+    def _finish(self, future: Future[IngestReceipt], now_s: float) -> None:
         self._future = None
         cause = future.exception()
         if cause is None:
@@ -125,9 +125,9 @@ class Outbox:
         _LOGGER.error("%d readings of table %s were refused: %s", len(self._parcel.sids), self.table.name, cause)
         self._parcel = None
 
-    def _pack(self) -> Parcel | None:
+    def _pack(self) -> ReadingArrays | None:
         with self._lock:
-            taken: list[Chunk] = []
+            taken: list[ReadChunk] = []
             rows = 0
             for chunk in self._chunks:
                 if taken and rows + chunk.reading.count > _MOST_ROWS:

@@ -242,7 +242,7 @@ class Poller(Generic[TaskT]):
         )
 
     def _watch(self) -> float:
-        """Abandon threads whose step hangs, and add threads while slow steps keep due tasks waiting."""
+        """Abandon threads with a step that hangs, and add threads while slow steps keep due tasks waiting."""
         limits = self._limits
         hung: list[TaskT] = []
         with self._changed:

@@ -1,7 +1,7 @@
 """Readings of many sensors made into arrays for ingest: in the order of their times, each sensor's own as it gave them.
 
-A reading whose values do not fit its fields is left out and counted against its sensor, so that one bad
-sensor spoils nobody else's readings.
+A reading with values that do not fit its fields is left out and counted against its sensor, so that one bad
+sensor spoils no other sensor's readings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.types import Field
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ReadChunk:
     """What one read gave, with the time at which it was read."""
 
     source: OpenedSensor
@@ -32,15 +32,15 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """Arrays ready for ingest."""
+class ReadingArrays:
+    """Readings of several sensors as arrays, ready for ingest."""
 
     sids: NDArray[np.int32]
     ts_us: NDArray[np.int64] | None
     columns: tuple[pa.Array, ...]
 
 
-def pack(table: Table, chunks: list[Chunk]) -> Parcel | None:
+def pack(table: Table, chunks: list[ReadChunk]) -> ReadingArrays | None:
     """One parcel of all chunks; None where nothing of them is good."""
     assert table.stream is not None
     fields = table.stream.fields
@@ -63,15 +63,15 @@ def pack(table: Table, chunks: list[Chunk]) -> Parcel | None:
         ts_us = None if ts_us is None else ts_us[good]
     order = None if ts_us is None else _across_sensors(sids, ts_us)
     if ts_us is None or order is None:
-        return Parcel(sids, ts_us, columns)
+        return ReadingArrays(sids, ts_us, columns)
     taken = pa.array(order)
-    return Parcel(sids[order], ts_us[order], tuple(c.take(taken) for c in columns))
+    return ReadingArrays(sids[order], ts_us[order], tuple(c.take(taken) for c in columns))
 
 
 def _across_sensors(sids: NDArray[np.int32], ts_us: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """The order in which readings of several sensors happened; None where they are in it.
 
-    They were read together, so which sensor was asked first means nothing: without this, whoever was asked later would be
+    They were read together, so which sensor was asked first means nothing: without this, a sensor that was asked later would be
     late. A sensor's own readings stay as it gave them, whatever their times: that they are out of order is for ingest to see.
     """
     if np.all(ts_us[1:] >= ts_us[:-1]):
@@ -89,7 +89,7 @@ def _across_sensors(sids: NDArray[np.int32], ts_us: NDArray[np.int64]) -> NDArra
     return np.argsort(moments, kind="stable")
 
 
-def _has_shape(fields: tuple[Field, ...], chunk: Chunk) -> bool:
+def _has_shape(fields: tuple[Field, ...], chunk: ReadChunk) -> bool:
     """Whether rows, times and values are as many as they should be. Fields may have been added since the read."""
     reading = chunk.reading
     widths = {reading.batch.num_columns} if reading.batch is not None else {len(row) for row in reading.rows}
@@ -103,7 +103,7 @@ def _has_shape(fields: tuple[Field, ...], chunk: Chunk) -> bool:
     return problem is None
 
 
-def _columns(fields: tuple[Field, ...], chunks: list[Chunk], problems: dict[int, str]) -> tuple[pa.Array, ...]:
+def _columns(fields: tuple[Field, ...], chunks: list[ReadChunk], problems: dict[int, str]) -> tuple[pa.Array, ...]:
     pieces: list[list[pa.Array]] = [[] for _ in fields]
     at = 0
     for (is_batch, texts, width), group in groupby(chunks, _form):
@@ -123,7 +123,7 @@ def _columns(fields: tuple[Field, ...], chunks: list[Chunk], problems: dict[int,
     return tuple(pa.concat_arrays(parts) for parts in pieces)
 
 
-def _form(chunk: Chunk) -> tuple[bool, bool, int]:
+def _form(chunk: ReadChunk) -> tuple[bool, bool, int]:
     """Chunks of one form are converted together."""
     batch = chunk.reading.batch
     width = batch.num_columns if batch is not None else len(chunk.reading.rows[0])
@@ -145,7 +145,7 @@ def _column(
     return column_from_values(field.type, values, report)
 
 
-def _times(chunks: list[Chunk], counts: list[int]) -> NDArray[np.int64]:
+def _times(chunks: list[ReadChunk], counts: list[int]) -> NDArray[np.int64]:
     ts_us = np.empty(sum(counts), dtype=np.int64)
     at = 0
     for chunk, count in zip(chunks, counts, strict=True):
@@ -154,7 +154,7 @@ def _times(chunks: list[Chunk], counts: list[int]) -> NDArray[np.int64]:
     return ts_us
 
 
-def _complain(chunks: list[Chunk], counts: list[int], problems: dict[int, str]) -> None:
+def _complain(chunks: list[ReadChunk], counts: list[int], problems: dict[int, str]) -> None:
     ends = np.cumsum(counts)
     for index, problem in sorted(problems.items()):
         chunk = chunks[int(np.searchsorted(ends, index, side="right"))]

@@ -27,7 +27,7 @@ Event = tuple[int, int, What]  # table id, sid, what happened
 Observe = Callable[[int, list[int], list[int], list[int]], None]
 
 
-class Courier:
+class SensorForwarder:
     """Polling threads add to outboxes and note openings; everything that may wait for a disk happens here."""
 
     def __init__(

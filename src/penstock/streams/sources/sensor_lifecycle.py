@@ -17,12 +17,13 @@ from penstock.catalog.model import Table
 from penstock.clock import SECOND, Clock
 from penstock.errors import one_line
 from penstock.sensors.address_rules import AddressRules
-from penstock.sensors.base import Answer, PushSensor, Reading, Sensor
+from penstock.sensors.base import PushSensor, Reading, ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
+from penstock.settings import Settings
 from penstock.streams.sources.outbox import Outbox
 from penstock.streams.sources.polling import PollLimits
-from penstock.streams.sources.reading_arrays import Chunk
-from penstock.streams.sources.sensor_forwarder import Courier
+from penstock.streams.sources.reading_arrays import ReadChunk
+from penstock.streams.sources.sensor_forwarder import SensorForwarder
 from penstock.streams.sources.sensor_state import OpenedSensor
 
 # newest_us(table, sid): the newest time that the log holds of a sensor, or None
@@ -41,15 +42,16 @@ class ManagerLimits:
     back_off_least_s: float = 0.2
     back_off_most_s: float = 60.0
     full_s: float = 0.02
+    queue_max_bytes: int = Settings().queue_max_bytes
 
 
-class Stepper:
+class SensorLifecycle:
     """Runs steps for the poller. `reschedule` asks the poller for a step now; `stop` makes late steps close."""
 
     def __init__(
         self,
         clock: Clock,
-        courier: Courier,
+        forwarder: SensorForwarder,
         limits: ManagerLimits,
         reschedule: Callable[[OpenedSensor], None],
         newest_us: NewestTime,
@@ -58,7 +60,7 @@ class Stepper:
         self._rules = rules
         self._newest_us = newest_us
         self._clock = clock
-        self._courier = courier
+        self._forwarder = forwarder
         self._limits = limits
         self._reschedule = reschedule
         self._lock = threading.Lock()
@@ -75,7 +77,7 @@ class Stepper:
         except Exception as cause:
             delay_s = self._back_off(opened, cause)
         if self._stopped:
-            # A step that hung until the manager was closed comes back here, and nobody will call again.
+            # A step that hung until the manager was closed comes back here, and is not called again.
             self._shut(opened)
             return None
         return delay_s
@@ -129,19 +131,19 @@ class Stepper:
         opened.shown = "open"
         opened.idle_s = 0.0
         if not opened.observed:
-            # The courier asks for the next step once the opening is journalled.
+            # The forwarder asks for the next step once the opening is journalled.
             opened.observed = True
-            self._courier.note(opened.table.id, opened.sid, "opened")
+            self._forwarder.note(opened.table.id, opened.sid, "opened")
             return None
         return 0.0
 
     def _read(self, opened: OpenedSensor, sensor: Sensor) -> float | None:
-        outbox = self._courier.outbox(opened.table)
+        outbox = self._forwarder.outbox(opened.table)
         if outbox.is_full:
             return self._limits.full_s
         reading = sensor.read()
         opened.shown = "open"
-        if reading.answer is Answer.END:
+        if reading.answer is ReadResult.END:
             self._end(opened)
             return None
         self._take(opened, reading, outbox)
@@ -160,27 +162,27 @@ class Stepper:
         """Put what a sensor gave on its way, and count it."""
         now_us = self._clock.now_us()
         if reading.bad:
-            opened.note_error(reading.problem or "a reading that nobody understands", now_us, reading.bad)
+            opened.note_error(reading.problem or "a reading that could not be understood", now_us, reading.bad)
         count = reading.count
         if count:
             opened.failures = 0
             opened.readings += count
             opened.last_reading_us = now_us
-            outbox.add(Chunk(opened, reading, now_us))
-            self._courier.wake()
+            outbox.add(ReadChunk(opened, reading, now_us))
+            self._forwarder.wake()
 
     def _end(self, opened: OpenedSensor) -> None:
         self._shut(opened, "ended")
         opened.shown = "ended"
 
     def _shut(self, opened: OpenedSensor, how: Literal["closed", "ended"] = "closed") -> None:
-        """Close the sensor if it is open, and journal that nobody observes it any more."""
+        """Close the sensor if it is open, and journal that it is not observed any more."""
         try:
             self._close_sensor(opened)
         finally:
             if opened.observed:
                 opened.observed = False
-                self._courier.note(opened.table.id, opened.sid, how)
+                self._forwarder.note(opened.table.id, opened.sid, how)
 
     def _close_sensor(self, opened: OpenedSensor) -> None:
         sensor, opened.sensor = opened.sensor, None
@@ -215,12 +217,12 @@ class Stepper:
 
     def take_pushed(self, opened: OpenedSensor, sensor: PushSensor, reading: Reading) -> None:
         """A push sensor calls. Waits while the table's outbox is full; what a closed sensor says is dropped."""
-        outbox = self._courier.outbox(opened.table)
+        outbox = self._forwarder.outbox(opened.table)
         while outbox.is_full and opened.sensor is sensor and not self._stopped:
             time.sleep(self._limits.full_s)
         if opened.sensor is not sensor:
             return
-        if reading.answer is Answer.END:
+        if reading.answer is ReadResult.END:
             opened.ending = True
             self._reschedule(opened)
         else:
@@ -235,7 +237,7 @@ class Stepper:
 class _Delivery:
     """The `Deliver` of one opening of one push sensor."""
 
-    def __init__(self, stepper: Stepper, opened: OpenedSensor, sensor: PushSensor) -> None:
+    def __init__(self, stepper: SensorLifecycle, opened: OpenedSensor, sensor: PushSensor) -> None:
         self._stepper = stepper
         self._opened = opened
         self._sensor = sensor

@@ -32,7 +32,7 @@ class SensorState:
 class OpenedSensor(Task):
     """The manager's own record. Steps (open, read, close) are run by one thread at a time.
 
-    `wanted` and `table` and `address` are set by whoever changes demand; the rest belongs to the step.
+    `wanted` and `table` and `address` are set with the demand; the rest belongs to the step.
     """
 
     __slots__ = (

@@ -17,14 +17,14 @@ from penstock.sensors.registry import find_connector, parse_options
 from penstock.sensors.source import Source
 from penstock.services import Service
 from penstock.streams.ingest.input_counts import InputCounts
-from penstock.streams.ingest.receipt import Receipt
+from penstock.streams.ingest.receipt import IngestReceipt
 from penstock.streams.sources.outbox import will_pass
 
 _LOGGER = logging.getLogger("penstock.sources")
 _RETRY_S = 1.0
 _ATTEMPTS = 5  # at what does not look as if it would pass
 
-Push = Callable[[str, Sequence[Mapping[str, Any]]], "Future[Receipt]"]
+Push = Callable[[str, Sequence[Mapping[str, Any]]], "Future[IngestReceipt]"]
 
 
 class PushDelivery:
@@ -38,7 +38,7 @@ class PushDelivery:
         self._rows = rows
         self._counts = counts
         self._wake = wake
-        self._future: Future[Receipt] | None = None
+        self._future: Future[IngestReceipt] | None = None
         self._retry_at_s = 0.0
         self._attempts = 0
         self._done = False
@@ -62,7 +62,7 @@ class PushDelivery:
             self._failed(cause)
         return self._done
 
-    def _take(self, receipt: Receipt) -> None:
+    def _take(self, receipt: IngestReceipt) -> None:
         duplicates = sum(r.condition == "duplicate_reading" for r in receipt.refused)
         self._counts.stored(receipt.accepted, duplicates)
         for refusal in receipt.refused:

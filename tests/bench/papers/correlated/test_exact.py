@@ -13,11 +13,12 @@ from bench.papers.correlated.exact import exact_answers, landmark_starts, slidin
 from bench.papers.correlated.question import Edge, Outer, Question, near_max, near_min
 from penstock.errors import PenstockError
 from tests.bench.papers.correlated.brute import QUESTIONS, arrays, by_definition, columns
+from tests.support.examples import examples
 
 OUTERS: tuple[Outer, ...] = ("count", "sum", "avg", "min", "max")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(columns, st.sampled_from(QUESTIONS), st.sampled_from(OUTERS), st.integers(0, 12), st.data())
 def test_exact_answers_are_those_of_the_definition(
     drawn: list[tuple[int, int, int]], question: Question, outer: Outer, window: int, data: st.DataObject

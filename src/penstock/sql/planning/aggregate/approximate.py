@@ -1,0 +1,46 @@
+"""Approximate aggregates of a bound question, as calls that slices answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from penstock.operators.expr import Expr
+from penstock.operators.slices.approximate.naming import approximate_for
+from penstock.operators.slices.combining import Panes
+from penstock.operators.windows import FOREVER, TimeWindow, Window
+from penstock.sql.kernel_expressions import NotCovered, lower
+from penstock.sql.plan import AggregateCall
+from penstock.sql.values import external, type_of
+
+RECENT_US = 60_000_000
+"""How long cells stay as fine as they came: a question about a cycle of a moment ago then reads little."""
+
+
+def approximate_call(node: exp.Expr) -> AggregateCall:
+    """`parameter` is what is special and the error; `settled` adds how coarse cells may be."""
+    value, special, epsilon = node.expressions
+    arguments: tuple[Expr, ...] = () if isinstance(value, exp.Star) else (lower(value),)
+    if approximate_for(node.name, tuple(a.type for a in arguments)) is None:
+        raise NotCovered(f"{node.name.upper()} of {arguments[0].type} runs as Spark SQL, exactly")
+    return AggregateCall(node.name, arguments, external(type_of(node)), (special.value, epsilon.value))
+
+
+def settled(call: AggregateCall, panes: Panes | None, window: Window) -> AggregateCall:
+    """The call with the width of panes, which no cell may cross, and how long cells stay fine."""
+    if not isinstance(call.parameter, tuple):
+        return call
+    recent = RECENT_US  # over the newest rows nothing is kept that could grow
+    if isinstance(window, TimeWindow):
+        # Cells that END cuts have to be read, so none may be wide there.
+        recent = RECENT_US - window.end.offset_us if window.end.anchor == "now" else FOREVER
+    slot = 0 if panes is None else _slot(panes)
+    return replace(call, parameter=(*call.parameter, slot, max(RECENT_US, recent)))
+
+
+def _slot(panes: Panes) -> int:
+    width, step = panes.width, panes.step
+    while step:
+        width, step = step, width % step
+    return width

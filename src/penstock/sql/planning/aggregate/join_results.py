@@ -1,0 +1,104 @@
+"""Aggregates over the rows of a window join -> slices of its results, or NotCovered with the reason why they stay Spark SQL.
+
+The join is the question's own, or another query that it reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from penstock.operators.expr import calls_user
+from penstock.operators.windows import EVERYTHING
+from penstock.sql.binding.context import BoundQuery
+from penstock.sql.binding.join_streams import read_outputs
+from penstock.sql.kernel_expressions import NotCovered
+from penstock.sql.plan import AggregateCall, AggregatePlan, JoinAggregatePlan, JoinPlan, Output, plan_from_json
+from penstock.sql.planning.aggregate.planner import SORTING, AggregateCalls, expressions_of, refuse_around_aggregates
+from penstock.sql.planning.aggregate.read_through import renamed
+from penstock.sql.planning.join.at_most_one_result import gives_one_each
+from penstock.sql.planning.one_stream import one_stream, predicates
+from penstock.sql.planning.relations import all_of
+from penstock.sql.planning.row_order import sorting_of
+from penstock.sql.scope import SqlCatalog
+from penstock.types import BIGINT
+
+# What depends on an order of rows, which the results of a join need not have.
+_ORDERED = frozenset({"first", "last"})
+
+
+def aggregates_over_join(bound: BoundQuery, join: JoinPlan, ordered: bool = False) -> JoinAggregatePlan:
+    """What stands on a join as slices of its results. To be called once its rows stand in FROM (`join.extraction.extract_join`).
+
+    `ordered`: each reading has at most one result (`at_most_one_result`).
+    """
+    query, contexts = bound.query, bound.collected.contexts
+    if not isinstance(query, exp.Select) or len(contexts) != 1 or [s.kind for s in contexts[0].sources] != ["core"]:
+        raise NotCovered("aggregates of more than the join's own rows run as Spark SQL")
+    if query.args.get("where") is not None:
+        raise NotCovered("a condition that the join cannot decide runs as Spark SQL")
+    if join.missing != "inner":
+        raise NotCovered("aggregates over rows without a partner run as Spark SQL")
+    if contexts[0].windows.by_alias and len(join.inputs) > 1:
+        raise NotCovered("aggregates over streams with windows of their own run as Spark SQL")
+    return JoinAggregatePlan(join, _over_results(bound, query, ordered))
+
+
+def check_aggregates(bound: BoundQuery, query: exp.Select, ordered: bool) -> None:
+    """NotCovered where slices do not cover what stands on a join, before anything is changed."""
+    _over_results(bound, query, ordered)
+
+
+def aggregates_over_read_join(bound: BoundQuery, state: SqlCatalog) -> AggregatePlan | None:
+    """Aggregates over the rows of another query that is a window join, in the names of that join; None where none is read."""
+    sources = bound.collected.contexts[0].sources
+    reads = [plan_from_json(state.queries[s.name].plan) for s in sources if s.kind == "query"]
+    if len(sources) != 1 or not reads or not isinstance(reads[0], JoinPlan):
+        return None
+    query, _ = one_stream(bound, queries=True)
+    read = reads[0]
+    if read.missing != "inner":
+        raise NotCovered("aggregates over rows without a partner run as Spark SQL")
+    asked = [condition for condition in predicates(query) if condition is not None]
+    columns = {output.name: output.expr for output in read_outputs(read)}
+    over = _over_results(bound, query, gives_one_each(read, state.tables_by_id))
+    if over.own_windows:
+        raise NotCovered("aggregates of another query's rows with several windows run as Spark SQL")
+    top = renamed(replace(over, stream_predicate=all_of(asked)), columns)
+    if any(calls_user(e) for e in expressions_of(top)):
+        raise NotCovered("aggregates of what another query's functions computed run as Spark SQL")
+    return top
+
+
+def _over_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> AggregatePlan:
+    refuse_around_aggregates(query, but=SORTING)
+    taken = AggregateCalls(query, bound.collected.contexts[0].scope.panes)
+    outputs = tuple(
+        Output(field.name, field.type, taken.lower(item.this))
+        for field, item in zip(bound.fields, query.expressions, strict=True)
+    )
+    having = query.args.get("having")
+    condition = taken.lower(having.this) if having is not None else None
+    sorting = sorting_of(bound, taken.lower)
+    own = tuple(taken.own_windows) if any(taken.own_windows) else ()
+    if own and taken.panes is not None:
+        raise NotCovered("an aggregate with a window of its own beside TUMBLE or SLIDE runs as Spark SQL")
+    for call in taken.aggregates:
+        out_of_order = call.function in _ORDERED and not ordered
+        if out_of_order or call.function == "twa" or isinstance(call.parameter, tuple):
+            raise NotCovered(f"{call.function.upper()} over a join runs as Spark SQL")
+    top = AggregatePlan(
+        table_id=0,
+        keys=taken.lowered_keys(),
+        aggregates=tuple(taken.aggregates) or (AggregateCall("count", (), BIGINT),),
+        outputs=outputs,
+        window=EVERYTHING,
+        having=condition,
+        panes=taken.panes,
+        own_windows=own,
+        sorted=sorting,
+    )
+    if any(calls_user(e) for e in expressions_of(top)):
+        raise NotCovered("aggregates with user functions run as Spark SQL")
+    return top

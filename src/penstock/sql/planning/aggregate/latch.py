@@ -1,0 +1,66 @@
+"""LATCH: where it may stand, and what a query's registration makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NoReturn
+
+from penstock.catalog.model import TIME_COLUMN
+from penstock.errors import error
+from penstock.operators.expr import Call, Column, Literal
+from penstock.operators.windows import FOREVER, TimeWindow
+from penstock.sql.binding.context import BoundQuery, SelectContext
+from penstock.sql.plan import AggregatePlan, Plan
+from penstock.sql.planning.relations import all_of
+from penstock.sql.positions import point, span_of
+from penstock.types import BOOLEAN, TIMESTAMP
+
+UNREGISTERED = ""
+"""The name of a state that is none yet."""
+_WITHOUT = "without LATCH it runs, as far back as readings are kept"
+
+
+def check_latch(bound: BoundQuery, standing: bool) -> bool:
+    """Whether the question is one with LATCH. Refuses whatever cannot have a state without end."""
+    latched = [context for context in bound.collected.contexts if context.scope.latch is not None]
+    for context in latched:
+        if context is not bound.collected.contexts[0] or context.select is not bound.query:
+            _refuse(context, "LATCH in a subquery or beside other SELECTs", "put it into a standing query of its own")
+        if not context.aggregated:
+            hint = "write SELECT stock, MAX(price) FROM trades GROUP BY stock, LATCH"
+            _fail(context, "syntax_error", "LATCH needs an aggregate", hint)
+        if context.scope.panes is not None:
+            _fail(context, "invalid_window", "TUMBLE and SLIDE end, LATCH does not", "leave one of them out")
+        window = context.windows.everywhere
+        if not isinstance(window, TimeWindow) or window.slides:
+            _fail(context, "invalid_window", "a window that moves on forgets, and LATCH does not", _WITHOUT)
+        if standing and window.ends:
+            detail = f"END ({window.end}) is an end, and LATCH has none"
+            _fail(context, "invalid_window", detail, "leave END out")
+    return bool(latched)
+
+
+def refuse_uncovered(bound: BoundQuery, reason: str) -> NoReturn:
+    """Spark SQL reads what is kept; a state without end must not depend on that."""
+    _refuse(bound.collected.contexts[0], "LATCH here", f"{reason}, and keeps no state; {_WITHOUT}")
+
+
+def registered(plan: Plan, name: str, start_us: int | None) -> Plan:
+    """The plan with the name of its state, and with its beginning among the conditions: no row is inside and leaves."""
+    if not isinstance(plan, AggregatePlan) or plan.latch is None:
+        return plan
+    assert isinstance(plan.window, TimeWindow)
+    begin = plan.window.begin.resolve(0, -FOREVER if start_us is None else start_us)
+    since = Call("ge", (Column(TIME_COLUMN, TIMESTAMP), Literal(begin, TIMESTAMP)), BOOLEAN)
+    conditions = [c for c in (plan.stream_predicate, since if begin > -FOREVER else None) if c is not None]
+    return replace(plan, latch=name, stream_predicate=all_of(conditions))
+
+
+def _refuse(context: SelectContext, feature: str, hint: str) -> NoReturn:
+    assert context.scope.latch is not None
+    raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(context.scope.latch))
+
+
+def _fail(context: SelectContext, condition: str, detail: str, hint: str) -> NoReturn:
+    assert context.scope.latch is not None
+    raise point(error(condition, detail=detail, hint=hint), context.text, span_of(context.scope.latch))

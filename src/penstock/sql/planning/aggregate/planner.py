@@ -1,0 +1,271 @@
+"""Bound SELECT -> AggregatePlan, or NotCovered with the reason why it stays Spark SQL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from penstock.operators.expr import Call, Expr, Literal, calls_user
+from penstock.operators.slices.combining import Panes
+from penstock.operators.slices.registry import partial_for
+from penstock.operators.windows import EVERYTHING, RowsWindow
+from penstock.sql.binding.approximate import is_approximate_call
+from penstock.sql.binding.calls import is_aggregate
+from penstock.sql.binding.context import BoundQuery
+from penstock.sql.kernel_expressions import NotCovered, lower
+from penstock.sql.nodes import Const, OwnWindow
+from penstock.sql.plan import (
+    WINDOW_END,
+    WINDOW_START,
+    AggregateCall,
+    AggregatePlan,
+    Output,
+    aggregate_name,
+    key_name,
+    scalar_name,
+)
+from penstock.sql.planning.aggregate.approximate import approximate_call, settled
+from penstock.sql.planning.aggregate.latch import UNREGISTERED
+from penstock.sql.planning.aggregate.own_windows import last
+from penstock.sql.planning.aggregate.read_through import read_selection, read_through
+from penstock.sql.planning.distinct import refuse_distinct
+from penstock.sql.planning.one_stream import one_stream, predicates
+from penstock.sql.planning.row_order import sorting_of
+from penstock.sql.scope import PaneEdges, SqlCatalog
+from penstock.sql.values import DURATION, constant, external, type_of, typed
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, Type
+
+_FUNCTIONS: dict[type[exp.Expr], str] = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.First: "first",
+    exp.Last: "last",
+    exp.Variance: "var_samp",
+    exp.VariancePop: "var_pop",
+    exp.Stddev: "stddev_samp",
+    exp.StddevSamp: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+    exp.Corr: "corr",
+    exp.CovarSamp: "covar_samp",
+    exp.CovarPop: "covar_pop",
+    exp.LogicalAnd: "min",
+    exp.LogicalOr: "max",
+}
+SCALAR = "scalar"  # in the meta of a subquery's node: which of the question's values it is
+_OF_TWO = frozenset({"corr", "covar_samp", "covar_pop"})
+_REFUSED = (
+    ("order", "ORDER BY"),
+    ("limit", "LIMIT"),
+    ("offset", "OFFSET"),
+    ("windows", "a window function"),
+)
+SORTING = ("order", "limit", "offset")
+
+
+def is_aggregation(bound: BoundQuery) -> bool:
+    return isinstance(bound.query, exp.Select) and bound.collected.contexts[0].aggregated
+
+
+def aggregate_plan(bound: BoundQuery, state: SqlCatalog | None = None) -> AggregatePlan:
+    """The question as slices of one stream, or NotCovered with the reason. `state`: it may read another query."""
+    query, source = one_stream(bound, queries=state is not None)
+    read = read_selection(source, state) if state is not None else None
+    table_id = read.table_id if read is not None else source.table.id if source.table is not None else 0
+    refuse_around_aggregates(query, but=SORTING)
+    window = source.window or EVERYTHING
+    taken = AggregateCalls(query, bound.collected.contexts[0].scope.panes)
+    outputs = tuple(
+        Output(field.name, field.type, taken.lower(item.this))
+        for field, item in zip(bound.fields, query.expressions, strict=True)
+    )
+    having = query.args.get("having")
+    condition = taken.lower(having.this) if having is not None else None
+    sorting = sorting_of(bound, taken.lower)
+    own = tuple(taken.own_windows) if any(taken.own_windows) else ()
+    if own and (taken.panes is not None or isinstance(window, RowsWindow)):
+        raise NotCovered("an aggregate with a window of its own beside TUMBLE, SLIDE or LAST runs as Spark SQL")
+    if own and all(own) and not bound.collected.contexts[0].windows.explicit:
+        window = last(max(us for us in own if us is not None))
+    static, stream = predicates(query)
+    plan = AggregatePlan(
+        table_id=table_id,
+        keys=taken.lowered_keys(),
+        aggregates=tuple(settled(a, taken.panes, window) for a in taken.aggregates)
+        or (AggregateCall("count", (), BIGINT),),
+        outputs=outputs,
+        window=window,
+        static_predicate=static,
+        stream_predicate=stream,
+        having=condition,
+        panes=taken.panes,
+        own_windows=own,
+        sorted=sorting,
+        latch=UNREGISTERED if bound.collected.contexts[0].scope.latch is not None else None,
+    )
+    if plan.latch is not None and own:
+        raise NotCovered("an aggregate with a window of its own forgets")
+    if read is not None:
+        if plan.latch is not None:
+            raise NotCovered("a state without end over another query, whose rows come a cycle later, runs as Spark SQL")
+        plan = read_through(plan, read, source.name)
+    if any(calls_user(e) for e in expressions_of(plan)):
+        raise NotCovered("aggregates with user functions run as Spark SQL")
+    return plan
+
+
+def refuse_around_aggregates(query: exp.Select, but: tuple[str, ...] = ()) -> None:
+    for key, words in _REFUSED:
+        if query.args.get(key) and key not in but:
+            raise NotCovered(f"{words} over aggregates runs as Spark SQL")
+    refuse_distinct(query)
+
+
+def expressions_of(plan: AggregatePlan) -> list[Expr]:
+    found = [*plan.keys, *(a for call in plan.aggregates for a in call.arguments), *(o.expr for o in plan.outputs)]
+    found += [o.expr for o in plan.sorted.hidden] if plan.sorted is not None else []
+    return found + [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
+
+
+class AggregateCalls:
+    """The aggregates and keys of a SELECT, each once, and expressions over them."""
+
+    def __init__(self, query: exp.Select, edges: PaneEdges | None) -> None:
+        self.aggregates: list[AggregateCall] = []
+        self.own_windows: list[int | None] = []
+        self.keys: list[exp.Expr] = []
+        self._edges = edges
+        self.panes = None if edges is None else Panes(edges.width_us, edges.step_us)
+        group = query.args.get("group")
+        if group is None:
+            return
+        nested = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
+        if any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")) or group.find(*nested):
+            raise NotCovered("grouping sets run as Spark SQL")
+        self.keys = [key for key in group.expressions if edges is None or key != edges.start]
+        if len(group.expressions) - len(self.keys) != (edges is not None):
+            raise NotCovered("two windows in GROUP BY run as Spark SQL")
+
+    def lowered_keys(self) -> tuple[Expr, ...]:
+        keys = tuple(lower(key) for key in self.keys)
+        if any(key.type.kind in ("ARRAY", "STRUCT") for key in keys):
+            raise NotCovered("GROUP BY an array or a struct runs as Spark SQL")
+        return keys
+
+    def lower(self, node: exp.Expr) -> Expr:
+        """The expression over keys and aggregates."""
+        return lower(node.copy().transform(self._replaced, copy=False))
+
+    def call(self, aggregate: exp.Expr, filtered: exp.Filter | None) -> AggregateCall:
+        """What slices keep for an aggregate, with the FILTER around it."""
+        return _aggregate(aggregate) if filtered is None else _filtered(aggregate, filtered)
+
+    def _replaced(self, node: exp.Expr) -> exp.Expr:
+        if self._edges is not None and node == self._edges.start:
+            return _column(WINDOW_START, TIMESTAMP)
+        if self._edges is not None and node == self._edges.end:
+            return _column(WINDOW_END, TIMESTAMP)
+        if node in self.keys:
+            return _column(key_name(self.keys.index(node)), external(type_of(node)))
+        if isinstance(node, exp.Subquery) and SCALAR in node.meta:
+            return _column(scalar_name(node.meta[SCALAR]), external(type_of(node)))
+        if isinstance(node, exp.Window):
+            raise NotCovered("a window function runs as Spark SQL")
+        own = node.this if isinstance(node, exp.Filter) else node
+        if isinstance(node, exp.Filter | OwnWindow | exp.WithinGroup) or is_aggregate(node):
+            plain = own.this if isinstance(own, OwnWindow) else own
+            aggregate = self.call(plain, node if isinstance(node, exp.Filter) else None)
+            call = (aggregate, own.us if isinstance(own, OwnWindow) else None)
+            known = list(zip(self.aggregates, self.own_windows, strict=True))
+            if call not in known:
+                self.aggregates.append(aggregate)
+                self.own_windows.append(call[1])
+                known.append(call)
+            return _column(aggregate_name(known.index(call)), aggregate.type)
+        return node
+
+
+def _column(name: str, type_: Type) -> exp.Expr:
+    return typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), type_)
+
+
+def _filtered(aggregate: exp.Expr, node: exp.Filter) -> AggregateCall:
+    """FILTER (WHERE c): rows that do not satisfy c are NULL to the aggregate."""
+    inner = _aggregate(aggregate)
+    condition = lower(node.expression.this)
+    if inner.function in ("first", "last"):
+        # NULL is a value to them, so which rows count is said beside it.
+        counts = Call("coalesce", (condition, Literal(False, BOOLEAN)), BOOLEAN)
+        return replace(inner, arguments=(*inner.arguments, counts))
+    values = inner.arguments or (Literal(1, BIGINT),)
+    arguments = tuple(Call("case", (condition, value, Literal(None, value.type)), value.type) for value in values)
+    return replace(inner, arguments=arguments)
+
+
+def _aggregate(node: exp.Expr) -> AggregateCall:
+    if is_approximate_call(node):
+        return approximate_call(node)
+    if isinstance(node, exp.WithinGroup):
+        return _in_order(node)
+    words = node.name if isinstance(node, exp.Anonymous) or not isinstance(node, exp.Func) else node.sql_name()
+    words = words.upper()
+    if words in ("PERCENTILE", "MEDIAN"):
+        return _percentile(node, words)
+    if words == "TWA" and len(node.expressions) == 1 and not isinstance(node.expressions[0], exp.Distinct):
+        return AggregateCall("twa", (lower(node.expressions[0]),), external(type_of(node)))
+    if isinstance(node, exp.CountIf):
+        one = (Literal(1, BIGINT), Literal(None, BIGINT))
+        return AggregateCall("count", (Call("case", (lower(node.this), *one), BIGINT),), BIGINT)
+    function = _FUNCTIONS.get(type(node))
+    if function is None:
+        raise NotCovered(f"{words} runs as Spark SQL")
+    if node.expressions or (node.args.get("expression") is not None and function not in _OF_TWO):
+        raise NotCovered(f"{words} of several arguments runs as Spark SQL")
+    given = node.this
+    if isinstance(given, exp.Distinct):
+        if function not in ("count", "sum", "avg", "min", "max") or len(given.expressions) != 1:
+            raise NotCovered(f"{words}(DISTINCT ..) of this runs as Spark SQL")
+        function = function if function in ("min", "max") else f"{function}_distinct"
+        given = given.expressions[0]
+    everything = function == "count" and (given is None or isinstance(given, exp.Star))
+    arguments: tuple[Expr, ...] = () if everything else (lower(given),)
+    if function in _OF_TWO:
+        arguments = (*arguments, lower(node.expression))
+    if function in ("avg", "avg_distinct") and arguments and type_of(node) == DURATION:
+        raise NotCovered("AVG of an INTERVAL runs as Spark SQL")
+    if partial_for(function, tuple(a.type for a in arguments)) is None:
+        raise NotCovered(f"{words} of {arguments[0].type} runs as Spark SQL")
+    return AggregateCall(function, arguments, external(type_of(node)))
+
+
+def _in_order(node: exp.WithinGroup) -> AggregateCall:
+    """PERCENTILE_DISC(p) and MODE() WITHIN GROUP (ORDER BY x)."""
+    inner, keys = node.this, node.expression.expressions
+    fraction = inner.this if isinstance(inner, exp.PercentileDisc) else None
+    if len(keys) != 1 or not (isinstance(fraction, Const) or isinstance(inner, exp.Mode)):
+        raise NotCovered("WITHIN GROUP runs as Spark SQL")
+    x, backwards = lower(keys[0].this), "_desc" if keys[0].args.get("desc") else ""
+    if fraction is None:
+        if partial_for("mode", (x.type,)) is None:
+            raise NotCovered(f"MODE of {x.type} runs as Spark SQL")
+        return AggregateCall(f"mode{backwards}", (x,), external(type_of(node)))
+    if x.type.kind not in ("INT", "BIGINT", "DOUBLE"):
+        raise NotCovered(f"PERCENTILE_DISC of {x.type} runs as Spark SQL")
+    # The same values as those of other percentiles.
+    x = x if x.type == DOUBLE else Call("cast", (x,), DOUBLE)
+    return AggregateCall(f"percentile_disc{backwards}", (x,), external(type_of(node)), float(fraction.value))
+
+
+def _percentile(node: exp.Expr, words: str) -> AggregateCall:
+    values = [node.this] if words == "MEDIAN" else node.expressions
+    fraction = constant(0.5, DOUBLE) if words == "MEDIAN" else values[1] if len(values) == 2 else None
+    if (
+        not isinstance(fraction, Const)
+        or not isinstance(fraction.value, int | float)
+        or isinstance(values[0], exp.Distinct)
+    ):
+        raise NotCovered(f"{words} of anything but a value and a constant runs as Spark SQL")
+    return AggregateCall("percentile", (lower(values[0]),), external(type_of(node)), float(fraction.value))

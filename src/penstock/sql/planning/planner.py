@@ -1,0 +1,242 @@
+"""Statement -> plan: bind a SELECT against the catalog and choose how it runs."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from sqlglot import exp
+
+from penstock.errors import error
+from penstock.operators.expr import Expr, UserCall, is_static, walk
+from penstock.operators.windows import EVERYTHING
+from penstock.sql.binding.context import BindingInput, BoundQuery, Collected, SystemTables
+from penstock.sql.binding.query import QueryBinder
+from penstock.sql.binding.within import check_within
+from penstock.sql.kernel_expressions import NotCovered, lower
+from penstock.sql.nodes import Hold
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Lasting, Output, Plan, SelectPlan, SparkPlan
+from penstock.sql.planning.aggregate.correlated import correlated_plan, is_correlated
+from penstock.sql.planning.aggregate.join_results import aggregates_over_join, aggregates_over_read_join
+from penstock.sql.planning.aggregate.latch import check_latch, refuse_uncovered
+from penstock.sql.planning.aggregate.on_demand import on_demand
+from penstock.sql.planning.aggregate.own_windows import share_own_window, take_own_windows
+from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
+from penstock.sql.planning.aggregate.scalar_subqueries import has_scalar_subqueries, plan_beside_scalars
+from penstock.sql.planning.aggregate.stream_with_tables import is_stream_with_tables, stream_with_tables_plan
+from penstock.sql.planning.distinct import group_distinct, ungroup_distinct
+from penstock.sql.planning.join.extraction import extract_join
+from penstock.sql.planning.join.planner import is_window_join, join_plan
+from penstock.sql.planning.one_stream import one_stream
+from penstock.sql.planning.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
+from penstock.sql.planning.resample.planner import after_scans, resample_plan
+from penstock.sql.planning.resample.rewrite import resamples, write_out_resamples
+from penstock.sql.positions import point, span_of
+from penstock.sql.scope import SqlCatalog, fold
+from penstock.sql.spark.text import spark_sql
+from penstock.sql.statements import Select
+
+_OF_QUERIES = ("query", "state")
+
+
+def bind_query(
+    select: Select, state: SqlCatalog, standing: bool, system_tables: SystemTables | None = None, spent: bool = False
+) -> BoundQuery:
+    """Resolve names and types. Raises errors that point into the statement's text.
+
+    `spent`: the statement's tree is not read again, so it is not copied, which is a quarter of the work.
+    """
+    collected = Collected()
+    query = select.query if spent else select.query.copy()
+    binder = QueryBinder(select.source.text, BindingInput(state, standing, system_tables or {}, collected))
+    try:
+        fields = binder.bind(query)
+    except RecursionError:
+        raise error("syntax_error", detail="the question is nested too deeply") from None
+    settle(collected)
+    return BoundQuery(query, tuple(fields), collected)
+
+
+def plan_query(
+    select: Select,
+    state: SqlCatalog,
+    standing: bool,
+    system_tables: SystemTables | None = None,
+    shared: bool = True,
+    joins: bool = False,
+    spent: bool = False,
+) -> Plan:
+    """The plan of a SELECT. With `shared` false it is Spark SQL even where the shared pass could run it.
+
+    `joins`: whether window joins of standing queries have a step of their own, instead of Spark SQL.
+    """
+    if select.as_of is not None:
+        hint = "AS OF stands in SELECT * FROM a standing query"
+        raise point(error("not_supported", feature="AS OF here", hint=hint), select.source.text, select.as_of.at)
+    bound = bind_query(select, state, standing, system_tables, spent)
+    latched = check_latch(bound, standing)
+    check_within(bound)
+    reason, core, top, resampled = "asked once, so it runs as Spark SQL", None, None, None
+    grouped = shared and joins and standing and not resamples(bound.collected) and group_distinct(bound)
+    if resamples(bound.collected):
+        try:
+            resampled, reason = resample_plan(bound, state), "values are found in the log when asked"
+        except NotCovered as failure:
+            reason = str(failure)
+    elif shared:
+        joined = joins and standing
+        try:
+            if joined and not latched and has_scalar_subqueries(bound):
+                return plan_beside_scalars(bound)
+            if joined and is_window_join(bound):
+                return join_plan(bound)
+            if joined and is_correlated(bound) and not latched:
+                return correlated_plan(bound)
+            if joined and is_stream_with_tables(bound) and not latched:
+                return stream_with_tables_plan(bound)
+            plan = aggregate_plan(bound, state) if joined and is_aggregation(bound) else _select_plan(bound)
+            if joined:
+                _refuse_hint(bound, "one stream is read as it comes; there is no join")
+            return plan
+        except NotCovered as failure:
+            reason = str(failure)
+        if joined and is_window_join(bound):
+            share_own_window(bound.collected.contexts[0])
+            try:
+                core = extract_join(bound)
+            except NotCovered as failure:
+                reason = reason if str(failure) == reason else f"{reason}, and {failure}"
+        if core is not None:
+            try:
+                if is_aggregation(bound) and not latched:
+                    return aggregates_over_join(bound, core)
+            except NotCovered as failure:
+                reason = str(failure)
+            reason = f"the join is incremental; on top of it, {reason}"
+        if joined and core is None:
+            _refuse_hint(bound, reason)
+            share_own_window(bound.collected.contexts[0])
+            try:
+                top = aggregates_over_read_join(bound, state) if is_aggregation(bound) and not latched else None
+            except NotCovered as failure:
+                reason = str(failure)
+    if grouped:
+        ungroup_distinct(bound)
+    if latched and standing:
+        refuse_uncovered(bound, reason)
+    write_out_resamples(bound.collected)
+    take_own_windows(bound, reason if standing and shared and joins else None)
+    demand = on_demand(bound, state) if not standing else None
+    relations = place_relations(bound.collected)
+    return SparkPlan(
+        sql=spark_sql(bound.query),
+        relations=relations,
+        outputs=tuple((field.name, field.type) for field in bound.fields),
+        reason=reason,
+        functions=tuple(sorted(bound.collected.functions)),
+        inlined=tuple(
+            sorted(bound.collected.queries - {r.table for r in relations if r.kind in _OF_QUERIES}),
+        ),
+        core=core,
+        on_demand=demand,
+        top=top,
+        resampled=after_scans(resampled, relations) if resampled is not None else None,
+    )
+
+
+def _select_plan(bound: BoundQuery) -> SelectPlan:
+    """The question as one pass over one stream, or NotCovered with the reason."""
+    query, source = one_stream(bound)
+    assert source.table is not None
+    refuse_clauses(bound.collected.contexts[0])
+    outputs = tuple(
+        Output(field.name, field.type, lower(item.this))
+        for field, item in zip(bound.fields, query.expressions, strict=True)
+    )
+    asked = conjuncts(query.args.get("where"))
+    held = [condition for condition in asked if isinstance(condition, Hold)]
+    conditions = [lower(condition) for condition in asked if not isinstance(condition, Hold)]
+    stream = all_of([c for c in conditions if not is_static(c)])
+    lasting = _lasting(held, stream)
+    plan = SelectPlan(
+        table_id=source.table.id,
+        outputs=outputs,
+        window=source.window or EVERYTHING,
+        static_predicate=all_of([c for c in conditions if is_static(c)]),
+        stream_predicate=stream if lasting is None else lower(held[0].this),
+        lasting=lasting,
+    )
+    if lasting is not None and functions_of(plan):
+        raise NotCovered("a user's function beside FOR runs as Spark SQL")
+    return plan
+
+
+def _lasting(held: list[Hold], beside: Expr | None) -> Lasting | None:
+    """What has to last: the shared pass meets its condition, and what else is asked waits until it has lasted."""
+    if len(held) > 1:
+        raise NotCovered("more than one condition that has to hold FOR some time runs as Spark SQL")
+    return Lasting(held[0].us, beside) if held else None
+
+
+def _refuse_hint(bound: BoundQuery, reason: str) -> None:
+    """Refuse a hint where no join runs in the cycle."""
+    for context in bound.collected.contexts:
+        if context.algorithm is not None and not context.inlined:
+            failure = error("not_supported", feature=f"JOIN({context.algorithm.name}) here", hint=reason)
+            raise point(failure, context.text, span_of(context.algorithm))
+
+
+def functions_of(plan: Plan) -> tuple[str, ...]:
+    """The user's functions a plan calls."""
+    if isinstance(plan, SparkPlan):
+        return plan.functions
+    if isinstance(plan, JoinAggregatePlan):
+        return functions_of(plan.join)
+    expressions: list[Expr | None] = [o.expr for o in plan.outputs]
+    if isinstance(plan, JoinPlan):
+        expressions += plan.conditions
+        expressions += [e for i in plan.inputs for e in (i.static_predicate, i.stream_predicate, *i.keys)]
+        expressions += [e for t in plan.tables for e in (t.predicate, *chain(*t.keys), *t.conditions)]
+    elif isinstance(plan, SelectPlan):
+        beside = plan.lasting.beside if plan.lasting is not None else None
+        expressions += [plan.static_predicate, plan.stream_predicate, beside]
+    else:
+        return ()
+    calls = {node.function for e in expressions if e is not None for node in walk(e) if isinstance(node, UserCall)}
+    return tuple(sorted(calls))
+
+
+def reads_of(plan: Plan, state: SqlCatalog) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The tables, queries and functions a plan depends on, by name."""
+    if isinstance(plan, SelectPlan | AggregatePlan):
+        reads = plan.reads if isinstance(plan, AggregatePlan) else None
+        return (state.tables_by_id[plan.table_id].name,), () if reads is None else (reads,), functions_of(plan)
+    if isinstance(plan, JoinAggregatePlan):
+        return reads_of(plan.join, state)
+    if isinstance(plan, JoinPlan):
+        joined = {each.table_id for each in plan.inputs} | {each.table_id for each in plan.tables}
+        return tuple(sorted(state.tables_by_id[i].name for i in joined)), (), functions_of(plan)
+    tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
+    if plan.core is not None:
+        tables.update(reads_of(plan.core, state)[0])
+    queries = {r.table for r in plan.relations if r.kind in _OF_QUERIES} | set(plan.inlined)
+    return tuple(sorted(tables)), tuple(sorted(queries)), functions_of(plan)
+
+
+def invocation_of(select: Select, state: SqlCatalog) -> str | None:
+    """The standing query that `SELECT * FROM name` (exactly that) invokes."""
+    query = select.query
+    if (
+        not isinstance(query, exp.Select)
+        or len(query.expressions) != 1
+        or not isinstance(query.expressions[0], exp.Star)
+    ):
+        return None
+    extra = [key for key, value in query.args.items() if value and key not in ("expressions", "from_")]
+    clause = query.args.get("from_")
+    if extra or clause is None or not isinstance(clause.this, exp.Table) or query.expressions[0].args.get("except_"):
+        return None
+    table = clause.this
+    if any(table.args.get(key) for key in ("db", "catalog", "joins", "sample")):
+        return None
+    name = fold(table.this)
+    return name if name in state.queries and name not in state.tables else None

@@ -1,0 +1,143 @@
+"""Bound SELECT with RESAMPLE -> ResamplePlan, or NotCovered with the reason why it stays Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+from sqlglot import exp
+
+from penstock.operators.expr import Call, Expr, calls_user
+from penstock.operators.resample import Method
+from penstock.operators.windows import TimeWindow
+from penstock.sql.binding.context import BoundQuery
+from penstock.sql.kernel_expressions import NotCovered, lower
+from penstock.sql.nodes import Resample
+from penstock.sql.plan import Output, Relation, ResampleCall, ResamplePlan, resample_name
+from penstock.sql.planning.join.keys import EqualitySide, usable
+from penstock.sql.planning.join.names import sources_in
+from penstock.sql.planning.relations import all_of
+from penstock.sql.planning.resample.read_through import read_selections
+from penstock.sql.planning.resample.rewrite import ResampleInputs, asked_of
+from penstock.sql.planning.row_order import sorting_of
+from penstock.sql.scope import BoundSource, SqlCatalog
+from penstock.sql.values import external, type_of, typed
+from penstock.types import DOUBLE
+
+
+def resample_plan(bound: BoundQuery, state: SqlCatalog) -> ResamplePlan:
+    """The question as values found in the log of one stream, at the readings of another. Before it is written out for Spark.
+
+    What is no question at all is not refused here but there.
+    """
+    query, contexts = bound.query, bound.collected.contexts
+    if not isinstance(query, exp.Select) or len(contexts) > 1:
+        raise NotCovered("RESAMPLE inside of another question runs as Spark SQL")
+    if query.args.get("distinct"):
+        raise NotCovered("RESAMPLE beside DISTINCT runs as Spark SQL")
+    asked = asked_of(contexts[0])
+    for source in (asked.times, asked.values):
+        if not isinstance(source.window, TimeWindow):
+            raise NotCovered("RESAMPLE over the newest rows runs as Spark SQL")
+    taken = _Calls(asked.values)
+    outputs = tuple(
+        Output(field.name, field.type, taken.lower(item.this))
+        for field, item in zip(bound.fields, query.expressions, strict=True)
+    )
+    having = all_of([taken.lower(condition) for condition in asked.having])
+    alone, keys = _counted(asked)
+    plan = ResamplePlan(
+        times=contexts[0].sources.index(asked.times),
+        values=contexts[0].sources.index(asked.values),
+        calls=tuple(taken.calls),
+        outputs=outputs,
+        times_predicate=all_of([lower(condition) for condition in asked.rest]),
+        values_predicate=all_of(alone),
+        keys=tuple(keys),
+        having=having,
+        sorted=sorting_of(bound),
+    )
+    plan = read_selections(plan, asked.times, asked.values, state)
+    if any(calls_user(e) for e in _expressions(plan)):
+        raise NotCovered("RESAMPLE beside a user's function runs as Spark SQL")
+    return plan
+
+
+def after_scans(plan: ResamplePlan, relations: Sequence[Relation]) -> ResamplePlan:
+    """The same without the conditions that the initial scans of its streams decide."""
+    return replace(
+        plan,
+        times_predicate=_without(plan.times_predicate, relations[plan.times].static_predicate),
+        values_predicate=_without(plan.values_predicate, relations[plan.values].static_predicate),
+    )
+
+
+def _without(predicate: Expr | None, decided: Expr | None) -> Expr | None:
+    known = _terms(decided)
+    return all_of([term for term in _terms(predicate) if term not in known])
+
+
+def _terms(predicate: Expr | None) -> list[Expr]:
+    match predicate:
+        case None:
+            return []
+        case Call("and", arguments):
+            return list(arguments)
+    return [predicate]
+
+
+def _counted(asked: ResampleInputs) -> tuple[list[Expr], list[tuple[Expr, Expr]]]:
+    """Which readings count: what they satisfy alone, and what they have in common with the one that gives the time."""
+    alone: list[Expr] = []
+    keys: list[tuple[Expr, Expr]] = []
+    for condition in asked.counted:
+        if sources_in(condition) == {asked.values}:
+            alone.append(lower(condition))
+        else:
+            keys.append(_key(condition, asked))
+    return alone, keys
+
+
+def _key(condition: exp.Expr, asked: ResampleInputs) -> tuple[Expr, Expr]:
+    if isinstance(condition, exp.EQ):
+        sides = {}
+        for side in (condition.this, condition.expression):
+            owners = sources_in(side)
+            if len(owners) == 1:
+                sides[next(iter(owners))] = lower(side)
+        if len(sides) == 2:
+            ours, theirs = sides[asked.times], sides[asked.values]
+            if usable((EqualitySide(0, ours), EqualitySide(1, theirs))) and ours.type == theirs.type:
+                return ours, theirs
+    raise NotCovered("RESAMPLE with a condition between both streams that is no equality runs as Spark SQL")
+
+
+class _Calls:
+    """The calls of RESAMPLE, each once, and expressions over them. Only the calls read `values`."""
+
+    def __init__(self, values: BoundSource) -> None:
+        self.calls: list[ResampleCall] = []
+        self._values = values
+
+    def lower(self, node: exp.Expr) -> Expr:
+        return lower(node.copy().transform(self._replaced, copy=False))
+
+    def _replaced(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and node.meta.get("source") is self._values:
+            raise NotCovered("a value outside of RESAMPLE is no question")
+        if not isinstance(node, Resample):
+            return node
+        value = lower(node.this)
+        if node.method != "previous" and value.type != DOUBLE:
+            value = Call("cast", (value,), DOUBLE)
+        call = ResampleCall(value, node.us, cast(Method, node.method), external(type_of(node)))
+        if call not in self.calls:
+            self.calls.append(call)
+        name = resample_name(self.calls.index(call))
+        return typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), call.type)
+
+
+def _expressions(plan: ResamplePlan) -> list[Expr]:
+    found = [o.expr for o in plan.outputs] + [c.value for c in plan.calls] + [e for pair in plan.keys for e in pair]
+    return found + [e for e in (plan.times_predicate, plan.values_predicate, plan.having) if e is not None]
