@@ -115,7 +115,7 @@ def _check_table(table: Table, options: Mapping[str, Any]) -> None:
             detail = f'"{table.name}" has no column or field "{name}"'
             raise error("invalid_option", option="columns", detail=detail, hint=suggest(name, known))
     if pattern is None and table.options.discover:
-        detail = "without it the topics of new sensors are not known"
+        detail = "without it the server does not know which topics new sensors have"
         raise error("invalid_option", option="topic", detail=detail, hint="'plant/{site}/{sensor}', for example")
 
 
