@@ -277,7 +277,6 @@ def test_restore_overwrites_nothing(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "data" / "mine").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="a log level that does not exist is noticed after Java was started")
 def test_serve_refuses_what_it_cannot_do_before_it_starts_anything(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
     monkeypatch.setattr(launching, "launch_java_early", started.append)
