@@ -17,6 +17,7 @@ from contextvars import ContextVar
 import orjson
 
 from penstock.clock import format_timestamp
+from penstock.errors import error
 
 FORMATS = ("text", "json")
 # What a client may call its own request; anything else could forge lines.
@@ -24,6 +25,15 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 _request: ContextVar[str | None] = ContextVar("penstock_request", default=None)
 _cycle = 0
+
+
+def check_logging(level: str, form: str) -> None:
+    """Refuse a level or a form of lines that does not exist."""
+    levels = logging.getLevelNamesMapping()
+    if level.upper() not in levels:
+        raise error("invalid_option", option="log_level", detail=f'"{level}" is not one of {", ".join(levels)}')
+    if form not in FORMATS:
+        raise error("invalid_option", option="log_format", detail=f'"{form}" is not one of {", ".join(FORMATS)}')
 
 
 def request_id() -> str | None:

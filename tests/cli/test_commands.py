@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import penstock
 from penstock.cli.main import app
 from penstock.manifest import FileSum, write_manifest
+from penstock.pipeline import launching
 from penstock.queries.results import Health, Result
 from penstock.settings import SETTINGS
 from tests.cli.conftest import Run
@@ -276,12 +277,15 @@ def test_restore_overwrites_nothing(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "data" / "mine").exists()
 
 
-def test_serve_refuses_what_it_cannot_do_before_it_starts_anything(run: Run) -> None:
+def test_serve_refuses_what_it_cannot_do_before_it_starts_anything(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(launching, "launch_java_early", started.append)
     refused = run("serve", "--host", "0.0.0.0")
     assert refused.exit_code == 1 and "token_required" in refused.stderr
     for flags in (["--port", "99999999"], ["--port", "0", "--log-level", "LOUD"]):
         typo = run("serve", *flags)
         assert typo.exit_code == 1 and "invalid_option" in typo.stderr
+    assert started == []
 
 
 def test_without_an_address_the_server_of_this_folder_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

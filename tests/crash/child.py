@@ -21,10 +21,11 @@ from penstock.streams.ingest.rules import warm_up
 from penstock.streams.log.stream_log import StreamLog
 from tests.support.brute_force import keep_journal
 from tests.support.crashing import crash_at
+from tests.support.examples import SOAK
 from tests.support.local_engine import LocalEngine
 from tests.support.workload import TABLES, create_tables, late_question, questions, reading
 
-PUSHES = 30
+PUSHES = 30 if SOAK else 20
 ROWS = 9
 
 

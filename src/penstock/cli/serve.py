@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from penstock.cli.server_address import reported
+from penstock.logs import check_logging
 from penstock.pipeline.cluster_security import security_settings
 from penstock.server.http.listener import listen
 from penstock.settings import SETTINGS, load_settings
@@ -28,6 +29,7 @@ def serve(config: Path | None = None, **flags: Any) -> None:
     with reported():
         settings = load_settings(flags, file=config)
         security_settings(settings)  # refuses a cluster without a secret, before Java is started
+        check_logging(settings.log_level, settings.log_format)
         listener = listen(settings)
     # The JVM comes up while FastAPI and the rest load; `penstock --help` must not wait for either.
     from penstock.pipeline.launching import launch_java_early

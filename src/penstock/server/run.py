@@ -8,7 +8,6 @@ streams end, running requests get a few seconds, then the database stops.
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import socket
 import sys
@@ -20,8 +19,8 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from penstock.errors import PenstockError, error
-from penstock.logs import FORMATS, set_up_logging
+from penstock.errors import PenstockError
+from penstock.logs import check_logging, set_up_logging
 from penstock.server.app import create_app
 from penstock.server.backend import Backend
 from penstock.server.http.connections import HttpConnection, SocketConnection
@@ -54,7 +53,8 @@ def run(
     share_free_memory()
     try:
         with listener or listen(settings) as listener:
-            _set_up_logging(settings)
+            check_logging(settings.log_level, settings.log_format)
+            set_up_logging(settings.log_level, settings.log_format)
             if not is_loopback(settings.host) and not settings.tls_key:
                 progress("without tls_certificate and tls_key, passwords and tokens cross the network in the clear")
             return asyncio.run(
@@ -70,16 +70,6 @@ def _open_database(settings: Settings) -> Backend:
     from penstock.queries.database import Database
 
     return Database(settings)
-
-
-def _set_up_logging(settings: Settings) -> None:
-    level, form = settings.log_level, settings.log_format
-    levels = logging.getLevelNamesMapping()
-    if level.upper() not in levels:
-        raise error("invalid_option", option="log_level", detail=f'"{level}" is not one of {", ".join(levels)}')
-    if form not in FORMATS:
-        raise error("invalid_option", option="log_format", detail=f'"{form}" is not one of {", ".join(FORMATS)}')
-    set_up_logging(level, form)
 
 
 class Server(uvicorn.Server):
