@@ -1,7 +1,7 @@
 """Whatever is sent, the answer is one clear body, nothing that was acknowledged is lost, and queries go on.
 
-Cycles run without Spark, but for `make soak`. What Spark has to judge: test_disk_full. A second server on a folder and a
-checkpoint of another folder: tests/kill.
+Cycles run without Spark, but for `make soak`. What Spark has to judge: tests/live/test_full_disk.py. A second
+server on a folder and a checkpoint of another folder: tests/kill.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from playwright.sync_api import expect
 
 import penstock
 from tests.console.browser import PICTURES, Visitor, browsing, chromium, visiting
-from tests.support.server_process import FEW_CYCLES
 from tests.support.spark_lock import one_spark
 
 expect.set_options(timeout=120_000)
@@ -42,7 +41,7 @@ class Demo:
 
     def __init__(self, folder: Path) -> None:
         environ = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-        environ |= {**FEW_CYCLES, "PATH": path_without_java(folder)}
+        environ["PATH"] = path_without_java(folder)
         self.errors = folder / "errors.txt"
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 from typing import Any
 
@@ -14,29 +13,13 @@ from penstock.sql.plan import AggregatePlan, plan_from_json
 from tests.pipeline.asking import Rows, ask
 
 CALLS = (
-    *("COUNT(*)", "COUNT(ppm)", "SUM(ppm)", "AVG(ppm)", "MIN(ppm)", "MAX(ppm)", "SUM(n)", "AVG(n)", "MIN(n)", "MAX(n)"),
-    *("VAR_SAMP(ppm)", "VAR_POP(ppm)", "STDDEV(n)", "STDDEV_POP(ppm)", "CORR(ppm, n)", "COVAR_SAMP(ppm, n)"),
-    *(
-        "COVAR_POP(ppm, n)",
-        "MIN(ts)",
-        "MAX(ts)",
-        "SUM(ppm) FILTER (WHERE n > 3)",
-        "COUNT(DISTINCT n)",
-        "SUM(DISTINCT ppm)",
-    ),
-    *("AVG(DISTINCT n)", "MEDIAN(ppm)", "PERCENTILE(n, 0.9)", "PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY ppm)"),
-    *("MIN(site)", "MAX(site)", "COUNT(DISTINCT site)", "SUM(amount)", "MAX(amount)"),
-    "PERCENTILE_DISC(0.4) WITHIN GROUP (ORDER BY ppm)",
-    "PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY n DESC) FILTER (WHERE n > 1)",
-    *("MODE() WITHIN GROUP (ORDER BY n)", "MODE() WITHIN GROUP (ORDER BY ppm DESC)", "EVERY(n > 0)"),
+    "COUNT(*), COUNT(ppm), SUM(ppm), AVG(ppm), MIN(ppm), MAX(ppm), SUM(n), AVG(n), MIN(n), MAX(n), VAR_SAMP(ppm), VAR_POP(ppm),"
+    " STDDEV(n), STDDEV_POP(ppm), CORR(ppm, n), COVAR_SAMP(ppm, n), COVAR_POP(ppm, n), MIN(ts), MAX(ts),"
+    " SUM(ppm) FILTER (WHERE n > 3), COUNT(DISTINCT n), SUM(DISTINCT ppm), AVG(DISTINCT n), MEDIAN(ppm), PERCENTILE(n, 0.9),"
+    " PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY ppm), MIN(site), MAX(site), COUNT(DISTINCT site), SUM(amount), MAX(amount),"
+    " PERCENTILE_DISC(0.4) WITHIN GROUP (ORDER BY ppm), PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY n DESC) FILTER (WHERE n > 1),"
+    " MODE() WITHIN GROUP (ORDER BY n), MODE() WITHIN GROUP (ORDER BY ppm DESC), EVERY(n > 0)"
 )
-
-
-def calls(part: int) -> str:
-    """Every third call, so that each is asked in two or three of the questions; all of them in `make soak`."""
-    return ", ".join(CALLS if os.environ.get("PENSTOCK_SOAK") else CALLS[part % 3 :: 3])
-
-
 WINDOW = "BEGIN ('2026-01-05 10:00:03.5') END ('2026-01-05 10:00:41')"
 # The readings are of one minute; these lie in three centuries.
 MOVED = "ts - '12345 DAYS'::INTERVAL * n"
@@ -56,18 +39,18 @@ QUESTIONS = (
     *tuple(
         f"{text} {WINDOW}"
         for text in (
-            f"SELECT {calls(0)} FROM probes",
-            f"SELECT site, {calls(1)} FROM probes WHERE ppm > 0 GROUP BY site",
+            f"SELECT {CALLS} FROM probes",
+            f"SELECT site, {CALLS} FROM probes WHERE ppm > 0 GROUP BY site",
             f"SELECT {MOVED}, {PARTS}, {TRUNCATED}, {FUNCTIONS}, COUNT(*) FROM probes GROUP BY {MOVED}",
             "SELECT n IS DISTINCT FROM id, site IS NOT DISTINCT FROM 'north', COUNT(*) FILTER (WHERE ppm IS DISTINCT FROM 2.5)"
             " FROM probes GROUP BY n IS DISTINCT FROM id, site IS NOT DISTINCT FROM 'north'",
-            f"SELECT n, site, {calls(2)} FROM probes GROUP BY n, site HAVING COUNT(*) > 1",
-            f"SELECT site, window_start, window_end, {calls(3)} FROM probes GROUP BY site, TUMBLE(7 SECONDS)",
-            f"SELECT window_start, window_end, {calls(4)} FROM probes GROUP BY SLIDE(10 SECONDS, 4 SECONDS)",
+            f"SELECT n, site, {CALLS} FROM probes GROUP BY n, site HAVING COUNT(*) > 1",
+            f"SELECT site, window_start, window_end, {CALLS} FROM probes GROUP BY site, TUMBLE(7 SECONDS)",
+            f"SELECT window_start, window_end, {CALLS} FROM probes GROUP BY SLIDE(10 SECONDS, 4 SECONDS)",
         )
     ),
-    f"SELECT site, {calls(5)} FROM probes WHERE ppm > 0 GROUP BY site BEGIN (LAST 20 ROWS)",
-    f"SELECT site, {calls(6)} FROM probes WHERE id < 3 GROUP BY site BEGIN (LAST 4 ROWS PER SENSOR)",
+    f"SELECT site, {CALLS} FROM probes WHERE ppm > 0 GROUP BY site BEGIN (LAST 20 ROWS)",
+    f"SELECT site, {CALLS} FROM probes WHERE id < 3 GROUP BY site BEGIN (LAST 4 ROWS PER SENSOR)",
     "SELECT site, AVG(ppm, 20 SECONDS), MAX(n, 20 SECONDS), COUNT(DISTINCT n, 20 SECONDS) FROM probes GROUP BY site",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 
@@ -10,7 +11,7 @@ from penstock.queries.database import Database
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.support.transfers import BALANCES, Watcher, set_up, transfers
 
-PUSHES = 40
+PUSHES = 40 if os.environ.get("PENSTOCK_SOAK") else 20
 
 
 def test_the_total_is_never_seen_off_zero_on_spark(db: Database) -> None:

@@ -29,8 +29,6 @@ from tests.support.spark_lock import one_spark
 ROOT = Path(__file__).parents[2]
 START_S = 180.0
 OBSERVED_EVERY = 8  # looking at all processes of the machine takes longer than asking the server
-# For servers that readings flow through all the time: a cycle costs a tenth of a second of a processor, however few they are.
-FEW_CYCLES = {"PENSTOCK_CYCLE_INTERVAL_MS": "300"}
 Part = Literal["server", "jvm", "worker", "daemon", "planner", "executor"]
 
 
