@@ -18,7 +18,7 @@ import pyarrow as pa
 from bench.local_database import local_database
 from bench.query_workload import ATTRIBUTES, readings, selections
 from penstock.clock import ManualClock
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from tests.support import local_engine
 
 ROWS_PER_CYCLE = 50_000

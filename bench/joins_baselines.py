@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.operators.joins.bounds import Bounds
-from penstock.operators.joins.conditions import Conditions
-from penstock.operators.joins.family import evaluate_backward
-from penstock.operators.joins.registry import Algorithm
-from penstock.operators.joins.search import TEST_ALL
-from penstock.operators.joins.sides import Counters, Int64s, Side
+from penstock.operators.join.kernels.bounds import Bounds
+from penstock.operators.join.papers.conditions import Conditions
+from penstock.operators.join.papers.family import evaluate_backward
+from penstock.operators.join.papers.registry import Algorithm
+from penstock.operators.join.papers.search import TEST_ALL
+from penstock.operators.join.papers.sides import Counters, Int64s, Side
 
 PURGE_EVERY = 10_000
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from bench.joins_baselines import BASELINES
 from bench.joins_nested import NESTED
-from penstock.operators.joins.bounds import Bounds, close
-from penstock.operators.joins.family import Run as Find
-from penstock.operators.joins.keys import Ints, key_numbers
-from penstock.operators.joins.registry import ALGORITHMS
-from penstock.operators.joins.runs import Run, build_run, merge_runs
-from penstock.operators.joins.sides import Counters, Side
-from penstock.operators.joins.step import Join, join_step
+from penstock.operators.join.kernels.bounds import Bounds, close
+from penstock.operators.join.kernels.keys import Ints, key_numbers
+from penstock.operators.join.kernels.runs import Run, build_run, merge_runs
+from penstock.operators.join.kernels.step import Join, join_step
+from penstock.operators.join.papers.family import Run as Find
+from penstock.operators.join.papers.registry import ALGORITHMS
+from penstock.operators.join.papers.sides import Counters, Side
 
 SECOND = 1_000_000
 EVERY: dict[str, Find] = {name: a.run for name, a in {**ALGORITHMS, **BASELINES}.items()} | NESTED

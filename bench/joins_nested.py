@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.operators.joins.bounds import UNBOUNDED, Bounds
-from penstock.operators.joins.conditions import Conditions
-from penstock.operators.joins.family import Run, evaluate_backward, evaluate_forward, reaches
-from penstock.operators.joins.sides import Counters, Int64s, Side
+from penstock.operators.join.kernels.bounds import UNBOUNDED, Bounds
+from penstock.operators.join.papers.conditions import Conditions
+from penstock.operators.join.papers.family import Run, evaluate_backward, evaluate_forward, reaches
+from penstock.operators.join.papers.sides import Counters, Int64s, Side
 
 
 def run_gca(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:

@@ -24,7 +24,7 @@ from bench.joins_measure import (
 from bench.joins_response import compare_response, compare_throughput
 from bench.joins_tables import Lines, plot, write_table
 from bench.report import Report
-from penstock.operators.joins.bounds import close
+from penstock.operators.join.kernels.bounds import close
 
 FAMILY = ("nested_loop", "hash", "forward", "forward_hash", OURS)
 FASTEST = 1_000.0

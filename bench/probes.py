@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.operators.joins.keys import Ints
-from penstock.operators.joins.sides import Float64s
-from penstock.operators.kernel import kernel
+from penstock.expr.kernel import kernel
+from penstock.operators.join.kernels.keys import Ints
+from penstock.operators.join.papers.sides import Float64s
 
 
 def composite_probes(new: Float64s, partners: Float64s, constants: Float64s) -> tuple[Ints, int]:

@@ -15,8 +15,8 @@ import pyarrow as pa
 from bench.local_database import local_database
 from bench.queries_server import named, sensors_sql, table_sql
 from bench.query_workload import Selection, push_batch
-from penstock.operators.expr import Expr
-from penstock.queries.database import Database
+from penstock.database.database import Database
+from penstock.expr.expression import Expr
 from penstock.sql.plan import SelectPlan, plan_from_json
 from tests.support.local_engine import LocalEngine
 

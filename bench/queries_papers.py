@@ -17,7 +17,7 @@ from bench.queries_probes import join_table, probe_table
 from bench.query_workload import LARGEST_WINDOW, SMALLEST_WINDOW, selections
 from bench.report import Report
 from bench.tables import Lines, lines_of, plot, write_table
-from penstock.queries import standing
+from penstock.views import standing_queries
 
 STRATEGIES = ("complete", "partial", "none")
 FACTORS = (1, 2, 4, 8)
@@ -125,11 +125,11 @@ def compare_strategies(report: Report, scale: float) -> None:
 @contextmanager
 def all_kept_current() -> Iterator[None]:
     """A server moves only so many complete answers on as a cycle has time for; here it is to be seen what all of them cost."""
-    usual, standing.READY_SECONDS = standing.READY_SECONDS, float("inf")
+    usual, standing_queries.READY_SECONDS = standing_queries.READY_SECONDS, float("inf")
     try:
         yield
     finally:
-        standing.READY_SECONDS = usual
+        standing_queries.READY_SECONDS = usual
 
 
 def compare_probes(report: Report, scale: float) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from bench.local_database import local_database
 from bench.probes import composite_probes, separate_probes
 from bench.query_workload import ROUND, ROUND_SHARE, VALUES
-from penstock.pipeline.joins import sharing
+from penstock.operators.join.steps import join_sharing
 
 QUERIES = (1, 10, 100, 1_000)
 WINDOW = 2**15
@@ -82,7 +82,7 @@ def join_table(scale: float) -> list[dict[str, Any]]:
 
 
 def _rows_per_s(joins: int, shares: bool, cycles: int) -> tuple[float, int]:
-    before, sharing.SHARING = sharing.SHARING, shares
+    before, join_sharing.SHARING = join_sharing.SHARING, shares
     try:
         with local_database() as (database, engine):
             for name in "rs":
@@ -111,4 +111,4 @@ def _rows_per_s(joins: int, shares: bool, cycles: int) -> tuple[float, int]:
             results = sum(int(query["matched"] or 0) for query in database.queries())
             return 2 * JOIN_CYCLE * cycles / spent, results
     finally:
-        sharing.SHARING = before
+        join_sharing.SHARING = before

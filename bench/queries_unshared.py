@@ -13,8 +13,8 @@ from bench.queries_bed import local_bed
 from bench.query_workload import ATTRIBUTES, readings, selections
 from bench.report import Report
 from bench.tables import plot, write_table
-from penstock.operators.expr import Expr
-from penstock.operators.predicates import PredicateIndex
+from penstock.expr.expression import Expr
+from penstock.expr.predicate_index import PredicateIndex
 
 ROWS = 20_000
 """Of a batch: a cycle of a fifth of a second at 100 000 tuples/s."""

@@ -113,7 +113,7 @@ def sinks_page() -> str:
 
 def system_tables_page() -> str:
     """The columns of each table penstock.*."""
-    from penstock.queries.system_columns import SYSTEM_COLUMNS
+    from penstock.catalog.system_columns import SYSTEM_COLUMNS
 
     lines = [
         "# System tables",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from penstock.operators.kernel import kernel as compiled
+from penstock.expr.kernel import kernel as compiled
 
 F = TypeVar("F", bound=Callable[..., Any])
 _interpreted = False

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.queries.database import Database
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
 

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 import penstock
 from penstock.cli.main import app
 from penstock.manifest import FileSum, write_manifest
-from penstock.pipeline import launching
-from penstock.queries.results import Health, Result
+from penstock.pipeline import jvm
 from penstock.settings import SETTINGS
+from penstock.views.results import Health, Result
 from tests.cli.conftest import Run
 from tests.server.fake import FakeDatabase
 
@@ -279,7 +279,7 @@ def test_restore_overwrites_nothing(run: Run, tmp_path: Path) -> None:
 
 def test_serve_refuses_what_it_cannot_do_before_it_starts_anything(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
-    monkeypatch.setattr(launching, "launch_java_early", started.append)
+    monkeypatch.setattr(jvm, "launch_java_early", started.append)
     refused = run("serve", "--host", "0.0.0.0")
     assert refused.exit_code == 1 and "token_required" in refused.stderr
     for flags in (["--port", "99999999"], ["--port", "0", "--log-level", "LOUD"]):

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from penstock.console import open_console
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.server.app import create_app
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.console import open_console
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.server.run import OpenPages, run
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine

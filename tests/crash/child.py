@@ -13,12 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from penstock.pipeline.commits import CommitStore
-from penstock.queries import database, standing
-from penstock.queries.database import Database
+from penstock.cycle.commits import CommitStore
+from penstock.database import database
+from penstock.database.database import Database
 from penstock.settings import Settings
 from penstock.streams.ingest.rules import warm_up
 from penstock.streams.log.stream_log import StreamLog
+from penstock.views import standing_queries
 from tests.support.brute_force import keep_journal
 from tests.support.crashing import crash_at
 from tests.support.examples import SOAK
@@ -35,7 +36,7 @@ def settings(folder: Path) -> Settings:
 
 
 def open_database(folder: Path) -> Database:
-    standing.SNAPSHOT_EVERY = 11
+    standing_queries.SNAPSHOT_EVERY = 11
     keep_journal(folder)
     found = Database(settings(folder), engine=LocalEngine)
     found.start()

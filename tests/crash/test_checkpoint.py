@@ -10,12 +10,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord, CommitStore
+from penstock.cycle.folder import DataFolder, FolderLock
+from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError
 from penstock.pipeline import engine as engine_module
-from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore
 from penstock.pipeline.engine import Engine
-from penstock.pipeline.folder import DataFolder, FolderLock
-from penstock.pipeline.offset import Offset
 from penstock.pipeline.source import CycleReader
 from penstock.settings import Settings
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.queries.database import Database
 from tests.crash.child import open_database
 from tests.support.brute_force import defined_at
 from tests.support.workload import TABLES, check_answers, create_tables, questions, reading

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.operators.expr import Call, Column, Expr, Literal
+from penstock.expr.expression import Call, Column, Expr, Literal
 
 BITS = {"INT": 32, "BIGINT": 64}
 

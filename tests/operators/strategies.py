@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.operators.expr import Call, Column, Expr, Literal, columns_of
-from penstock.operators.operations.calendar_parts import PARTS, UNITS
+from penstock.expr.expression import Call, Column, Expr, Literal, columns_of
+from penstock.functions.calendar_parts import PARTS, UNITS
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
 COLUMNS = {

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from penstock.operators.evaluate import evaluate
-from penstock.operators.expr import Call, Column, Literal
-from penstock.operators.operations.calendar_parts import PARTS, UNITS
+from penstock.expr.evaluate import evaluate
+from penstock.expr.expression import Call, Column, Literal
+from penstock.functions.calendar_parts import PARTS, UNITS
 from penstock.types import DOUBLE, INT, TEXT, TIMESTAMP
 from tests.operators.reference import value_of
 

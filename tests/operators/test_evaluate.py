@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.operators.evaluate import evaluate, evaluate_mask, evaluate_static
-from penstock.operators.expr import Call, Column, Expr, Literal
-from penstock.operators.operations import OPERATIONS
+from penstock.expr.evaluate import evaluate, evaluate_mask, evaluate_static
+from penstock.expr.expression import Call, Column, Expr, Literal
+from penstock.functions import OPERATIONS
 from penstock.types import BIGINT, BINARY, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Field, Type, parse_type
 from tests.operators.reference import SPECIAL, STRICT, value_of
 from tests.operators.strategies import Batch, calls_of, expressions, with_rows

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.catalog.model import Function
 from penstock.errors import PenstockError
-from penstock.operators.functions import check_function, compile_function
+from penstock.expr.user_functions import check_function, compile_function
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, Field
 
 PAIR = (Field("a", DOUBLE), Field("b", DOUBLE))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.operators.newest import newest_by_version
+from penstock.expr.newest_times import newest_by_version
 from tests.support.examples import examples
 
 VIDS = st.integers(0, 9) | st.integers(0, 2**31 - 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.operators.expr import Call, Column, Expr, Literal
-from penstock.operators.normal_form import ALWAYS, NEVER, normal_form
+from penstock.expr.expression import Call, Column, Expr, Literal
+from penstock.expr.normal_form import ALWAYS, NEVER, normal_form
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, TEXT
 
 N, X, T = Column("n", BIGINT), Column("x", DOUBLE), Column("t", TEXT)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from penstock.errors import PenstockError, error
-from penstock.operators import factors, predicates
-from penstock.operators.bits import Words, unpack
-from penstock.operators.evaluate import evaluate_mask, evaluate_static
-from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
-from penstock.operators.predicates import PredicateIndex
+from penstock.expr import factors, predicate_index
+from penstock.expr.bits import Words, unpack
+from penstock.expr.evaluate import evaluate_mask, evaluate_static
+from penstock.expr.expression import Call, Column, Expr, Literal, UserCall
+from penstock.expr.predicate_index import PredicateIndex
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, Type
 from tests.support.examples import examples
 
@@ -69,7 +69,7 @@ def test_answers_equal_brute_force_while_queries_come_and_go(
     monkeypatch.setattr(factors, "_BLOCK_WORDS_MIN", block_words)
     monkeypatch.setattr(factors, "_BLOCK_WORDS_MAX", block_words)
     monkeypatch.setattr(factors, "_PARTS_MAX", 2)
-    monkeypatch.setattr(predicates, "_VECTORS_MAX_BYTES", bytes_at_once)
+    monkeypatch.setattr(predicate_index, "_VECTORS_MAX_BYTES", bytes_at_once)
 
     @settings(max_examples=examples(40), deadline=None)
     @given(st.data())

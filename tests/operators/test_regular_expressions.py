@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
-from penstock.operators import regular_expressions
-from penstock.operators.regular_expressions import (
+from penstock.functions import regular_expressions
+from penstock.functions.regular_expressions import (
     FUNCTIONS,
     backslash_pattern,
     call_text_function,

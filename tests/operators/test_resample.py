@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.resample import Method, Resampler, key_codes, window_sums
+from penstock.operators.resample.nearest import Method, Resampler, key_codes, window_sums
 from tests.sql.test_resample import WAYS, Reading, rounded
 
 Key = tuple[Any, ...] | None

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.slices.cells import CellStore
-from penstock.operators.slices.count import Count
-from penstock.operators.slices.distinct import Distinct
-from penstock.operators.slices.marks import LATEST, Marks, oldest
-from penstock.operators.slices.slicing import slice_rows
-from penstock.operators.slices.together import Together
-from penstock.operators.slices.total import Total
+from penstock.operators.aggregate.partials.cells import CellStore
+from penstock.operators.aggregate.partials.composite import Together
+from penstock.operators.aggregate.partials.count import Count
+from penstock.operators.aggregate.partials.distinct import Distinct
+from penstock.operators.aggregate.partials.marks import LATEST, Marks, oldest
+from penstock.operators.aggregate.partials.slices import slice_rows
+from penstock.operators.aggregate.partials.total import Total
 from penstock.types import BIGINT, DOUBLE
 
 

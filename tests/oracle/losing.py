@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline import marking
-from penstock.pipeline.planning import Limits
-from penstock.pipeline.sheets import Sheet, write_sheet
-from penstock.queries import standing, strategy
-from penstock.queries.answer_memory import give_up_passed
-from penstock.queries.answers import AnswerStore
+from penstock.cycle.cut import Limits
+from penstock.operators.select import match_encoding, storage_choice
+from penstock.operators.select.bit_matrix import Sheet, write_sheet
+from penstock.views import standing_queries
+from penstock.views.answer_store import AnswerStore
+from penstock.views.memory import give_up_passed
 from tests.oracle import rig
 from tests.oracle.commands import Command, CreateQuery, Cycle
 
@@ -23,18 +23,18 @@ class Losing:
     def __init__(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self._random = random.Random(seed)
         self.written = self.lost = 0
-        monkeypatch.setattr(marking, "MATRIX_MIN_QUERIES", 1)
-        monkeypatch.setattr(marking, "SHEET_MIN_QUERIES", 1)
-        monkeypatch.setattr(marking, "SHEET_MIN_ROWS", self._random.choice([1, 4]))
-        monkeypatch.setattr(marking, "SHEET_MAX_ROWS", self._random.choice([2, 64, 1 << 16]))
-        monkeypatch.setattr(marking, "RARE_ROWS", self._random.choice([0, 0, 2]))
-        monkeypatch.setattr(marking, "RARE_SHARE", 1 << 30)
-        monkeypatch.setattr(marking, "write_sheet", self._write)
+        monkeypatch.setattr(match_encoding, "MATRIX_MIN_QUERIES", 1)
+        monkeypatch.setattr(match_encoding, "SHEET_MIN_QUERIES", 1)
+        monkeypatch.setattr(match_encoding, "SHEET_MIN_ROWS", self._random.choice([1, 4]))
+        monkeypatch.setattr(match_encoding, "SHEET_MAX_ROWS", self._random.choice([2, 64, 1 << 16]))
+        monkeypatch.setattr(match_encoding, "RARE_ROWS", self._random.choice([0, 0, 2]))
+        monkeypatch.setattr(match_encoding, "RARE_SHARE", 1 << 30)
+        monkeypatch.setattr(match_encoding, "write_sheet", self._write)
         monkeypatch.setattr(rig, "Limits", self._limits)
-        monkeypatch.setattr(strategy, "LOOK_CYCLES", self._random.choice([1, 3, 16]))
-        monkeypatch.setattr(strategy, "ASKED_PER_CYCLE", self._random.choice([0.1, 1.5]))
+        monkeypatch.setattr(storage_choice, "LOOK_CYCLES", self._random.choice([1, 3, 16]))
+        monkeypatch.setattr(storage_choice, "ASKED_PER_CYCLE", self._random.choice([0.1, 1.5]))
         monkeypatch.setattr(CreateQuery, "sql", property(self._create))
-        monkeypatch.setattr(standing, "give_up_passed", self._give_up)
+        monkeypatch.setattr(standing_queries, "give_up_passed", self._give_up)
 
     def _write(self, folder: Path, sheet: Sheet) -> str | None:
         self.written += 1

@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.answers.subscription import Subscription
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.queries.database import Database
-from penstock.queries.results import Event, Result
-from penstock.queries.subscription import Subscription
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SelectPlan, SparkPlan, plan_from_json
 from penstock.sql.planning.planner import plan_query
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
+from penstock.views.results import Event, Result
 from tests.oracle import compare
 from tests.oracle.commands import Advance, AlterWindow, Command, CreateQuery, CreateTable, Cycle, DropQuery, Push
 from tests.oracle.expressions import Const, Ex, Op

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.clock import ManualClock
-from penstock.pipeline.planning import Limits
-from penstock.queries.database import Database
+from penstock.cycle.cut import Limits
+from penstock.database.database import Database
 from penstock.settings import Settings
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SelectPlan

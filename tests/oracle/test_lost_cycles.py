@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from penstock.pipeline.commits import CommitRecord
-from penstock.pipeline.cycle import run_task
-from penstock.pipeline.joins import results, units
-from penstock.pipeline.planner import Planner
-from penstock.pipeline.planning import Limits
+from penstock.cycle.commits import CommitRecord
+from penstock.cycle.cut import Limits
+from penstock.cycle.planner import Planner
+from penstock.cycle.worker import run_task
+from penstock.operators.join.steps import results, units
 from tests.oracle import rig
 from tests.oracle.aggregates import rig as aggregates
 from tests.oracle.joins import stories

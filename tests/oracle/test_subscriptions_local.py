@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.queries import standing
+from penstock.views import standing_queries
 from tests.oracle.watching import WatchingRig
 
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
@@ -22,8 +22,8 @@ KEPT: tuple[int, ...] = ()
 def test_whoever_follows_a_query_sees_what_the_oracle_says(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 7)
-    monkeypatch.setattr(standing, "TRIM_EVERY", 3)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 7)
+    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 3)
     rig = WatchingRig(tmp_path / "data", seed)
     rig.tell(seed, steps=200 if SOAK else 60)
     assert rig.events

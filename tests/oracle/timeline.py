@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from penstock.pipeline.offset import Offset
+from penstock.cycle.offset import Offset
 from tests.oracle.compare import Answer
 from tests.oracle.model import World, project
 from tests.oracle.questions import LastRows, Query, TimeSpan, WindowSpec

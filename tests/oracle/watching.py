@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from penstock.answers.subscription import SelectSubscription
+from penstock.cycle.commits import CommitRecord
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.pipeline.commits import CommitRecord
-from penstock.queries.database import Database
-from penstock.queries.results import Event
-from penstock.queries.subscription import SelectSubscription
 from penstock.settings import Settings
+from penstock.views.results import Event
 from tests.oracle import compare
 from tests.oracle.commands import Command, Cycle, DropQuery
 from tests.oracle.compare import Answer

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 
 Rows = list[tuple[Any, ...]]
 

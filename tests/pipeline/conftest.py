@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.logger import PySparkLogger
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.server.routes.queries import quoted
 from penstock.settings import Settings
 from tests.support.spark_lock import one_spark

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.sql.plan import AggregatePlan, plan_from_json
 from tests.pipeline.asking import Rows, ask
 

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.queries.database import Database
-from penstock.queries.statements.asking import plan_of
+from penstock.database.database import Database
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan
+from penstock.statements.select import plan_of
 from tests.pipeline.asking import at
 
 TABLE = (

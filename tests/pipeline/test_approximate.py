@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from tests.operators.reference import xxhash64
 from tests.pipeline.asking import answer, ask, at
 from tests.pipeline.conftest import clear

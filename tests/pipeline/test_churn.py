@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from tests.support.brute_force import History, JoinQuestion, LastRows, Question
 from tests.support.workload import SECOND, check_answers, create_tables, questions, reading
 

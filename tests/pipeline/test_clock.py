@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.clock import ManualClock
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from tests.pipeline.asking import answer, eventually
 from tests.pipeline_pure.clock_world import YEAR_2099_US
 

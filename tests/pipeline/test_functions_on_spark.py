@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.pipeline.registry import REMOVED
-from penstock.queries.database import Database
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
 from penstock.sql.spark.text import NOW

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from tests.oracle.holds import Reading, held
 from tests.pipeline.asking import answer, ask, eventually, make_meters, push
 

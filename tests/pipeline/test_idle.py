@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.settings import Settings
 from tests.pipeline.asking import make_meters, push
 from tests.support.local_engine import LocalEngine

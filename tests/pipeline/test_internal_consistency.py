@@ -7,7 +7,7 @@ import random
 import threading
 
 from penstock.clock import WallClock
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.support.transfers import BALANCES, Watcher, set_up, transfers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 
 SECOND = 1_000_000
 ORIGIN = 1_700_000_000 * SECOND

@@ -7,8 +7,8 @@ import os
 import numpy as np
 import pytest
 
-from penstock.queries import handing, join_rows
-from penstock.queries.database import Database
+from penstock.database.database import Database
+from penstock.operators.sparksql import input_files, join_rows
 from tests.pipeline.asking import Rows, ask, eventually, rows_of
 from tests.pipeline.test_joins import joined, push_piece
 
@@ -52,7 +52,7 @@ def ordered(rows: Rows) -> Rows:
 @pytest.fixture(autouse=True)
 def any_staleness(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many at once are refused where Spark is slow; here they may wait for each other."""
-    monkeypatch.setattr("penstock.queries.spark_queries.STALENESS_MAX_S", 1e9)
+    monkeypatch.setattr("penstock.operators.sparksql.evaluator.STALENESS_MAX_S", 1e9)
 
 
 @pytest.mark.usefixtures("joined")
@@ -61,7 +61,7 @@ def test_what_stands_on_a_join_equals_the_same_sql_as_a_batch(
     db: Database, in_memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(join_rows, "IN_MEMORY_ROWS", in_memory)
-    monkeypatch.setattr(handing, "PIECE_ROWS", 64)
+    monkeypatch.setattr(input_files, "PIECE_ROWS", 64)
     rng = np.random.default_rng(21)
     db.execute("CREATE TABLE regions (site TEXT PRIMARY KEY, label TEXT)")
     db.execute("INSERT INTO regions VALUES ('north', 'cold'), ('south', 'warm')")

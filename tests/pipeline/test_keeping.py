@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.settings import Settings
 from tests.pipeline.asking import answer, ask, at, eventually, push
 from tests.support.local_engine import LocalEngine

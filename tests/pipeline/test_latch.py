@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from tests.pipeline.asking import answer, ask, make_meters, push, wait_for_the_fill
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from penstock.answers.subscription import Subscription
+from penstock.cycle import worker as pipeline_cycle
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.operators.predicates import PredicateIndex
-from penstock.pipeline import cycle as pipeline_cycle
-from penstock.queries.database import Database
-from penstock.queries.results import Event
-from penstock.queries.subscription import Subscription
+from penstock.expr.predicate_index import PredicateIndex
+from penstock.views.results import Event
 from tests.pipeline.asking import answer, ask, at, eventually, make_meters, push, rows_of
 
 
@@ -220,4 +220,4 @@ def test_no_operator_runs_in_the_server(db: Database, monkeypatch: pytest.Monkey
     assert answer(db, "plain") == [(4,)]
     pids = {pid for _, pid in answer(db, "told")} | {pid for (pid,) in ask(db, "SELECT whose(n) FROM meters")}
     assert pids and os.getpid() not in pids
-    assert "penstock.operators.predicates" in sys.modules, "the check itself must be able to fail"
+    assert "penstock.expr.predicate_index" in sys.modules, "the check itself must be able to fail"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.queries.database import Database
 from tests.pipeline.asking import Rows, ask
 from tests.pipeline.conftest import clear
 

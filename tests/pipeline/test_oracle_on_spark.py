@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.clock import SECOND
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from tests.oracle.choosing import Seeded
 from tests.oracle.commands import CreateQuery, CreateTable, Insert
 from tests.oracle.generate import seeded_script

@@ -11,7 +11,7 @@ import time
 import psutil
 from pyspark import SparkContext
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 
 RPC_REQUEST = 3
 

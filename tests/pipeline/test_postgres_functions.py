@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.sql.plan import SparkPlan
 from penstock.sql.postgres_differences import DIFFERENCES
 from penstock.sql.spark.text import NOW

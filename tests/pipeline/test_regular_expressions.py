@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.operators.regular_expressions import FUNCTIONS, SPARK_PREFIX
-from penstock.queries.database import Database
+from penstock.functions.regular_expressions import FUNCTIONS, SPARK_PREFIX
 from tests.pipeline.conftest import clear
 
 TEXTS = "CREATE TABLE texts (id INT PRIMARY KEY, s TEXT, p TEXT)"

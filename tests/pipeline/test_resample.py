@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from tests.pipeline.asking import ask, at, eventually
 from tests.sql.test_resample import SECOND, WAYS, Reading, rounded
 

@@ -15,9 +15,9 @@ import orjson
 import pytest
 
 from penstock.cancellation import Cancellation, cancelled_by
+from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.pipeline.jobs import statement_jobs
-from penstock.queries.database import Database
 from penstock.security.caller import Caller, acting_as
 from penstock.settings import Settings
 from tests.pipeline.conftest import clear

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.clock import Clock, ManualClock
 from penstock.clock_guard import GuardedClock
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.settings import Settings
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 from tests.support.local_engine import LocalEngine

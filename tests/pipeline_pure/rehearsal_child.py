@@ -8,7 +8,7 @@ from pathlib import Path
 from numba.core.dispatcher import Dispatcher
 
 from penstock.clock import SECOND
-from penstock.pipeline.rehearsal import PARTS
+from penstock.pipeline.kernel_warmup import PARTS
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 WINDOW = "BEGIN (NOW - 1 MINUTE) END (NOW)"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.queries.rollups import once as once_module
+from penstock.operators.aggregate.rollups import once as once_module
 from penstock.sql.kernel_expressions import lower
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.queries.statements.asking import plan_of
-from penstock.queries.statements.registering import stored
 from penstock.sql.parse import parse_select
+from penstock.statements.create_query import stored
+from penstock.statements.select import plan_of
 from tests.support.join_life import PAIRS, Life
 
 COUNTED = f"SELECT a.k, COUNT(*) AS n {PAIRS} GROUP BY a.k BEGIN (NOW - 3 SECONDS) END (NOW)"

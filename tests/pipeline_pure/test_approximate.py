@@ -13,9 +13,9 @@ import pytest
 
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
-from penstock.operators.slices.approximate import store as coarse
-from penstock.queries import standing
+from penstock.operators.aggregate.approximate import store as coarse
 from penstock.sql.plan import AggregatePlan, plan_from_json
+from penstock.views import standing_queries
 from tests.pipeline_pure.world import Pipe
 
 ASKED = (
@@ -61,8 +61,8 @@ def test_every_answer_is_within_its_error_with_late_rows_and_restarts(
     seed: int, pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coarse, "FEW", 4)
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 7)
-    monkeypatch.setattr(standing, "TRIM_EVERY", 5)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 7)
+    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 5)
     chance = random.Random(seed)
     pipe = pipes()
     pipe.db.execute(

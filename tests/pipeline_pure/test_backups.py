@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from penstock.cli.backup import copy_backup
+from penstock.database import backup
 from penstock.errors import PenstockError
 from penstock.manifest import FileSum, verify_backup
-from penstock.queries import backup
 from tests.pipeline_pure.world import Pipe
 
 

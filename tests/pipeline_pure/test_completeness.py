@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.answers import first_readings
 from penstock.clock import SECOND, format_timestamp
-from penstock.queries import first_readings
 from penstock.streams.log.segments import Segment
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 

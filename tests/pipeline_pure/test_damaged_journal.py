@@ -11,8 +11,8 @@ import pytest
 from penstock.catalog import writer
 from penstock.catalog.journal import journal_file, journal_files
 from penstock.catalog.snapshot import list_snapshots
-from penstock.pipeline import definitions
-from penstock.queries import standing
+from penstock.cycle import definitions
+from penstock.views import standing_queries
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 NAMES = ("first", "second", "joined", "third")
@@ -83,7 +83,7 @@ def test_a_journal_without_its_first_lines_starts_also_where_no_commit_record_is
     pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     monkeypatch.setattr(writer, "SNAPSHOT_ENTRIES", 2)
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 4)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 4)
     pipe = pipes(cycles_keep=2)
     fill(pipe)
     pipe.db._tidy()

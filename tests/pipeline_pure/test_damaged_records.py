@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.answers.sink_answers import SinkQueries
+from penstock.cycle.commit_files import read_record
 from penstock.errors import PenstockError
-from penstock.pipeline.commit_files import read_record
-from penstock.queries import standing
-from penstock.queries.sinking import SinkQueries
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.result_reader import Reader
+from penstock.views import standing_queries
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 NAMES = ("seen", "mean", "pairs")
@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[list[flo
     """Thirteen cycles, each with one reading, with snapshots at 5 and 10; the folder and its answers."""
     folder = tmp_path_factory.mktemp("made") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(standing, "SNAPSHOT_EVERY", 5)
+        patch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
         pipe = Pipe(folder, cycles_keep=100)
         pipe.probes()
         pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.pipeline.joins import results
+from penstock.operators.join.steps import results
 from tests.pipeline_pure.world import Pipe
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
+from penstock.cycle import definitions
 from penstock.errors import PenstockError
-from penstock.pipeline import definitions
 from penstock.pipeline.history import HistoryReader, HistoryRequest
 from penstock.pipeline.spark_sql import translate
 from tests.pipeline_pure.world import Pipe

@@ -13,12 +13,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord
+from penstock.cycle.folder import DataFolder, FolderLock
+from penstock.cycle.offset import Offset
 from penstock.pipeline import engine as engine_module
-from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
 from penstock.pipeline.engine import Engine
-from penstock.pipeline.folder import DataFolder, FolderLock
 from penstock.pipeline.jobs import history_workers
-from penstock.pipeline.offset import Offset
 from penstock.pipeline.source import PenstockSource
 from penstock.settings import Settings
 

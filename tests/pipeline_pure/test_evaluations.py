@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.cycle.record_queue import wants_cycle
 from penstock.errors import PenstockError, error
-from penstock.pipeline.evaluations import EVALUATION
-from penstock.pipeline.record_queue import wants_cycle
+from penstock.operators.sparksql.evaluation_rows import EVALUATION
 from tests.pipeline_pure.test_edges import create_spark_query
 from tests.pipeline_pure.test_spark_queries import COUNT, until
 from tests.pipeline_pure.world import Pipe

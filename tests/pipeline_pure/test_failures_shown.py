@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import error
-from penstock.pipeline.evaluations import Failure, put_failure
+from penstock.operators.sparksql.evaluation_rows import Failure, put_failure
 from tests.pipeline_pure.test_edges import create_spark_query
 from tests.pipeline_pure.world import Pipe
 

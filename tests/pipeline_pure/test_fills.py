@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.pipeline import planning
-from penstock.pipeline.planning import Limits
+from penstock.cycle import cut
+from penstock.cycle.cut import Limits
 from tests.pipeline_pure.world import Pipe
 
 
@@ -64,7 +64,7 @@ def test_fills_of_several_tables_go_on_without_reading_their_plans_again(
     limits = Limits(1000, 4)
     pipe.engine.cycle(limits)
     read: list[object] = []
-    monkeypatch.setattr(planning, "plan_from_json", read.append)
+    monkeypatch.setattr(cut, "plan_from_json", read.append)
     while pipe.engine.position().fill:
         pipe.engine.cycle(limits)
     assert read == []

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from penstock.cycle import definitions
 from penstock.errors import PenstockError
-from penstock.pipeline import definitions
-from penstock.pipeline.joins import results
-from penstock.queries import standing
+from penstock.operators.join.steps import results
 from penstock.streams.log import checksums
+from penstock.views import standing_queries
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 FLIPS = 7  # bytes of each file, spread over it
@@ -62,7 +62,7 @@ def answers(pipe: Pipe) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(standing, "SNAPSHOT_EVERY", 5)
+        patch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
         patch.setattr(results, "INLINE_ROWS", 0)
         pipe = Pipe(tmp_path_factory.mktemp("made") / "data", **settings())
         pipe.probes()

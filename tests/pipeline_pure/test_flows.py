@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from penstock.queries import flows
-from penstock.queries.flows import Flows
-from penstock.queries.plan_graph import plan_graph
+from penstock.database import flows
+from penstock.database.flows import Flows
+from penstock.database.plan_graph import plan_graph
 from tests.pipeline_pure.world import Pipe
 
 PLANT = """

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
-from penstock.pipeline.offset import Offset
-from penstock.queries.follower import RECORDS_MAX, Follower
+from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord
+from penstock.cycle.offset import Offset
+from penstock.views.follower import RECORDS_MAX, Follower
 from tests.pipeline_pure.world import Pipe
 
 WAIT_S = 60.0

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline import definitions as definitions_module
-from penstock.pipeline.definitions import Definitions, definitions_at, definitions_since
-from penstock.pipeline.following import shared_pass
-from penstock.pipeline.shared_pass import SharedPass
+from penstock.cycle import definitions as definitions_module
+from penstock.cycle.definitions import Definitions, definitions_at, definitions_since
+from penstock.cycle.step_cache import shared_pass
+from penstock.operators.select.step import SharedPass
 from penstock.sql.plan import plan_from_json
 from tests.pipeline_pure.world import Pipe
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from penstock.answers import read_your_writes
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
-from penstock.queries import own_writes
-from penstock.queries.readiness import Readiness
+from penstock.views.readiness import Readiness
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 from tests.support.interrupting import Interrupting
 
@@ -148,7 +148,7 @@ def interrupt(pipe: Pipe, interrupting: Interrupting, place: Path, kind: str, ho
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cycles come when a test says so: nobody has to wait for one."""
-    monkeypatch.setattr(own_writes, "READ_YOUR_WRITES_S", 0.0)
+    monkeypatch.setattr(read_your_writes, "READ_YOUR_WRITES_S", 0.0)
     monkeypatch.setattr(Readiness.wait_ready, "__defaults__", (0.0,))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
-from penstock.queries.join_held import JoinHeld
+from penstock.operators.join.answer import JoinHeld
 from tests.support.join_life import Life, upto_now
 
 PAIRS = "FROM left_side a, right_side b WINDOW(a,b) = 2 SECONDS WHERE a.k = b.k AND b.n < 900"

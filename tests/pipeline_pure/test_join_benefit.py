@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.operators.joins.refining import Member
-from penstock.pipeline.joins.benefit import ANEW, STEP_IS_WORTH, TRIAL, Benefit, benefit_of
-from penstock.pipeline.joins.sharing import Shared
+from penstock.operators.join.kernels.refinement import Member
+from penstock.operators.join.steps.benefit import ANEW, STEP_IS_WORTH, TRIAL, Benefit, benefit_of
+from penstock.operators.join.steps.join_sharing import Shared
 
 MUCH = 10 * STEP_IS_WORTH
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import WallClock
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.queries.database import Database
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
 
@@ -16,7 +16,7 @@ JOIN = "CREATE QUERY pairs AS SELECT a.v, b.v AS w FROM t a, t b WINDOW(a,b) = {
 
 
 def test_a_join_far_beyond_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.queries.join_budget.BYTES_PER_ROW", 1 << 20)
+    monkeypatch.setattr("penstock.operators.join.buffer_budget.BYTES_PER_ROW", 1 << 20)
     settings = Settings(data=str(tmp_path / "data"), group_commit_ms=0, join_memory_mb=1)
     db = Database(settings, WallClock(), engine=lambda *a: LocalEngine(*a))
     db.start()

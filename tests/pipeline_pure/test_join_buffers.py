@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.operators.joins.runs import Run, build_run
-from penstock.pipeline import folder as folders
-from penstock.pipeline.joins import buffers, leftovers
-from penstock.pipeline.joins.buffers import BufferFolder
-from penstock.pipeline.joins.cells import RANGES, WHOLE, Cells, Share, share_of, without
-from penstock.pipeline.joins.rows import belongs
+from penstock.cycle import folder as folders
+from penstock.operators.join.kernels.runs import Run, build_run
+from penstock.operators.join.steps import buffers, orphaned_buffers
+from penstock.operators.join.steps.buffers import BufferFolder
+from penstock.operators.join.steps.key_ranges import RANGES, WHOLE, Cells, Share, share_of, without
+from penstock.operators.join.steps.rows import belongs
 
 LOWER, UPPER = share_of(0, 2), share_of(1, 2)
 KEYS = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 1_000)
@@ -96,7 +96,7 @@ def test_merging_loses_and_repeats_nothing_while_the_number_of_parts_changes(
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "shm"
     place.mkdir()
-    monkeypatch.setattr(leftovers, "SHARED", place)
+    monkeypatch.setattr(orphaned_buffers, "SHARED", place)
     return place
 
 
@@ -107,7 +107,7 @@ def _server(shared: Path, root: Path, pid: int, server: bool = True) -> Path:
     (root / "tmp").mkdir(parents=True)
     (root / "tmp" / "buffers").symlink_to(place)
     (root / "lock").write_text(f"{pid}\n")
-    leftovers.claim(place, root, server)
+    orphaned_buffers.claim(place, root, server)
     return place
 
 
@@ -125,10 +125,10 @@ def test_buffers_of_a_dead_server_go_and_those_of_others_stay(shared: Path, tmp_
         place.mkdir(exist_ok=True)
     moved = _server(shared, tmp_path / "moved", os.getpid())
     (tmp_path / "moved" / "tmp" / "buffers").unlink()
-    leftovers.remove_places_of_the_dead()
+    orphaned_buffers.remove_places_of_the_dead()
     assert not gone.exists() and all(place.exists() for place in (*kept, moved))
     _age(moved)
-    leftovers.remove_places_of_the_dead()
+    orphaned_buffers.remove_places_of_the_dead()
     assert not moved.exists() and all(place.exists() for place in kept)
 
 
@@ -147,7 +147,7 @@ def test_sheets_of_a_killed_server_go_and_a_copied_folder_takes_nothing_along(
     dead = subprocess.Popen(["true"])
     dead.wait()
     (first.root / "lock").write_text(f"{dead.pid}\n")
-    leftovers.remove_places_of_the_dead()
+    orphaned_buffers.remove_places_of_the_dead()
     assert not any(place.exists() for place in places)
     lock.release()
 
@@ -160,20 +160,20 @@ def test_a_folder_of_the_same_path_says_nothing_of_another_ones_place(shared: Pa
     _age(place)
     (root / "folder_id").write_text("second\n")
     (root / "tmp" / "buffers").unlink()
-    leftovers.remove_places_of_the_dead()
-    assert place.exists() and not leftovers.is_of(place, root), "its server lives"
-    owner = place / leftovers.OWNER
+    orphaned_buffers.remove_places_of_the_dead()
+    assert place.exists() and not orphaned_buffers.is_of(place, root), "its server lives"
+    owner = place / orphaned_buffers.OWNER
     told = owner.read_text()
-    owner.write_text(told.replace(leftovers._here(), "elsewhere pid:[1]"))
+    owner.write_text(told.replace(orphaned_buffers._here(), "elsewhere pid:[1]"))
     _age(place)
     (root / "folder_id").write_text("first\n")
-    leftovers.remove_places_of_the_dead()
+    orphaned_buffers.remove_places_of_the_dead()
     assert place.exists(), "its folder is in another container"
     dead = subprocess.Popen(["true"])
     dead.wait()
     owner.write_text(told.replace(str(os.getpid()), str(dead.pid)))
     (root / "folder_id").write_text("second\n")
-    leftovers.remove_places_of_the_dead()
+    orphaned_buffers.remove_places_of_the_dead()
     assert not place.exists()
 
 
@@ -183,10 +183,10 @@ def test_half_written_runs_go_after_a_while(tmp_path: Path) -> None:
     young.touch()
     old.touch()
     _age(old)
-    leftovers.remove_half_written(tmp_path)
+    orphaned_buffers.remove_half_written(tmp_path)
     assert young.exists() and not old.exists()
 
 
 def _age(path: Path) -> None:
-    long_ago = time.time() - 2 * leftovers.HALF_WRITTEN_S
+    long_ago = time.time() - 2 * orphaned_buffers.HALF_WRITTEN_S
     os.utime(path, (long_ago, long_ago))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from penstock.clock import SECOND
-from penstock.operators.joins import beside
-from penstock.pipeline.joins import task
+from penstock.operators.join.kernels import run_cache
+from penstock.operators.join.steps import task
 from tests.pipeline_pure.world import Pipe
 
 ORIGIN = 1_700_000_000 * SECOND
@@ -44,7 +44,7 @@ def test_what_is_kept_beside_buffers_counts_in_the_memory_of_joins(
             pipe.db.push(table, rows)
         pipe.engine.drain()
         files = sum(f.stat().st_size for f in pipe.db.folder.buffers.rglob("*.run"))
-        most_beside, most_files = max(most_beside, beside.held_bytes()), max(most_files, files)
-        assert files + beside.held_bytes() * task.CORES <= MEMORY
+        most_beside, most_files = max(most_beside, run_cache.held_bytes()), max(most_files, files)
+        assert files + run_cache.held_bytes() * task.CORES <= MEMORY
         found = pipe.db.standing.invoke("linked").table.num_rows
     assert most_beside > 0 and most_files + most_beside * task.CORES > MEMORY // 2 and found > 100

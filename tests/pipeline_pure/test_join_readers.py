@@ -9,8 +9,8 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
-from penstock.queries import standing
 from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.views import standing_queries
 from tests.support.join_life import PAIRS, Life, micros, until
 
 JOINED = f"CREATE QUERY pairs AS SELECT a.k, a.n AS a, b.n AS b {PAIRS}"
@@ -89,8 +89,8 @@ def test_a_row_comes_one_cycle_later(life: Life) -> None:
 
 
 def test_results_are_kept_as_far_as_a_reader_reaches(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "TRIM_EVERY", 1)
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 1)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 3)
     life.execute(f"{JOINED} BEGIN (NOW - 1 SECOND) END (NOW)")
     read_pairs(life, "BEGIN (NOW - 9 SECONDS) END (NOW)")
     for _ in range(8):
@@ -110,7 +110,7 @@ def test_results_are_kept_as_far_as_a_reader_reaches(life: Life, monkeypatch: py
 def test_a_reader_that_comes_late_says_since_when_it_has_everything(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "TRIM_EVERY", 1)
+    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 1)
     life.execute(f"{JOINED} BEGIN (NOW - 1 SECOND) END (NOW)")
     for _ in range(8):
         life.push(10)
@@ -128,7 +128,7 @@ def test_a_reader_that_comes_late_says_since_when_it_has_everything(
 def test_a_reader_whose_window_is_made_wider_again_sees_what_is_still_kept(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "TRIM_EVERY", 1)
+    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 1)
     life.execute(JOINED)
     read_pairs(life, "BEGIN (NOW - 20 SECONDS) END (NOW)")
     for seconds in (20, 1, 20, 3):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import SECOND
-from penstock.queries import standing
+from penstock.views import standing_queries
 from tests.pipeline_pure.test_join_readers import JOINED, expected, read_pairs, told
 from tests.support.join_life import ORIGIN, Life
 
@@ -29,8 +29,8 @@ def push(life: Life) -> None:
 def test_a_reader_loses_and_repeats_nothing_over_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: int, snapshots: int
 ) -> None:
-    monkeypatch.setattr(standing, "TRIM_EVERY", 1)
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", snapshots)
+    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 1)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", snapshots)
     life = Life(tmp_path / "data", cycles_keep=keep)
     try:
         life.execute(f"{JOINED} BEGIN (NOW - 1 SECOND) END (NOW)")

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
-from penstock.queries.join_held import JoinHeld
+from penstock.operators.join.answer import JoinHeld
 from tests.support.join_life import COUNTED, PAIRS, Life, last_times, until, upto_now
 
 

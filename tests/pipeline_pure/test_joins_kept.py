@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from penstock.clock import WallClock
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.pipeline.joins.results import write_results
-from penstock.queries import result_files, standing
-from penstock.queries.database import Database
+from penstock.operators.join import result_files
+from penstock.operators.join.steps.results import write_results
 from penstock.settings import Settings
+from penstock.views import standing_queries
 from tests.support.local_engine import LocalEngine
 
 ORIGIN = 1_700_000_000_000_000
@@ -91,7 +92,7 @@ def test_a_hot_key_is_joined_once(life: Life, hint: str) -> None:
 
 
 def test_results_outlive_merging_pruning_and_restarts(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 5)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
     monkeypatch.setattr(result_files, "MOST_CHUNKS", 2)
     monkeypatch.setattr(result_files, "INLINE_ROWS", 3)
     rng = np.random.default_rng(4)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from penstock.answers.subscription import Subscription
 from penstock.clock import SECOND
-from penstock.queries.subscription import Subscription
 from tests.oracle.holds import Reading, held
 from tests.pipeline.asking import at
 from tests.pipeline_pure.world import Pipe

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
-from penstock.queries import standing
-from penstock.queries.system_columns import SYSTEM_TABLES
 from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
 from penstock.sql.planning.planner import plan_query, reads_of
+from penstock.views import standing_queries
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 SECOND = 1_000_000
@@ -39,8 +39,8 @@ def forget(pipe: Pipe) -> int:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots and merging soon."""
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 5)
-    monkeypatch.setattr(standing, "TRIM_EVERY", 2)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
+    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 2)
 
 
 @pytest.mark.usefixtures("small")

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.catalog.journal import JournalReader
 from penstock.errors import PenstockError
-from penstock.queries import standing
+from penstock.views import standing_queries
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 PAIRS = (
@@ -91,8 +91,8 @@ def test_a_handle_works_after_days_restarts_and_forgotten_cycles(
     pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client is away for a week. Meanwhile the server is restarted each day, cycles are folded and retention takes."""
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 3)
-    monkeypatch.setattr(standing, "TRIM_EVERY", 2)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 2)
     pipe = pipes(cycles_keep=2)
     pipe.probes("WITH (retention = '3 DAYS')")
     pipe.db.register([("hot", HOT), ("days", HOT.replace("1 HOUR", "50 HOURS")), ("pairs", PAIRS)])

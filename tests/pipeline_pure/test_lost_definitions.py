@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog.journal import journal_file
+from penstock.cycle import definitions
 from penstock.errors import PenstockError
-from penstock.pipeline import definitions
-from penstock.queries.rollups.keeper import RollupKeeper
+from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from tests.pipeline_pure.world import Pipe
 
 

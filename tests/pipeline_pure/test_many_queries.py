@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.pipeline.planning import Limits
-from penstock.queries import standing
+from penstock.cycle.cut import Limits
+from penstock.views import standing_queries
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 MS = 1000
@@ -83,8 +83,8 @@ class Churn:
 def test_churn_changes_nobody_elses_answer(
     pipes: Callable[..., Pipe], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 11)
-    monkeypatch.setattr(standing, "TRIM_EVERY", 4)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 11)
+    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 4)
     churn = Churn(pipes(), seed)
     pipe = churn.pipe
     churn.register(150)

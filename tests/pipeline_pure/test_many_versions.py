@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.operators import evaluate
-from penstock.operators.expr import Call, Column, Literal, to_json
+from penstock.expr import evaluate
+from penstock.expr.expression import Call, Column, Literal, to_json
 from penstock.pipeline.history import HistoryReader, HistoryRequest
 from penstock.types import BOOLEAN, TEXT
 from tests.pipeline_pure.world import Pipe

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.clock import SECOND
-from penstock.queries import standing
+from penstock.views import standing_queries
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 from tests.support.examples import SOAK
 
@@ -125,8 +125,8 @@ class Twins:
 def test_queries_that_come_change_and_go_change_nobody_elses_answer(
     pipes: Callable[..., Pipe], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 9)
-    monkeypatch.setattr(standing, "TRIM_EVERY", 4)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 9)
+    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 4)
     twins = Twins(pipes, seed)
     twins.push()
     twins.cycle()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.queries.moments import now_of_plan
+from penstock.operators.sparksql.moments import now_of_plan
 from penstock.sql.parse import parse_select
 from penstock.sql.planning.planner import plan_query
 from tests.pipeline_pure.world import BEGAN_US, Pipe

@@ -9,9 +9,9 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from penstock.pipeline import spending
-from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord
-from penstock.queries.own_costs import Users, own_ms
+from penstock.answers.cost_shares import Users, own_ms
+from penstock.cycle import work_time
+from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord
 from tests.pipeline_pure.world import Pipe
 
 WINDOW = "BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -48,7 +48,7 @@ class Spending:
 
 @pytest.fixture
 def spent(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> Spending:
-    monkeypatch.setattr(spending, "LEAST_MS", 0.0)
+    monkeypatch.setattr(work_time, "LEAST_MS", 0.0)
     pipe.probes()
     pipe.db.execute(ODD)
     pipe.db.execute(f"CREATE QUERY plain AS SELECT value FROM probes {WINDOW}")

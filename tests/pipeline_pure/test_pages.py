@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.answers.latest_readings import Latest
 from penstock.clock import SECOND
 from penstock.console.answer_preview import look_at
 from penstock.console.sensor_facts import state_of, table_facts
 from penstock.console.widgets.plan_drawing import draw
 from penstock.console.widgets.result_chart import Axes, chart_of, guess
-from penstock.queries.changes import changes_of_query
-from penstock.queries.footprint import Processes, log_sizes
-from penstock.queries.latest import Latest
-from penstock.queries.plan_graph import plan_graph
+from penstock.database.footprint import Processes, log_sizes
+from penstock.database.plan_graph import plan_graph
+from penstock.database.query_changes import changes_of_query
 from tests.pipeline_pure.world import Pipe
 
 PLANT = """

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from penstock.cycle.cut import Limits
+from penstock.cycle.folder import DataFolder, FolderLock
+from penstock.cycle.offset import Offset
+from penstock.cycle.planner import Planner
 from penstock.pipeline import engine as engine_module
 from penstock.pipeline.engine import Engine
-from penstock.pipeline.folder import DataFolder, FolderLock
-from penstock.pipeline.offset import Offset
-from penstock.pipeline.planner import Planner
-from penstock.pipeline.planning import Limits
 from penstock.pipeline.progress import FIRST_CYCLE_FACTOR, Progress
 from penstock.settings import Settings
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from penstock.cycle.log_batch import Rows
 from penstock.errors import PenstockError
-from penstock.pipeline import marking
-from penstock.pipeline.rows import Rows
-from penstock.pipeline.shared_pass import SharedPass
-from penstock.pipeline.slices import slice_pass
-from penstock.queries.slices.family import FamilyStore
-from penstock.queries.taking import Taking
+from penstock.operators.aggregate import step
+from penstock.operators.aggregate.family import FamilyStore
+from penstock.operators.select import match_encoding
+from penstock.operators.select.step import SharedPass
+from penstock.views.record_fold import Taking
 from tests.pipeline_pure.world import Pipe
 
 MANY = 90
@@ -68,7 +68,7 @@ def test_a_query_whose_kernel_raises_is_taken_out_and_the_others_go_on(
     pipe: Pipe, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(pipe, count)
-    assert (count >= marking.MATRIX_MIN_QUERIES) == (count == MANY)
+    assert (count >= match_encoding.MATRIX_MIN_QUERIES) == (count == MANY)
     pipe.push(1.5, 3.5)
     pipe.engine.drain()
     bad = number_of(pipe, "q2")
@@ -132,14 +132,14 @@ def test_an_aggregation_that_raises_stops_no_other(pipe: Pipe, monkeypatch: pyte
     pipe.db.execute("CREATE QUERY worst AS SELECT MAX(value) AS m FROM probes WHERE value > 1 BEGIN (NOW - 1 HOUR)")
     pipe.db.execute("CREATE QUERY mean AS SELECT AVG(value) AS m FROM probes WHERE value > 2 BEGIN (NOW - 1 HOUR)")
     pipe.engine.drain()
-    whole = slice_pass.slice_family
+    whole = step.slice_family
 
     def picky(family: Any, measures: Any, *rest: Any) -> Any:
         if any(measure.partial == "extremes" for measure in measures):
             raise ZeroDivisionError("in a partial")
         return whole(family, measures, *rest)
 
-    monkeypatch.setattr(slice_pass, "slice_family", picky)
+    monkeypatch.setattr(step, "slice_family", picky)
     pipe.push(2.5, 3.5)
     pipe.engine.drain()
     assert pipe.answer("mean", "m") == [3.0] and pipe.answer("q1") == [2.5, 3.5]

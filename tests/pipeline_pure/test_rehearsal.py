@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline import compiling
-from penstock.pipeline.rehearsal import PARTS
+from penstock.pipeline import kernel_cache
+from penstock.pipeline.kernel_warmup import PARTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def test_cycles_of_every_kind_run_only_kernels_that_were_rehearsed(tmp_path: Pat
 
 def test_without_a_folder_to_write_to_every_process_compiles_for_itself() -> None:
     script = (
-        "from penstock.operators.kernel import cache_folder; from penstock.streams import keys;"
+        "from penstock.expr.kernel import cache_folder; from penstock.streams import keys;"
         "keys.warm_up(); print(cache_folder(), keys._number_rows.stats.cache_path)"
     )
     # A locator that fits no file of ours: to Numba the same as folders that cannot be written to.
@@ -42,8 +42,8 @@ class Compiler:
         self.failure = ""
         self.compiled: list[str] = []
         self.shown: list[str] = []
-        monkeypatch.setattr(compiling, "cache_folder", lambda: folder)
-        monkeypatch.setattr(compiling, "_compile", self._compile)
+        monkeypatch.setattr(kernel_cache, "cache_folder", lambda: folder)
+        monkeypatch.setattr(kernel_cache, "_compile", self._compile)
 
     def _compile(self, part: str) -> str:
         self.compiled.append(part)
@@ -52,7 +52,7 @@ class Compiler:
     def start(self) -> list[str]:
         """The parts that one start compiles."""
         self.compiled.clear()
-        compiling.compile_kernels(self.shown.append)
+        kernel_cache.compile_kernels(self.shown.append)
         return sorted(self.compiled)
 
 
@@ -70,7 +70,7 @@ def test_only_the_first_start_compiles_and_says_so(compiler: Compiler) -> None:
 
 def test_other_sources_are_compiled_again(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler.start()
-    monkeypatch.setattr(compiling, "_fingerprint", lambda: "of other sources")
+    monkeypatch.setattr(kernel_cache, "_fingerprint", lambda: "of other sources")
     assert compiler.start() == sorted(PARTS)
     assert compiler.start() == []
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.queries.resampled import finding, held
+from penstock.operators.resample import answer, samples
 from tests.pipeline.asking import ask, rows_of
 from tests.pipeline_pure.resampling import ASKED, WINDOW, Row, World, at, heard, in_order
 from tests.pipeline_pure.world import Pipe
@@ -174,7 +174,7 @@ def test_who_is_far_behind_moves_on_from_what_it_heard_last(
     late = world.pipe.db.subscribe("q", first + 1, changes=True)
     kept = Counter(world.answer(as_of=first))
     whole = []
-    monkeypatch.setattr(held, "sample", lambda *given: whole.append(given) or finding.sample(*given))
+    monkeypatch.setattr(answer, "sample", lambda *given: whole.append(given) or samples.sample(*given))
     while (event := late.next(0.0)) is not None:
         for operation, *values in rows_of(event.table):
             kept[rounded(tuple(values))] += 1 if operation == "+" else -1

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.answers import as_of
 from penstock.errors import PenstockError
-from penstock.queries import as_of
-from penstock.queries.resampled import finding, once, stream
-from penstock.queries.resampled.finding import pieces_in_time
-from penstock.queries.resampled.held import ResampleHeld
+from penstock.operators.resample import once, samples, stream
+from penstock.operators.resample.answer import ResampleHeld
+from penstock.operators.resample.samples import pieces_in_time
 from tests.pipeline.asking import ask, rows_of
 from tests.pipeline_pure.resampling import ASKED, WINDOW, World, at, in_order
 from tests.pipeline_pure.world import Pipe
@@ -65,7 +65,7 @@ def test_an_answer_that_is_too_large_is_refused_before_it_is_read(
         read.append(1)
         return rows_at(*args)  # type: ignore[arg-type]
 
-    for module in (stream, finding):
+    for module in (stream, samples):
         monkeypatch.setattr(module, "rows_at", counted)
     world.push(5, 20, 19)
     over: list[Callable[[], object]] = [

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from penstock.clock import SECOND
-from penstock.queries.plan_graph import plan_graph
+from penstock.database.plan_graph import plan_graph
 from tests.pipeline.asking import ask, rows_of
 from tests.pipeline_pure.resampling import ASKED, OPTIONS, WINDOW, Row, World, at, heard, in_order
 from tests.pipeline_pure.world import Pipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from penstock.queries.resampled.kept import MOST_BYTES, Kept, KeptSamples
+from penstock.operators.resample.sample_cache import MOST_BYTES, Kept, KeptSamples
 
 PLAN = cast(Any, "what is asked")
 

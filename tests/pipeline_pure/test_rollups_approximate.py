@@ -12,7 +12,7 @@ import pytest
 
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
-from penstock.queries.rollups import tiers
+from penstock.operators.aggregate.rollups import tiers
 from tests.pipeline_pure.world import Pipe
 
 HOUR_US = 3_600_000_000

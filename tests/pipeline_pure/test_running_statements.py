@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.queries.permissions import shown_text
-from penstock.queries.running_statements import TEXT_MAX_CHARS, shortened
 from penstock.sql.parse import parse_script
+from penstock.statements.permissions import shown_text
+from penstock.statements.running_statements import TEXT_MAX_CHARS, shortened
 
 
 @pytest.mark.parametrize(

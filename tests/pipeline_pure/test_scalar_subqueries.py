@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.queries.describing import describe_query
-from penstock.queries.subscription import SelectSubscription
+from penstock.answers.subscription import SelectSubscription
+from penstock.database.descriptions import describe_query
 from penstock.sql.plan import evaluated_by_spark, plan_from_json
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 from tests.support.examples import SOAK
@@ -30,7 +30,7 @@ PAIRS = (
 
 @pytest.fixture
 def pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
-    monkeypatch.setattr("penstock.queries.own_writes.READ_YOUR_WRITES_S", 0.0)
+    monkeypatch.setattr("penstock.answers.read_your_writes.READ_YOUR_WRITES_S", 0.0)
     made = Pipe(tmp_path / "data", cycles_keep=6)
     made.db.execute(
         "CREATE TABLE loops (loop INT PRIMARY KEY, segment INT, r STREAM (speed DOUBLE))"
@@ -113,8 +113,8 @@ def near_each_other(inside: list[tuple[int, int, float]]) -> list[tuple[int, flo
 
 @pytest.mark.parametrize("seed", range(2 if SOAK else 1))
 def test_joins_beside_a_subquery_say_what_all_rows_say(pipe: Pipe, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr("penstock.queries.standing.TRIM_EVERY", 3)
-    monkeypatch.setattr("penstock.queries.standing.SNAPSHOT_EVERY", 5)
+    monkeypatch.setattr("penstock.views.standing_queries.TRIM_EVERY", 3)
+    monkeypatch.setattr("penstock.views.standing_queries.SNAPSHOT_EVERY", 5)
     chance = random.Random(seed)
     shapes = {"beside": (BESIDE, with_incidents), "pairs": (PAIRS, near_each_other)}
     for name, (sql, _) in shapes.items():

@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.pipeline.joins import results
-from penstock.queries import scrubber, standing
-from penstock.queries.verification import files_of, verify_folder
+from penstock.database import scrubber
+from penstock.database.verification import files_of, verify_folder
+from penstock.operators.join.steps import results
+from penstock.views import standing_queries
 from tests.pipeline_pure.world import Pipe
 
 SEEN = "CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -24,7 +25,7 @@ PAIRS = (
 
 @pytest.fixture
 def filled(pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch) -> Pipe:
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 5)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
     monkeypatch.setattr(results, "INLINE_ROWS", 0)
     pipe = pipes(compact_after_segments=2)
     pipe.probes()

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.queries.database import Database
 from penstock.services import Service
 from penstock.settings import Settings
 from tests.sensors.mqtt_world import wait_until
@@ -22,7 +22,7 @@ SOURCES = Path(__file__).parents[2] / "src" / "penstock"
 # Files that may start threads, and why.
 STARTS_THREADS = {
     "services.py": "the one place that starts endless threads",
-    "pipeline/launching.py": "starts Java once",
+    "pipeline/jvm.py": "starts Java once",
     "pipeline/jobs.py": "a timer that ends with its statement",
     "pipeline/engine.py": "starts Spark once, and warms workers once",
     "cli/demo.py": "a client's listeners, which end with the command",

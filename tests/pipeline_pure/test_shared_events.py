@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from penstock.queries import shared_events
-from penstock.queries.results import Event
-from penstock.queries.shared_events import SharedEvents
+from penstock.views import shared_events
+from penstock.views.results import Event
+from penstock.views.shared_events import SharedEvents
 from tests.pipeline_pure.world import Pipe
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.pipeline.commits import CommitRecord
-from penstock.pipeline.joins import task
+from penstock.cycle.commits import CommitRecord
+from penstock.operators.join.steps import task
 from tests.pipeline_pure.test_shared_joins import committed, sharing_in
 from tests.pipeline_pure.world import Pipe
 

@@ -11,9 +11,9 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from penstock.pipeline.commits import CommitRecord
-from penstock.pipeline.joins import sharing
-from penstock.pipeline.joins.results import from_bytes, read_results
+from penstock.cycle.commits import CommitRecord
+from penstock.operators.join.steps import join_sharing
+from penstock.operators.join.steps.results import from_bytes, read_results
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 TABLES = "abc"
@@ -100,7 +100,7 @@ class Two:
         """What both commit, and which queries shared a step."""
         found, shared = {}, set()
         for together, pipe in self.pipes.items():
-            self._patch.setattr(sharing, "SHARING", together)
+            self._patch.setattr(join_sharing, "SHARING", together)
             record = pipe.engine.cycle()
             found[together] = committed(pipe, record)
             shared |= sharing_in(record) if together else set()

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.pipeline.joins import benefit, sharing
+from penstock.operators.join.steps import benefit, join_sharing
 from tests.pipeline_pure.test_shared_joins import committed
 from tests.pipeline_pure.world import Pipe
 
@@ -82,9 +82,9 @@ def _push(pipe: Pipe, chance: random.Random, rows: int) -> None:
 def test_parts_that_disagree_about_running_as_one_find_everything_once(
     form: str, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "SHARING", False)
+    monkeypatch.setattr(join_sharing, "SHARING", False)
     alone = _life(tmp_path / "alone", form, rows)
-    monkeypatch.setattr(sharing, "SHARING", True)
+    monkeypatch.setattr(join_sharing, "SHARING", True)
     monkeypatch.setattr(benefit, "Benefit", Undecided)
     mixed = _life(tmp_path / "mixed", form, rows)
     assert sum(len(results) for cycle in alone for results in cycle.values()) > 100

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.operators.joins import step
-from penstock.pipeline.commits import CommitRecord
-from penstock.pipeline.joins import members, results
-from penstock.pipeline.joins.task import JoinTask
-from penstock.queries import result_files, standing
+from penstock.cycle.commits import CommitRecord
+from penstock.operators.join import result_files
+from penstock.operators.join.kernels import step
+from penstock.operators.join.steps import members, results
+from penstock.operators.join.steps.task import JoinTask
+from penstock.views import standing_queries
 from tests.pipeline_pure.test_joins_kept import QUERY, Life
 
 AGAIN = QUERY.replace("CREATE QUERY pairs", "CREATE QUERY {name}").format("", name="{name}")
@@ -52,7 +53,7 @@ def test_equal_joins_are_written_once(life: Life) -> None:
 
 
 def test_results_of_one_stay_when_its_twin_goes(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 3)
     monkeypatch.setattr(result_files, "MOST_CHUNKS", 4)
     life.create()
     rng = np.random.default_rng(2)

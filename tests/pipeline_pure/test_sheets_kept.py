@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.folder import DataFolder, place_sheets
-from penstock.pipeline.planning import Limits
-from penstock.queries.answer_memory import ORPHAN_CYCLES
+from penstock.cycle.cut import Limits
+from penstock.cycle.folder import DataFolder, place_sheets
+from penstock.views.memory import ORPHAN_CYCLES
 from tests.pipeline_pure.world import Pipe
 
 QUERIES = 80

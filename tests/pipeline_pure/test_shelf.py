@@ -11,12 +11,12 @@ import numpy as np
 from pyroaring import BitMap
 from pytest import MonkeyPatch
 
-from penstock.operators.bits import pack
-from penstock.pipeline import sheets
-from penstock.pipeline.lists import Lists, lists_from_bytes, merge_lists
-from penstock.pipeline.sheets import Sheet, SheetName, map_sheet, name_from_bytes, write_sheet
-from penstock.queries import shelf as shelves
-from penstock.queries.shelf import Shelf
+from penstock.expr.bits import pack
+from penstock.operators.select import bit_matrix
+from penstock.operators.select import match_store as shelves
+from penstock.operators.select.bit_matrix import Sheet, SheetName, map_sheet, name_from_bytes, write_sheet
+from penstock.operators.select.match_store import Shelf
+from penstock.operators.select.position_lists import Lists, lists_from_bytes, merge_lists
 
 
 def sheet(first: int, end: int, chosen: dict[int, list[int]]) -> Sheet:
@@ -52,7 +52,7 @@ def test_a_sheet_is_read_as_it_was_written_and_a_torn_one_is_none(tmp_path: Path
 
 
 def test_of_a_large_matrix_only_the_rows_that_are_meant_are_written(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    monkeypatch.setattr(sheets, "_WRITE_BYTES", 40)  # two rows of 131 bits at a time
+    monkeypatch.setattr(bit_matrix, "_WRITE_BYTES", 40)  # two rows of 131 bits at a time
     matrix = sheet(100, 231, {query: list(range(100 + query, 231, query)) for query in range(1, 8)})
     used = np.array([1, 2, 4, 5, 6])
     queries, row_of = matrix.queries[used], np.arange(len(used), dtype=np.int32)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.queries.join_held import JoinHeld
-from penstock.queries.slices.results import held as module
-from penstock.queries.slices.results.held import JoinAggregateHeld
+from penstock.operators.aggregate.over_joins import answer as module
+from penstock.operators.aggregate.over_joins.answer import JoinAggregateHeld
+from penstock.operators.join.answer import JoinHeld
 from tests.pipeline_pure.test_join_aggregates import COUNTED, counts, expected, life  # noqa: F401
 from tests.support.join_life import Life
 

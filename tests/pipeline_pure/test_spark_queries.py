@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError, error
-from penstock.pipeline.evaluations import Evaluation
-from penstock.queries.moments import moment_of
+from penstock.operators.sparksql.evaluation_rows import Evaluation
+from penstock.operators.sparksql.moments import moment_of
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan
 from penstock.sql.planning.planner import plan_query
@@ -160,7 +160,7 @@ def test_a_subscriber_from_a_cycle_to_come_waits_for_it_and_gets_nothing_before(
 def test_a_subscriber_from_a_cycle_whose_answer_is_gone_is_told_so(
     pipe: Pipe, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.queries.evaluations.KEPT_EVALUATIONS", 2)
+    monkeypatch.setattr("penstock.operators.sparksql.evaluations.KEPT_EVALUATIONS", 2)
     create_spark_query(pipe, "counted", COUNT)
     cycles = [ask_again(pipe, runner) for _ in range(4)]
     assert [cycle for cycle, _ in kept(pipe)] == cycles[2:]
@@ -173,7 +173,7 @@ def test_a_standing_question_about_cycles_is_asked_again_after_each_cycle(pipe: 
     pipe.engine.drain()
     sql = "SELECT COUNT(*) AS n FROM penstock.cycles"
     from penstock.catalog.query_definitions import NewQuery
-    from penstock.queries.system_columns import SYSTEM_TABLES
+    from penstock.catalog.system_columns import SYSTEM_TABLES
     from penstock.sql.plan import plan_to_json
 
     plan = plan_query(parse_select(sql), pipe.db.catalog.state, True, SYSTEM_TABLES)

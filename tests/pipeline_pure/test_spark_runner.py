@@ -8,8 +8,8 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from penstock.errors import PenstockError
+from penstock.operators.sparksql.moments import moment_of
 from penstock.pipeline.spark_sql import SparkRunner
-from penstock.queries.moments import moment_of
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan
 from penstock.sql.planning.planner import plan_query

@@ -11,8 +11,8 @@ import pytest
 
 from penstock.cancellation import Cancellation, cancelled_by, check
 from penstock.errors import PenstockError
-from penstock.queries import fetch
-from penstock.queries.open_files import OpenFiles
+from penstock.operators.base import log_reader
+from penstock.operators.base.open_files import OpenFiles
 from tests.pipeline_pure.test_edges import create_spark_query
 from tests.pipeline_pure.test_spark_queries import COUNT, until
 from tests.pipeline_pure.world import Pipe
@@ -43,7 +43,7 @@ def test_a_question_that_reads_the_log_ends_between_two_pieces(
     pipe.push(100.0)  # what was kept of the answer before does not do
     pipe.engine.drain()
     cancellation, pieces = Cancellation(), []
-    read, slices = OpenFiles.read, fetch.read_slice
+    read, slices = OpenFiles.read, log_reader.read_slice
 
     def noted(work: Any) -> Any:
         def call(*args: Any, **more: Any) -> Any:
@@ -54,7 +54,7 @@ def test_a_question_that_reads_the_log_ends_between_two_pieces(
         return call
 
     monkeypatch.setattr(OpenFiles, "read", noted(read))
-    monkeypatch.setattr(fetch, "read_slice", noted(slices))
+    monkeypatch.setattr(log_reader, "read_slice", noted(slices))
     with cancelled_by(cancellation), pytest.raises(PenstockError, match="in the middle of it") as caught:
         pipe.db.execute(question)
     assert caught.value.condition == "statement_cancelled"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.queries import strategy
+from penstock.operators.select import storage_choice
 from tests.pipeline_pure.world import Pipe
 
 
@@ -67,7 +67,7 @@ def test_a_query_that_is_asked_for_often_is_kept_current_and_no_longer_when_nobo
     query_id = create(pipe, "auto")
     standing = pipe.db.standing
     assert standing.strategy_of(query_id) == "partial"
-    for number in range(strategy.LOOK_CYCLES + 2):
+    for number in range(storage_choice.LOOK_CYCLES + 2):
         pipe.push(2.0 + number)
         pipe.engine.cycle()
         for _ in range(2):
@@ -75,24 +75,24 @@ def test_a_query_that_is_asked_for_often_is_kept_current_and_no_longer_when_nobo
     assert standing.strategy_of(query_id) == "complete"
     assert standing.memory_of(query_id) > 0
     assert "it is asked for 1.5 times a cycle or more" in explained(pipe)
-    for number in range(2 * strategy.LOOK_CYCLES + 2):
+    for number in range(2 * storage_choice.LOOK_CYCLES + 2):
         pipe.push(100.0 + number)
         pipe.engine.cycle()
     assert standing.strategy_of(query_id) == "partial"
-    assert len(pipe.answer("seen")) == 3 * strategy.LOOK_CYCLES + 4
+    assert len(pipe.answer("seen")) == 3 * storage_choice.LOOK_CYCLES + 4
 
 
 def test_a_query_that_was_asked_for_many_times_in_its_last_cycle_is_let_go_of_as_well() -> None:
-    chooser = strategy.Chooser()
-    for cycle in range(1, strategy.LOOK_CYCLES + 2):
+    chooser = storage_choice.Chooser()
+    for cycle in range(1, storage_choice.LOOK_CYCLES + 2):
         chooser.note(1, cycle)
         chooser.note(1, cycle)
     assert chooser.ready() == [1]
-    last = strategy.LOOK_CYCLES + 2
-    for _ in range(2 * strategy.LOOK_CYCLES):
+    last = storage_choice.LOOK_CYCLES + 2
+    for _ in range(2 * storage_choice.LOOK_CYCLES):
         chooser.note(1, last)
-    assert chooser.calm_down(last + strategy.LOOK_CYCLES) == []
-    assert chooser.calm_down(last + 2 * strategy.LOOK_CYCLES) == [1]
+    assert chooser.calm_down(last + storage_choice.LOOK_CYCLES) == []
+    assert chooser.calm_down(last + 2 * storage_choice.LOOK_CYCLES) == [1]
     assert chooser.ready() == []
 
 

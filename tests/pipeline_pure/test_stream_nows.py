@@ -10,7 +10,7 @@ import pytest
 
 from penstock.catalog.model import TIME_COLUMN
 from penstock.clock import SECOND
-from penstock.queries.stream_nows import NowKey
+from penstock.views.stream_clock_index import NowKey
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 VALID = "WITH (time = 'valid', out_of_order = 'accept')"

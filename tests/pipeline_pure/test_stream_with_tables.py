@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from penstock.answers.subscription import SelectSubscription
+from penstock.database.descriptions import describe_query
 from penstock.errors import PenstockError
-from penstock.pipeline.joins import units
-from penstock.queries.describing import describe_query
-from penstock.queries.subscription import SelectSubscription
+from penstock.operators.join.steps import units
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 SECOND = 1_000_000
@@ -21,7 +21,7 @@ MINE = "s.segment IN (SELECT segment FROM my_segments)"
 
 @pytest.fixture
 def pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
-    monkeypatch.setattr("penstock.queries.own_writes.READ_YOUR_WRITES_S", 0.0)
+    monkeypatch.setattr("penstock.answers.read_your_writes.READ_YOUR_WRITES_S", 0.0)
     made = Pipe(tmp_path / "data", cycles_keep=4)
     made.db.execute(
         "CREATE TABLE loops (loop INT PRIMARY KEY, segment INT, r STREAM (speed DOUBLE))"

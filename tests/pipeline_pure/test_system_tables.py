@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from penstock.database.rates import Rates
 from penstock.errors import PenstockError
-from penstock.queries.rates import Rates
 from penstock.security.caller import Caller, acting_as
 from penstock.settings import SETTINGS
 from penstock.sql.functions import FUNCTIONS

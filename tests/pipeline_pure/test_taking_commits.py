@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.queries import standing
-from penstock.queries.answers import AnswerStore
-from penstock.queries.stream_nows import StreamNows
+from penstock.views import standing_queries
+from penstock.views.answer_store import AnswerStore
+from penstock.views.stream_clock_index import StreamNows
 from tests.pipeline_pure.world import Pipe
 from tests.sinks.world import eventually
 
@@ -68,7 +68,7 @@ def test_a_subscriber_whose_callback_fails_does_not_stop_the_pipeline(pipe: Pipe
 
 
 def test_a_snapshot_that_finds_no_room_is_left_for_later(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 1)
+    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 1)
     monkeypatch.setattr(pipe.engine.commits, "write_snapshot", fail)
     pipe.push(2.0)
     pipe.engine.drain()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.answers.subscription import Subscription
 from penstock.clock import SECOND
-from penstock.queries import told as telling
-from penstock.queries.subscription import Subscription
+from penstock.operators.select import delivered_windows as telling
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
+from penstock.cycle.cut import Limits
 from penstock.errors import PenstockError
-from penstock.operators.expr import Call, Column, Literal
-from penstock.pipeline.planning import Limits
+from penstock.expr.expression import Call, Column, Literal
 from penstock.types import BOOLEAN, TEXT
 from tests.pipeline_pure.world import Pipe
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.clock import ManualClock
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
 

@@ -10,7 +10,7 @@ from bench.queries_unshared import VERSIONS, answer, batch, each, whole
 from bench.query_workload import ATTRIBUTES, Range, Selection, expected_rows, push_batch, readings, selections
 from bench.real_memory import parse_rollup
 from bench.tables import lines_of
-from penstock.operators.expr import Call, Column, Expr, Literal
+from penstock.expr.expression import Call, Column, Expr, Literal
 from penstock.types import BOOLEAN, INT
 
 

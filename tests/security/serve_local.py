@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.server.run import run
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine

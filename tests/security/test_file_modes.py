@@ -13,8 +13,8 @@ import typer
 
 from penstock.cli import serve as serve_command
 from penstock.cli.backup import copy_backup
+from penstock.cycle.folder import DataFolder, FolderLock
 from penstock.errors import error
-from penstock.pipeline.folder import DataFolder, FolderLock
 from tests.pipeline_pure.world import Pipe
 
 

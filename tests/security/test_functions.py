@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.database.database import Database
 from penstock.errors import CONDITIONS, PenstockError
-from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
-from penstock.operators.regular_expressions import SPARK_PREFIX
-from penstock.queries.database import Database
+from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
+from penstock.functions.regular_expressions import SPARK_PREFIX
 from penstock.security.caller import Caller, acting_as
 from penstock.sql.binding import calls
 from penstock.sql.functions import FUNCTIONS

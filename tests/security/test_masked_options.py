@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from penstock.catalog.secrets import is_secret, secrets_of, shown_address, shown_options, without
-from penstock.queries.running_statements import shortened
 from penstock.sensors.base import END, Reading, Sensor
 from penstock.sensors.registry import BUILT_IN
 from penstock.sinks.registry import KINDS
+from penstock.statements.running_statements import shortened
 from tests.security.conftest import World
 
 SECRET = (

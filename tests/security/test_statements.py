@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.queries.permissions import action_of, needed_role
 from penstock.security.caller import Caller, acting_as
 from penstock.sql.parse import parse_script
+from penstock.statements.permissions import action_of, needed_role
 from tests.security.conftest import World
 
 READER, WRITER = Caller("rita", "read"), Caller("wim", "write")

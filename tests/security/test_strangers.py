@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock import __version__
-from penstock.queries.results import Health
+from penstock.views.results import Health
 from tests.security.conftest import World
 
 PATHS = (

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import ManualClock
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.queries.database import Database
 from penstock.security.secrets import Cost, hash_password, new_token, token_digest, verify_password
 from penstock.security.users import Users, as_caller
 from penstock.settings import Settings

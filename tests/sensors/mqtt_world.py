@@ -10,7 +10,7 @@ from typing import Any
 import paho.mqtt.client as paho
 
 from penstock.clock import WallClock
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.settings import Settings
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices

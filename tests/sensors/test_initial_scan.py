@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.operators.expr import Call, Column, Literal
+from penstock.expr.expression import Call, Column, Literal
 from penstock.streams.sources.initial_scan import surviving
 from penstock.types import BOOLEAN, INT, TEXT
 

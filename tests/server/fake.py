@@ -13,15 +13,15 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.cancellation import check
+from penstock.database.inputs import LINES, WAYS_IN
 from penstock.errors import PenstockError, error
-from penstock.queries.inputs import LINES, WAYS_IN
-from penstock.queries.results import Event, Health, Result
 from penstock.security.audit import Audit
 from penstock.security.secrets import Cost
 from penstock.security.users import Users
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport
 from penstock.streams.ingest.receipt import IngestReceipt, ReadingRefusal
+from penstock.views.results import Event, Health, Result
 
 ANSWER = pa.table({"location": ["north gate", "pier"], "ppm": [37.5, 41.0]})
 

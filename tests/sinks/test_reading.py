@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import error
-from penstock.queries.results import Event
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import SinkBatch
 from penstock.sinks.result_reader import AnswerReader, Reader
+from penstock.views.results import Event
 
 
 def event(cycle: int) -> Event:

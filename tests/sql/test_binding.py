@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.operators.windows import EVERYTHING, FROM_REGISTRATION
+from penstock.expr.windows import EVERYTHING, FROM_REGISTRATION
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, plan_from_json, plan_to_json
 from penstock.sql.planning.planner import invocation_of, plan_query, reads_of

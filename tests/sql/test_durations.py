@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock.errors import PenstockError
-from penstock.operators.windows import TimeWindow
+from penstock.expr.windows import TimeWindow
 from penstock.sql.durations import duration_us
 from penstock.types import format_duration
 from tests.sql.world import plant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.operators.windows import Bound, TimeWindow
+from penstock.expr.windows import Bound, TimeWindow
 from penstock.sql.explain.notation import show
 from penstock.sql.explain.plan import explain
 from penstock.sql.planning.join.keys import partial_keys

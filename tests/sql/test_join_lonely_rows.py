@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.operators.windows import Bound, TimeWindow
+from penstock.expr.windows import Bound, TimeWindow
 from penstock.sql.explain.notation import show
 from tests.sql.world import World
 from tests.support.join_plans import SILENCE, S, alone, conditions, keys

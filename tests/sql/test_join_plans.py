@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from penstock.operators.windows import Bound, TimeWindow
+from penstock.expr.windows import Bound, TimeWindow
 from penstock.sql.join_hints import algorithms
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, plan_from_json, plan_to_json

@@ -12,8 +12,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.operators.evaluate import evaluate, evaluate_mask
-from penstock.operators.expr import Call, Column
+from penstock.expr.evaluate import evaluate, evaluate_mask
+from penstock.expr.expression import Call, Column
 from penstock.sql.plan import JoinPlan
 from penstock.types import BOOLEAN, Type, parse_type
 from tests.sql.world import World, plant

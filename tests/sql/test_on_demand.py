@@ -7,7 +7,7 @@ import pytest
 
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError
-from penstock.operators.windows import Bound, TimeWindow
+from penstock.expr.windows import Bound, TimeWindow
 from penstock.sql.explain.notation import show
 from penstock.sql.plan import OnDemand, plan_to_json
 from tests.sql.world import World

@@ -8,7 +8,7 @@ import pytest
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.operators.expr import Call, Literal
+from penstock.expr.expression import Call, Literal
 from penstock.sql.dialect import sql_of
 from penstock.sql.parse import parse_script, parse_select
 from penstock.sql.plan import SelectPlan

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.operators.evaluate import evaluate
+from penstock.expr.evaluate import evaluate
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SelectPlan, SparkPlan
 from penstock.sql.postgres_differences import DIFFERENCES, LACKING

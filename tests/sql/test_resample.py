@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.operators.windows import Bound, TimeWindow
+from penstock.expr.windows import Bound, TimeWindow
 from tests.sql.world import plant
 
 SECOND = 1_000_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from penstock.catalog.model import Function, QueryDefinition, StreamType, Table
-from penstock.operators.expr import Expr
+from penstock.expr.expression import Expr
 from penstock.sql import statements as st
 from penstock.sql.definitions import (
     bind_add_column,

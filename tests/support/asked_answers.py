@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from penstock.clock import SECOND
+from penstock.operators.sparksql.moments import moment_of
 from penstock.pipeline.history import HistoryReader
 from penstock.pipeline.spark_sql import SparkRunner
-from penstock.queries.moments import moment_of
-from penstock.queries.statements.asking import plan_of
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan
+from penstock.statements.select import plan_of
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 TABLE = (

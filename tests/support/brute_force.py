@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.catalog.journal import JournalReader
-from penstock.pipeline.commit_files import CommitRecord, read_record
+from penstock.cycle.commit_files import CommitRecord, read_record
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 

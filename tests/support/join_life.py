@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.clock import SECOND
-from penstock.pipeline.handed import Handed, HandedReader
+from penstock.pipeline.input_files import Handed, HandedReader
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.pipeline_pure.world import Pipe
 

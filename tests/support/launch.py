@@ -20,8 +20,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.cli.main import app
+from penstock.cycle.commits import CommitStore
 from penstock.pipeline import engine
-from penstock.pipeline.commits import CommitStore
 from penstock.pipeline.source import CycleReader, PenstockSource
 from tests.support.crashing import crash_at
 

@@ -12,12 +12,12 @@ import orjson
 import pyarrow as pa
 
 from penstock.clock import Clock, WallClock
-from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore, read_newest_end
-from penstock.pipeline.cycle import run_task
-from penstock.pipeline.folder import DataFolder
-from penstock.pipeline.offset import Offset, offset_from_json
-from penstock.pipeline.planner import Planner
-from penstock.pipeline.planning import Limits
+from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord, CommitStore, read_newest_end
+from penstock.cycle.cut import Limits
+from penstock.cycle.folder import DataFolder
+from penstock.cycle.offset import Offset, offset_from_json
+from penstock.cycle.planner import Planner
+from penstock.cycle.worker import run_task
 from penstock.pipeline.tasks import CycleTask, WorkerLimits, cycle_tasks
 from penstock.services import Service
 from penstock.settings import Settings

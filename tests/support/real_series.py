@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.sql.plan import AggregatePlan, plan_from_json
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.queries.database import Database
+from penstock.database.database import Database
 from penstock.sql.parse import parse_script
 from penstock.sql.statements import CreateQuery, Statement, Subscribe
 from tests.test_docs import ROOT, blocks_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.catalog.rollup_records import RollupState
-from penstock.queries.rollups import files
+from penstock.operators.aggregate.rollups import files
 from tests.pipeline_pure.world import Pipe
 
 MINUTE_US = 60_000_000

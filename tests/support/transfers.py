@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.answers.subscription import Subscription
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.queries.database import Database
-from penstock.queries.subscription import Subscription
 
 ACCOUNTS = 8
 TABLE = (

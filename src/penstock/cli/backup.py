@@ -73,7 +73,7 @@ def copy_backup(source: Path, data: Path, accept_damage: bool = False, took: Too
 
     What comes back is what differs from the manifest, which is refused unless `accept_damage`.
     """
-    from penstock.pipeline.folder import check_finished
+    from penstock.cycle.folder import check_finished
 
     check_finished(source)
     if not (source / "format_version").is_file():

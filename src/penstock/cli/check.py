@@ -22,7 +22,7 @@ def check(
     format: AskedFormat = None,
 ) -> None:
     """Read every file of a data folder or backup and compare its checksums; status 1 where one is damaged."""
-    from penstock.queries.verification import files_of, verify_folder
+    from penstock.database.verification import files_of, verify_folder
 
     with reported():
         if not (folder / "folder_id").is_file() and not (folder / "format_version").is_file():

@@ -32,11 +32,11 @@ def serve(config: Path | None = None, **flags: Any) -> None:
         check_logging(settings.log_level, settings.log_format)
         listener = listen(settings)
     # The JVM comes up while FastAPI and the rest load; `penstock --help` must not wait for either.
-    from penstock.pipeline.launching import launch_java_early
+    from penstock.pipeline.jvm import launch_java_early
 
     launch_java_early(settings)
     from penstock.console import open_console
-    from penstock.pipeline.compiling import compile_kernels
+    from penstock.pipeline.kernel_cache import compile_kernels
     from penstock.server.run import run
 
     _leave(run(settings, listener=listener, prepare=compile_kernels, pages=open_console), before)

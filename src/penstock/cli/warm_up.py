@@ -15,7 +15,7 @@ def warm_up(
     again: Annotated[bool, typer.Option("--again", help="Train even if this environment is warm already.")] = False,
 ) -> None:
     """Compile kernels and train this environment for quick starts; needed once, takes up to a minute."""
-    from penstock.queries.warm_up import warm_up as train
+    from penstock.database.warm_up import warm_up as train
 
     began = time.monotonic()
 

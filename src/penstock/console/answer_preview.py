@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.catalog.model import QueryDefinition
-from penstock.queries.database import Database
+from penstock.database.database import Database
 
 
 @dataclass(frozen=True, slots=True)

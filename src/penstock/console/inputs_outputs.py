@@ -7,8 +7,8 @@ from typing import Any
 from penstock.console.formats import cycles
 from penstock.console.layout import path_to
 from penstock.console.widgets.data_table import column, counted, said
-from penstock.queries.database import Database
-from penstock.queries.inputs import input_rows
+from penstock.database.database import Database
+from penstock.database.inputs import input_rows
 
 INPUTS = [
     column("name", "way in"),

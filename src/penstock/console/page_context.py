@@ -11,13 +11,13 @@ from starlette.requests import Request
 
 from penstock.cancellation import Cancellation, cancelled_by
 from penstock.console.status_cache import StatusCache
+from penstock.database.database import Database
 from penstock.errors import PenstockError, error
-from penstock.queries.database import Database
-from penstock.queries.results import Result
 from penstock.security.caller import LOCAL, Caller, acting_as, current_caller
 from penstock.server.http.access import session_cookie
 from penstock.server.http.context import Context
 from penstock.server.http.thread_pools import Pool
+from penstock.views.results import Result
 
 T = TypeVar("T")
 # A question may take Spark a while; what the pages look at every second must not wait behind it.

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.console.status_cache import ServerStatus
 from penstock.console.widgets.data_table import counted
-from penstock.queries.database import Database
+from penstock.database.database import Database
 
 NAMED = 3  # of sensors with the same trouble; more are counted
 

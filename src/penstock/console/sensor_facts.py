@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from penstock.answers.latest_readings import Latest, Recent
 from penstock.catalog.model import Table
 from penstock.clock import SECOND
-from penstock.queries.database import Database
-from penstock.queries.latest import Latest, Recent
+from penstock.database.database import Database
 
 State = Literal["live", "silent", "failing", "off"]
 # Beyond this, one by one is nothing for the eye, and every second of it costs.

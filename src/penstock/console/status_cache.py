@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.answers.latest_readings import Latest
 from penstock.console.answer_preview import look_at
 from penstock.console.sensor_facts import TableFacts, table_facts
+from penstock.database.database import Database
+from penstock.database.status import status
 from penstock.errors import PenstockError
-from penstock.queries.database import Database
-from penstock.queries.latest import Latest
-from penstock.queries.status import status
 from penstock.server.http.thread_pools import Pool
 
 EVERY_S = 1.0

@@ -10,7 +10,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from penstock.pipeline.folder import DataFolder
+from penstock.cycle.folder import DataFolder
 
 
 def new_checkpoint(folder: DataFolder) -> Path:

@@ -21,17 +21,17 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord, CommitStore
+from penstock.cycle.folder import DataFolder
+from penstock.cycle.lag import LAG_MAX
+from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
 from penstock.pipeline.checkpoint import new_checkpoint
-from penstock.pipeline.commits import RESULT_SCHEMA, CommitRecord, CommitStore
-from penstock.pipeline.cycle_lag import LAG_MAX
-from penstock.pipeline.folder import DataFolder
 from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool
-from penstock.pipeline.offset import Offset, offset_from_json
 from penstock.pipeline.progress import Progress
 from penstock.pipeline.session import start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
-from penstock.pipeline.warming import warm_workers
+from penstock.pipeline.worker_warmup import warm_workers
 from penstock.services import Service
 from penstock.settings import Settings
 

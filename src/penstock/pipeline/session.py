@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.pipeline.cluster_security import security_settings
 from penstock.pipeline.jobs import local_cores, pool_settings, slots
-from penstock.pipeline.launching import java_settings, launch_java
+from penstock.pipeline.jvm import java_settings, launch_java
 from penstock.pipeline.registry import remove_functions
 from penstock.pipeline.spark_home import link_home
 from penstock.pipeline.text_functions import register_functions

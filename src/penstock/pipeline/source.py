@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.pipeline.planner import Planner
+    from penstock.cycle.planner import Planner
 
 CYCLE_SCHEMA = "query BIGINT, kind STRING, rows BIGINT, position BIGINT, payload BINARY"
 
@@ -38,7 +38,7 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if "files" in self.options:
-            from penstock.pipeline.handed import HandedReader
+            from penstock.pipeline.input_files import HandedReader
 
             return HandedReader(dict(self.options))
         from penstock.pipeline.history import HistoryReader
@@ -62,9 +62,9 @@ class CycleReader(DataSourceStreamReader):
 
     def _planner(self) -> Planner:
         if not hasattr(self, "_planner_object"):
-            from penstock.pipeline.folder import DataFolder
-            from penstock.pipeline.planner import Planner
-            from penstock.pipeline.planning import Limits
+            from penstock.cycle.cut import Limits
+            from penstock.cycle.folder import DataFolder
+            from penstock.cycle.planner import Planner
 
             limits = Limits(
                 int(self._options["cycle_max_rows"]),
@@ -82,12 +82,12 @@ class CycleReader(DataSourceStreamReader):
         return start
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        from penstock.pipeline.offset import offset_from_json
+        from penstock.cycle.offset import offset_from_json
 
         return self._planner().latest(offset_from_json(start)).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        from penstock.pipeline.offset import offset_from_json
+        from penstock.cycle.offset import offset_from_json
         from penstock.pipeline.tasks import WorkerLimits, cycle_tasks
 
         first, last = offset_from_json(start), offset_from_json(end)
@@ -98,14 +98,14 @@ class CycleReader(DataSourceStreamReader):
         return cycle_tasks(log, first, last, state, parallelism, memory, skipped, limits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from penstock.pipeline.said import as_batch, heading
+        from penstock.cycle.result_rows import as_batch, heading
         from penstock.pipeline.tasks import CycleTask
 
         assert isinstance(partition, CycleTask)
         if not partition.units and not partition.joins:
             # The first cycle shows that the pipeline works: it need not wait for compiled code to load.
             return iter([as_batch(heading(partition))])
-        from penstock.pipeline.cycle import run_task
+        from penstock.cycle.worker import run_task
 
         return run_task(partition)
 

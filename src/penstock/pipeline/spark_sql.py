@@ -17,15 +17,15 @@ from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-d
 
 from penstock.catalog.model import Function, Table
 from penstock.catalog.state import CatalogState
+from penstock.cycle.folder import DataFolder
+from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error
-from penstock.operators import expr as expressions
-from penstock.operators.functions import compile_function
-from penstock.operators.windows import FOREVER
-from penstock.pipeline.folder import DataFolder
-from penstock.pipeline.handed import Handed
+from penstock.expr import expression as expressions
+from penstock.expr.user_functions import compile_function
+from penstock.expr.windows import FOREVER
 from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, HistoryRequest
+from penstock.pipeline.input_files import Handed
 from penstock.pipeline.jobs import history_workers, read_parallelism, statement_jobs
-from penstock.pipeline.offset import Offset
 from penstock.pipeline.spark_parser import check_parsed
 from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
 from penstock.sql.spark.text import NOW

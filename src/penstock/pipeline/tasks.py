@@ -10,11 +10,11 @@ from typing import Literal
 from pyspark.sql.datasource import InputPartition
 
 from penstock.catalog.state import CatalogState
-from penstock.pipeline.joins.units import JoinUnit, join_units
-from penstock.pipeline.listing import Listing
-from penstock.pipeline.offset import Offset
-from penstock.pipeline.planning import FillPiece, fill_pieces
-from penstock.pipeline.positions import BLOCK_ROWS
+from penstock.cycle.cut import FillPiece, fill_pieces
+from penstock.cycle.listing import Listing
+from penstock.cycle.offset import Offset
+from penstock.cycle.positions import BLOCK_ROWS
+from penstock.operators.join.steps.units import JoinUnit, join_units
 from penstock.streams.log.segments import Slice
 
 # Below this a second task costs more than it saves.

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-defined]
 
-from penstock.operators.regular_expressions import FUNCTIONS, SPARK_PREFIX, call_text_function
+from penstock.functions.regular_expressions import FUNCTIONS, SPARK_PREFIX, call_text_function
 from penstock.pipeline.jobs import history_workers
 
 

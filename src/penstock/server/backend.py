@@ -8,12 +8,12 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from penstock.queries.results import Event, Health, Result
 from penstock.security.audit import Audit
 from penstock.security.users import Users
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport
 from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.views.results import Event, Health, Result
 
 Params = Sequence[Any] | Mapping[str, Any] | None
 

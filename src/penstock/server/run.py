@@ -67,7 +67,7 @@ def run(
 
 def _open_database(settings: Settings) -> Backend:
     # Spark's libraries load here and not for --help.
-    from penstock.queries.database import Database
+    from penstock.database.database import Database
 
     return Database(settings)
 

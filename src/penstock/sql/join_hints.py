@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from penstock.errors import error, suggest
-from penstock.operators.joins.bounds import Bounds
+from penstock.operators.join.kernels.bounds import Bounds
 from penstock.sql.positions import Span, point, span_of_token
 
 # The default of joins with a common key, and of those without. The others are the papers'.
@@ -39,13 +39,13 @@ def read_hint(text: str, token: Token) -> exp.Hint:
 def algorithms() -> tuple[str, ...]:
     """What a hint may name."""
     # Loads compiled code, which reading SQL without hints does not need.
-    from penstock.operators.joins.registry import ALGORITHMS
+    from penstock.operators.join.papers.registry import ALGORITHMS
 
     return (*OURS, *ALGORITHMS)
 
 
 def refusal(algorithm: str, bounds: Bounds, keyed: bool) -> str | None:
     """Why an algorithm cannot run a join with these windows, with or without a common key; None where it can."""
-    from penstock.operators.joins.registry import ALGORITHMS
+    from penstock.operators.join.papers.registry import ALGORITHMS
 
     return None if algorithm in OURS else ALGORITHMS[algorithm].refusal(bounds, keyed)

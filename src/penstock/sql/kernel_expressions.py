@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
-from penstock.operators.operations import OPERATIONS
-from penstock.operators.operations.calendar_parts import UNITS
-from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
+from penstock.expr.expression import Call, Column, Expr, Literal, UserCall
+from penstock.functions import OPERATIONS
+from penstock.functions.calendar_parts import UNITS
+from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.sql.nodes import SIMILAR, Const, Hold, SampleCondition
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type

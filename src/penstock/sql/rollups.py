@@ -11,10 +11,10 @@ from sqlglot import exp
 from penstock.catalog.model import Table
 from penstock.catalog.rollup_records import RollupDefinition, Tier
 from penstock.errors import PenstockError, error, suggest
-from penstock.operators.expr import columns_of
-from penstock.operators.slices.approximate.naming import KINDS
-from penstock.operators.slices.registry import partial_for
-from penstock.operators.windows import EVERYTHING
+from penstock.expr.expression import columns_of
+from penstock.expr.windows import EVERYTHING
+from penstock.operators.aggregate.approximate.names import KINDS
+from penstock.operators.aggregate.partials.registry import partial_for
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregatePlan, aggregate_name

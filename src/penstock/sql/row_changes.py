@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError, error, suggest
-from penstock.operators.evaluate import evaluate
-from penstock.operators.expr import Expr, UserCall, walk
+from penstock.expr.evaluate import evaluate
+from penstock.expr.expression import Expr, UserCall, walk
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from penstock.catalog.model import Function, QueryDefinition, StreamType, Table
 from penstock.errors import PenstockError, error, suggest
-from penstock.operators.windows import Window
+from penstock.expr.windows import Window
 from penstock.types import Type
 
 # core: the rows of a window join that runs in the cycle, where its streams stood (sql.cores).

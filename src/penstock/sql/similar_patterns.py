@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from penstock.errors import PenstockError, error
-from penstock.operators.regular_expressions import CLASSES, check_pattern
+from penstock.functions.regular_expressions import CLASSES, check_pattern
 
 _META = "|*+?)"
 _REPEATS = re.compile(r"\{(\d{1,3})(,(\d{1,3})?)?\}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.operators.windows import EVERYTHING, FOREVER, FROM_REGISTRATION, Bound, RowsWindow, TimeWindow, Window
+from penstock.expr.windows import EVERYTHING, FOREVER, FROM_REGISTRATION, Bound, RowsWindow, TimeWindow, Window
 from penstock.sql.nodes import BeginEnd, BeginEnds, WindowEdge
 from penstock.sql.positions import point, span_of
 

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.slices.approximate import store as coarse
-from penstock.operators.slices.approximate.looking import Looked, look_approximately
-from penstock.operators.slices.approximate.naming import approximate_name, make_approximate
-from penstock.operators.slices.approximate.store import cell_store
-from penstock.operators.slices.cells import Cells
-from penstock.operators.slices.combining import Combined, Look, Panes, combine, merge_combined
-from penstock.operators.slices.slicing import slice_rows
+from penstock.operators.aggregate.approximate import store as coarse
+from penstock.operators.aggregate.approximate.brackets import Looked, look_approximately
+from penstock.operators.aggregate.approximate.names import approximate_name, make_approximate
+from penstock.operators.aggregate.approximate.store import cell_store
+from penstock.operators.aggregate.partials.cell_sums import Combined, Look, Panes, combine, merge_combined
+from penstock.operators.aggregate.partials.cells import Cells
+from penstock.operators.aggregate.partials.slices import slice_rows
 from penstock.types import BIGINT, DOUBLE, TEXT, Field, Type
 
 SECOND = 1_000_000

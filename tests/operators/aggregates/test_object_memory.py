@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.slices.base import Partial, State, Values
-from penstock.operators.slices.registry import make_partial
+from penstock.operators.aggregate.partials.base import Partial, State, Values
+from penstock.operators.aggregate.partials.registry import make_partial
 from penstock.types import INT, TEXT, Type
 
 

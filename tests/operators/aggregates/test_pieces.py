@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from penstock.operators.slices.cells import Cells
-from penstock.operators.slices.pieces import FINE, PieceStore
-from penstock.operators.slices.registry import make_partial
+from penstock.operators.aggregate.partials.cells import Cells
+from penstock.operators.aggregate.partials.pieces import FINE, PieceStore
+from penstock.operators.aggregate.partials.registry import make_partial
 from penstock.types import DOUBLE
 
 

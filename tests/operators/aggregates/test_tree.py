@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.operators.aggregates import tree as tree_module
-from penstock.operators.aggregates.folds import FANOUT
-from penstock.operators.aggregates.totals import Kind, Totals
-from penstock.operators.aggregates.tree import AggregateTree
+from penstock.operators.aggregate.trees import tree as tree_module
+from penstock.operators.aggregate.trees.folds import FANOUT
+from penstock.operators.aggregate.trees.totals import Kind, Totals
+from penstock.operators.aggregate.trees.tree import AggregateTree
 
 Row = tuple[int, int, Any]
 

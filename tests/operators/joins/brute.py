@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from penstock.operators.joins.bounds import Bounds, Pair, close
-from penstock.operators.joins.sides import Side
+from penstock.operators.join.kernels.bounds import Bounds, Pair, close
+from penstock.operators.join.papers.sides import Side
 
 Combination = tuple[int, ...]
 

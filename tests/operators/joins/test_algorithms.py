@@ -10,13 +10,14 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from bench.joins_baselines import BASELINES
-from penstock.operators.expr import Call, Column, Literal
-from penstock.operators.joins import hash, parts
-from penstock.operators.joins.bounds import Bounds, close
-from penstock.operators.joins.conditions import Conditions
-from penstock.operators.joins.program import Slot, compile_condition
-from penstock.operators.joins.registry import ALGORITHMS, Algorithm
-from penstock.operators.joins.sides import Counters, Side
+from penstock.expr.expression import Call, Column, Literal
+from penstock.operators.join.kernels import parts
+from penstock.operators.join.kernels.bounds import Bounds, close
+from penstock.operators.join.kernels.program import Slot, compile_condition
+from penstock.operators.join.papers import hash
+from penstock.operators.join.papers.conditions import Conditions
+from penstock.operators.join.papers.registry import ALGORITHMS, Algorithm
+from penstock.operators.join.papers.sides import Counters, Side
 from penstock.types import BOOLEAN, DOUBLE
 from tests.operators.joins.brute import FORMS, Combination, as_combinations, combinations, joins, windows
 from tests.support.examples import examples

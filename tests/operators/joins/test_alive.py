@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.joins import tables as module
-from penstock.operators.joins.alive import count_alive, earliest_births, pick_alive
-from penstock.operators.joins.combinations import Combinations
-from penstock.operators.joins.tables import Table, order_versions, with_table
+from penstock.operators.join.kernels import tables as module
+from penstock.operators.join.kernels.alive_versions import count_alive, earliest_births, pick_alive
+from penstock.operators.join.kernels.combinations import Combinations
+from penstock.operators.join.kernels.tables import Table, order_versions, with_table
 
 ALIVE = 2**62
 

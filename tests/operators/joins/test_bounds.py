@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.operators.joins.bounds import UNBOUNDED, ContradictoryWindows, Form, Pair, close, form, path_order
+from penstock.operators.join.kernels.bounds import UNBOUNDED, ContradictoryWindows, Form, Pair, close, form, path_order
 from tests.support.examples import examples
 
 S = 1_000_000

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from bench.probes import composite_probes, separate_probes
-from penstock.operators.evaluate import evaluate_mask
-from penstock.operators.expr import Call, Column, Expr, Literal
-from penstock.operators.joins.composite import Ranked, as_inequality
-from penstock.operators.joins.weakest import shape, weakest
+from penstock.expr.evaluate import evaluate_mask
+from penstock.expr.expression import Call, Column, Expr, Literal
+from penstock.operators.join.kernels.composite import Ranked, as_inequality
+from penstock.operators.join.kernels.weakest import shape, weakest
 from penstock.types import BOOLEAN, DOUBLE, INT
 
 A, B, K = Column("a.v", DOUBLE), Column("b.v", DOUBLE), Column("a.k", INT)

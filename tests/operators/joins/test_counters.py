@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bench.joins_baselines import BASELINES
-from penstock.operators.joins.bounds import Bounds, close
-from penstock.operators.joins.registry import ALGORITHMS
-from penstock.operators.joins.sides import COUNTED, Counters, Side
+from penstock.operators.join.kernels.bounds import Bounds, close
+from penstock.operators.join.papers.registry import ALGORITHMS
+from penstock.operators.join.papers.sides import COUNTED, Counters, Side
 from tests.operators.joins.brute import windows
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.expr import Call, Column, Expr, Literal
-from penstock.operators.joins import tables as module
-from penstock.operators.joins.combinations import Combinations
-from penstock.operators.joins.tables import Table, order_versions, with_table
+from penstock.expr.expression import Call, Column, Expr, Literal
+from penstock.operators.join.kernels import tables as module
+from penstock.operators.join.kernels.combinations import Combinations
+from penstock.operators.join.kernels.tables import Table, order_versions, with_table
 from penstock.types import BOOLEAN, INT
 
 ALIVE = 2**62

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from penstock.answers.subscription import Subscription
 from penstock.clock import ManualClock, format_timestamp
+from penstock.cycle.cut import Limits
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.pipeline.planning import Limits
-from penstock.queries import standing
-from penstock.queries.database import Database
-from penstock.queries.subscription import Subscription
 from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, plan_from_json
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
+from penstock.views import standing_queries
 from tests.oracle.aggregates.model import Condition, Question, Row, same
 from tests.support.local_engine import LocalEngine
 
@@ -69,8 +69,8 @@ class Rig:
         self.random = random.Random(seed)
         self.apart = random.Random(f"subqueries of {seed}")  # so that stories stay what they were
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
-        monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 7)
-        monkeypatch.setattr(standing, "TRIM_EVERY", 3)
+        monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 7)
+        monkeypatch.setattr(standing_queries, "TRIM_EVERY", 3)
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
         self.time = self.random.choice(["valid", "transaction"])
         self.rows: list[dict[str, Any]] = []

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from penstock.answers import read_your_writes
+from penstock.answers.subscription import SelectSubscription
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.queries import own_writes, standing
-from penstock.queries.database import Database
-from penstock.queries.slices.results import family, held
-from penstock.queries.subscription import SelectSubscription
+from penstock.operators.aggregate.over_joins import answer as answer_module
+from penstock.operators.aggregate.over_joins import family
 from penstock.settings import Settings
 from penstock.sql.plan import JoinAggregatePlan, plan_from_json
+from penstock.views import standing_queries
 from tests.oracle.aggregates.model import aggregate, panes_of, same
 from tests.oracle.joins.making import make_question
 from tests.oracle.joins.stories import Story
@@ -150,11 +152,11 @@ class AggregatedStory(Story):
     own_windows = True
 
     def __init__(self, folder: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(own_writes, "READ_YOUR_WRITES_S", 0.0)  # cycles come when the story says so
+        monkeypatch.setattr(read_your_writes, "READ_YOUR_WRITES_S", 0.0)  # cycles come when the story says so
         # Snapshots, forgetting and reading in pieces belong to the story, which is too short for the usual numbers.
-        monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 7)
-        monkeypatch.setattr(standing, "TRIM_EVERY", 3)
-        monkeypatch.setattr(held, "READ_ROWS", 13)
+        monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 7)
+        monkeypatch.setattr(standing_queries, "TRIM_EVERY", 3)
+        monkeypatch.setattr(answer_module, "READ_ROWS", 13)
         monkeypatch.setattr(family, "FEW_GROUPS", 1)
         self.past: dict[int, tuple[dict[str, int], int, dict[str, Any]]] = {}
         self.older_compared = 0

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from penstock.operators.joins import hot_keys
-from penstock.pipeline.joins import sharing, units
-from penstock.pipeline.joins.benefit import Benefit
+from penstock.operators.join.kernels import hot_keys
+from penstock.operators.join.steps import join_sharing, units
+from penstock.operators.join.steps.benefit import Benefit
 from tests.oracle.joins.making import SECOND, extended_by, span_text
 from tests.oracle.joins.stories import Story
 from tests.oracle.joins.tables import make_uses
@@ -70,7 +70,7 @@ class GroupStory(Story):
     def cycle(self) -> object:
         """Sharing may begin and end with any step: the answers go on as if nothing had been."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sharing, "SHARING", self.random.random() < 0.8)
+            patch.setattr(join_sharing, "SHARING", self.random.random() < 0.8)
             # Parts of one step, each in a worker with a past of its own, may see it differently.
             patch.setattr(Benefit, "together", property(lambda _: self.random.random() < 0.7))
             patch.setattr(units, "SPREAD_ROWS", self.random.choice([1, 8, 20_000]))

@@ -10,15 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.answers.subscription import SelectSubscription
 from penstock.clock import ManualClock
-from penstock.pipeline.planning import Limits
-from penstock.queries.answer import Answer
-from penstock.queries.database import Database
-from penstock.queries.subscription import SelectSubscription
+from penstock.cycle.cut import Limits
+from penstock.database.database import Database
 from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan, plan_from_json
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
+from penstock.views.query_state import Answer
 from tests.oracle.joins.making import SECOND, make_question
 from tests.oracle.joins.tables import COLUMNS, OrdinaryTable
 from tests.oracle.joins.world import Question, Stream

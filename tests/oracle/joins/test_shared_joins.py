@@ -22,6 +22,6 @@ def test_joins_that_differ_in_constants_equal_their_definition(
     try:
         story.run(steps=60, most_streams=3)
         assert story.compared > 0
-        assert not [r for r in caplog.records if r.name == "penstock.pipeline.joins.task"], "a shared step failed"
+        assert not [r for r in caplog.records if r.name == "penstock.operators.join.steps.task"], "a shared step failed"
     finally:
         story.db.stop()

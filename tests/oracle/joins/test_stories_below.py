@@ -51,5 +51,5 @@ class ToppedStory(Story):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_joins_below_equal_their_definition(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.queries.own_writes.READ_YOUR_WRITES_S", 0.0)
+    monkeypatch.setattr("penstock.answers.read_your_writes.READ_YOUR_WRITES_S", 0.0)
     assert ToppedStory(tmp_path / "data", seed).tell(steps=45, most_streams=3) > 0

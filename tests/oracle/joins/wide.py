@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from penstock.clock import ManualClock
+from penstock.cycle.cut import Limits
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.pipeline.joins import buffers, units
-from penstock.pipeline.planning import Limits
-from penstock.queries.database import Database
+from penstock.operators.join.steps import buffers, units
 from penstock.settings import Settings
 from penstock.sql.join_hints import algorithms
 from penstock.sql.plan import JoinPlan, plan_from_json

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from penstock.clock import ManualClock
-from penstock.queries import standing
-from penstock.queries.rollups import closing, files, tiers
-from penstock.queries.rollups.once import answer_once
+from penstock.operators.aggregate.rollups import files, roll_up, tiers
+from penstock.operators.aggregate.rollups.once import answer_once
 from penstock.sql.parse import parse_select
 from penstock.sql.planning.one_shot import asked_once
+from penstock.views import standing_queries
 from tests.oracle.aggregates.model import Condition, Question, same
 from tests.oracle.aggregates.rig import BEGAN_US, COLUMNS, STATIC_CONDITIONS, STREAM_CONDITIONS, Rig, sorted_rows
 
@@ -44,12 +44,12 @@ class RollupRig(Rig):
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.random = random.Random(seed)
-        monkeypatch.setattr(standing, "SNAPSHOT_EVERY", 7)
-        monkeypatch.setattr(standing, "TRIM_EVERY", 3)
+        monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 7)
+        monkeypatch.setattr(standing_queries, "TRIM_EVERY", 3)
         # Steps, blocks and files as small as the story.
         monkeypatch.setattr(tiers, "CELLS_PER_BLOCK", 3)
-        monkeypatch.setattr(closing, "STEP_ROWS", self.random.choice([5, 50, 1000]))
-        monkeypatch.setattr(closing, "FILES_PER_BLOCK", self.random.choice([1, 2, 4]))
+        monkeypatch.setattr(roll_up, "STEP_ROWS", self.random.choice([5, 50, 1000]))
+        monkeypatch.setattr(roll_up, "FILES_PER_BLOCK", self.random.choice([1, 2, 4]))
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
         self.time = self.random.choice(["valid", "transaction"])
         self.rows, self.sensors, self.questions, self.watching = [], {}, {}, {}

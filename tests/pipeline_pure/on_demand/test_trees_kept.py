@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.queries import answer_trees
+from penstock.operators.aggregate.trees import answer_trees
 from tests.pipeline_pure.world import Pipe
 from tests.support.asked_answers import World
 
@@ -91,7 +91,7 @@ def test_a_question_asked_again_is_not_planned_again_until_a_definition_changes(
     asked = "SELECT COUNT(*) AS n, MAX(x) AS most FROM seen"
     before = seen.ask(asked)
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.queries.execute.parse_script", pytest.fail)
+        patch.setattr("penstock.statements.execute.parse_script", pytest.fail)
         assert seen.ask(asked) == before
         seen.push(40)
         seen.pipe.engine.drain()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.queries.rollups import tiers
+from penstock.operators.aggregate.rollups import tiers
 from tests.pipeline_pure.world import Pipe
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.queries.database import Database
-from penstock.queries.rollups import files
+from penstock.operators.aggregate.rollups import files
 from penstock.settings import Settings
 from tests.pipeline_pure.world import Pipe
 from tests.support.local_engine import LocalEngine

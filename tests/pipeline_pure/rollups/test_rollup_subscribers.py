@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.queries.subscription import SelectSubscription
+from penstock.answers.subscription import SelectSubscription
 from tests.pipeline_pure.world import Pipe
 from tests.support.rolled_up import CLIMATE, LAST_DAY, MINUTE_US, forget, held_by, on_disk, rows
 

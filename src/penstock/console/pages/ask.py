@@ -17,7 +17,7 @@ from penstock.console.widgets.editor import SqlEditor
 from penstock.console.widgets.parts import card
 from penstock.console.widgets.save_query_dialog import SaveQueryDialog
 from penstock.errors import PenstockError
-from penstock.queries.results import Result
+from penstock.views.results import Result
 
 _EXAMPLES = {"create": welcome.CREATE, "keep": welcome.KEEP}
 

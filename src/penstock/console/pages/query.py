@@ -20,12 +20,12 @@ from penstock.console.widgets.parts import Tile, card, chip, code, empty, facts_
 from penstock.console.widgets.plan_drawing import draw
 from penstock.console.widgets.result_chart import POINTS_MAX
 from penstock.console.widgets.window_control import WindowControl
+from penstock.database.database import Database
+from penstock.database.descriptions import describe_query
+from penstock.database.flows import Flows
+from penstock.database.plan_graph import Passing, PlanGraph, plan_graph
+from penstock.database.query_changes import changes_of_query
 from penstock.errors import PenstockError
-from penstock.queries.changes import changes_of_query
-from penstock.queries.database import Database
-from penstock.queries.describing import describe_query
-from penstock.queries.flows import Flows
-from penstock.queries.plan_graph import Passing, PlanGraph, plan_graph
 
 LIVE_EVERY_S = 0.5
 

@@ -17,8 +17,8 @@ from penstock.console.status_cache import ServerStatus
 from penstock.console.widgets.charts import timeline
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows
 from penstock.console.widgets.parts import Tile, card, empty, facts_html
-from penstock.queries.database import Database
-from penstock.queries.footprint import LogSize, Process, Processes, log_sizes
+from penstock.database.database import Database
+from penstock.database.footprint import LogSize, Process, Processes, log_sizes
 
 CYCLES_SHOWN = 300
 _LOG = [

@@ -23,9 +23,9 @@ from penstock.console.widgets.result_chart import (
     times_of,
 )
 from penstock.json_rows import unique_names
-from penstock.queries.results import Result
 from penstock.server.http.decode import CSV
 from penstock.server.http.encode import ENCODERS
+from penstock.views.results import Result
 
 ROWS_SHOWN = 1_000
 _KINDS: dict[Kind, str] = {"time": "Over time", "bar": "Bars", "scatter": "Scatter"}

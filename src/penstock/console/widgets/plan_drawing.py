@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from penstock.queries.plan_graph import Box, PlanGraph
+from penstock.database.plan_graph import Box, PlanGraph
 
 ROOM, WIDEST, NARROWEST = 970, 236, 148  # of a page at 1280 px, and of a box
 GAP_X, GAP_Y, LINE = 14, 46, 17

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from penstock.errors import error
-from penstock.queries.permissions import the_caller
 from penstock.security.caller import Caller
 from penstock.security.guesses import Guesses
 from penstock.security.users import Users
@@ -21,6 +20,7 @@ from penstock.server.http.roles import caller_of
 from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
 from penstock.settings import Settings
+from penstock.statements.permissions import the_caller
 
 
 @dataclass(slots=True)

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from penstock.clock import format_timestamp
 from penstock.errors import error
 from penstock.json_rows import json_value, json_values, row_objects, timestamp_texts
-from penstock.queries.results import Event, Result
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON
 from penstock.server.http.type_names import type_name
+from penstock.views.results import Event, Result
 
 METADATA_KEY = b"penstock"
 

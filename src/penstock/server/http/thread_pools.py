@@ -15,8 +15,8 @@ from contextvars import copy_context
 from typing import TypeVar
 
 from penstock.errors import error
-from penstock.queries import running_statements
 from penstock.security.caller import Caller
+from penstock.statements import running_statements
 
 T = TypeVar("T")
 

@@ -17,12 +17,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
-from penstock.queries.results import Event
 from penstock.server.backend import SubscriptionSource
 from penstock.server.http.context import Context, context_of
 from penstock.server.http.encode import encode_event
 from penstock.server.http.errors import internal_error, log
 from penstock.server.openapi import ERRORS
+from penstock.views.results import Event
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
 

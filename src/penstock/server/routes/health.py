@@ -6,12 +6,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.queries.results import Health
 from penstock.server.http.context import Context, context_of
 from penstock.server.http.encode import json_response
 from penstock.server.http.roles import caller_of, needs
 from penstock.server.models import HealthReport
 from penstock.server.openapi import ERRORS
+from penstock.views.results import Health
 
 router = APIRouter(prefix="/v1", tags=["system"])
 

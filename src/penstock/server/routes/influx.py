@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock import __version__
+from penstock.database.inputs import LINES
 from penstock.errors import PenstockError, error
-from penstock.queries.inputs import LINES
 from penstock.server.http.body import read_small_body
 from penstock.server.http.compression import read_unpacked
 from penstock.server.http.context import context_of

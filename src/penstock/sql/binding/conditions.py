@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.errors import PenstockError, error
-from penstock.operators.regular_expressions import backslash_pattern, check_like
+from penstock.functions.regular_expressions import backslash_pattern, check_like
 from penstock.sql.binding.coercion import Bound, Coercion, words_of
 from penstock.sql.binding.subqueries import subquery_columns
 from penstock.sql.binding.unmatched_rows import windows_passed

@@ -8,7 +8,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from penstock.operators.joins.bounds import Bounds
+from penstock.operators.join.kernels.bounds import Bounds
 from penstock.sql.scope import BoundSource, Scope, SqlCatalog
 from penstock.sql.window_clauses import Windows
 from penstock.types import Field

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.catalog.model import TIME_COLUMN
-from penstock.operators.expr import Call, Column, Expr
+from penstock.expr.expression import Call, Column, Expr
 from penstock.sql.binding.window_joins import EARLIEST_COLUMN
 from penstock.sql.plan import JoinPlan, Output
 from penstock.types import TIMESTAMP

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.operators.windows import FOREVER, Bound, RowsWindow, Window
+from penstock.expr.windows import FOREVER, Bound, RowsWindow, Window
 from penstock.sql.binding.context import SelectContext
 from penstock.sql.binding.window_joins import time_of
 from penstock.sql.plan import JoinPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.errors import error, suggest
-from penstock.operators.windows import FOREVER
+from penstock.expr.windows import FOREVER
 from penstock.sql.binding.coercion import Coercion
 from penstock.sql.nodes import Const, Resample
 from penstock.sql.positions import span_of

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from penstock.catalog.model import POSITION_COLUMN
 from penstock.errors import error
-from penstock.operators.operations.sampling import PARTS
+from penstock.functions.samples import PARTS
 from penstock.sql.binding.coercion import Coercion
 from penstock.sql.binding.context import SelectContext
 from penstock.sql.hidden_columns import hidden_column

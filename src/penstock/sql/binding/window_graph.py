@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from penstock.errors import PenstockError, error, suggest
-from penstock.operators.joins.bounds import Bounds, ContradictoryWindows, close
-from penstock.operators.windows import FOREVER, RowsWindow, Window
+from penstock.expr.windows import FOREVER, RowsWindow, Window
+from penstock.operators.join.kernels.bounds import Bounds, ContradictoryWindows, close
 from penstock.sql.binding.context import SelectContext, WindowGraph
 from penstock.sql.nodes import WindowJoin
 from penstock.sql.positions import point, span_of

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.operators.expr import Call, Expr, Literal
-from penstock.operators.slices.approximate.within import WITHIN
-from penstock.operators.slices.bands import Edge, edges_of
-from penstock.operators.slices.correlated import PREFIX
+from penstock.expr.expression import Call, Expr, Literal
+from penstock.operators.aggregate.approximate.within import WITHIN
+from penstock.operators.aggregate.partials.bands import Edge, edges_of
+from penstock.operators.aggregate.partials.correlated import PREFIX
 from penstock.sql.explain.notation import show
 from penstock.sql.plan import AggregateCall, AggregatePlan
 

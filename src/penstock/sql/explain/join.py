@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from penstock.operators.joins.bounds import form, stated
+from penstock.operators.join.kernels.bounds import form, stated
 from penstock.sql.explain.notation import show, show_conditions, show_outputs, show_table, show_window
 from penstock.sql.plan import JoinInput, JoinPlan, JoinTable
 from penstock.sql.planning.join.keys import partial_keys

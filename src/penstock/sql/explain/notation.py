@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from penstock.catalog.model import POSITION_COLUMN
 from penstock.clock import format_timestamp
-from penstock.operators.expr import Call, Column, Expr, Literal, UserCall
-from penstock.operators.operations.sampling import PARTS
-from penstock.operators.windows import EVERYTHING, Window
+from penstock.expr.expression import Call, Column, Expr, Literal, UserCall
+from penstock.expr.windows import EVERYTHING, Window
+from penstock.functions.samples import PARTS
 from penstock.sql.plan import Output
 from penstock.sql.scope import SqlCatalog
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.operators.expr import Column, substituted
+from penstock.expr.expression import Column, substituted
 from penstock.sql.explain.aggregate import aggregate_lines, join_aggregate_lines, reader_lines
 from penstock.sql.explain.join import join_lines
 from penstock.sql.explain.notation import show, show_conditions, show_outputs, show_table, show_window

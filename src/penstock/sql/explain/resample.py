@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.operators.expr import Column, Expr, substituted, walk
+from penstock.expr.expression import Column, Expr, substituted, walk
 from penstock.sql.explain.aggregate import show_sorted
 from penstock.sql.explain.notation import show, show_outputs, show_window
 from penstock.sql.plan import Output, Relation, ResampleCall, ResamplePlan, SparkPlan, resample_name

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.operators.expr import Expr
-from penstock.operators.slices.combining import Panes
-from penstock.operators.windows import TimeWindow, Window
+from penstock.expr.expression import Expr
+from penstock.expr.windows import TimeWindow, Window
+from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.sql.plan.output import Output
 from penstock.sql.plan.resample import ResamplePlan
 from penstock.sql.plan.sorting import Sorted

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from penstock.operators import expr as expressions
-from penstock.operators.expr import Column, Expr
+from penstock.expr import expression as expressions
+from penstock.expr.expression import Column, Expr
 from penstock.types import Type, parse_type
 
 

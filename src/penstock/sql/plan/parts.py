@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.operators.expr import Expr
-from penstock.operators.windows import AnyWindow, JoinWindows, TimeWindow, Window
+from penstock.expr.expression import Expr
+from penstock.expr.windows import AnyWindow, JoinWindows, TimeWindow, Window
 from penstock.sql.plan.nodes import (
     AggregatePlan,
     JoinAggregatePlan,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from penstock.operators import expr as expressions
-from penstock.operators import windows
-from penstock.operators.expr import Expr
-from penstock.operators.slices.combining import Panes
-from penstock.operators.windows import TimeWindow
+from penstock.expr import expression as expressions
+from penstock.expr import windows
+from penstock.expr.expression import Expr
+from penstock.expr.windows import TimeWindow
+from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.sql.plan.nodes import (
     AggregateCall,
     AggregatePlan,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.operators import expr as expressions
-from penstock.operators.expr import Expr
-from penstock.operators.resample import Method
+from penstock.expr import expression as expressions
+from penstock.expr.expression import Expr
+from penstock.operators.resample.nearest import Method
 from penstock.sql.plan.output import Output, output_json, outputs_of
 from penstock.sql.plan.sorting import Sorted, sorted_json, sorted_of
 from penstock.types import Type, parse_type

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from penstock.operators.windows import TimeWindow
+from penstock.expr.windows import TimeWindow
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.nodes import Duration, OwnWindow
 from penstock.sql.plan import AggregatePlan

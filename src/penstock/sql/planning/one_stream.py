@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.operators.expr import Expr, is_static
+from penstock.expr.expression import Expr, is_static
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.planning.relations import all_of, conjuncts

@@ -7,8 +7,8 @@ from itertools import chain
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.operators.expr import Expr, UserCall, is_static, walk
-from penstock.operators.windows import EVERYTHING
+from penstock.expr.expression import Expr, UserCall, is_static, walk
+from penstock.expr.windows import EVERYTHING
 from penstock.sql.binding.context import BindingInput, BoundQuery, Collected, SystemTables
 from penstock.sql.binding.query import QueryBinder
 from penstock.sql.binding.within import check_within

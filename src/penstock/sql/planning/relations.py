@@ -10,8 +10,8 @@ from typing import Literal
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.operators.expr import Call, Expr, is_static
-from penstock.operators.windows import RowsWindow
+from penstock.expr.expression import Call, Expr, is_static
+from penstock.expr.windows import RowsWindow
 from penstock.sql.binding.context import Collected, SelectContext
 from penstock.sql.hidden_columns import alias_of, hidden_column
 from penstock.sql.kernel_expressions import NotCovered, lower

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from penstock.operators.expr import Expr
+from penstock.expr.expression import Expr
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan.output import Output

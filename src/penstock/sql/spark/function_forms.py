@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
-from penstock.operators.regular_expressions import SOUGHT_MAX_CHARS, SPARK_PREFIX
+from penstock.functions.regular_expressions import SOUGHT_MAX_CHARS, SPARK_PREFIX
 from penstock.types import Type
 
 # What compares every part of one argument with every part of another, and cannot be interrupted: NULL beyond this length.

@@ -13,9 +13,9 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
 
-from penstock.operators.operations.sampling import PARTS
-from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
-from penstock.operators.regular_expressions import SPARK_PREFIX, is_simple_like
+from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
+from penstock.functions.regular_expressions import SPARK_PREFIX, is_simple_like
+from penstock.functions.samples import PARTS
 from penstock.sql.binding.approximate import is_approximate_call
 from penstock.sql.functions import CALLS
 from penstock.sql.nodes import SIMILAR, Const, SampleCondition

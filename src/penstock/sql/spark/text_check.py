@@ -16,8 +16,8 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import PenstockError, error
-from penstock.operators.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
-from penstock.operators.regular_expressions import SPARK_PREFIX
+from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
+from penstock.functions.regular_expressions import SPARK_PREFIX
 from penstock.sql.binding.functions import RULES, SPARK_FUNCTIONS
 from penstock.sql.functions import CALLS
 from penstock.sql.spark.function_forms import form_functions

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.kernel import kernel
+from penstock.expr.kernel import kernel
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | Ints"

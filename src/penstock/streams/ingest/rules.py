@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.operators.kernel import kernel
+from penstock.expr.kernel import kernel
 
 NO_TIME = np.iinfo(np.int64).min
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.operators.evaluate import evaluate
-from penstock.operators.expr import Expr, columns_of
+from penstock.expr.evaluate import evaluate
+from penstock.expr.expression import Expr, columns_of
 
 
 class LiveRows(Protocol):

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.operators.expr import Expr
-from penstock.operators.slices.approximate.naming import approximate_for
-from penstock.operators.slices.combining import Panes
-from penstock.operators.windows import FOREVER, TimeWindow, Window
+from penstock.expr.expression import Expr
+from penstock.expr.windows import FOREVER, TimeWindow, Window
+from penstock.operators.aggregate.approximate.names import approximate_for
+from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.plan import AggregateCall
 from penstock.sql.values import external, type_of

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.operators.expr import Call, Expr, Literal, calls_user, is_static
-from penstock.operators.slices.approximate.within import WITHIN
-from penstock.operators.windows import EVERYTHING, RowsWindow, TimeWindow, Window
+from penstock.expr.expression import Call, Expr, Literal, calls_user, is_static
+from penstock.expr.windows import EVERYTHING, RowsWindow, TimeWindow, Window
+from penstock.operators.aggregate.approximate.within import WITHIN
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.within import says
 from penstock.sql.kernel_expressions import NotCovered, lower

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.operators.expr import calls_user
-from penstock.operators.windows import EVERYTHING
+from penstock.expr.expression import calls_user
+from penstock.expr.windows import EVERYTHING
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.join_streams import read_outputs
 from penstock.sql.kernel_expressions import NotCovered

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import error
-from penstock.operators.expr import Call, Column, Literal
-from penstock.operators.windows import FOREVER, TimeWindow
+from penstock.expr.expression import Call, Column, Literal
+from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.sql.binding.context import BoundQuery, SelectContext
 from penstock.sql.plan import AggregatePlan, Plan
 from penstock.sql.planning.relations import all_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.operators.expr import Expr, Literal, calls_user
-from penstock.operators.windows import EVERYTHING, TimeWindow
+from penstock.expr.expression import Expr, Literal, calls_user
+from penstock.expr.windows import EVERYTHING, TimeWindow
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery, SelectContext
 from penstock.sql.kernel_expressions import NotCovered, lower

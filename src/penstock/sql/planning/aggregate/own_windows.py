@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.operators.windows import Bound as Edge
-from penstock.operators.windows import TimeWindow
+from penstock.expr.windows import Bound as Edge
+from penstock.expr.windows import TimeWindow
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery, SelectContext
 from penstock.sql.nodes import OwnWindow

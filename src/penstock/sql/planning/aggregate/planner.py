@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.operators.expr import Call, Expr, Literal, calls_user
-from penstock.operators.slices.combining import Panes
-from penstock.operators.slices.registry import partial_for
-from penstock.operators.windows import EVERYTHING, RowsWindow
+from penstock.expr.expression import Call, Expr, Literal, calls_user
+from penstock.expr.windows import EVERYTHING, RowsWindow
+from penstock.operators.aggregate.partials.cell_sums import Panes
+from penstock.operators.aggregate.partials.registry import partial_for
 from penstock.sql.binding.approximate import is_approximate_call
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.catalog.model import TIME_COLUMN
-from penstock.operators.expr import Column, Expr, substituted
-from penstock.operators.slices.registry import partial_for
+from penstock.expr.expression import Column, Expr, substituted
+from penstock.operators.aggregate.partials.registry import partial_for
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregatePlan, SelectPlan, plan_from_json
 from penstock.sql.planning.relations import all_of

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from penstock.operators.joins.bounds import close
+from penstock.operators.join.kernels.bounds import close
 from penstock.sql.binding.context import BoundQuery, WindowGraph
 from penstock.sql.plan import JoinAggregatePlan, JoinPlan
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, check_aggregates

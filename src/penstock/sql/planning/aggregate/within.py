@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.operators.slices.approximate.ladder import LONGEST_US
-from penstock.operators.windows import FOREVER, TimeWindow
+from penstock.expr.windows import FOREVER, TimeWindow
+from penstock.operators.aggregate.approximate.ladder import LONGEST_US
 from penstock.sql.nodes import WithinPercent
 
 APPROXIMATED = ("count", "sum", "avg")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.catalog.model import Table
-from penstock.operators.expr import Column
+from penstock.expr.expression import Column
 from penstock.sql.plan import JoinPlan, JoinTable
 
 

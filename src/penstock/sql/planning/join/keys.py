@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.operators.expr import Call, Column, Expr, Literal, calls_user, columns_of
+from penstock.expr.expression import Call, Column, Expr, Literal, calls_user, columns_of
 from penstock.sql.plan import JoinPlan
 from penstock.types import BIGINT, BOOLEAN, INT
 

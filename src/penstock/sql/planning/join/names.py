@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.operators.expr import Expr
+from penstock.expr.expression import Expr
 from penstock.sql.kernel_expressions import lower
 from penstock.sql.scope import BoundSource
 

@@ -12,9 +12,9 @@ from typing import Literal
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.operators.expr import Call, Column, Expr, UserCall, is_static, walk
-from penstock.operators.joins.bounds import MOST_STREAMS
-from penstock.operators.windows import TimeWindow
+from penstock.expr.expression import Call, Column, Expr, UserCall, is_static, walk
+from penstock.expr.windows import TimeWindow
+from penstock.operators.join.kernels.bounds import MOST_STREAMS
 from penstock.sql.binding.context import BoundQuery, SelectContext, WindowGraph
 from penstock.sql.join_hints import refusal
 from penstock.sql.kernel_expressions import NotCovered, lower

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from penstock.operators.expr import Expr, calls_user
+from penstock.expr.expression import Expr, calls_user
 from penstock.sql.binding.context import SelectContext
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.plan import JoinTable, TableUse

@@ -8,9 +8,9 @@ from typing import cast
 
 from sqlglot import exp
 
-from penstock.operators.expr import Call, Expr, calls_user
-from penstock.operators.resample import Method
-from penstock.operators.windows import TimeWindow
+from penstock.expr.expression import Call, Expr, calls_user
+from penstock.expr.windows import TimeWindow
+from penstock.operators.resample.nearest import Method
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Resample

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.catalog.model import TIME_COLUMN
-from penstock.operators.expr import Column, Expr, substituted
+from penstock.expr.expression import Column, Expr, substituted
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import ResamplePlan, SelectPlan, plan_from_json, resample_name
 from penstock.sql.planning.relations import all_of

@@ -13,7 +13,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.operators.windows import FOREVER, Bound, RowsWindow, TimeWindow
+from penstock.expr.windows import FOREVER, Bound, RowsWindow, TimeWindow
 from penstock.sql.binding.context import Collected, SelectContext
 from penstock.sql.binding.window_joins import time_of
 from penstock.sql.hidden_columns import hidden_column

@@ -1,0 +1,198 @@
+"""A standing query's answer as of a past time: its window with that time for NOW, over the log as it is known today.
+
+So a reading that came late is in the answer of its own time, and a query answers for times before its registration.
+Nothing is kept for this: a selection and RESAMPLE are evaluated here from the rows that their windows reach, anything else as Spark SQL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.catalog.model import QueryDefinition
+from penstock.catalog.system_columns import SYSTEM_TABLES
+from penstock.clock import format_timestamp
+from penstock.database.observer import streams_of
+from penstock.errors import PenstockError, error
+from penstock.expr.evaluate import evaluate_mask, evaluate_static
+from penstock.expr.expression import columns_of
+from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
+from penstock.operators.base.log_reader import Fetcher, TimedPositions
+from penstock.operators.resample.once import answer_once, hold_once
+from penstock.operators.select.window_cut import newest
+from penstock.operators.sparksql.moments import check_taken_in, now_of_plan
+from penstock.operators.sparksql.replan import with_text
+from penstock.pipeline.spark_sql import Moment
+from penstock.sql.parse import parse_select
+from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, is_latch, plan_from_json, stream_uses
+from penstock.sql.planning.planner import functions_of, plan_query
+from penstock.sql.statement_parts import AsOf
+from penstock.types import format_duration
+from penstock.views.answer_store import AnswerStore
+from penstock.views.results import Result
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
+
+
+def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, limit: int | None) -> Result:
+    """The answer at a time; `as_of` is no cycle."""
+    plan, start_us = plan_from_json(definition.plan), definition.start_us
+    if is_latch(plan):
+        hint = "AS OF CYCLE n, as long as the cycle is kept"
+        raise error("not_supported", feature="AS OF a time on a query with LATCH", hint=hint)
+    if not isinstance(plan, SelectPlan) or functions_of(plan) or plan.lasting is not None:
+        plan = _as_spark_sql(database, definition, plan)
+    with database.standing.locked() as store:
+        if definition.id not in store.state.queries_by_id:
+            raise error("query_not_found", query=definition.name, hint="it was dropped")
+        check_taken_in(plan, store.state)
+        at_us = _moment(plan, store, as_of)
+        _check_kept(plan, store, start_us, at_us)
+        cycle, most, moment, held = store.cycle, database.settings.result_max_rows, None, None
+        if isinstance(plan, SparkPlan):
+            moment = _past_moment(plan, store, start_us, at_us)
+            if plan.resampled is not None:
+                ranges = moment.ranges
+                held = hold_once(database.standing, plan, at_us, ranges, most if limit is None else None)
+        else:
+            past = _PastRows(database, plan, store, start_us, at_us)
+    if isinstance(plan, SparkPlan) and moment is not None:
+        table = answer_once(held) if held is not None else None
+        if table is None:
+            table = database.spark_queries.run_at(plan, moment, cycle, {}).table
+    else:
+        table = past.rows(limit, most)
+    return Result(table if limit is None else table.slice(0, limit), cycle=cycle, now_us=at_us)
+
+
+def _as_spark_sql(database: Database, definition: QueryDefinition, plan: Plan) -> SparkPlan:
+    """User functions run in workers only, and what a join or a condition that lasts keeps is not as of older times."""
+    if not isinstance(plan, SparkPlan) or plan.core is not None:
+        select = parse_select(definition.sql)
+        plan = plan_query(select, database.catalog.state.frozen(), True, SYSTEM_TABLES, shared=False, spent=True)
+    assert isinstance(plan, SparkPlan)
+    plan = with_text(plan, definition, database.catalog.state.frozen())
+    system = next((r.table for r in plan.relations if r.kind in ("system", "state")), None)
+    if system is not None:
+        raise error("not_supported", feature=f'AS OF on "{system}", which has no past')
+    states = database.catalog.state.queries
+    read = {r.table for r in plan.relations if r.kind == "query" and r.table in states}
+    joins = sorted(name for name in read if isinstance(plan_from_json(states[name].plan), JoinPlan))
+    if joins:
+        raise error("not_supported", feature=f'AS OF on a query that reads the window join "{joins[0]}"')
+    return plan
+
+
+def _moment(plan: Plan, store: AnswerStore, as_of: AsOf) -> int:
+    now_us = now_of_plan(plan, store)
+    if now_us is None:
+        raise error("invalid_window", detail="nothing has been observed yet, so there is no past to ask for")
+    at_us = as_of.time_us if as_of.time_us is not None else now_us + (as_of.offset_us or 0)
+    if at_us > now_us:
+        raise error(
+            "invalid_window",
+            detail=f"{format_timestamp(at_us)} has not come yet: NOW is {format_timestamp(now_us)}",
+            hint="without AS OF the answer is the one of now",
+        )
+    return at_us
+
+
+def _windows(plan: SelectPlan | SparkPlan) -> list[Window | None]:
+    if isinstance(plan, SelectPlan):
+        return [plan.window]
+    return [r.window for r in plan.relations if r.kind in ("stream", "query")]
+
+
+def _check_kept(plan: Plan, store: AnswerStore, start_us: int | None, at_us: int) -> None:
+    """Refuse a time whose window reaches readings that retention may have taken."""
+    assert isinstance(plan, SelectPlan | SparkPlan)
+    kept_us = -FOREVER
+    for table_id, _ in streams_of(plan, store.state):
+        table = store.state.tables_by_id[table_id]
+        newest_us = store.now_of(table, None)
+        if table.options.retention_us is not None and store.state.retention(table_id) and newest_us is not None:
+            kept_us = max(kept_us, newest_us - table.options.retention_us)
+    # A window that does not slide begins where it begins: what retention took of it is missing at any time.
+    reach_us = max(
+        (at_us - _range(w, at_us, start_us)[0] for w in _windows(plan) if isinstance(w, TimeWindow) and w.slides),
+        default=0,
+    )
+    if at_us - reach_us < kept_us:
+        raise history_gone(at_us, kept_us + reach_us, reach_us)
+
+
+def history_gone(at_us: int, oldest_us: int | None, reach_us: int) -> PenstockError:
+    oldest = format_timestamp(oldest_us) if oldest_us is not None else "still to come"
+    hint = "readings before that are no longer kept"
+    if reach_us:
+        hint = f"its window reaches back {format_duration(reach_us)}, and readings before that are no longer kept"
+    return error("history_gone", time=format_timestamp(at_us), oldest=oldest, hint=hint)
+
+
+def _range(window: Window | None, at_us: int, start_us: int | None) -> tuple[int, int]:
+    """A window's times as of a moment; nothing after the moment had happened then."""
+    if not isinstance(window, TimeWindow):
+        return -FOREVER, at_us
+    low, high = window.resolve(at_us, start_us if start_us is not None else -FOREVER)
+    return low, min(high, at_us)
+
+
+def _past_moment(plan: SparkPlan, store: AnswerStore, start_us: int | None, at_us: int) -> Moment:
+    assert store.offset is not None
+    ranges = {r.name: _range(r.window, at_us, start_us) for r in plan.relations if r.kind in ("stream", "query")}
+    return Moment(store.offset, store.state.frozen(), at_us, ranges, store.start)
+
+
+class _PastRows:
+    """The rows of a selection inside its window at a past moment. Made under the store's lock, read without it."""
+
+    def __init__(
+        self, database: Database, plan: SelectPlan, store: AnswerStore, start_us: int | None, at_us: int
+    ) -> None:
+        assert store.offset is not None
+        (use,) = stream_uses(plan)
+        self._plan = plan
+        self._static = store.state.rows(use.table_id)
+        self._floor = store.state.retention(use.table_id)
+        self._head = store.offset.data.get(use.table_id, 0)
+        self._range = _range(plan.window, at_us, start_us)
+        self._fetcher = Fetcher(database.folder.log, store.state.tables_by_id[use.table_id], self._static)
+
+    def rows(self, limit: int | None, most: int) -> pa.Table:
+        found = self._matching(self._counted())
+        if limit is None and len(found.positions) > most:
+            raise error(
+                "over_budget",
+                detail=f"the answer has {len(found.positions)} rows, more than {most}",
+                hint="ask for fewer with a limit or a narrower window, or raise result_max_rows",
+            )
+        return self._fetcher.rows(self._plan, found.positions[:limit], [])
+
+    def _counted(self) -> TimedPositions:
+        """Rows inside the window whose sensor passes."""
+        window, (low, high) = self._plan.window, self._range
+        rows = self._passing(low, high)
+        if isinstance(window, RowsWindow):
+            rows = rows.take(newest(rows, window, self._static))
+            if self._floor and not window.per_sensor and len(rows.positions) < window.count:
+                # Of the rows that are missing some were there, and retention took them.
+                kept = np.sort(self._passing(-FOREVER, FOREVER).times)[window.count - 1 :]
+                raise history_gone(high, int(kept[0]) if len(kept) else None, 0)
+        return rows
+
+    def _passing(self, low: int, high: int) -> TimedPositions:
+        rows = self._fetcher.times(None, self._head, low, high, self._floor)
+        if self._plan.static_predicate is None:
+            return rows
+        passing = evaluate_static(self._plan.static_predicate, self._static.versions())
+        return rows.take(np.flatnonzero(passing[rows.vids]))
+
+    def _matching(self, rows: TimedPositions) -> TimedPositions:
+        predicate = self._plan.stream_predicate
+        if predicate is None or not len(rows.positions):
+            return rows
+        columns = self._fetcher.columns(columns_of(predicate), rows.positions)
+        return rows.take(np.flatnonzero(evaluate_mask(predicate, columns, len(rows.positions))))

@@ -1,0 +1,46 @@
+"""Whoever has written something can read it: questions wait a while for the cycle that takes it in."""
+
+from __future__ import annotations
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.model import QueryDefinition
+from penstock.errors import error
+from penstock.streams.log.stream_log import StreamLog
+from penstock.views.standing_queries import StandingQueries
+
+READ_YOUR_WRITES_S = 5.0
+
+
+class OwnWrites:
+    """The part of the database that waits for what was written to it."""
+
+    log: StreamLog
+    catalog: Catalog
+    standing: StandingQueries
+
+    def wait_for_own_writes(self) -> None:
+        """Until what this client wrote before is committed, so that it can read it. Bounded."""
+        heads, journal = self.log.heads(), self.catalog.state.position
+
+        def covered() -> bool:
+            offset = self.standing.store.offset
+            return (
+                offset is not None
+                and offset.journal >= journal
+                and all(offset.data.get(t, 0) >= h for t, h in heads.items() if t in self.catalog.state.tables_by_id)
+            )
+
+        self.standing.feed.wait(covered, READ_YOUR_WRITES_S)
+
+    def wait_for_query(self, definition: QueryDefinition) -> None:
+        """A query exists for readers from the cycle on that took it in."""
+        known = self.catalog.state.query_positions.get(definition.id)
+        if known is None:
+            raise error("query_not_found", query=definition.name, hint="it was dropped")
+        self.standing.feed.wait(lambda: self.standing.store.state.position >= known[1], READ_YOUR_WRITES_S)
+        if definition.id not in self.standing.store.state.queries_by_id:
+            raise error(
+                "not_ready",
+                detail=f'query "{definition.name}" is registered; the next cycle takes it in',
+                hint="ask again in a moment",
+            )

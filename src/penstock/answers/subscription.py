@@ -1,0 +1,192 @@
+"""Push: what one subscriber gets, cycle by cycle. Computed when it is asked for, so slow readers hold nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import error
+from penstock.operators.base.answer import Held, Ids, SelectHeld, answered_otherwise
+from penstock.operators.base.table_answer import AnsweredHeld
+from penstock.operators.select.delivered_windows import Told
+from penstock.views.feed import Feed
+from penstock.views.results import Event
+from penstock.views.standing_queries import StandingQueries
+
+
+class Subscription(Protocol):
+    """One subscriber. `next` waits for the next event; None where none came in time."""
+
+    @property
+    def cycle(self) -> int:
+        """Everything up to this cycle was given, rows or none."""
+
+    def next(self, timeout_s: float) -> Event | None: ...
+
+    def on_ready(self, callback: Callable[[], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Waiting:
+    """The part that all subscribers share: being told that a cycle was committed, and letting go."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._closed = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def on_ready(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+        self._feed.listen(callback)
+        callback()
+
+    def _is_closed(self) -> bool:
+        return self._closed or self._feed.closed
+
+    def close(self) -> None:
+        self._closed = True
+        for callback in self._callbacks:
+            self._feed.unlisten(callback)
+        self._feed.wake()
+
+
+class SelectSubscription(Waiting):
+    """A subscriber to a query of the shared pass.
+
+    Plain: the current answer, then every row that enters, once. With changes: net changes per cycle with `op`.
+    `from_cycle` n skips the current answer and begins with what cycle n brought.
+    """
+
+    def __init__(self, standing: StandingQueries, name: str, from_cycle: int | None, changes: bool) -> None:
+        super().__init__(standing.feed)
+        self._standing = standing
+        self._name = name
+        self._changes = changes
+        self._before: Held | None = None
+        self._told = Told()
+        self._inside: Ids = np.empty(0, np.int64)  # kept for changes only
+        self._from_cycle = from_cycle
+        self._rested = False
+        last = standing.feed.last()
+        if from_cycle is not None and last is not None and from_cycle <= last.cycle + 1:
+            self._begin_at(from_cycle)
+
+    def _begin_at(self, cycle: int) -> None:
+        """The cycle before must be known, so that what came in can be told from what was there."""
+        held = self._held(cycle - 1)
+        if self._changes:
+            self._inside = held.inside()
+        elif isinstance(held, AnsweredHeld):
+            # Now: when the next cycle is compared with it, retention may have taken what it stands on.
+            held.answer()
+        self._begin_with(held)
+
+    @property
+    def cycle(self) -> int:
+        return self._before.cycle if self._before is not None else 0
+
+    def next(self, timeout_s: float) -> Event | None:
+        deadline = time.monotonic() + timeout_s
+        if self._is_closed():
+            return None
+        if self._before is None and self._from_cycle is None:
+            return self._first(timeout_s)
+        if self._before is None and self._from_cycle is not None:
+            if not self._feed.wait_past(self._from_cycle - 2, timeout_s):
+                return None
+            self._begin_at(self._from_cycle)
+        while self._feed.wait(self._is_due, max(0.0, deadline - time.monotonic())):
+            event = None if self._is_closed() else self._step()
+            if event is not None or self._is_closed():
+                return event
+        return None
+
+    def _is_due(self) -> bool:
+        """Whether a cycle is there to tell about. A query that rests is waited for: then nothing it missed is lost."""
+        last = self._feed.last()
+        if self._is_closed() or last is None or last.cycle <= self.cycle:
+            return self._is_closed()
+        resting = self._standing.is_resting(self._name)
+        self._rested = self._rested or resting
+        return not resting
+
+    def _first(self, timeout_s: float) -> Event | None:
+        """The current answer; complete, so a query that fills its window is waited for, cycle by cycle."""
+        if not self._standing.is_ready(self._name, timeout_s):
+            return None
+        held = self._held(None)
+        inside = held.inside()
+        self._inside = inside if self._changes else self._inside
+        self._begin_with(held)
+        return self._event(held, inside, None)
+
+    def _begin_with(self, held: Held) -> None:
+        self._before = held
+        if isinstance(held, SelectHeld):
+            self._told.begin(held.instant)
+
+    def _step(self) -> Event | None:
+        """What one more cycle brought; None where it brought nothing."""
+        before = self._before
+        assert before is not None
+        held = self._after(before)
+        if held is None:
+            return None
+        self._before = held
+        left: pa.Table | None = None
+        if self._changes:
+            self._inside, entered, left = held.changed(before, self._inside)
+        else:
+            entered = self._entered(before, held)
+        return self._event(held, entered, left) if len(entered) or (left is not None and left.num_rows) else None
+
+    def _entered(self, before: Held, held: Held) -> Ids:
+        """What came in and was not told before: a window that is made wider shows rows again that had left it."""
+        if not isinstance(held, SelectHeld) or not isinstance(before, SelectHeld) or held.plan.lasting is not None:
+            return held.entered(before)
+        return self._told.without_told(held.entered_rows(before), before.instant, held.instant).positions
+
+    def _after(self, before: Held) -> Held | None:
+        """The answer one cycle on; None where the query rests after all."""
+        with self._standing.locked() as store:
+            if not store.knows(before.query_id):
+                raise error("query_not_found", query=self._name)
+            self._standing.check_failed(self._name)
+            if self._standing.is_resting(self._name):
+                return None
+            if not self._rested:
+                self._feed.mark(before.cycle + 1)  # a reader that is too slow is told so
+            # While it rested there were no answers; all that came meanwhile comes with the first one.
+            cycle = self._standing.next_answer(before.query_id, before.cycle)
+            self._rested = False
+            held = self._held(cycle)
+            if type(held) is not type(before):
+                raise answered_otherwise(held.cycle)
+            return held
+
+    def _held(self, cycle: int | None) -> Held:
+        return self._standing.held(self._name, cycle)
+
+    def _event(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:
+        if left is not None and left.num_rows:
+            return self._made(held, entered, left)
+        # What rows say depends on the cycle as well: a join counts its results anew when it reads its history again.
+        key = (held.query_id, held.cycle, held.floors, self._changes, entered.tobytes())
+        return self._standing.events.get(key, lambda: self._made(held, entered, None))
+
+    def _made(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:
+        rows = held.rows(entered)
+        if self._changes:
+            rows = with_operation(rows, "+")
+            if left is not None and left.num_rows:
+                rows = pa.concat_tables([with_operation(left, "-"), rows])
+        return Event(held.cycle, held.now_us, rows)
+
+
+def with_operation(rows: pa.Table, operation: str) -> pa.Table:
+    return rows.add_column(0, "op", pa.array([operation] * rows.num_rows, pa.string()))

@@ -1,0 +1,183 @@
+"""A worker's copy of the definitions, kept between tasks: soft state, tagged with its journal position."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+import pyarrow as pa
+
+from penstock.cache import Cache
+from penstock.catalog.definition_json import quarantined_by
+from penstock.catalog.entry import Entry
+from penstock.catalog.journal import SNAPSHOT, JournalMoved, JournalReader
+from penstock.catalog.model import Function
+from penstock.catalog.state import CatalogState
+from penstock.cycle.gc_pause import loading
+from penstock.errors import PenstockError, error
+from penstock.expr.user_functions import compile_function
+from penstock.sql.plan import Plan, plan_from_json
+
+_CACHE: dict[str, Definitions] = {}
+# Copies for questions that are ahead of the cycles, until those catch up.
+_AHEAD: dict[str, Definitions] = {}
+
+
+# Ten thousand plans were most of a worker's memory, and once its queries are in the index none is needed.
+_PLANS_KEPT = 256
+_JUMPED = -1  # no query's number
+
+
+class Changes:
+    """Queries that were registered, changed or dropped since somebody last took them out."""
+
+    def __init__(self) -> None:
+        self.queries: set[int] = set()
+
+
+class Definitions:
+    """The catalog at a journal position, with its functions compiled."""
+
+    def __init__(self, root: Path) -> None:
+        self._reader = JournalReader(root)
+        self.state = CatalogState()
+        self._compiled: dict[Function, Callable[..., pa.Array]] = {}
+        self._functions: dict[str, Callable[..., pa.Array]] = {}
+        self._functions_of: dict[str, Function] | None = None
+        self._calling_s: defaultdict[str, float] = defaultdict(float)
+        self._plans: Cache[int, Plan] = Cache(most=_PLANS_KEPT)
+        self._changes: WeakSet[Changes] = WeakSet()
+        self.skipped: frozenset[int] = frozenset()
+
+    def skip(self, queries: frozenset[int]) -> None:
+        """From now on these queries, and no others, are left out of whatever rows meet."""
+        for gathered in self._changes:
+            gathered.queries |= queries ^ self.skipped
+        self.skipped = queries
+
+    def advance(self, position: int) -> None:
+        changed: set[int] = set()
+        before = self.state.queries_by_id
+        with loading():
+            self.state.apply_many(self._noting(self._reader.entries(upto=position), changed))
+        if _JUMPED in changed:  # over lines that are gone: any query may be another one
+            changed |= before.keys() | self.state.queries_by_id.keys()
+            changed.discard(_JUMPED)
+        for query_id in changed:
+            self._plans.remove(query_id)
+        for gathered in self._changes:
+            gathered.queries |= changed
+
+    def _noting(self, entries: Iterable[Entry], changed: set[int]) -> Iterator[Entry]:
+        """Note the queries that entries register, change or drop; one that they both register and drop is known by its id."""
+        known = self.state.queries  # as they were before the first of these entries
+        for entry in entries:
+            if entry.kind in ("create_query", "change_query"):
+                changed.add(entry.body["id"])
+            elif entry.kind == "quarantine":
+                changed.update(quarantined_by(entry))
+            elif entry.kind == "describe_query" and entry.body["name"] in known:
+                changed.add(known[entry.body["name"]].id)  # its strategy says whether it meets rows
+            elif entry.kind == SNAPSHOT:
+                changed.add(_JUMPED)
+            elif entry.kind == "drop":
+                changed |= {known[name].id for kind, name in entry.body["names"] if kind == "query" and name in known}
+            yield entry
+
+    def gather_changes(self) -> Changes:
+        """Where changes are gathered from now on, for as long as somebody holds it."""
+        changes = Changes()
+        self._changes.add(changes)
+        return changes
+
+    def plan(self, query_id: int) -> Plan:
+        """A query's plan, read from its definition; a fill that follows at once finds it read."""
+        plan = self._plans.get(query_id)
+        if plan is None:
+            plan = plan_from_json(self.state.queries_by_id[query_id].plan)
+            self._plans.put(query_id, plan)
+        return plan
+
+    def functions(self) -> dict[str, Callable[..., pa.Array]]:
+        """Compiled functions by name: always the same dict, so that whoever holds it sees later ones too."""
+        functions = self.state.functions
+        if functions is not self._functions_of:
+            for function in functions.values():
+                if function not in self._compiled:
+                    self._compiled[function] = self._timed(function.name, _compiled(function))
+            self._compiled = {f: self._compiled[f] for f in functions.values()}
+            self._functions.clear()
+            self._functions.update({f.name: self._compiled[f] for f in functions.values()})
+            self._functions_of = functions
+        return self._functions
+
+    def _timed(self, name: str, call: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
+        def timed(*arrays: Any, **named: Any) -> pa.Array:
+            began = time.perf_counter()
+            try:
+                return call(*arrays, **named)
+            finally:
+                self._calling_s[name] += time.perf_counter() - began
+
+        return timed
+
+    def take_calling_s(self) -> Mapping[str, float]:
+        """Seconds that were spent in each function since this was last asked."""
+        spent, self._calling_s = self._calling_s, defaultdict(float)
+        return spent
+
+
+def _compiled(function: Function) -> Callable[..., pa.Array]:
+    """The function; one that cannot even be defined fails the queries that call it, and no others."""
+    try:
+        return compile_function(function)
+    except PenstockError as failure:
+        why = failure
+
+    def fail(*arrays: pa.Array, **named: Any) -> pa.Array:
+        raise why
+
+    return fail
+
+
+def definitions_at(root: str, position: int) -> Definitions:
+    """The definitions exactly as of `position`; built anew where this worker is ahead already."""
+    known = _CACHE.get(root)
+    if known is None or known.state.position > position:
+        known = _CACHE[root] = Definitions(Path(root))
+    if known.state.position < position:
+        del _CACHE[root]  # one that stopped half-way must not be taken for one that has come to its end
+        known = _CACHE[root] = _advanced(root, known, position)
+    return known
+
+
+def definitions_since(root: str, position: int) -> Definitions:
+    """The definitions as of `position` or later: enough for static versions, which only ever grow.
+
+    A question may be ahead of the cycles. Taking their copy along would have the next cycle build it anew.
+    """
+    known = _CACHE.get(root)
+    if known is not None and known.state.position >= position:
+        _AHEAD.pop(root, None)
+        return known
+    ahead = _AHEAD.setdefault(root, Definitions(Path(root)))
+    if ahead.state.position < position:
+        ahead = _AHEAD[root] = _advanced(root, ahead, position)
+    return ahead
+
+
+def _advanced(root: str, known: Definitions, position: int) -> Definitions:
+    """The definitions as of `position`; built anew where the lines that `known` would go on with are no longer kept."""
+    try:
+        known.advance(position)
+    except JournalMoved:
+        known = Definitions(Path(root))
+        known.advance(position)
+    if known.state.position < position:  # the end of the journal was stored, but cannot be read here
+        detail = f"this process can read entries up to {known.state.position} only"
+        raise error("corrupt_journal", position=position, detail=detail)
+    return known

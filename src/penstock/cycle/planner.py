@@ -1,0 +1,120 @@
+"""The planner process's view: what is on disk now, turned into the next cycle.
+
+Lives in Spark's planner process (a child of the JVM) and reads data heads first, then the journal, so that
+every entry that orders those rows is seen.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from penstock.catalog.definition_json import quarantined_by
+from penstock.catalog.journal import JournalMoved, JournalReader
+from penstock.catalog.state import CatalogState
+from penstock.clock import SECOND, Clock
+from penstock.clock_guard import FolderClock
+from penstock.cycle.cut import FirstNeeded, Limits, consistent_cut, plan_cycle
+from penstock.cycle.folder import DataFolder
+from penstock.cycle.offset import Offset
+from penstock.cycle.record_queue import wants_cycle
+from penstock.pipeline.tasks import Skipped
+from penstock.streams.log.segments import Segment, list_readable
+
+EDGE_INTERVAL_US = SECOND
+# Spark ends Python workers that idle for a minute, and their soft state with them.
+KEEP_WARM_US = 45 * SECOND
+
+
+class Planner:
+    """Plans cycles for one data folder."""
+
+    def __init__(self, folder: DataFolder, limits: Limits, clock: Clock | None = None, shrink: int = 1) -> None:
+        """`shrink`: the first cycle takes so many times fewer rows, each one after it twice as many as the last."""
+        self._folder = folder
+        self._limits = limits
+        self._shrink = shrink
+        self._clock = clock or FolderClock(folder.root)
+        self._reader = JournalReader(folder.root)
+        self._state = CatalogState()
+        # A restarted pipeline shows that it works by running a cycle, and warms its workers by it.
+        self._fresh = True
+        self._not_before = 0.0
+
+    def latest(self, start: Offset) -> Offset:
+        """The end of the next cycle, or `start` itself where there is nothing to do yet."""
+        if time.monotonic() < self._not_before:
+            return start
+        segments = self._list_log()
+        known = self.state_at(start.journal)
+        # A dropped table's files stay for a while; ids are given once, so an old one that is not there is dropped.
+        dropped = {t for t in segments if t < known.next_table_id and t not in known.tables_by_id}
+        heads = {table: found[-1].end for table, found in segments.items() if found and table not in dropped}
+        ahead = list(self._reader.waiting())
+        for entry in ahead:
+            # Rows that an entry has seen were on disk: if they are lost, the entry must not wait for them for ever.
+            for table, head in entry.heads.items():
+                heads[table] = max(heads.get(table, 0), head)
+        limits = self._limits.shrunk(self._shrink)
+        cut = consistent_cut(start, heads, ahead, limits)
+        now_us = self._now(start, segments)
+        idle = cut == (start.data, start.journal) and not start.filling
+        wanted = self._fresh or wants_cycle(self._folder)
+        if idle and not wanted and not self._is_due(start, now_us):
+            return start
+        if wanted:
+            now_us = max(now_us, start.now_us + 1)  # an offset that equals its start is no cycle
+            self._fresh = False
+        self._not_before = time.monotonic() + limits.interval_s
+        self._shrink = max(1, self._shrink // 2)
+        state = self.state_at(cut[1])
+        first_needed = FirstNeeded(lambda t: segments.get(t, []), state.retention)
+        return plan_cycle(start, cut, state, now_us, first_needed, limits)
+
+    def _list_log(self) -> dict[int, list[Segment]]:
+        tables = [int(p.name) for p in Path(self._folder.log).iterdir() if p.name.isdigit()]
+        return {table: list_readable(self._folder.log, table) for table in tables}
+
+    def _now(self, start: Offset, segments: dict[int, list[Segment]]) -> int:
+        """The server's NOW, but never before a time that a transaction-time row carries already."""
+        given = [
+            found[-1].max_ts
+            for table, found in segments.items()
+            if found and (t := self._state.tables_by_id.get(table)) and t.options.time == "transaction"
+        ]
+        return max(self._clock.now_us(), start.now_us, *given)
+
+    def _is_due(self, start: Offset, now_us: int) -> bool:
+        if now_us - start.now_us >= KEEP_WARM_US:
+            return True
+        if now_us - start.now_us < EDGE_INTERVAL_US:
+            return False
+        try:
+            edge = int((self._folder.tmp / "next_edge").read_text() or 0)
+        except (OSError, ValueError):
+            return False
+        return 0 < edge <= now_us
+
+    def skipped(self, position: int) -> Skipped:
+        """What a cycle that ends at a journal position leaves out: later entries have taken it out of the cycles.
+
+        Such an entry comes after the rows that its queries could not take. Without this they would meet them again.
+        """
+        self.state_at(position)
+        later = [entry for entry in self._reader.waiting() if entry.kind == "quarantine"]
+        queries = {q: why for entry in reversed(later) for q, why in quarantined_by(entry).items()}
+        return Skipped(queries, frozenset(e.body["unreadable"] for e in later if e.body["unreadable"] is not None))
+
+    def state_at(self, position: int) -> CatalogState:
+        """The definitions as they stood after a journal entry."""
+        if self._state.position > position:  # a cycle is planned once more, which is rare: begin anew
+            self._begin_anew()
+        try:
+            self._state.apply_many(self._reader.entries(upto=position))
+        except JournalMoved:
+            self._begin_anew()
+            self._state.apply_many(self._reader.entries(upto=position))
+        return self._state
+
+    def _begin_anew(self) -> None:
+        self._reader, self._state = JournalReader(self._folder.root), CatalogState()

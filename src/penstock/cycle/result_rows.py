@@ -1,0 +1,36 @@
+"""What a task says to the commit: rows of RESULT_SCHEMA."""
+
+from __future__ import annotations
+
+import orjson
+import pyarrow as pa
+
+from penstock.cycle.commit_files import RESULT_SCHEMA, ResultRow
+from penstock.errors import PenstockError
+from penstock.pipeline.tasks import CycleTask
+
+__all__ = ["ResultRow", "as_batch", "heading", "quarantined", "told"]
+
+
+def heading(task: CycleTask) -> list[ResultRow]:
+    """The first task of a cycle says which cycle it is."""
+    if task.cycle is None:
+        return []
+    start, end = task.cycle
+    return [(0, "cycle", 0, 0, orjson.dumps({"start": start, "end": end}))]
+
+
+def told(failure: PenstockError) -> bytes:
+    """What a query failed with, as a row's payload."""
+    return orjson.dumps({"condition": failure.condition, "message": failure.message})
+
+
+def quarantined(why: str) -> PenstockError:
+    """What a query is told that is to be taken out of the cycles."""
+    return PenstockError("query_quarantined", why)
+
+
+def as_batch(rows: list[ResultRow]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else ([] for _ in RESULT_SCHEMA)
+    arrays = [pa.array(list(c), f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)

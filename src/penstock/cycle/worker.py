@@ -1,0 +1,189 @@
+"""One task of a cycle, in a Spark worker: new rows against all queries, old rows against those that fill.
+
+All single-stream select-project queries of a table share one pass. What comes out is small: for few queries a bitmap of
+positions each (`match`), for many of them lists and the name of a sheet (`marking`), newest times per static version
+(`newest`), counts. See RESULT_SCHEMA.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from penstock.cycle.bisection import find_culprits
+from penstock.cycle.definitions import Definitions, definitions_at
+from penstock.cycle.folder import DataFolder
+from penstock.cycle.log_batch import Rows
+from penstock.cycle.positions import BLOCK_ROWS
+from penstock.cycle.result_rows import ResultRow, as_batch, heading, quarantined, told
+from penstock.cycle.step_cache import shared_pass, slice_pass
+from penstock.cycle.work_time import Stopwatch, spent_row
+from penstock.cycle.worker_limits import limit_worker
+from penstock.errors import PenstockError, error
+from penstock.expr.newest_times import newest_by_version
+from penstock.operators.join.steps.task import JoinTask
+from penstock.operators.select.match_encoding import mark_rows, wants_matrix
+from penstock.operators.select.step import Key, SharedPass
+from penstock.pipeline.tasks import CycleTask, Skipped, Unit
+from penstock.streams.log.release_memory import give_back_large_at_once
+
+_log = logging.getLogger("penstock.pipeline")
+
+
+def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
+    """Everything one task has to say, as record batches of RESULT_SCHEMA."""
+    if not _tasks_run:
+        give_back_large_at_once()
+    limit_worker(task.limits)
+    rows = heading(task)
+    if task.units or task.joins:
+        definitions, folder = definitions_at(task.folder, task.journal), DataFolder(Path(task.folder))
+        definitions.skip(frozenset(task.skipped.queries))
+        if task.cycle is not None:
+            rows.extend(_of_skipped(task.skipped))
+        for unit in task.units:
+            rows.extend(_run_unit(unit, definitions, folder))
+        if task.joins:
+            rows.extend(_run_joins(task, definitions))
+    _settle_memory()
+    yield as_batch(rows)
+
+
+def _of_skipped(skipped: Skipped) -> Iterator[ResultRow]:
+    for query_id, reason in skipped.queries.items():
+        yield query_id, "error", 0, 0, told(quarantined(reason))
+
+
+def _run_joins(task: CycleTask, definitions: Definitions) -> Iterator[ResultRow]:
+    joins = JoinTask(DataFolder(Path(task.folder)), definitions, task.join_memory_bytes)
+    for unit in task.joins:
+        yield from joins.run(unit)
+    joins.finish(owns_cleaning=task.cycle is not None)
+
+
+_tasks_run = 0
+
+
+def _settle_memory() -> None:
+    """Take what the first tasks loaded out of the collector's sight.
+
+    Spark's workers run a full collection after every task; over all that our imports made it took 40 ms a task,
+    most of a small cycle. What is loaded once stays for the life of the worker anyway.
+    """
+    global _tasks_run
+    _tasks_run += 1
+    if _tasks_run <= 2:
+        gc.collect()
+        gc.freeze()
+
+
+def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Iterator[ResultRow]:
+    definitions.take_calling_s()  # what others called meanwhile is not this unit's
+    began, slicing = time.perf_counter(), Stopwatch()
+    try:
+        said = list(_meet_rows(unit, definitions, folder, slicing))
+    except OSError:
+        raise  # the disk's trouble is that of all queries: the cycle is tried again
+    except Exception as failure:
+        said = _meet_without_culprits(unit, definitions, folder, failure)
+    yield from said
+    yield from spent_row(unit, time.perf_counter() - began, slicing.seconds, definitions.take_calling_s())
+
+
+def _meet_without_culprits(
+    unit: Unit, definitions: Definitions, folder: DataFolder, failure: Exception
+) -> list[ResultRow]:
+    """What a unit says without the queries that make it fail, and what these failed with.
+
+    Where no query fails alone, the failure goes on: with fewer rows the cycle may succeed.
+    """
+    skipped, table = definitions.skipped, definitions.state.tables_by_id[unit.table_id]
+    named = [q for q, _, _ in unit.spans] or [
+        q.id for q in definitions.state.queries_by_id.values() if table.name in q.reads_tables
+    ]
+    suspects = [q for q in named if q not in skipped]
+
+    def meet(left_out: Iterable[int]) -> list[ResultRow]:
+        definitions.skip(skipped.union(left_out))
+        return list(_meet_rows(unit, definitions, folder, Stopwatch()))
+
+    def fails(group: Sequence[int]) -> str | None:
+        try:
+            meet(set(suspects).difference(group))
+        except OSError:
+            raise
+        except Exception as problem:
+            return f"{type(problem).__name__}: {problem}"
+        return None
+
+    try:
+        if (why := fails(())) is not None:
+            unreadable = error("internal_error", detail=f'rows of table "{table.name}" cannot be read: {why}')
+            return [(q, "error", 0, unit.first, told(unreadable)) for q in suspects]
+        found = find_culprits(suspects, fails, thorough=True)
+        if not found:
+            raise failure
+        _log.warning("queries %s fail in the cycle: %s", sorted(found), next(iter(found.values())))
+        return [(q, "error", 0, unit.first, told(quarantined(why))) for q, why in found.items()] + meet(found)
+    finally:
+        definitions.skip(skipped)
+
+
+def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, slicing: Stopwatch) -> Iterator[ResultRow]:
+    table = definitions.state.tables_by_id[unit.table_id]
+    filling = frozenset(q for q, _, _ in unit.spans) if unit.kind == "fill" else None
+    shared = shared_pass(definitions, table, filling)
+    slices = slice_pass(definitions, table, filling)
+    try:
+        batch = Rows.read(unit, table, shared.columns | slices.columns, definitions.state.rows(table.id))
+    except PenstockError as damage:
+        # Nobody can say what these rows would have been: the table's queries fail, other tables go on.
+        for query_id in [*shared, *slices.plans]:
+            yield query_id, "error", 0, unit.first, told(damage)
+        return
+    if unit.kind == "live":
+        yield from _newest(batch, table.id)
+    yield from slicing.timed(slices.slice(batch, table.id, unit.spans))
+    if unit.kind == "live" and wants_matrix(shared, batch):
+        for found in mark_rows(shared, batch, table.id, folder.sheets):
+            if isinstance(found[0], Key):
+                yield from _answer(shared, batch, found[0], found[1])
+            else:
+                yield found
+        return
+    spans = {q: BitMap(range(first - unit.first, end - unit.first)) for q, first, end in unit.spans}
+    for key, answer in shared.match(batch):
+        if isinstance(answer, PenstockError):
+            yield key.query_id, "error", 0, unit.first, told(answer)
+            continue
+        yield from _answer(shared, batch, key, answer & spans[key.query_id] if key.query_id in spans else answer)
+
+
+def _answer(shared: SharedPass, batch: Rows, key: Key, found: BitMap) -> Iterator[ResultRow]:
+    """One query's matches as a bitmap, with whatever the server may not compute."""
+    if not found:
+        return
+    values = shared.values(key.query_id, batch, found) if key.kind == "match" else None
+    if isinstance(values, PenstockError):
+        yield key.query_id, "error", 0, batch.first, told(values)
+        return
+    if values is not None:
+        yield key.query_id, "values", len(found), batch.first, values
+    block = batch.first // BLOCK_ROWS * BLOCK_ROWS
+    moved = found.shift(batch.first - block)
+    moved.run_optimize()
+    yield key.query_id, key.kind, len(moved), block, moved.serialize()
+
+
+def _newest(batch: Rows, table_id: int) -> Iterator[ResultRow]:
+    if batch.count:
+        vids, times = newest_by_version(batch.vids, batch.times)
+        payload = np.asarray(vids, np.int64).tobytes() + np.asarray(times, np.int64).tobytes()
+        yield table_id, "newest", batch.count, batch.first, payload

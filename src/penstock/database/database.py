@@ -1,0 +1,431 @@
+"""The database: every room wired to the next, and the calls that the server makes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.answers import invoke
+from penstock.answers.completeness import Completeness
+from penstock.answers.cost_shares import users_of
+from penstock.answers.costs import Costs
+from penstock.answers.plan_cache import KnownQuestions
+from penstock.answers.read_your_writes import OwnWrites
+from penstock.answers.sink_answers import sink_runner
+from penstock.answers.subscription import Subscription
+from penstock.answers.usage import Usage
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.entry import Entry
+from penstock.catalog.model import QueryDefinition, Table
+from penstock.clock import SECOND, Clock
+from penstock.clock_guard import GuardedClock, clock_status
+from penstock.cycle.commits import CommitRecord, read_newest_end
+from penstock.cycle.folder import DataFolder, FolderLock
+from penstock.cycle.lag import LAG_MAX
+from penstock.cycle.offset import Offset
+from penstock.damage import damage_of, forget_report
+from penstock.database.backup import Progress, back_up
+from penstock.database.descriptions import as_told, describe_queries, describe_query, describe_table
+from penstock.database.inputs import LINES, WAYS_IN
+from penstock.database.lost_definitions import reserve_lost
+from penstock.database.observer import Observer
+from penstock.database.quarantine import Quarantine
+from penstock.database.sampler import Sampler
+from penstock.database.scrubber import Scrubber
+from penstock.database.shutdown import close_rooms
+from penstock.database.status import failures, status
+from penstock.database.system_tables import SystemTables
+from penstock.errors import PenstockError, error, suggest
+from penstock.logs import note_cycle
+from penstock.operators.aggregate.rollups.keeper import RollupKeeper
+from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
+from penstock.operators.sparksql.evaluator import SparkQueries
+from penstock.operators.sparksql.live_runner import LiveRunner
+from penstock.pipeline.engine import Engine
+from penstock.security.audit import Audit
+from penstock.security.users import Users
+from penstock.sensors.address_rules import rules_of
+from penstock.services import Service
+from penstock.settings import Settings
+from penstock.sql.statement_parts import AsOf
+from penstock.statements.execute import Executor
+from penstock.statements.permissions import the_caller
+from penstock.statements.running_statements import RunningStatements
+from penstock.streams.ingest.discovery import Discovery
+from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.ingest.input_counts import InputCounts
+from penstock.streams.ingest.line_points import LineReport, LineWriter
+from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.log.stream_log import StreamLog
+from penstock.streams.maintenance import LogMaintenance, RetentionControl
+from penstock.streams.sources.table_sources import Sources
+from penstock.views.follower import Follower
+from penstock.views.results import Health, Result
+from penstock.views.standing_queries import StandingQueries
+
+_log = logging.getLogger("penstock")
+PUSH_TIMEOUT_S = 60.0
+
+
+class Database(OwnWrites):
+    """One data folder, open. Thread-safe; every method may block."""
+
+    follower: Follower
+
+    def __init__(self, settings: Settings, clock: Clock | None = None, engine: Callable[..., Engine] = Engine) -> None:
+        self._make_engine = engine
+        self.settings = settings
+        self.clock = clock or GuardedClock(step_max_us=settings.clock_step_max_s * SECOND)
+        self.folder = DataFolder(Path(settings.data).absolute())
+        self.address_rules = rules_of(settings, self.folder.root)
+        self.users = Users(self.folder.root, settings.token, self.clock)
+        self.audit = Audit(self.folder.root, self.clock)
+        self.statements = RunningStatements(settings, self.clock)
+        self.backups: dict[str, Progress] = {}  # those that are being written, by their target
+        self._ready = False
+        self._stopped = threading.Event()
+
+    # -- life
+
+    def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Open the folder and start the pipeline; ready when the first cycle is through."""
+        self._began_s = time.monotonic()
+        self.users.accounts()  # refuses the start where they cannot be read
+        self.lock = FolderLock(self.folder)
+        self.damage = damage_of(self.folder.root)
+        try:
+            self.engine = self._make_engine(self.folder, self.settings, lambda record: self.follower.append(record))
+            self.follower = Follower(self._committed, self.engine.commits.read)
+            self.engine.prepare()
+            if not self.settings.sensor_files:
+                self.folder.inbox.mkdir(exist_ok=True)
+            progress("opening the log")
+            self.log = StreamLog(self.folder.root, self.settings, self.clock)
+            self.catalog = Catalog(self.folder.root, self.log.still, self.clock)
+            known_tables = self.catalog.state.next_table_id
+            committed = read_newest_end(self.folder)
+            self._open_clock(committed)
+            named = self.engine.commits.journal_named
+            reserve_lost(self.folder.root, self.catalog, named, committed.data if committed is not None else {})
+            self.log.reserve(self.catalog.state.heads())
+            if committed is not None:
+                known = self.catalog.state.tables_by_id
+                self.log.reserve({t: head for t, head in committed.data.items() if t in known})
+            for dropped in set(self.log.table_ids()) - self.catalog.state.tables_by_id.keys():
+                if dropped >= known_tables:  # its definition is lost, and its files were moved aside
+                    continue
+                self.log.drop(dropped)  # dropped in a former life that ended before its files went
+            self.quarantine = Quarantine(self.catalog, self.folder, self.settings)
+            self.engine.is_waiting, self.engine.trace = self._is_waiting, self.quarantine.trace
+            self.engine.lag = lambda: self.follower.lag
+            discovery = Discovery(self.catalog.insert_rows, self.settings.discover_max_sensors)
+            self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
+            self.ingest.restore(list(self.catalog.state.tables.values()))
+            self.sources = Sources(
+                self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id(), self.address_rules
+            )
+            self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
+            self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}
+            self.standing = StandingQueries(self.folder, self.engine.commits, self.settings, lambda: self.catalog.state)
+            progress("reading the committed cycles")
+            self.standing.load()
+            self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)
+            if "journal" not in self.damage.open_kinds():
+                self.rollups.sweep(grace_s=0)
+            self.system = SystemTables(self)
+            self.costs = Costs()
+            self.usage = Usage(self.folder.root / "usage.json")
+            self.completeness = Completeness(self.standing)
+            self.sampler = Sampler(self.log, self.ingest, self.sensor_tables)
+            runner = LiveRunner(self.engine, self.folder, self.settings.result_max_rows)
+            self.spark_queries = SparkQueries(
+                runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
+            )
+            self.on_demand = AggregatesOnDemand(self.standing, self.settings)
+            self.known_questions = KnownQuestions()
+            self.observer = Observer(
+                self.catalog,
+                self.ingest,
+                self.clock,
+                self.settings,
+                lambda: self.standing.finished,
+                self.address_rules,
+            )
+            self.sinks = sink_runner(self)
+            self.executor = Executor(self)
+            progress("starting Spark")
+            before = self.standing.store.cycle
+            self.follower.start()
+            self.engine.start()
+            progress("waiting for the first cycle")
+            self._wait_for_first_cycle(before)
+        except BaseException:
+            self.stop()
+            raise
+        self._known_tables = set(self.catalog.state.tables_by_id)
+        self.catalog.listeners.append(self._definition_changed)
+        self.observer.follow()
+        self.spark_queries.start()
+        self.sources.follow()
+        self.sampler.start()
+        self.sinks.start(self.catalog.state.sinks)
+        self.housekeeper = LogMaintenance(
+            self.log,
+            self.ingest,
+            lambda: self.catalog.state,
+            self.clock,
+            RetentionControl(self.rollups.retain, self.standing.retained, self.standing.protected, self._tidy),
+        )
+        self.scrubber = Scrubber(self.folder.root, self.damage, self.clock, self.settings.scrub_days, self._cover)
+        self.scrubber.start()
+        self._ready = True
+
+    def _open_clock(self, committed: Offset | None) -> None:
+        """Let NOW go on from the newest time that the folder knows of."""
+        if isinstance(self.clock, GuardedClock):
+            tables = self.catalog.state.tables_by_id.values()
+            stamped = self.log.newest_us([t.id for t in tables if t.options.time == "transaction"])
+            known = [at for at in (stamped, committed.now_us if committed is not None else None) if at is not None]
+            self.clock.open(self.folder.root, max(known, default=None))
+
+    def _wait_for_first_cycle(self, began_at: int) -> None:
+        deadline = time.monotonic() + 120
+        while self.standing.store.cycle <= began_at and time.monotonic() < deadline:
+            self.standing.feed.wait_past(began_at, 0.2)
+            if self.engine.looking:
+                deadline = time.monotonic() + 120  # one query must not keep the server from starting
+        if self.standing.store.cycle <= began_at:
+            raise error("engine_failed", detail=self.engine.failure or "Spark ran no cycle within two minutes")
+
+    def stop(self) -> None:
+        """Let sensors go, finish the cycle in progress, end Spark. Harmless when repeated."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        self._ready = False
+        close_rooms(self)
+        if hasattr(self, "standing"):
+            self.standing.feed.close()
+        if hasattr(self, "usage"):
+            self.usage.save(self.catalog.state.queries_by_id)
+        if hasattr(self, "lock"):
+            forget_report(self.folder.root)
+            self.lock.release()
+
+    def _cover(self, kind: str) -> bool:
+        """Write snapshots that take the place of damaged commit records or journal lines; whether that helps."""
+        if kind not in ("commit_record", "journal"):
+            return False
+        if kind == "journal":
+            self.catalog.write_snapshot()
+        self.standing.write_snapshot()
+        return True
+
+    def _tidy(self) -> None:
+        """Remove files that nothing names or needs any more."""
+        # A lost entry may have named a rollup's file.
+        if "journal" not in self.damage.open_kinds():
+            self.rollups.sweep()
+        if not self.backups:  # they copy commit records first, and then the journal that these name
+            self.catalog.forget_before(self.engine.commits.journal_needed())
+
+    def _committed(self, record: CommitRecord) -> None:
+        """Fold a committed cycle. Called by the follower."""
+        finished = self.standing.finished
+        note_cycle(record.cycle)
+        began = time.monotonic()
+        self.standing.take(record)
+        fold_ms = (time.monotonic() - began) * 1000
+        with self.standing.locked() as store:
+            known, version = store.state.queries_by_id, store.state.position
+            if version != self.costs.version:
+                sharing = [q for q, answer in store.answers.items() if not answer.paused]
+                self.costs.follow(version, sharing, known, users_of(store))
+        self.costs.note_cycle(record, fold_ms)
+        self._take_poisoned()
+        self.usage.save_sometimes(known)
+        self.on_demand.tidy(known)
+        if self.standing.finished != finished:
+            self.observer.follow()
+
+    def _take_poisoned(self) -> None:
+        with self.standing.locked() as store:
+            poisoned, position = dict(store.poisoned), store.state.position
+        # A query that was changed or resumed after the cycle is another one: the cycle says nothing of it.
+        changed = self.catalog.state.query_positions
+        poisoned = {q: why for q, why in poisoned.items() if q in changed and changed[q][1] <= position}
+        if poisoned:
+            try:
+                self.quarantine.take(poisoned)
+            except (OSError, PenstockError) as failure:  # they fail in the next cycle again
+                _log.warning("queries could not be taken out of the cycles: %s", failure)
+
+    def _is_waiting(self) -> bool:
+        """Whether rows, definitions or histories wait for a cycle."""
+        last = self.engine.commits.last
+        if self.follower.lag >= LAG_MAX:  # the pipeline waits for the answers, and is not at fault
+            return False
+        if last is None or last.end.filling or self.catalog.state.position > last.end.journal:
+            return True
+        heads, tables = self.log.heads(), self.catalog.state.tables_by_id  # rows of a lost table wait for nothing
+        return any(head > last.end.data.get(table_id, 0) for table_id, head in heads.items() if table_id in tables)
+
+    def _definition_changed(self, entry: Entry) -> None:
+        for table_id in self._known_tables - self.catalog.state.tables_by_id.keys():
+            self.log.drop(table_id)
+            self.ingest.forget(table_id)
+            self.completeness.forget(table_id)
+        self._known_tables = set(self.catalog.state.tables_by_id)
+        self.sources.follow()
+        self.sinks.follow(self.catalog.state.sinks)
+        self.observer.follow()
+
+    # -- statements and readings
+
+    def execute(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, owner: str | None = None
+    ) -> Result:
+        """Run one or more statements; the last one's result."""
+        return self.executor.execute(sql, params, owner)
+
+    def push(
+        self, table: str, data: pa.Table | list[dict[str, Any]], idempotency_key: str | None = None
+    ) -> IngestReceipt:
+        """Store readings; returns when the accepted ones are on disk."""
+        try:
+            return self.ingest.push(table, data, idempotency_key).result(timeout=PUSH_TIMEOUT_S)
+        except TimeoutError:
+            raise error(
+                "too_busy",
+                detail=f"the readings were not on disk after {PUSH_TIMEOUT_S:.0f} s; they may still get there",
+                hint="send them again with the same Idempotency-Key",
+            ) from None
+
+    def write_lines(self, body: bytes, precision: str = "ns") -> LineReport:
+        """Store points of the line protocol; returns when the good ones are on disk."""
+        return self.lines.write(body, precision)
+
+    def register(
+        self,
+        queries: Sequence[tuple[str, str] | Mapping[str, Any]],
+        on_error: Literal["none", "rest"] = "none",
+        owner: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Create many queries with one sync, from (name, SELECT) or records; `none`: one mistake refuses them all."""
+        records = [q if isinstance(q, Mapping) else {"name": q[0], "sql": q[1]} for q in queries]
+        return self.executor.register(records, on_error, owner)
+
+    # -- answers
+
+    def definition(self, name: str) -> QueryDefinition:
+        found = self.catalog.state.queries.get(name)
+        if found is None:
+            raise error("query_not_found", query=name, hint=suggest(name, self.catalog.state.queries))
+        return found
+
+    def invoke(self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None) -> Result:
+        """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
+        return invoke.invoke(self, name, as_of, limit)
+
+    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
+        """Push of a query's results, from the current answer on or from a kept cycle on."""
+        return invoke.subscribe(self, name, from_cycle, changes)
+
+    # -- about itself
+
+    def queries(self) -> list[dict[str, Any]]:
+        return [as_told(facts) for facts in describe_queries(self)]
+
+    def query(self, name: str) -> dict[str, Any]:
+        return as_told(describe_query(self, self.definition(name)))
+
+    def costliest(self, count: int) -> list[dict[str, Any]]:
+        """The queries that cost most, described as `query` does."""
+        known = self.catalog.state.queries_by_id
+        return [as_told(describe_query(self, known[q])) for q in self.costs.costliest(count) if q in known]
+
+    def tables(self) -> list[dict[str, Any]]:
+        return [describe_table(t) for t in sorted(self.catalog.state.tables.values(), key=lambda t: t.name)]
+
+    def table(self, name: str) -> dict[str, Any]:
+        return describe_table(self.catalog_table(name))
+
+    def sensor_tables(self) -> list[Table]:
+        """Those with a stream, by name."""
+        return sorted((t for t in self.catalog.state.tables.values() if t.stream is not None), key=lambda t: t.name)
+
+    def catalog_table(self, name: str) -> Table:
+        found = self.catalog.state.tables.get(name)
+        if found is None:
+            raise error("table_not_found", table=name, hint=suggest(name, self.catalog.state.tables))
+        return found
+
+    def sensors(self, table: str) -> list[dict[str, Any]]:
+        return self.system.sensors(self.catalog_table(table))
+
+    def health(self) -> Health:
+        if not self._ready:
+            return Health(False, "the server is starting" if not self._stopped.is_set() else "the server is stopping")
+        if not self.engine.running:
+            return Health(False, f"the pipeline is being restarted: {self.engine.failure}")
+        failing = [service for service in self.services() if service.failure is not None]
+        causes = {service.name: service.failure for service in failing}
+        for service in failing:
+            if service.critical:
+                reason = f'the service "{service.name}" failed and is started again: {causes[service.name]}'
+                return Health(False, reason, {"services": causes})
+        clock = clock_status(self.clock)
+        if clock.state == "untrusted":
+            return Health(False, clock.sentence or "")
+        facts = {"cycle": self.standing.store.cycle, "restarts": self.engine.restarts, **failures(self)}
+        if causes:
+            facts["services"] = causes
+        if clock.sentence is not None:
+            facts["clock"] = clock.sentence
+        return Health(True, "ready", facts)
+
+    def running_statements(self) -> list[dict[str, Any]]:
+        """The running statements that the caller may see."""
+        return self.statements.visible(the_caller(self.users))
+
+    def cancel_statement(self, statement_id: str) -> None:
+        """End a running statement that the caller may see."""
+        self.statements.cancel(statement_id, the_caller(self.users))
+
+    def services(self) -> list[Service]:
+        """Everything that works in the background, in the order in which it depends on each other."""
+        parts = (
+            "clock",
+            "log",
+            "engine",
+            "follower",
+            "observer",
+            "sources",
+            "spark_queries",
+            "sinks",
+            "sampler",
+            "housekeeper",
+            "scrubber",
+        )
+        found: list[Any] = [getattr(self, part, None) for part in parts]
+        return [service for part in found if hasattr(part, "services") for service in part.services()]
+
+    def status(self) -> dict[str, Any]:
+        return status(self)
+
+    def uptime_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def backup(self, target: Path, link: bool = False) -> list[str]:
+        """Write a data folder that another server can open, while everything goes on; what was damaged before."""
+        progress = self.backups[str(target)] = Progress()
+        try:
+            return back_up(self, target, link, progress)
+        finally:
+            self.backups.pop(str(target), None)

@@ -1,0 +1,173 @@
+"""Tables and standing queries as the API and SHOW describe them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.catalog.model import QueryDefinition, Table
+from penstock.clock import format_timestamp
+from penstock.sql.plan import (
+    AggregatePlan,
+    JoinAggregatePlan,
+    JoinPlan,
+    Plan,
+    SelectPlan,
+    SparkPlan,
+    evaluated_by_spark,
+    join_of,
+    kernel_of,
+    plan_from_json,
+    window_of,
+)
+from penstock.types import format_duration
+from penstock.views.query_state import Answer
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
+
+_RUNS = {
+    SelectPlan: "shared pass",
+    AggregatePlan: "slices",
+    JoinPlan: "window join",
+    JoinAggregatePlan: "window join, then slices",
+    SparkPlan: "Spark SQL",
+}
+# Cycles wait for whoever describes: of ten thousand queries not all at once.
+_AT_ONCE = 250
+_RUNS_ON_TOP = "window join, then Spark SQL"
+_ONE_STREAM = "join with tables"
+
+
+def describe_table(table: Table) -> dict[str, Any]:
+    """Columns, key, stream and options."""
+    stream, options = table.stream, table.options
+    return {
+        "name": table.name,
+        "columns": [{"name": c.name, "type": str(c.type)} for c in table.flat_columns()],
+        "key": list(table.key),
+        "stream": None
+        if stream is None
+        else {
+            "name": stream.name,
+            "type": stream.stream_type,
+            "connector": stream.connector,
+            "fields": [{"name": f.name, "type": str(f.type)} for f in stream.fields],
+        },
+        "options": {
+            "time": options.time,
+            "out_of_order": options.out_of_order,
+            "retention": format_duration(options.retention_us) if options.retention_us else None,
+            "idle": format_duration(options.idle_us),
+            "max_ahead": format_duration(options.max_ahead_us),
+            "always_on": options.always_on,
+            "discover": options.discover,
+        },
+    }
+
+
+def describe_queries(database: Database) -> list[dict[str, Any]]:
+    """All standing queries by name: what they are, how they are doing, what they cost."""
+    definitions = sorted(database.catalog.state.queries.values(), key=lambda q: q.name)
+    described = []
+    for first in range(0, len(definitions), _AT_ONCE):
+        with database.standing.locked() as store:
+            some = definitions[first : first + _AT_ONCE]
+            described += [_describe_query(database, d, store.answers.get(d.id)) for d in some]
+    return described
+
+
+def as_told(facts: dict[str, Any]) -> dict[str, Any]:
+    """The same with times as the API writes them."""
+    last_us = facts["last_invoked"]
+    return {**facts, "last_invoked": format_timestamp(last_us) if last_us is not None else None}
+
+
+def describe_query(database: Database, definition: QueryDefinition) -> dict[str, Any]:
+    """One of them."""
+    with database.standing.locked() as store:
+        return _describe_query(database, definition, store.answers.get(definition.id))
+
+
+def _describe_query(database: Database, definition: QueryDefinition, answer: Answer | None) -> dict[str, Any]:
+    whole = database.standing.store.spark_plans.get(definition.id)
+    known: Plan | None = answer.plan if answer is not None else None
+    if answer is not None and answer.top is not None and isinstance(answer.plan, JoinPlan):
+        known = JoinAggregatePlan(answer.plan, answer.top)
+    plan = whole or known or plan_from_json(definition.plan)
+    failure = database.standing.store.evaluations.failure(definition.id)
+    message = answer.error if answer is not None else _reader_failure(database, definition.id)
+    message = failure.message if message is None and failure is not None else message
+    message = definition.quarantined or message
+    state, progress = _state(database, definition, plan, answer, message)
+    return {
+        "name": definition.name,
+        "id": definition.id,
+        "sql": definition.sql,
+        "owner": definition.owner,
+        "description": definition.description,
+        "state": state,
+        "progress": round(progress, 4),
+        "runs": _runs(plan),
+        "reason": plan.reason if evaluated_by_spark(plan) and isinstance(plan, SparkPlan) else None,
+        "window": _window(plan),
+        "matched": database.standing.store.matched(definition.id) if answer is not None else None,
+        "error": message,
+        "strategy": database.standing.strategy_of(definition.id) if answer is not None else None,
+        "strategy_asked": definition.strategy,
+        "memory": _memory(database, definition.id) if answer is not None or isinstance(plan, SparkPlan) else None,
+        "invocations": database.usage.invocations(definition.id),
+        "last_invoked": database.usage.last_us(definition.id),
+        "seconds": database.spark_queries.seconds(definition.id),
+        **database.costs.of(definition.id),
+    }
+
+
+def _window(plan: Plan) -> str | None:
+    if isinstance(plan, SparkPlan) and plan.resampled is not None:
+        return str(plan.relations[plan.resampled.times].window)
+    kernel = kernel_of(plan)
+    return str(window_of(kernel)) if kernel is not None else None
+
+
+def _runs(plan: Plan) -> str:
+    """Where its answer is made."""
+    if isinstance(plan, SparkPlan):
+        if plan.resampled is not None:
+            return "log, when asked"
+        if plan.top is not None:
+            return "slices"
+        return _RUNS_ON_TOP if plan.core is not None else _RUNS[SparkPlan]
+    join = join_of(plan)
+    words = _RUNS[type(plan)]
+    return words.replace("window join", _ONE_STREAM) if join is not None and len(join.inputs) == 1 else words
+
+
+def _state(
+    database: Database, definition: QueryDefinition, plan: Plan, answer: Answer | None, message: str | None
+) -> tuple[str, float]:
+    if definition.quarantined is not None:
+        return "FAILED", 1.0
+    if definition.paused:
+        return "PAUSED", 1.0
+    if kernel_of(plan) is not None and answer is None:
+        return "STARTING", 0.0
+    if message is not None:
+        return "FAILED", 1.0
+    if answer is not None and answer.filling is not None:
+        return "FILLING", answer.progress
+    return "FINISHED" if definition.id in database.standing.finished else "RUNNING", 1.0
+
+
+def _reader_failure(database: Database, query_id: int) -> str | None:
+    """What a reader of a join fails with: its own trouble, or that of the join."""
+    store = database.standing.store
+    plan = store.spark_plans.get(query_id)
+    if plan is None:
+        return None
+    joins = (store.answers[store.state.queries[name].id].error for name in store.joins_read(query_id))
+    return store.reader_failures.get(query_id) or next((why for why in joins if why is not None), None)
+
+
+def _memory(database: Database, query_id: int) -> int:
+    evaluated = database.standing.store.evaluations.memory_of(query_id)
+    return database.standing.memory_of(query_id) + database.on_demand.memory_of(query_id) + evaluated

@@ -1,0 +1,171 @@
+"""The plan of a standing query as boxes and arrows: what reads what, from the streams down to the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.catalog.model import QueryDefinition, Table
+from penstock.catalog.state import CatalogState
+from penstock.expr.expression import Expr
+from penstock.sql.explain.notation import show, show_window
+from penstock.sql.explain.resample import show_call
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json
+
+Kind = Literal["source", "step", "answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """The readings of a table that satisfy two conditions, or one, or none."""
+
+    table_id: int
+    static: Expr | None
+    stream: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A step of a plan. `lines` say what it does; `table` or `query` is what a source reads, `passes` what leaves a step."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    kind: Kind = "step"
+    table: str | None = None
+    query: str | None = None
+    passes: Passing | None = None
+    rows: int | None = None  # of a table that is no stream
+
+
+@dataclass(frozen=True, slots=True)
+class PlanGraph:
+    """Arrows are pairs of places in `boxes`, which are in the order in which rows pass them."""
+
+    boxes: tuple[Box, ...]
+    arrows: tuple[tuple[int, int], ...]
+
+
+class _Drawing:
+    def __init__(self) -> None:
+        self.boxes: list[Box] = []
+        self.arrows: list[tuple[int, int]] = []
+
+    def add(self, box: Box, *after: int) -> int:
+        self.boxes.append(box)
+        place = len(self.boxes) - 1
+        self.arrows += [(source, place) for source in after]
+        return place
+
+
+def plan_graph(definition: QueryDefinition, state: CatalogState) -> PlanGraph:
+    """From the sources to the answer, which is the last box."""
+    drawing = _Drawing()
+    last = _draw(drawing, plan_from_json(definition.plan), state)
+    drawing.add(Box(definition.name, ("the answer",), "answer"), last)
+    return PlanGraph(tuple(drawing.boxes), tuple(drawing.arrows))
+
+
+def _draw(drawing: _Drawing, plan: Plan, state: CatalogState) -> int:
+    if isinstance(plan, SelectPlan):
+        return _select(drawing, plan, state)
+    if isinstance(plan, AggregatePlan):
+        return _with_scalars(drawing, plan, _aggregate(drawing, plan, state), state)
+    if isinstance(plan, JoinPlan):
+        return _join(drawing, plan, state)
+    if isinstance(plan, JoinAggregatePlan):
+        place = _join(drawing, plan.join, state)
+        return _with_scalars(drawing, plan.top, drawing.add(_slices(plan.top), place), state)
+    return _spark(drawing, plan, state)
+
+
+def _stream(
+    drawing: _Drawing, table_id: int, static: Expr | None, stream: Expr | None, state: CatalogState, alias: str = ""
+) -> int:
+    """A stream and what its sensors and its readings have to satisfy."""
+    table = state.tables_by_id.get(table_id)
+    name = table.name if table is not None else "dropped"
+    title = f"{name} {alias}" if alias and alias != name else name
+    sensors = ("every sensor",) if static is None else (f"sensors: {show(static)}",)
+    place = drawing.add(Box(title, sensors, "source", table=name, passes=Passing(table_id, static, None)))
+    if stream is None:
+        return place
+    return drawing.add(Box("filter", _parts(stream), passes=Passing(table_id, static, stream)), place)
+
+
+def _parts(predicate: Expr) -> tuple[str, ...]:
+    """A conjunction, a condition a line."""
+    operation = getattr(predicate, "operation", None)
+    arguments = getattr(predicate, "arguments", ())
+    return tuple(show(a) for a in arguments) if operation == "and" else (show(predicate),)
+
+
+def _select(drawing: _Drawing, plan: SelectPlan, state: CatalogState) -> int:
+    place = _stream(drawing, plan.table_id, plan.static_predicate, plan.stream_predicate, state)
+    return drawing.add(Box("window", (show_window(plan.window), "shared pass")), place)
+
+
+def _aggregate(drawing: _Drawing, plan: AggregatePlan, state: CatalogState) -> int:
+    place = _stream(drawing, plan.table_id, plan.static_predicate, plan.stream_predicate, state)
+    place = drawing.add(_slices(plan), place)
+    return drawing.add(Box("window", (show_window(plan.window),)), place)
+
+
+def _with_scalars(drawing: _Drawing, plan: AggregatePlan, place: int, state: CatalogState) -> int:
+    """Subqueries that are values meet the groups when somebody asks."""
+    if not plan.scalars:
+        return place
+    values = [_aggregate(drawing, scalar.plan, state) for scalar in plan.scalars]
+    return drawing.add(Box("values of subqueries", ("in HAVING and the SELECT list",)), place, *values)
+
+
+def _slices(plan: AggregatePlan) -> Box:
+    keys = ", ".join(show(k) for k in plan.keys) or "one group"
+    return Box("slices", (f"per {keys}" if plan.keys else keys, *_calls(plan)))
+
+
+def _calls(plan: AggregatePlan) -> tuple[str, ...]:
+    return tuple(f"{c.function}({', '.join(show(a) for a in c.arguments) or '*'})" for c in plan.aggregates)
+
+
+def _join(drawing: _Drawing, plan: JoinPlan, state: CatalogState) -> int:
+    inputs = [
+        _stream(drawing, each.table_id, each.static_predicate, each.stream_predicate, state, each.alias)
+        for each in plan.inputs
+    ]
+    for table in plan.tables:
+        known = state.tables_by_id.get(table.table_id)
+        name = known.name if known is not None else "dropped"
+        inputs.append(drawing.add(Box(name, ("table",), "source", rows=_rows(known, state))))
+    place = drawing.add(_joined(plan), *inputs)
+    return drawing.add(Box("window", (show_window(plan.inputs[0].window),)), place)
+
+
+def _joined(plan: JoinPlan) -> Box:
+    if len(plan.inputs) == 1:
+        return Box("join with tables", ("as they are when a reading is logged",))
+    words = {"inner": "window join", "left": "window join, or NULL", "anti": "without a partner"}
+    conditions = tuple(show(c) for c in plan.conditions)
+    return Box(words[plan.missing], conditions or ("within each other's windows",))
+
+
+def _spark(drawing: _Drawing, plan: SparkPlan, state: CatalogState) -> int:
+    sources = []
+    if plan.core is not None:
+        sources.append(_join(drawing, plan.core, state))
+    for relation in plan.relations:
+        if relation.kind == "core":
+            continue
+        window = (show_window(relation.window),) if relation.window is not None else ()
+        table = relation.table if relation.kind == "stream" else None
+        query = relation.table if relation.kind == "query" else None
+        rows = _rows(state.tables.get(relation.table), state) if relation.kind in ("ordinary", "static") else None
+        box = Box(relation.table, (relation.kind, *window), "source", table=table, query=query, rows=rows)
+        sources.append(drawing.add(box))
+    if plan.resampled is not None:
+        calls = tuple(show_call(call) for call in plan.resampled.calls)
+        return drawing.add(Box("resample", (*calls, plan.reason)), *sources)
+    return drawing.add(Box("Spark SQL", (plan.reason,)), *sources)
+
+
+def _rows(table: Table | None, state: CatalogState) -> int | None:
+    return state.rows(table.id).current().num_rows if table is not None else None

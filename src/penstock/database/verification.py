@@ -1,0 +1,192 @@
+"""What is wrong with the files of a data folder: every checksum compared, and files held against each other.
+
+`verify_file` reads one file. `files_of` lists all that have something to verify, and `verify_folder` reads them all and
+compares what they name. The scrubber reads a running server's files one by one, `penstock check` a folder that no server uses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.catalog.folder_format import is_id_whole, read_format
+from penstock.catalog.journal import JournalReader, bad_line
+from penstock.catalog.snapshot import read_snapshot
+from penstock.catalog.state import CatalogState
+from penstock.cycle.commit_files import CommitRecord, list_numbers, read_record, record_name, snapshot_name
+from penstock.errors import PenstockError
+from penstock.manifest import MANIFEST, verify_backup
+from penstock.security.account_file import AccountFile
+from penstock.streams.ingest.idempotency import bad_lines
+from penstock.streams.log.checksums import check_schema, check_seal, forget_whole
+from penstock.streams.log.layout import parse_segment
+from penstock.streams.log.missing_rows import first_missing
+from penstock.streams.log.parquet_footer import check_file
+from penstock.streams.log.segments import list_what_is_there
+
+Took = Callable[[int], None]
+_UNREADABLE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OverflowError, PenstockError)
+_CACHED = getattr(os, "POSIX_FADV_DONTNEED", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One damaged or missing file, by its path in the folder."""
+
+    file: str
+    kind: str
+    detail: str
+
+
+def files_of(root: Path) -> Iterator[tuple[Path, str]]:
+    """Every file that has a checksum or a form, with its kind, in order."""
+    for folder, kind in _FOLDERS.items():
+        if (root / folder).is_dir():
+            yield from ((path, kind) for path in sorted((root / folder).rglob("*")) if _is_kept(path))
+    yield from ((root / name, kind) for name, kind in _FILES.items() if (root / name).is_file())
+
+
+_FOLDERS = {
+    "journal": "journal",
+    "commits": "commit_record",
+    "log": "log",
+    "results": "results",
+    "rollups": "rollups",
+    "streams": "keys",
+    "sinks": "sinks",
+}
+_FILES = {"security/accounts.json": "accounts", "folder_id": "folder_id", "usage.json": "usage"}
+_SUFFIXES = (".arrow", ".parquet", ".jsonl", ".json", ".zst")
+
+
+def _is_kept(path: Path) -> bool:
+    return path.is_file() and path.suffix in _SUFFIXES
+
+
+def verify_file(root: Path, path: Path) -> str | None:
+    """What is wrong with a file; None where it is whole, or is gone. The disk is read, not the cache, where that can be said."""
+    try:
+        _drop_cache(path)
+        forget_whole(path)
+        _verify(root, path)
+    except FileNotFoundError:
+        return None  # compaction, retention or a commit replaced it
+    except _UNREADABLE as problem:
+        message = problem.message if isinstance(problem, PenstockError) else str(problem)
+        return message.split("\n", 1)[0] or type(problem).__name__
+    return None
+
+
+def _verify(root: Path, path: Path) -> None:
+    inside = path.relative_to(root).parts
+    if inside[0] == "commits":
+        read_record(path)
+        forget_whole(path)
+        verify_data(path)  # with the footer, which records are read without
+    elif inside[0] == "journal":
+        if path.suffix == ".zst":
+            read_snapshot(path)
+        elif (bad := bad_line(path)) is not None:
+            raise ValueError(bad)
+    elif inside[0] == "security":
+        AccountFile(root).read()
+    elif path.name == "keys.jsonl":
+        count = bad_lines(path)
+        if count:
+            raise ValueError(f"{count} idempotency keys cannot be read")
+    elif path.name == "folder_id":
+        if not is_id_whole(root):
+            raise ValueError("it is not what was written")
+    elif path.suffix == ".json":
+        orjson.loads(path.read_bytes())
+    else:
+        verify_data(path)
+
+
+def verify_data(path: Path) -> None:
+    """Raise where an Arrow or Parquet file is not what was written, or does not hold the rows that its name says."""
+    rows = None
+    if path.suffix == ".arrow":
+        source = pa.BufferReader(path.read_bytes())
+        reader = pa.ipc.open_file(source)
+        check_seal(path, source, reader)
+        rows = sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+    elif path.suffix == ".parquet":
+        sealed = check_file(path)
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            check_schema(file.schema_arrow)
+            rows = file.metadata.num_rows
+            for group in range(0 if sealed else file.num_row_groups):
+                file.read_row_group(group, use_threads=False)
+    segment = parse_segment(path)
+    if segment is not None and rows is not None and rows != segment.rows:
+        raise ValueError(f"it holds {rows} rows instead of {segment.rows}")
+
+
+def verify_folder(root: Path, took: Took = lambda size: None) -> list[Problem]:
+    """Everything that is wrong with a folder that no server uses; `took` is told the size of each file that was read."""
+    problems = []
+    for path, kind in files_of(root):
+        detail = verify_file(root, path)
+        if detail is not None:
+            problems.append(Problem(str(path.relative_to(root)), kind, detail))
+        took(path.stat().st_size if path.exists() else 0)
+    known = {problem.file for problem in problems}
+    problems += [problem for problem in _compare(root) if problem.file not in known]
+    if (root / MANIFEST).exists():
+        problems += [Problem(MANIFEST, "backup", text) for text in verify_backup(root)]
+    return problems
+
+
+def _compare(root: Path) -> Iterator[Problem]:
+    """What files say of each other: the journal of itself, commit records of the journal and of the log."""
+    if read_format(root) is None:
+        yield Problem("format_version", "folder_id", "it does not say which format the folder has")
+    state = CatalogState()
+    reader = JournalReader(root)
+    try:
+        state.apply_many(reader.entries())
+    except PenstockError as problem:
+        yield Problem("journal", "journal", problem.message)
+        return
+    yield from (Problem("journal", "journal", f"{p.message}; a snapshot covers it") for p in reader.damage)
+    last = _newest_record(root)
+    if last is None:
+        return
+    if last.end.journal > state.position:
+        detail = f"it ends with entry {state.position}, but commit records name entry {last.end.journal}"
+        yield Problem("journal", "journal", detail)
+    for table_id, table in state.tables_by_id.items():
+        if table.stream is None:
+            continue
+        segments = list_what_is_there(root / "log", table_id)
+        first, end = state.retention(table_id), last.end.data.get(table_id, 0)
+        while (lost := first_missing([s for s in segments if s.end > first], first, end)) is not None:
+            yield Problem(f"log/{table_id}/{lost:016d}-...", "log", "the file is missing")
+            first = min((s.first for s in segments if s.first > lost), default=end)
+
+
+def _newest_record(root: Path) -> CommitRecord | None:
+    """The last commit record or snapshot that can be read."""
+    cycles, snapshots = list_numbers(root / "commits")
+    names = [*((c, record_name(c)) for c in cycles), *((s, snapshot_name(s)) for s in snapshots)]
+    for _, name in sorted(names, reverse=True):
+        try:
+            return read_record(root / "commits" / name)
+        except PenstockError:
+            continue
+    return None
+
+
+def _drop_cache(path: Path) -> None:
+    """Have the next read come from the disk: what rots there does not rot in memory."""
+    if _CACHED is None:
+        return
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, _CACHED)

@@ -1,0 +1,1 @@
+"""Bound expressions over Arrow columns: evaluation, the predicate index and windows."""

@@ -1,0 +1,197 @@
+"""Boolean factors of many predicates and what AND and OR make of them: each distinct one is worked out once per block.
+
+Every term has a slot, the number of its vector. A batch goes through in blocks of so few rows that the vectors of all
+slots stay in the processor's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.errors import PenstockError
+from penstock.expr.attribute_index import Attribute, matches
+from penstock.expr.bits import Words, full, pack, words_for
+from penstock.expr.comparisons import Comparison
+from penstock.expr.conjunctions import copy_block
+from penstock.expr.evaluate import Calls, Columns, Functions, evaluate, mask_of
+from penstock.expr.expression import Expr
+from penstock.expr.gaps import EMPTY, Bytes, Int32s
+from penstock.expr.normal_form import Both, Either, Term
+from penstock.expr.term_combinations import Combinations
+
+# Below this many factors on an attribute, comparing them one by one is quicker than sorting into gaps.
+SHARE_FROM = 32
+
+# A combination of more parts becomes one of combinations, so that a single long one does not widen the table of all.
+_PARTS_MAX = 64
+
+# A block's vectors should stay in the processor's cache. Much shorter blocks cost more than they save: every answer is
+# written in as many places as there are blocks, each on another page.
+_BLOCK_BYTES = 4 << 20
+_BLOCK_WORDS_MIN, _BLOCK_WORDS_MAX = 64, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block's vectors by slot; only those whose state is MIXED are written. It begins at `word` of the batch."""
+
+    word: int
+    everything: Words
+    vectors: Words
+    states: Bytes
+
+
+class FactorSet:
+    """Distinct terms with reference counts. A term keeps its slot while it is in use."""
+
+    def __init__(self, functions: Functions | None = None) -> None:
+        self._functions = functions
+        self._slots: dict[Term, int] = {}
+        self._terms: list[Term | None] = []
+        self._uses: list[int] = []
+        self._free: list[int] = []
+        self._attributes: dict[Expr, Attribute] = {}
+        self._general: dict[int, Expr] = {}
+        self._combinations = Combinations()
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def acquire_all(self, term: Term) -> list[int]:
+        """The slots whose AND the term is, ascending."""
+        parts = narrowed(term).parts if isinstance(term, Both) else (term,)
+        return sorted(self.acquire(part) for part in parts)
+
+    def acquire(self, term: Term) -> int:
+        """The slot of a term; the same for equal ones."""
+        slot = self._slots.get(term)
+        if slot is not None:
+            self._uses[slot] += 1
+            return slot
+        parts = [self.acquire(p) for p in narrowed(term).parts] if isinstance(term, Both | Either) else []
+        if self._free:
+            slot = self._free.pop()
+            self._terms[slot], self._uses[slot] = term, 1
+        else:
+            slot = len(self._terms)
+            self._terms.append(term)
+            self._uses.append(1)
+        self._slots[term] = slot
+        match term:
+            case Both() | Either():
+                self._combinations.add(slot, isinstance(term, Both), parts)
+            case Comparison():
+                attribute = self._attributes.get(term.attribute)
+                if attribute is None:
+                    attribute = self._attributes[term.attribute] = Attribute(term.attribute)
+                attribute.add(term, slot)
+            case _:
+                self._general[slot] = term
+        return slot
+
+    def release(self, slot: int) -> None:
+        """Give a term back; when nobody uses it any more, its slot is free."""
+        self._uses[slot] -= 1
+        if self._uses[slot]:
+            return
+        term = self._terms[slot]
+        assert term is not None
+        self._terms[slot] = None
+        del self._slots[term]
+        self._free.append(slot)
+        match term:
+            case Both() | Either():
+                for part in self._combinations.remove(slot):
+                    self.release(part)
+            case Comparison():
+                attribute = self._attributes[term.attribute]
+                attribute.remove(term)
+                if not attribute.members:
+                    del self._attributes[term.attribute]
+            case _:
+                del self._general[slot]
+
+    def release_all(self, slots: Iterable[int]) -> None:
+        for slot in slots:
+            self.release(slot)
+
+    def prepare(self, columns: Columns, rows: int) -> Prepared:
+        """Look at every column once and call every function once."""
+        prepared = Prepared(rows, len(self._terms), self._combinations)
+        calls: Calls = {}
+        for slot, expr in self._general.items():
+            try:
+                prepared.give(slot, pack(mask_of(evaluate(expr, columns, rows, self._functions, calls))))
+            except PenstockError as failure:
+                prepared.failed[slot] = failure
+        for attribute in self._attributes.values():
+            try:
+                array = evaluate(attribute.expr, columns, rows, self._functions, calls)
+            except PenstockError as failure:
+                prepared.failed |= dict.fromkeys(attribute.members.values(), failure)
+                continue
+            if len(attribute.members) >= SHARE_FROM:
+                prepared.sorted.append((attribute, attribute.gaps(array)))
+                continue
+            valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+            for comparison, slot in attribute.members.items():
+                mask = matches(array, comparison)
+                prepared.give(slot, pack(mask if valid is None else mask & valid))
+        if prepared.failed:
+            for slot, part in self._combinations.failed(set(prepared.failed)).items():
+                prepared.failed[slot] = prepared.failed[part]
+        return prepared
+
+
+class Prepared:
+    """A batch whose columns were looked at: some vectors are there as a whole, the others follow block by block.
+
+    `failed` names the terms that a user's function kept from being evaluated; they count as never true.
+    """
+
+    def __init__(self, rows: int, slots: int, combinations: Combinations) -> None:
+        self.rows = rows
+        self.failed: dict[int, PenstockError] = {}
+        self.sorted: list[tuple[Attribute, Int32s]] = []
+        self._slots = slots
+        self._combinations = combinations
+        self._given: dict[int, Words] = {}
+
+    def give(self, slot: int, vector: Words) -> None:
+        self._given[slot] = vector
+
+    def blocks(self) -> Iterator[Block]:
+        """The batch block by block. The arrays of a block are used again for the next one."""
+        width = _BLOCK_BYTES // (8 * max(self._slots, 1))
+        width = min(max(width, _BLOCK_WORDS_MIN), _BLOCK_WORDS_MAX, max(words_for(self.rows), 1))
+        vectors = np.empty((self._slots, width), np.uint64)
+        states = np.full(self._slots, EMPTY, np.uint8)
+        given_slots = np.array(list(self._given), np.int32)
+        given = np.array(list(self._given.values()), np.uint64).reshape(len(given_slots), words_for(self.rows))
+        for first in range(0, self.rows, 64 * width):
+            rows = min(64 * width, self.rows - first)
+            everything = full(rows)
+            # A shorter last block uses the front of the same arrays.
+            here = vectors if len(everything) == width else np.empty((self._slots, len(everything)), np.uint64)
+            copy_block(given, given_slots, first // 64, everything, here, states)
+            for attribute, gaps in self.sorted:
+                attribute.fill(gaps[first : first + rows], here, states)
+            self._combinations.fill(everything, here, states)
+            for slot in self.failed:
+                states[slot] = EMPTY
+            yield Block(first // 64, everything, here, states)
+
+
+def narrowed(term: Both | Either) -> Both | Either:
+    """A combination of many parts as one of combinations of fewer."""
+    kind, parts = type(term), list(term.parts)
+    while len(parts) > _PARTS_MAX:
+        parts = [_of(kind, parts[i : i + _PARTS_MAX]) for i in range(0, len(parts), _PARTS_MAX)]
+    return kind(frozenset(parts))
+
+
+def _of(kind: type[Both] | type[Either], parts: list[Term]) -> Term:
+    return kind(frozenset(parts)) if len(parts) > 1 else parts[0]

@@ -1,0 +1,194 @@
+"""Predicates in a form that is equal where their meaning is, as far as that is cheap to see.
+
+Only where a predicate is true matters to a query. NOT is pushed down to the factors by De Morgan's rules, which hold in
+three-valued logic; what is left is AND and OR of factors, and "is it true" of an AND or OR follows from "is it true" of
+its parts. So NULL needs no second bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from penstock.expr.comparisons import GE, IN, LT, NOT_IN, Comparison, as_comparison
+from penstock.expr.expression import Call, Expr, Literal
+from penstock.types import BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """True where all parts are; never of one part, and none is a Both. Of no part: always true."""
+
+    parts: frozenset[Term]
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """True where some part is; never of one part, and none is an Either. Of no part: never true."""
+
+    parts: frozenset[Term]
+
+
+Factor: TypeAlias = Comparison | Expr
+Term: TypeAlias = Factor | Both | Either
+
+ALWAYS = Both(frozenset())
+NEVER = Either(frozenset())
+
+
+def normal_form(expr: Expr | None) -> Term:
+    """The term that is true where the predicate is; equal for many predicates of equal meaning."""
+    return ALWAYS if expr is None else _true(expr) if _depth_fits(expr) else expr
+
+
+def _depth_fits(expr: Expr, left: int = 100) -> bool:
+    """A tower of NOTs and brackets is one factor: nobody shares it, and recursion has an end."""
+    if not isinstance(expr, Call) or expr.operation not in ("and", "or", "not"):
+        return True
+    return left > 0 and all(_depth_fits(a, left - 1) for a in _parts(expr))
+
+
+def _parts(expr: Call) -> list[Expr]:
+    """The arguments of an AND of ANDs, an OR of ORs: a long chain is wide, not deep."""
+    found: list[Expr] = []
+    waiting = list(expr.arguments)
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Call) and part.operation == expr.operation != "not":
+            waiting += part.arguments
+        else:
+            found.append(part)
+    return found
+
+
+def _true(expr: Expr) -> Term:
+    if isinstance(expr, Literal):
+        return ALWAYS if expr.value else NEVER
+    if isinstance(expr, Call):
+        match expr.operation:
+            case "and":
+                return both(_true(a) for a in _parts(expr))
+            case "or":
+                return either(_true(a) for a in _parts(expr))
+            case "not":
+                return _false(expr.arguments[0])
+            case "same" if (written := _written_out(expr)) is not None:
+                return _true(written)
+            case "in":
+                # A NULL among the options only ever turns "no" into "unknown".
+                options = tuple(o for o in expr.arguments[1:] if not _is_null(o))
+                if not options:
+                    return NEVER
+                expr = Call("in", (expr.arguments[0], *options), BOOLEAN)
+            case "eq" | "ne" | "lt" | "le" | "gt" | "ge":
+                if any(_is_null(a) for a in expr.arguments):
+                    return NEVER
+        found = as_comparison(expr)
+        if found is not None:
+            return found
+    return expr
+
+
+def _false(expr: Expr) -> Term:
+    """The term that is true where the expression is false."""
+    if isinstance(expr, Literal):
+        return ALWAYS if expr.value is False else NEVER
+    if isinstance(expr, Call):
+        match expr.operation:
+            case "and":
+                return either(_false(a) for a in _parts(expr))
+            case "or":
+                return both(_false(a) for a in _parts(expr))
+            case "not":
+                return _true(expr.arguments[0])
+            case "same" if (written := _written_out(expr)) is not None:
+                return _false(written)
+            case "in" | "eq" | "ne" | "lt" | "le" | "gt" | "ge":
+                if any(_is_null(a) for a in expr.arguments):
+                    return NEVER
+        found = as_comparison(expr)
+        if found is not None:
+            return found.opposite()
+    return Call("not", (expr,), BOOLEAN)
+
+
+def _written_out(expr: Call) -> Expr | None:
+    """`a IS NOT DISTINCT FROM` a constant by the factors that others share; None where it is no constant."""
+    value, other = expr.arguments
+    if isinstance(value, Literal):
+        value, other = other, value
+    if not isinstance(other, Literal):
+        return None
+    missing = Call("is_null", (value,), BOOLEAN)
+    if other.value is None:
+        return missing
+    return Call("and", (Call("not", (missing,), BOOLEAN), Call("eq", (value, other), BOOLEAN)), BOOLEAN)
+
+
+def _is_null(expr: Expr) -> bool:
+    return isinstance(expr, Literal) and expr.value is None
+
+
+def both(terms: Iterable[Term]) -> Term:
+    """The AND of terms: flat, without repeats, comparisons of one attribute drawn together, x AND (x OR y) as x."""
+    parts: set[Term] = set()
+    compared: dict[Expr, list[Comparison]] = {}
+    for term in terms:
+        for part in term.parts if isinstance(term, Both) else (term,):
+            if isinstance(part, Comparison):
+                compared.setdefault(part.attribute, []).append(part)
+            else:
+                parts.add(part)
+    for attribute, comparisons in compared.items():
+        # A comparison that holds says that there is a value.
+        parts.discard(Call("not", (Call("is_null", (attribute,), BOOLEAN),), BOOLEAN))
+        drawn = comparisons if len(comparisons) == 1 else _all_hold(attribute, comparisons)
+        if drawn is None:
+            return NEVER
+        parts.update(drawn)
+    if NEVER in parts:
+        return NEVER
+    if any(isinstance(p, Either) for p in parts):
+        parts = {p for p in parts if not (isinstance(p, Either) and not parts.isdisjoint(p.parts))}
+    return next(iter(parts)) if len(parts) == 1 else Both(frozenset(parts))
+
+
+def either(terms: Iterable[Term]) -> Term:
+    """The OR of terms: flat, without repeats, lists of one attribute as one list, x OR (x AND y) as x."""
+    parts: set[Term] = set()
+    lists: dict[Expr, set[Any]] = {}
+    for term in terms:
+        for part in term.parts if isinstance(term, Either) else (term,):
+            if isinstance(part, Comparison) and part.code == IN:
+                lists.setdefault(part.attribute, set()).update(part.constants)
+            else:
+                parts.add(part)
+    parts.update(Comparison(attribute, IN, tuple(sorted(options))) for attribute, options in lists.items())
+    if ALWAYS in parts:
+        return ALWAYS
+    if any(isinstance(p, Both) for p in parts):
+        parts = {p for p in parts if not (isinstance(p, Both) and not parts.isdisjoint(p.parts))}
+    return next(iter(parts)) if len(parts) == 1 else Either(frozenset(parts))
+
+
+def _all_hold(attribute: Expr, comparisons: list[Comparison]) -> list[Comparison] | None:
+    """Comparisons of one attribute as the least that says the same; None where they exclude each other."""
+    low = max((c.constants[0] for c in comparisons if c.code == GE), default=None)
+    high = min((c.constants[0] for c in comparisons if c.code == LT), default=None)
+
+    def inside(value: Any) -> bool:
+        return (low is None or value >= low) and (high is None or value < high)
+
+    listed = [set(c.constants) for c in comparisons if c.code == IN]
+    banned = {constant for c in comparisons if c.code == NOT_IN for constant in c.constants if inside(constant)}
+    if listed:
+        left = {constant for constant in set.intersection(*listed) - banned if inside(constant)}
+        return [Comparison(attribute, IN, tuple(sorted(left)))] if left else None
+    if low is not None and high is not None:
+        if low >= high:
+            return None
+        if isinstance(low, int) and high == low + 1:
+            return None if banned else [Comparison(attribute, IN, (low,))]
+    found = [Comparison(attribute, code, (c,)) for code, c in ((GE, low), (LT, high)) if c is not None]
+    return [*found, Comparison(attribute, NOT_IN, tuple(sorted(banned)))] if banned or not found else found

@@ -1,0 +1,226 @@
+"""The predicate index: many queries' predicates against a batch of one stream's rows.
+
+Predicates are brought to a normal form (`normal_form`), each distinct factor is evaluated once per batch (`factors`), each
+distinct static predicate once per static version (`static_masks`), and a query's answer is the AND of packed bit vectors.
+Queries of equal meaning share one answer. Queries come and go without touching the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from penstock.errors import PenstockError
+from penstock.expr.answer_matrix import Matrix
+from penstock.expr.bits import Words, bitmaps_of_rows, words_for
+from penstock.expr.conjunctions import rows_of_masks
+from penstock.expr.evaluate import Columns, Functions
+from penstock.expr.expression import Expr
+from penstock.expr.factors import Prepared
+from penstock.expr.gaps import Int32s, Int64s, sort_by_gap
+from penstock.expr.normal_form import normal_form
+from penstock.expr.selections import Masks, Selections
+from penstock.expr.static_masks import NO_MASK, StaticMasks
+
+# Bytes of bit vectors (answers that become bitmaps, rows by static mask) held at once; more go in several rounds.
+_VECTORS_MAX_BYTES = 64 << 20
+
+
+def _vectors_at_once(rows: int) -> int:
+    """How many bit vectors of so many rows may be held at once."""
+    return max(1, _VECTORS_MAX_BYTES // (8 * max(words_for(rows), 1)))
+
+
+def _zeros(shape: tuple[int, int]) -> Words:
+    return np.zeros(shape, np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The index as arrays, until a query comes or goes. Rows of the matrix with the same mask stand together."""
+
+    numbers: Int64s  # the queries, ascending
+    row_of: Int32s  # beside `numbers`
+    selections: Int64s  # by row of the matrix
+    masks: Int32s  # by row of the matrix: its place in `used_masks`, or -1
+    used_masks: Int64s
+
+
+class PredicateIndex:
+    """Standing predicates on one sensor table. Not safe for use by several threads at once."""
+
+    def __init__(
+        self,
+        queries: Iterable[tuple[int, Expr | None, Expr | None]] = (),
+        functions: Functions | None = None,
+    ) -> None:
+        self._selections = Selections(functions)
+        self._statics = StaticMasks()
+        self._answers: dict[tuple[int, ...], int] = {}  # by static mask and terms: the number of its selection
+        self._answer_of: dict[int, int] = {}  # by query
+        self._masks: dict[int, int] = {}  # by answer
+        self._uses: Counter[int] = Counter()  # by answer
+        self._known: _Layout | None = None
+        for query_id, static, stream in queries:
+            self.add(query_id, static, stream)
+
+    def __len__(self) -> int:
+        return len(self._answer_of)
+
+    def __contains__(self, query_id: int) -> bool:
+        return query_id in self._answer_of
+
+    def add(self, query_id: int, static: Expr | None, stream: Expr | None) -> None:
+        """Put a query in, in place of one with the same id. `static` may use static columns only."""
+        if query_id in self._answer_of:
+            self.remove(query_id)
+        mask, slots = self._statics.acquire(static), self._selections.factors.acquire_all(normal_form(stream))
+        # Terms that are in use are known by their slots, which take a tenth of the room.
+        signature = (mask, *slots)
+        answer = self._answers.get(signature)
+        if answer is None:
+            answer = self._answers[signature] = self._selections.add_slots(slots)
+            self._masks[answer] = mask
+        else:
+            self._selections.factors.release_all(slots)
+        self._answer_of[query_id] = answer
+        self._uses[answer] += 1
+        self._known = None
+
+    def remove(self, query_id: int) -> None:
+        answer = self._answer_of.pop(query_id)
+        mask = self._masks[answer]
+        self._statics.release(mask)
+        self._uses[answer] -= 1
+        if not self._uses[answer]:
+            del self._answers[mask, *self._selections.slots(answer)], self._masks[answer], self._uses[answer]
+            self._selections.remove(answer)
+        self._known = None
+
+    def _layout(self) -> _Layout:
+        if self._known is None:
+            count = len(self._answer_of)
+            numbers = np.fromiter(self._answer_of.keys(), np.int64, count)
+            answers = np.fromiter(self._answer_of.values(), np.int64, count)
+            used = np.fromiter(self._masks.keys(), np.int64, len(self._masks))
+            masks = np.fromiter(self._masks.values(), np.int64, len(self._masks))
+            order = np.argsort(masks, kind="stable")
+            used, masks = used[order], masks[order]
+            used_masks = np.unique(masks[masks != NO_MASK])
+            places = np.where(masks == NO_MASK, -1, np.searchsorted(used_masks, masks)).astype(np.int32)
+            rows = np.empty(int(used.max(initial=-1)) + 1, np.int32)
+            rows[used] = np.arange(len(used), dtype=np.int32)
+            by_number = np.argsort(numbers)
+            self._known = _Layout(numbers[by_number], rows[answers[by_number]], used, places, used_masks)
+        return self._known
+
+    def match_matrix(
+        self, columns: Columns, vids: Int32s, versions: pa.Table, zeros: Callable[[tuple[int, int]], Words] = _zeros
+    ) -> Matrix:
+        """Every query's answer as a row of bits.
+
+        `columns` holds the stream's columns, `vids` each row's static version, `versions` the static columns by
+        vid. Static columns are gathered only for factors that mix them with stream columns. `zeros` gives the
+        memory for the matrix: who writes it to a file may give the mapped file.
+        """
+        layout = self._layout()
+        words = zeros((len(layout.selections), words_for(len(vids))))
+        counts = np.zeros(len(words), np.int64)
+        batch, at_once = self._look_at(columns, vids, versions), _vectors_at_once(len(vids))
+        step = max(len(words), 1) if len(layout.used_masks) <= at_once else at_once
+        for first in range(0, len(words), step):
+            part = slice(first, first + step)
+            self._answer(batch, layout, part, words[part], counts[part])
+        failed = self._failed(batch, layout)
+        if not failed:
+            return Matrix(layout.numbers, layout.row_of, counts, words)
+        kept = ~np.isin(layout.numbers, list(failed))
+        return Matrix(layout.numbers[kept], layout.row_of[kept], counts, words, failed)
+
+    def match(self, columns: Columns, vids: Int32s, versions: pa.Table) -> Iterator[tuple[int, BitMap | PenstockError]]:
+        """Every query that has rows in the batch, with their offsets, or why it cannot be answered.
+
+        Queries with equal predicates share one bitmap: do not change it in place. Arguments as for `match_matrix`.
+        """
+        rows, layout = len(vids), self._layout()
+        if not rows or not len(layout.numbers):
+            return
+        batch = self._look_at(columns, vids, versions)
+        failed = self._failed(batch, layout)
+        yield from failed.items()
+        everything = BitMap(range(rows))
+        by_row = np.argsort(layout.row_of, kind="stable")
+        edges = np.searchsorted(layout.row_of[by_row], np.arange(len(layout.selections) + 1))
+        words = np.empty((min(_vectors_at_once(rows), len(layout.selections)), words_for(rows)), np.uint64)
+        for first in range(0, len(layout.selections), len(words)):
+            words[:] = 0
+            counts = np.zeros(min(len(words), len(layout.selections) - first), np.int64)
+            self._answer(batch, layout, slice(first, first + len(counts)), words[: len(counts)], counts)
+            for i, bitmap in bitmaps_of_rows(words, counts):
+                answer = everything if counts[i] == rows else bitmap
+                for query_id in layout.numbers[by_row[edges[first + i] : edges[first + i + 1]]].tolist():
+                    if query_id not in failed:
+                        yield query_id, answer
+
+    def _look_at(self, columns: Columns, vids: Int32s, versions: pa.Table) -> _Batch:
+        masks = self._statics.masks(versions)
+        order, edges = sort_by_gap(vids, masks.shape[1] * 64)
+        prepared = self._selections.factors.prepare(_Columns(columns, vids, versions), len(vids))
+        return _Batch(prepared, masks, vids, order, edges)
+
+    def _answer(self, batch: _Batch, layout: _Layout, part: slice, words: Words, counts: Int64s) -> None:
+        """Write the answers of some rows of the matrix."""
+        numbers = layout.masks[part]
+        used = np.unique(numbers[numbers >= 0])
+        rows = np.zeros((len(used), words_for(len(batch.vids))), np.uint64)
+        rows_of_masks(batch.masks, layout.used_masks[used], batch.vids, batch.order, batch.edges, rows)
+        places = np.where(numbers >= 0, np.searchsorted(used, numbers), -1).astype(np.int32)
+        self._selections.answer(batch.prepared, layout.selections[part], Masks(places, rows), words, counts)
+
+    def _failed(self, batch: _Batch, layout: _Layout) -> dict[int, PenstockError]:
+        """Queries that use what a function of a user's failed to give."""
+        failed = self._selections.failed(batch.prepared, layout.selections)
+        if not failed:
+            return {}
+        broken = np.isin(layout.row_of, list(failed))
+        pairs = zip(layout.numbers[broken].tolist(), layout.row_of[broken].tolist(), strict=True)
+        return {query_id: failed[row] for query_id, row in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Rows whose columns were looked at, and their order by static version."""
+
+    prepared: Prepared
+    masks: Words
+    vids: Int32s
+    order: Int32s
+    edges: Int64s
+
+
+class _Columns(Mapping[str, Any]):
+    """The batch's columns: static ones are gathered when first asked for."""
+
+    def __init__(self, columns: Columns, vids: Int32s, versions: pa.Table) -> None:
+        self._columns, self._vids, self._versions = columns, vids, versions
+        self._gathered: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._columns[name]
+        except KeyError:
+            if name not in self._gathered:
+                self._gathered[name] = self._versions[name].take(pa.array(self._vids)).combine_chunks()
+            return self._gathered[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._gathered)
+
+    def __len__(self) -> int:
+        return len(self._gathered)

@@ -1,0 +1,163 @@
+"""User functions in Python: checked where they are created, compiled and called in the pipeline's workers only.
+
+A body is an expression (`abs(a - b) < 1`), the statements of a function (`return abs(a - b) < 1`), or a module that
+defines a function of the same name. It is called with the arguments' values, None for NULL, once per row; or,
+vectorised, once per batch with Arrow arrays, and gives an Arrow or NumPy array of the same length. `math` is at
+hand, and for vectorised bodies `np`, `pa` and `pc`.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import keyword
+import math
+import textwrap
+import traceback
+from collections.abc import Callable, Sequence
+from operator import length_hint
+from types import CodeType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.catalog.model import Function
+from penstock.errors import PenstockError, error
+from penstock.expr.time_limit import Overtime, time_limit
+
+# A definition may import much.
+_DEFINITION_FACTOR = 4
+# A vectorised function has so much more time per so many rows.
+_ROWS_PER_LIMIT = 10_000
+
+
+def check_function(function: Function) -> None:
+    """Refuse what could never run: another language, bad names, a syntax error. Runs none of the body."""
+    if function.language.lower() != "python":
+        raise error("not_supported", feature=f"LANGUAGE {function.language}", hint="write LANGUAGE python")
+    names = [p.name for p in function.parameters]
+    for name in (function.name, *names):
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise error("invalid_definition", detail=f'"{name}" is not a name that Python can use')
+    if len(set(names)) < len(names):
+        raise error("invalid_definition", detail=f'function "{function.name}" has two parameters of one name')
+    _compile(function)
+
+
+def compile_function(function: Function) -> Callable[..., pa.Array]:
+    """The function over Arrow arrays: `f(*arrays, rows=n)` gives an array of n values of its return type."""
+    check_function(function)
+    code, filename = _compile(function)
+    namespace: dict[str, Any] = {"math": math, "__name__": filename}
+    if function.vectorised:
+        namespace |= {"np": np, "pa": pa, "pc": pc}
+    try:
+        with time_limit(lambda: 0, _DEFINITION_FACTOR):
+            exec(code, namespace)  # the definition; its author is trusted with the workers, not with the server
+    except Overtime:
+        raise _stopped(function, "its definition took too long (function_timeout_ms)") from None
+    except Exception as problem:
+        raise _failed(function, filename, problem) from problem
+    body = namespace[function.name]
+    run = _vectorised if function.vectorised else _row_by_row
+
+    def call(*arrays: pa.Array, rows: int | None = None) -> pa.Array:
+        count = len(arrays[0]) if rows is None else rows
+        try:
+            return run(body, arrays, count, function.returns.to_arrow())
+        except PenstockError:
+            raise
+        except Overtime:
+            raise _stopped(function, "it took too long for a row (function_timeout_ms)") from None
+        except MemoryError:
+            raise _stopped(function, "it took too much memory (worker_memory_mb)") from None
+        except Exception as problem:
+            raise _failed(function, filename, problem) from problem
+
+    return call
+
+
+def _row_by_row(body: Callable[..., Any], arrays: Sequence[pa.Array], rows: int, type_: pa.DataType) -> pa.Array:
+    # How many rows an iterator still has tells how far the function has come, at no cost per row.
+    columns = [iter(a.to_pylist()) for a in arrays] or [iter([None] * rows)]
+    with time_limit(lambda: length_hint(columns[0])):
+        if not arrays:
+            found = [body() for _ in columns[0]]
+        else:
+            found = [body(*row) for row in zip(*columns, strict=True)]
+    return pa.array(found, type_)
+
+
+def _vectorised(body: Callable[..., Any], arrays: Sequence[pa.Array], rows: int, type_: pa.DataType) -> pa.Array:
+    with time_limit(lambda: 0, 1 + rows / _ROWS_PER_LIMIT):
+        found = body(*arrays)
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks()
+    elif isinstance(found, pa.Scalar):
+        found = pa.repeat(found, rows)
+    elif not isinstance(found, pa.Array):
+        found = pa.array(found)
+    if len(found) != rows:
+        raise ValueError(f"it gave {len(found)} values for {rows} rows")
+    return found.cast(type_)
+
+
+def _compile(function: Function) -> tuple[CodeType, str]:
+    filename = f"<function {function.name}>"
+    try:
+        module = _parse(function.body, filename)
+        if not _defines(module, function):
+            module = _wrap(module, function)
+        return compile(module, filename, "exec"), filename
+    except SyntaxError as problem:
+        detail = f'function "{function.name}", line {problem.lineno or 1} of its body: {problem.msg}'
+        raise error("syntax_error", detail=detail) from None
+    except ValueError as problem:  # a NUL in the source
+        raise error("syntax_error", detail=f'function "{function.name}": {problem}') from None
+
+
+def _parse(body: str, filename: str) -> ast.Module:
+    """The body without its indent. What follows `$$` on the first line may have an indent of its own."""
+    try:
+        return ast.parse(textwrap.dedent(body), filename)
+    except SyntaxError as problem:
+        first, _, rest = body.partition("\n")
+        for other in (textwrap.dedent(rest), rest):
+            with contextlib.suppress(SyntaxError):
+                return ast.parse(f"{first.lstrip()}\n{other}", filename)
+        if first.strip():
+            # The indent was not to blame: say what is wrong with the lines as a reader aligns them.
+            return ast.parse(f"{first.lstrip()}\n{textwrap.dedent(rest)}", filename)
+        raise problem
+
+
+def _defines(module: ast.Module, function: Function) -> bool:
+    return any(isinstance(node, ast.FunctionDef) and node.name == function.name for node in module.body)
+
+
+def _wrap(module: ast.Module, function: Function) -> ast.Module:
+    """The statements as the body of a function; a lone expression is what it returns."""
+    if not module.body:
+        raise error("invalid_definition", detail=f'function "{function.name}" has an empty body')
+    body: list[ast.stmt] = list(module.body)
+    last = body[-1]
+    if isinstance(last, ast.Expr):
+        body[-1] = ast.copy_location(ast.Return(last.value), last)
+    shell = ast.parse(f"def {function.name}({', '.join(p.name for p in function.parameters)}): pass")
+    definition = shell.body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.body = body
+    return shell
+
+
+def _stopped(function: Function, why: str) -> PenstockError:
+    """A function that would hold up every cycle: the queries that call it are taken out of the cycles."""
+    return PenstockError("query_quarantined", f'function "{function.name}" was stopped: {why}')
+
+
+def _failed(function: Function, filename: str, problem: Exception) -> PenstockError:
+    lines = [frame.lineno for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == filename]
+    where = f" (line {lines[-1]} of its body)" if lines else ""
+    return error("function_failed", function=function.name, detail=f"{type(problem).__name__}: {problem}{where}")

@@ -1,0 +1,132 @@
+"""Comparisons: NaN equals NaN and is greater than every number; -0.0 equals 0.0; text compares by code point."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.expr.expression import Call, Literal
+from penstock.functions.values import (
+    OperationInfo,
+    Value,
+    is_float,
+    is_nested,
+    literal_scalar,
+    nulls,
+    numbers,
+    row_by_row,
+    with_nulls,
+)
+from penstock.types import BOOLEAN
+
+_ARROW = {
+    "eq": pc.equal,
+    "ne": pc.not_equal,
+    "lt": pc.less,
+    "le": pc.less_equal,
+    "gt": pc.greater,
+    "ge": pc.greater_equal,
+}
+_PYTHON = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+
+def compare(operation: str, left: Value, right: Value, rows: int) -> Value:
+    """`left operation right`, NULL where either is NULL."""
+    if is_float(left) or is_float(right):
+        missing = nulls((left, right), rows)
+        return with_nulls(compare_floats(operation, numbers(left), numbers(right)), pa.bool_(), missing)
+    if is_nested(left):
+        holds = _PYTHON[operation]
+        return row_by_row(lambda a, b: holds(_rank(a), _rank(b)), (left, right), BOOLEAN, rows)
+    return _ARROW[operation](left, right)
+
+
+def _rank(value: Any) -> tuple[Any, ...]:
+    """A nested value, or a part of one, as something Python can order: part by part, NULL first, NaN last."""
+    if value is None:
+        return (0,)
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return (1, [_rank(part) for part in parts])
+    return (2,) if value != value else (1, value)
+
+
+def compare_floats(operation: str, left: Any, right: Any) -> Any:
+    """IEEE comparisons are false for NaN; each case below is the cheapest one that puts NaN on top."""
+    match operation:
+        case "eq":
+            return (left == right) | (np.isnan(left) & np.isnan(right))
+        case "ne":
+            return ~((left == right) | (np.isnan(left) & np.isnan(right)))
+        case "lt":
+            return (left < right) | (np.isnan(right) & ~np.isnan(left))
+        case "le":
+            return (left <= right) | np.isnan(right)
+        case "gt":
+            return (left > right) | (np.isnan(left) & ~np.isnan(right))
+        case _:
+            return (left >= right) | np.isnan(left)
+
+
+def _run(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    return compare(call.operation, arguments[0], arguments[1], rows)
+
+
+def _is_in(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    value, options = arguments[0], call.arguments[1:]
+    if is_nested(value) or not all(isinstance(o, Literal) for o in options):
+        found = compare("eq", value, arguments[1], rows)
+        for option in arguments[2:]:
+            found = pc.or_kleene(found, compare("eq", value, option, rows))
+        return found
+    scalars = [literal_scalar(o) for o in options if isinstance(o, Literal)]
+    known = [s for s in scalars if s.is_valid]
+    if is_float(value):
+        # Arrow's hash tells -0.0 from 0.0; adding 0.0 makes them one.
+        value = with_nulls(numbers(value) + 0.0, value.type, nulls((value,), rows))
+        known = [pa.scalar(s.as_py() + 0.0, value.type) for s in known]
+    found = pc.is_in(value, value_set=pa.array([s.as_py() for s in known], value.type))
+    unknown = value.is_null()
+    if len(known) < len(scalars):
+        unknown = pc.or_(unknown, pc.invert(found))
+    elif not value.null_count:
+        return found
+    return pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
+
+
+def _is_same(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    left, right = arguments
+    missing = pc.and_(pc.is_null(left), pc.is_null(right))
+    return pc.or_(pc.fill_null(compare("eq", left, right, rows), False), missing)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equality of two Python values as SQL sees it (NaN equals NaN)."""
+    if isinstance(left, float) and isinstance(right, float) and math.isnan(left) and math.isnan(right):
+        return True
+    return bool(left == right)
+
+
+COMPARISONS = {
+    "eq": OperationInfo("a = b", _run),
+    "ne": OperationInfo("a <> b", _run),
+    "lt": OperationInfo("a < b", _run),
+    "le": OperationInfo("a <= b", _run),
+    "gt": OperationInfo("a > b", _run),
+    "ge": OperationInfo("a >= b", _run),
+    "in": OperationInfo("a IN (constants): NULL where a is not found and a constant is NULL", _is_in),
+    "same": OperationInfo("a IS NOT DISTINCT FROM b: equal, or both NULL; never NULL", _is_same),
+}

@@ -1,0 +1,194 @@
+"""One aggregation's answer as of a committed cycle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError, error
+from penstock.operators.aggregate.approximate.brackets import Looked, unsliced
+from penstock.operators.aggregate.correlated import with_inner
+from penstock.operators.aggregate.family import FamilyStore, number_groups
+from penstock.operators.aggregate.groups import Groups
+from penstock.operators.aggregate.history import READ_ROWS, inside, slice_log
+from penstock.operators.aggregate.partials.base import Ints
+from penstock.operators.aggregate.partials.cell_sums import Look, Rest, combine, merge_combined
+from penstock.operators.aggregate.rollups.notices import RolledUpNote, note_of
+from penstock.operators.aggregate.rollups.rollup_read import RolledLook, RollupSource
+from penstock.operators.aggregate.rows import answer_table
+from penstock.operators.aggregate.scalars import with_values
+from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, measures_of, slice_width
+from penstock.operators.aggregate.slicer import SlicedFamily
+from penstock.operators.aggregate.within import loose_measures, note_doubt, read_exactly
+from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.row_order import sorted_rows
+from penstock.operators.base.table_answer import AnsweredHeld
+from penstock.operators.select.window_cut import Instant
+from penstock.sql.plan import AggregatePlan, is_approximate
+from penstock.views.answer_store import AnswerStore
+
+Reader = Callable[[], Fetcher]
+
+
+@dataclass(slots=True, eq=False)
+class AggregateHeld(AnsweredHeld):
+    """Computed when first asked for, from what the store holds by then: cells are facts, whenever one looks."""
+
+    cycle: int
+    query_id: int
+    name: str
+    plan: AggregatePlan
+    instant: Instant
+    reach: int
+    locked: Callable[[], AbstractContextManager[AnswerStore]]
+    reader: Reader
+    fresh: Reader  # a reader that looks at the log anew
+    _answer: pa.Table | None = field(default=None)
+    scalars: tuple[AggregateHeld, ...] = field(default=(), kw_only=True)  # of the plan's subqueries
+    rollup: RollupSource | None = field(default=None, kw_only=True)  # for readings that the log has no more
+    note: RolledUpNote | None = field(default=None, kw_only=True)  # what came of that, once there is an answer
+
+    @property
+    def now_us(self) -> int | None:
+        return self.instant.now_us
+
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return (self.instant.floor,)
+
+    def answer(self) -> pa.Table:
+        if self._answer is None and is_approximate(self.plan):
+            # Cells grow wider meanwhile and sketches draw lots, so an approximate answer is given once.
+            key = (self.query_id, self.cycle, str(self.instant.window), self.now_us)
+            with self.locked() as store:
+                self._answer = store.slices.said.get(key)
+            if self._answer is None:
+                answer = self._computed()
+                with self.locked() as store:
+                    self._answer = store.slices.said.keep(key, answer)
+        elif self._answer is None:
+            self._answer = self._computed()
+        return self._answer
+
+    def _computed(self) -> pa.Table:
+        self.plan = with_values(self.plan, self.scalars)
+        try:
+            found = self._compute(self.reader())
+        except PenstockError as failure:
+            if failure.condition != "corrupt_segment":
+                raise
+            found = self._compute(self.fresh())
+        return sorted_rows(found, self.plan.sorted)
+
+    def _compute(self, fetcher: Fetcher) -> pa.Table:
+        span, at = self.instant.range(), self.instant
+        low, high = span if span is not None else (0, -1)
+        panes = self.plan.panes
+        pane = math.gcd(panes.width, panes.step) if panes is not None else None
+        look = Look(low, high, at.floor, at.head if span is not None else at.floor, pane)
+        measures = measures_of(self.plan)
+        rolled = self._rolled_up(measures, look)
+        if rolled is not None:
+            low, high = rolled.low, rolled.high
+            look = replace(look, low=low, high=high, floor=max(look.floor, rolled.position))
+        looked, groups = self._look(fetcher, measures, look)
+        rests: dict[Rest, list[tuple[Measure, Looked]]] = {}
+        for measure, parts_of in looked.items():
+            for each in parts_of:
+                rests.setdefault(each.rest, []).append((measure, each))
+        read = [
+            (needed, sliced)
+            for rest, needed in rests.items()
+            for first, end in rest.positions
+            for sliced in slice_log(
+                fetcher,
+                family_of(self.plan),
+                [measure for measure, _ in needed],
+                first,
+                end,
+                pane or SECOND_US,
+                inside(rest.periods, low, high),
+            )
+        ]
+        with self.locked():
+            parts = {measure: [each.lines for each in parts_of] for measure, parts_of in looked.items()}
+            for needed, sliced in read:
+                numbers = number_groups(groups, sliced)
+                for (measure, each), cells in zip(needed, sliced.cells, strict=True):
+                    own = replace(cells, groups=numbers[cells.groups])
+                    if each.only or len(each.groups):
+                        own = own.take(each.of_these(own.groups))
+                    parts[measure].append(combine(own, measure.make(), panes))
+            for sliced in rolled.parts if rolled is not None else ():
+                numbers = number_groups(groups, sliced)
+                for measure, cells in zip(measures, sliced.cells, strict=True):
+                    own = replace(cells, groups=numbers[cells.groups])
+                    parts[measure].append(combine(own, measure.make(), panes))
+            whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
+        loose = loose_measures(self.plan, whole) if is_approximate(self.plan) else []
+        if loose:
+            first = max(self.reach, look.floor)
+
+            def known(sliced: SlicedFamily) -> Ints:
+                with self.locked():
+                    return number_groups(groups, sliced)
+
+            whole |= read_exactly(fetcher, self.plan, loose, whole, look, first, known)
+        with self.locked() as store:
+            if is_approximate(self.plan):
+                note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
+            return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
+
+    def _rolled_up(self, measures: tuple[Measure, ...], look: Look) -> RolledLook | None:
+        """What a rollup says of the readings below a log position."""
+        if self.rollup is None or look.low > look.high:
+            return None
+        if self.rollup.rolled.position > look.head and self.rollup.reaches(look.low, look.high):
+            raise error(
+                "cycle_gone",
+                cycle=self.cycle,
+                oldest="a later one, because readings that came after it have been rolled up with older ones",
+                hint="subscribe again: that begins with the current answer",
+            )
+        found = self.rollup.look(measures, look.low, look.high, look.pane)
+        self.note = note_of(self.rollup, found, look.low, look.high)
+        return found
+
+    def _family(self, store: AnswerStore) -> FamilyStore:
+        if self.query_id not in store.answers:
+            raise error("query_not_found", query=self.name, hint="it was dropped")
+        return store.slices.of(self.plan)
+
+    def _look(
+        self, fetcher: Fetcher, measures: tuple[Measure, ...], look: Look
+    ) -> tuple[dict[Measure, list[Looked]], Groups]:
+        """What is known in cells, after all of the history that the window reaches has been sliced."""
+        first = max(self.reach, look.floor)
+        while True:
+            with self.locked() as store:
+                family, panes = self._family(store), self.plan.panes
+                # A new window may ask for other measures; then nobody keeps those of the one that is answered here.
+                known = tuple(m for m in measures if m in family.measures)
+                gaps = family.missing(known, first, look.head) if look.head > first else []
+                if not gaps:
+                    whole = replace(look, floor=first)
+                    return {
+                        m: family.look(m, look, panes) if m in known else [unsliced(m.make(), whole, panes)]
+                        for m in measures
+                    }, family.groups
+            for (low, high), needed in gaps:
+                self._slice(fetcher, needed, low, high)
+
+    def _slice(self, fetcher: Fetcher, measures: list[Measure], first: int, end: int) -> None:
+        """Slice a range that nobody has sliced. What was read need not be read again if this stops half-way."""
+        width = slice_width(self.plan.panes)
+        for low in range(first, end, READ_ROWS):
+            high = min(end, low + READ_ROWS)
+            # As many rows as are read at a time; nothing where retention has taken them meanwhile.
+            sliced = list(slice_log(fetcher, family_of(self.plan), measures, low, high, width))
+            with self.locked() as store:
+                self._family(store).put(measures, (low, high), sliced)

@@ -1,0 +1,109 @@
+"""APPROX_COUNT and APPROX_SUM: amounts whose cut cells are inside in part, so that hard bounds are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.operators.aggregate.approximate.base import CUT, Approximate, Brackets, Coarseness, Floats
+from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values
+from penstock.operators.aggregate.partials.double_double import add_pairs, add_rows
+from penstock.types import Type
+
+
+class ApproxCount(Approximate):
+    """How many values there are, within `epsilon` of the truth, for certain."""
+
+    name = "approx_count"
+    functions = frozenset({"approx_count", "approx_count_error"})
+
+    def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
+        super().__init__(types, epsilon, coarseness)
+        self.share = 1.5 * epsilon  # the value is in the middle of the bounds; whole numbers need some room
+
+    @classmethod
+    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
+        return function in cls.functions and len(types) <= 1
+
+    def own(self) -> dict[str, tuple[Any, Any]]:
+        return {"count": (np.int64, 0)}
+
+    def take(self, state: State, values: Values) -> None:
+        state["count"] += np.bincount(values.cells, minlength=len(state["count"]))
+
+    def join(self, state: State, at: Ints, other: State, prefix: str) -> None:
+        np.add.at(state[prefix + "count"], at, other[prefix + "count"])
+
+    def weights(self, state: State) -> Floats:
+        return state["count"].astype(np.float64)
+
+    def brackets(self, state: State) -> Brackets:
+        lowers = state["count"].astype(np.float64)
+        uppers = lowers + state[CUT + "count"]
+        return Brackets(np.floor((lowers + uppers) / 2), lowers, uppers, np.ones(len(lowers), np.bool_))
+
+    def within(self, state: State) -> npt.NDArray[np.bool_]:
+        return self.brackets(state).within(self.epsilon)
+
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        found = self.brackets(state)
+        if function.endswith("_error"):
+            return pa.array(found.errors)
+        return pa.array(found.values.astype(np.int64)).cast(type_.to_arrow())
+
+
+class ApproxSum(Approximate):
+    """A sum within `epsilon` of the sum of absolute values, for certain: what is added and what is taken away apart."""
+
+    name = "approx_sum"
+    functions = frozenset({"approx_sum", "approx_sum_error"})
+
+    def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
+        super().__init__(types, epsilon, coarseness)
+        self.share = 1.5 * epsilon
+
+    def own(self) -> dict[str, tuple[Any, Any]]:
+        sums = ("plus_high", "plus_low", "minus_high", "minus_low")
+        return {"count": (np.int64, 0), **dict.fromkeys(sums, (np.float64, 0.0))}
+
+    def take(self, state: State, values: Values) -> None:
+        reals = values.numbers[0].astype(np.float64)
+        state["count"] += np.bincount(values.cells, minlength=len(state["count"]))
+        for name, chosen, sign in (("plus", ~(reals < 0), 1.0), ("minus", reals < 0, -1.0)):
+            add_rows(state[f"{name}_high"], state[f"{name}_low"], values.cells[chosen], sign * reals[chosen])
+
+    def join(self, state: State, at: Ints, other: State, prefix: str) -> None:
+        np.add.at(state[prefix + "count"], at, other[prefix + "count"])
+        for name in (f"{prefix}plus", f"{prefix}minus"):
+            high, low = f"{name}_high", f"{name}_low"
+            add_pairs(state[high], state[low], at, other[high], other[low])
+
+    def weights(self, state: State) -> Floats:
+        weights: Floats = state["plus_high"] + state["minus_high"]
+        return weights
+
+    def _sum(self, state: State, name: str) -> Numbers:
+        total: Numbers = state[f"{name}_high"] + state[f"{name}_low"]
+        return total
+
+    def brackets(self, state: State) -> Brackets:
+        plus, minus = self._sum(state, "plus"), self._sum(state, "minus")
+        more, less = self._sum(state, CUT + "plus"), self._sum(state, CUT + "minus")
+        with np.errstate(invalid="ignore"):
+            middle = (plus - minus) + (more - less) / 2
+            return Brackets(middle, plus - (minus + less), (plus + more) - minus, state["count"] > 0)
+
+    def within(self, state: State) -> npt.NDArray[np.bool_]:
+        found = self.brackets(state)
+        sure = self._sum(state, "plus") + self._sum(state, "minus")
+        nothing_cut = state[CUT + "count"] == 0
+        good: npt.NDArray[np.bool_] = nothing_cut | (found.known & (found.errors <= self.epsilon * sure))
+        return good
+
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        found = self.brackets(state)
+        values = found.errors if function.endswith("_error") else found.values
+        return pa.array(values, mask=~found.known, from_pandas=False)

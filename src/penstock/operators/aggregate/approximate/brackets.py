@@ -1,0 +1,85 @@
+"""What an approximate partial says of a window without reading rows, and for which groups that is not enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from penstock.operators.aggregate.approximate.base import Approximate
+from penstock.operators.aggregate.partials.base import Ints, Partial
+from penstock.operators.aggregate.partials.cell_sums import Combined, Look, Panes, Rest, choose_cells, combine
+from penstock.operators.aggregate.partials.cells import Cells, no_cells
+
+NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Looked:
+    """Lines that cells say, and what has to be read beside them: of all groups but some, or (`only`) of some."""
+
+    lines: Combined
+    rest: Rest
+    groups: Ints
+    only: bool = False
+
+    def of_these(self, groups: Ints) -> np.ndarray:
+        """Whether rows of these groups, read from the rest, belong here."""
+        return np.isin(groups, self.groups, invert=not self.only)
+
+
+def unsliced(partial: Partial, look: Look, panes: Panes | None) -> Looked:
+    """A look at a measure that has no cells: all of it has to be read."""
+    rest = Rest(((look.low, look.high + 1),), ((look.floor, look.head),)) if look.floor < look.head else Rest((), ())
+    return Looked(combine(no_cells(partial), partial, panes), rest, NONE)
+
+
+def look_approximately(cells: Cells, partial: Approximate, look: Look, panes: Panes | None) -> list[Looked]:
+    """A cell that only BEGIN cuts counts with what it may hold; groups that would break their promise are looked at exactly."""
+    ends = cells.starts + cells.widths
+    bridged = (cells.starts < look.low) & (ends > look.low) & (ends - 1 <= look.high)
+    bridged &= (cells.firsts >= look.floor) & (cells.lasts < look.head)
+    if look.pane is not None:
+        bridged &= np.floor_divide(cells.starts, look.pane) == np.floor_divide(ends - 1, look.pane)
+    others = cells.take(~bridged)
+    chosen, rest = choose_cells(others, look)
+    # A cell whose newest row is too old has nothing inside.
+    cut = cells.take(bridged & (cells.state["newest"] >= look.low))
+    # What shares its time with rows that are read would count twice.
+    bad = np.unique(cut.groups[_touches(cut, rest)])
+    cut = cut.take(~np.isin(cut.groups, bad))
+    within = replace(cut, state=partial.restricted(cut.state, look.low))
+    lines = combine(together([others.take(chosen), within]), partial, panes)
+    bad = np.union1d(bad, lines.groups[~partial.within(lines.state)])
+    if not len(bad):
+        return [Looked(lines, rest, NONE)]
+    kept = ~np.isin(lines.groups, bad)
+    good_lines = Combined(lines.windows[kept], lines.groups[kept], {n: a[kept] for n, a in lines.state.items()})
+    mine = cells.take(np.isin(cells.groups, bad))
+    chosen, more = choose_cells(mine, look)
+    exact = combine(mine.take(chosen), partial, panes)
+    return [Looked(good_lines, rest, bad), Looked(exact, more, bad, only=True)]
+
+
+def _touches(cells: Cells, rest: Rest) -> np.ndarray:
+    found = np.zeros(len(cells), np.bool_)
+    for low, high in rest.periods:
+        found |= (cells.starts < high) & (cells.starts + cells.widths > low)
+    return found
+
+
+def together(parts: list[Cells]) -> Cells:
+    """All cells of several."""
+
+    def column(name: str) -> Ints:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    return Cells(
+        column("starts"),
+        column("widths"),
+        column("groups"),
+        column("firsts"),
+        column("lasts"),
+        column("rows"),
+        {n: np.concatenate([part.state[n] for part in parts]) for n in parts[0].state},
+    )

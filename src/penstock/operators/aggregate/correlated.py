@@ -1,0 +1,82 @@
+"""Correlated aggregates with groups: each row is compared with the inner aggregate that is about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from penstock.expr.expression import Call, Column, Expr, Literal
+from penstock.operators.aggregate.groups import Groups, Key
+from penstock.operators.aggregate.partials.bands import edges_of
+from penstock.operators.aggregate.partials.base import Ints, State
+from penstock.operators.aggregate.partials.cell_sums import Combined, merge_combined
+from penstock.operators.aggregate.partials.correlated import INNER, PREFIX, Correlated
+from penstock.operators.aggregate.shape import Measure, measure_of
+from penstock.sql.plan import AggregateCall, AggregatePlan, aggregate_name
+from penstock.types import BIGINT, BOOLEAN
+
+Whole = Mapping[Measure, Combined]
+
+
+def with_inner(plan: AggregatePlan, whole: dict[Measure, Combined], groups: Groups) -> dict[Measure, Combined]:
+    """Every line with the inner aggregate that its rows are compared with. Called under the store's lock."""
+    if plan.picking is None:
+        return whole
+    places, width = plan.picking.inner, 1 if plan.panes is None else plan.panes.width
+    return {m: _shared(m, combined, _numbers(groups, combined.groups, places), width) for m, combined in whole.items()}
+
+
+def _numbers(groups: Groups, lines: Ints, places: tuple[int, ...]) -> Ints:
+    """Lines with the same values of some keys have the same number."""
+    known: dict[Key, int] = {}
+    return np.array([known.setdefault(tuple(key[p] for p in places), len(known)) for key in groups.keys(lines)], int)
+
+
+def _shared(measure: Measure, combined: Combined, numbers: Ints, width: int) -> Combined:
+    partial = measure.make()
+    assert isinstance(partial, Correlated)
+    total: State = partial.empty(int(numbers.max(initial=-1)) + 1)
+    # Panes may overlap, but those that begin at multiples of their width have every row once.
+    once = combined.windows % width == 0
+    partial.merge_inner(total, numbers[once], {name: combined.state[name][once] for name in INNER})
+    return replace(combined, state={**combined.state, **{name: total[name][numbers] for name in INNER}})
+
+
+def by_answers(plan: AggregatePlan, whole: Whole, groups: Groups) -> tuple[AggregatePlan, Whole, Groups]:
+    """Lines of the answer instead of lines of inner aggregates, and no group of which no row was picked."""
+    picking = plan.picking
+    if picking is None:
+        return plan, whole, groups
+    some: Expr = Call("gt", (Column(aggregate_name(picking.rows), BIGINT), Literal(0, BIGINT)), BOOLEAN)
+    having = some if plan.having is None else Call("and", (some, plan.having), BOOLEAN)
+    if picking.outer or plan.panes is not None:
+        plan = replace(plan, having=having)
+    if picking.outer == len(plan.keys):
+        return plan, whole, groups
+    answers = Groups()
+    picked = {m: _regrouped(plan, m, combined, groups, answers) for m, combined in whole.items()}
+    calls = tuple(_of_picked(call) for call in plan.aggregates)
+    return replace(plan, keys=plan.keys[: picking.outer], aggregates=calls), picked, answers
+
+
+def _regrouped(plan: AggregatePlan, measure: Measure, combined: Combined, groups: Groups, answers: Groups) -> Combined:
+    assert plan.picking is not None
+    partial = measure.make()
+    assert isinstance(partial, Correlated)
+    # All calls of a plan pick the same rows.
+    _, _, inner, *edges = next(c for c in plan.aggregates if measure_of(c) == measure).function.split(" ")
+    rows: Any = np.empty(len(combined.groups), object)
+    for line in range(len(rows)):
+        rows[line] = partial.picked(combined.state, line, inner, edges_of(edges)).tobytes() or None
+    keys = [key[: plan.picking.outer] for key in groups.keys(combined.groups)]
+    lines = replace(combined, groups=answers.number(keys), state={**combined.state, "pairs": rows})
+    return merge_combined([lines], partial)
+
+
+def _of_picked(call: AggregateCall) -> AggregateCall:
+    """The same aggregate of all rows that are left."""
+    _, outer, inner, *_ = call.function.split(" ")
+    return replace(call, function=f"{PREFIX} {outer} {inner}")

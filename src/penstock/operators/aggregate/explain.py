@@ -1,0 +1,67 @@
+"""What EXPLAIN says of an aggregation's slices."""
+
+from __future__ import annotations
+
+from penstock.expr.windows import RowsWindow
+from penstock.operators.aggregate.answer_cache import Kept
+from penstock.operators.aggregate.over_joins.slices import SLICE_US
+from penstock.operators.aggregate.shape import measures_of, slice_width
+from penstock.operators.aggregate.store import SliceStore
+from penstock.sql.explain.notation import amount
+from penstock.sql.plan import AggregatePlan, Scalar
+from penstock.types import format_duration
+
+
+def slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[str]:
+    lines = _own_slice_lines(store, query_id, plan)
+    return [*lines, *scalar_slice_lines(store, query_id, plan.scalars)]
+
+
+def scalar_slice_lines(store: SliceStore, query_id: int, scalars: tuple[Scalar, ...]) -> list[str]:
+    """The same of subqueries that are values."""
+    lines = []
+    for place, scalar in enumerate(scalars):
+        first, *rest = _own_slice_lines(store, query_id, scalar.plan)
+        lines += [first.replace("slices:", f"slices of subquery {place + 1}:"), *rest]
+    return lines
+
+
+def _own_slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[str]:
+    if isinstance(plan.window, RowsWindow):
+        return ["  slices: none, the newest rows are read when somebody asks"]
+    family = store.of(plan)
+    known = [family.measures[measure] for measure in measures_of(plan)]
+    users = set().union(*(each.users for each in family.measures.values()))
+    most = max(len(each.cells) for each in known)
+    partials = f"{amount(len(known), 'partial', 'partials')} of {amount(most, 'cell', 'cells')}"
+    cut = f"{format_duration(slice_width(plan.panes))} wide" if plan.latch is None else "pieces of the log, not of time"
+    return [
+        f"  slices: {cut}, {partials}, {amount(len(family.groups), 'group', 'groups')}",
+        f"    rows and groups shared by {amount(len(users), 'query', 'queries')}, partials by"
+        f" {', '.join(str(len(each.users)) for each in known)}",
+        f"    memory: {sum(each.cells.nbytes for each in known)} bytes, its share {store.memory_of(query_id)}",
+        *_kept_lines(store.said.kept.get(query_id)),
+    ]
+
+
+def result_slice_lines(store: SliceStore, query_id: int) -> list[str]:
+    """The same of aggregates over a join, whose results nobody shares."""
+    family = store.results_of(query_id)
+    if family is None:
+        return ["  slices: none yet, results are taken in when somebody asks"]
+    return [
+        f"  slices: {format_duration(SLICE_US)} wide, {amount(len(family.cells), 'cell', 'cells')},"
+        f" {amount(len(family.groups), 'group', 'groups')}",
+        f"    memory: {family.nbytes} bytes; {amount(family.waiting, 'result waits', 'results wait')} for NOW",
+    ]
+
+
+def _kept_lines(kept: Kept | None) -> list[str]:
+    """How WITHIN n PERCENT was kept."""
+    if kept is None:
+        return []
+    answers = amount(kept.answers, "answer", "answers")
+    return [
+        f"    bounds: the newest answer is within {100 * kept.doubt:.2g} % of the truth; for {kept.read} of {answers}"
+        " the rows were read from the log"
+    ]

@@ -1,0 +1,134 @@
+"""What the queries of a family share: its groups, and the cells of each measure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from penstock.operators.aggregate import payload
+from penstock.operators.aggregate.approximate.base import Approximate
+from penstock.operators.aggregate.approximate.brackets import NONE, Looked, look_approximately
+from penstock.operators.aggregate.approximate.store import cell_store
+from penstock.operators.aggregate.groups import Groups
+from penstock.operators.aggregate.partials.base import Ints
+from penstock.operators.aggregate.partials.cell_sums import Look, Panes, choose_cells, combine
+from penstock.operators.aggregate.partials.cells import Cells, CellStore
+from penstock.operators.aggregate.shape import Family, Measure, measure_name
+from penstock.operators.aggregate.slicer import SlicedFamily
+from penstock.operators.base.ranges import Range, Ranges, joined, outside
+
+FEW_GROUPS = 1000
+
+
+@dataclass(slots=True)
+class MeasureStore:
+    """One measure's cells, and which rows of the log are in them."""
+
+    cells: CellStore
+    covered: Ranges = ()
+    users: set[int] = field(default_factory=set)
+
+
+class FamilyStore:
+    """What the queries of a family share."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self.groups = Groups()
+        self.measures: dict[Measure, MeasureStore] = {}
+        self.rows = 0
+
+    def missing(self, measures: tuple[Measure, ...], first: int, head: int) -> list[tuple[Range, list[Measure]]]:
+        """Ranges of the log that some of the measures do not cover yet."""
+        found: dict[Range, list[Measure]] = {}
+        for measure in measures:
+            for gap in outside(self.measures[measure].covered, first, head):
+                found.setdefault(gap, []).append(measure)
+        return list(found.items())
+
+    def put(self, measures: list[Measure], gap: Range, parts: list[SlicedFamily]) -> None:
+        """Take in what somebody sliced of a range, unless it has become known meanwhile."""
+        numbers = [number_groups(self.groups, sliced) for sliced in parts]
+        for place, measure in enumerate(measures):
+            known = self.measures.get(measure)
+            if known is None or outside(known.covered, *gap) != [gap]:
+                continue
+            for sliced, own in zip(parts, numbers, strict=True):
+                cells = sliced.cells[place]
+                known.cells.put(renumbered(cells, own[cells.groups]))
+            known.covered = joined([*known.covered, gap])
+
+    def fold(self, told: payload.Told) -> None:
+        numbers = self.groups.number(told.keys())
+        for measure, known in self.measures.items():
+            name = measure_name(measure)
+            if name not in told.measures:
+                continue
+            gaps = [outside(known.covered, *each) for each in told.ranges]
+            if all(gap == [each] for gap, each in zip(gaps, told.ranges, strict=True)):
+                known.cells.put(self.told_cells(told, name, measure, numbers))
+                known.covered = joined([*known.covered, *told.ranges])
+
+    def told_cells(self, told: payload.Told, name: str, measure: Measure, numbers: Ints) -> Cells:
+        return told.cells(name, self.measures[measure].cells.partial, numbers)
+
+    def look(self, measure: Measure, look: Look, panes: Panes | None) -> list[Looked]:
+        """What cells say inside a look, and what of the log has to be read beside them."""
+        store = self.measures[measure].cells
+        view = store.view()
+        if isinstance(store.partial, Approximate):
+            return look_approximately(view, store.partial, look, panes)
+        chosen, rest = choose_cells(view, look)
+        return [Looked(combine(view.take(chosen), store.partial, panes), rest, NONE)]
+
+    def renumber(self) -> None:
+        """Forget the keys of groups that have no cells, once they are most of them."""
+        used = np.unique(np.concatenate([known.cells.view().groups for known in self.measures.values()]))
+        if len(self.groups) < 2 * len(used) + FEW_GROUPS:
+            return
+        groups, numbers = Groups(), np.zeros(len(self.groups), np.int64)
+        numbers[used] = groups.number(self.groups.keys(used))
+        for known in self.measures.values():
+            known.cells.renumber(numbers)
+        self.groups = groups
+
+    def empty(self) -> None:
+        """Forget everything; whoever asks slices the log again."""
+        self.groups = Groups()
+        for measure in self.measures:
+            self.give_up(measure)
+
+    def give_up(self, measure: Measure) -> None:
+        """Forget a measure's cells."""
+        self.measures[measure].cells, self.measures[measure].covered = self.new_cells(measure), ()
+
+    def doubt(self, measure: Measure) -> None:
+        """Something failed while rows were read: everything is sliced again."""
+        self.give_up(measure)
+
+    def new_cells(self, measure: Measure) -> CellStore:
+        return cell_store(measure.make())
+
+    def about(self) -> dict[str, Any]:
+        """What a snapshot says beside the cells."""
+        return {}
+
+    @property
+    def users(self) -> set[int]:
+        return set().union(*(known.users for known in self.measures.values()))
+
+    @property
+    def nbytes(self) -> int:
+        return self.groups.nbytes + sum(known.cells.nbytes for known in self.measures.values())
+
+
+def number_groups(groups: Groups, sliced: SlicedFamily) -> Ints:
+    """A family's numbers of the groups that were sliced."""
+    keys = list(zip(*(key.to_pylist() for key in sliced.keys), strict=True)) if sliced.keys else [()]
+    return groups.number(keys)
+
+
+def renumbered(cells: Cells, groups: Ints) -> Cells:
+    return Cells(cells.starts, cells.widths, groups, cells.firsts, cells.lasts, cells.rows, cells.state)

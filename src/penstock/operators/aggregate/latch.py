@@ -1,0 +1,97 @@
+"""The state of a LATCH query: cells cut by where rows stand in the log, merged once no kept cycle tells them apart.
+
+A row counts for ever, whatever its time, so time is not cut. A cell's `start` and `width` are log positions here: the piece
+of the log that a commit record told. The answer at a cycle is the sum of the pieces below its head. Pieces below the head of
+the oldest kept cycle become one cell per group, which outlives the rows: snapshots have it, so a restart does, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from penstock.expr.windows import FOREVER
+from penstock.operators.aggregate import payload
+from penstock.operators.aggregate.family import FamilyStore
+from penstock.operators.aggregate.partials.cell_sums import Combined, combine
+from penstock.operators.aggregate.partials.cells import Cells, CellStore
+from penstock.operators.aggregate.partials.pieces import PieceStore
+from penstock.operators.aggregate.shape import Measure
+from penstock.operators.aggregate.slicer import SlicedFamily
+from penstock.operators.base.ranges import Range, Ranges, outside
+
+LOST: Ranges = ((-1, 0),)
+"""Covered by a state that was given up: everything from the first row on is missing."""
+
+
+class LatchFamily(FamilyStore):
+    """One query's state. `kept_from_us`: since when it has all rows, for want of older ones when the query came."""
+
+    kept_from_us: int | None = None
+
+    def new_cells(self, measure: Measure) -> CellStore:
+        return PieceStore(measure.make())
+
+    def missing(self, measures: tuple[Measure, ...], first: int, head: int) -> list[tuple[Range, list[Measure]]]:
+        """Holes: rows that no record told, because something failed."""
+        found: dict[Range, list[Measure]] = {}
+        for measure in measures:
+            covered = self.measures[measure].covered
+            for gap in outside(covered, covered[0][0], head) if covered else ():
+                found.setdefault((max(gap[0], 0), gap[1]), []).append(measure)
+        return list(found.items())
+
+    def put(self, measures: list[Measure], gap: Range, parts: list[SlicedFamily]) -> None:
+        pieces = [replace(part, cells=[_piece(cells, gap) for cells in part.cells]) for part in parts]
+        super().put(measures, gap, pieces)
+
+    def fold(self, told: payload.Told) -> None:
+        if told.about:  # a snapshot: its cells are pieces already
+            self.kept_from_us = told.about["kept_from_us"]
+        super().fold(told)
+
+    def told_cells(self, told: payload.Told, name: str, measure: Measure, numbers: np.ndarray) -> Cells:
+        cells = super().told_cells(told, name, measure, numbers)
+        return cells if told.about else _piece(cells, told.ranges[0])
+
+    def about(self) -> dict[str, int]:
+        return {"kept_from_us": -FOREVER if self.kept_from_us is None else self.kept_from_us}
+
+    def sum_below(self, measure: Measure, head: int) -> tuple[Combined, int]:
+        """What pieces say of the rows below a head, and from where on rows have to be read because a piece goes on past it."""
+        store = self.measures[measure].cells
+        cells = store.view()
+        ends = cells.starts + cells.widths
+        cut = (cells.starts < head) & (ends > head)
+        return combine(cells.take(ends <= head), store.partial, None), int(cells.starts[cut].min(initial=head))
+
+    def merge_below(self, head: int) -> None:
+        """Make one cell per group of all pieces below a head, and fewer of those above it.
+
+        An answer as of an older cycle may have to read the rows of the piece in which it lies; a piece per cycle would take a
+        thousand cells a group.
+        """
+        for known in self.measures.values():
+            assert isinstance(known.cells, PieceStore)
+            known.cells.merge_below(head)
+            known.cells.coarsen(partial(_connected, known.covered))
+
+    def give_up(self, measure: Measure) -> None:
+        """Nobody can make the state anew, unless the log has all of it."""
+        super().give_up(measure)
+        self.measures[measure].covered = LOST
+
+    def doubt(self, measure: Measure) -> None:
+        """What failed was not told, and is a hole."""
+
+
+def _connected(covered: Ranges, first: int, end: int) -> bool:
+    return not outside(covered, first, end)
+
+
+def _piece(cells: Cells, span: Range) -> Cells:
+    """The same cells as of one piece of the log: those of a group are one when they are put."""
+    first, end = span
+    return replace(cells, starts=np.full(len(cells), first), widths=np.full(len(cells), end - first))

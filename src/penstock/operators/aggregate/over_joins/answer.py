@@ -1,0 +1,157 @@
+"""The answer of aggregates over a window join as of a committed cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import error
+from penstock.expr.evaluate import evaluate_mask
+from penstock.expr.windows import FOREVER
+from penstock.operators.aggregate.history import READ_ROWS, inside
+from penstock.operators.aggregate.over_joins.family import ResultsFamily, ResultsLook
+from penstock.operators.aggregate.over_joins.slices import Rows, SlicedResults, slice_results
+from penstock.operators.aggregate.partials.cell_sums import Rest, merge_combined
+from penstock.operators.aggregate.per_window import answer_by_window
+from penstock.operators.aggregate.rows import answer_table
+from penstock.operators.aggregate.scalars import with_values
+from penstock.operators.aggregate.shape import measures_of
+from penstock.operators.base.row_order import sorted_rows
+from penstock.operators.base.table_answer import AnsweredHeld
+from penstock.operators.join.answer import JoinHeld
+from penstock.operators.join.result_list import Picked
+from penstock.operators.join.steps.results import EARLIEST, LATEST
+from penstock.sql.plan import AggregatePlan
+from penstock.views.answer_store import AnswerStore
+
+
+@dataclass(slots=True, eq=False)
+class JoinAggregateHeld(AnsweredHeld):
+    """Computed when first asked for. Results are told by number, so cells are facts whenever one looks.
+
+    Over the query's own join all tuples of a result have to lie in `span`. A reader of another query's results (`reads`) sees
+    their own time alone, the latest, and of the older ones those that the query can ever have shown.
+    """
+
+    cycle: int
+    query_id: int
+    name: str
+    now_us: int | None
+    join: JoinHeld
+    top: AggregatePlan
+    span: tuple[int, int] | None
+    locked: Callable[[], AbstractContextManager[AnswerStore]]
+    reads: bool = False
+    scalars: tuple[AnsweredHeld, ...] = ()  # of subqueries over a stream of the join
+    _answer: pa.Table | None = field(default=None)
+
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return tuple(source.floor for source in self.join.inputs)
+
+    def answer(self) -> pa.Table:
+        if self._answer is None:
+            self._answer = self._compute()
+        return self._answer
+
+    def _compute(self) -> pa.Table:
+        top = with_values(self.top, self.scalars)
+        found = answer_by_window(top, self._over) if top.own_windows else self._over(None, top)
+        return sorted_rows(found, top.sorted)
+
+    def _over(self, us: int | None, part: AggregatePlan) -> pa.Table:
+        """All of the aggregates or some, over the window or the last so many microseconds of it."""
+        low, high = self.span if self.span is not None else (0, -1)
+        if us is not None and self.now_us is not None:
+            low = max(low, min(high, self.now_us) - us)
+        look = ResultsLook(low, high, self.join.count if self.span is not None else 0, self.floors)
+        family = self._family()
+        while True:
+            self._take_in(family, look)
+            with self.locked():
+                if family.due(look, 1) is not None:
+                    continue  # it was emptied meanwhile
+                lines, rest = family.look(look)
+                groups = family.groups  # whoever forgets or empties puts others in their place
+            break
+        read = self._read(family, look, rest)
+        with self.locked():
+            whole = merge_combined([lines, *(family.combined(sliced, groups) for sliced in read)], family.partial)
+            by_measure = {
+                measure: replace(whole, state=family.partial.part(whole.state, place))
+                for place, measure in enumerate(measures_of(self.top))
+            }
+            return answer_table(part, by_measure, groups)
+
+    def _family(self) -> ResultsFamily:
+        with self.locked() as store:
+            if not store.knows(self.query_id):
+                raise error("query_not_found", query=self.name, hint="it was dropped")
+            # What a reader sees of a generation depends on the window that the query had.
+            generation = (self.join.results.generation, *(self.join.begins() if self.reads else ()))
+            return store.slices.of_results(self.query_id, generation, self.top, len(self.join.inputs))
+
+    def _take_in(self, family: ResultsFamily, look: ResultsLook) -> None:
+        """Make cells of what nobody has made cells of, some results at a time."""
+        with family.slicing:
+            while True:
+                with self.locked() as store:
+                    due = family.due(look, READ_ROWS)
+                    if due is not None:
+                        store.check_room(self.query_id)
+                if due is None:
+                    return
+                picked = self.join.results.pick(due.numbers)
+                ends = picked.column(LATEST)
+                reached = ends <= look.high
+                sliced = self._slice(family, picked.keep(reached))
+                with self.locked():
+                    family.take(due, sliced, picked.numbers[~reached], ends[~reached])
+
+    def _read(self, family: ResultsFamily, look: ResultsLook, rest: Rest) -> list[SlicedResults]:
+        """Results that no cell tells apart from others which do not count."""
+        found = []
+        keep = inside(rest.periods, look.low, look.high)
+        for first, end in rest.positions:
+            for low in range(first, end, READ_ROWS):
+                high = min(end, low + READ_ROWS)
+                if self.reads:
+                    picked = self.join.results.inside(low, high, -FOREVER, look.high, look.low - 1)
+                else:
+                    picked = self.join.results.inside(low, high, look.low, look.high)
+                sliced = self._slice(family, picked.keep(keep(self._times(picked))))
+                if sliced is not None:
+                    found.append(sliced)
+        return found
+
+    def _times(self, picked: Picked) -> np.ndarray:
+        return picked.column(LATEST if self.reads else EARLIEST)
+
+    def _slice(self, family: ResultsFamily, picked: Picked) -> SlicedResults | None:
+        """Cells of results, without those of which retention has taken a tuple and those that are not asked for."""
+        join = self.join
+        positions = picked.positions(len(join.inputs))
+        picked = picked.keep(np.logical_and.reduce([p >= s.floor for p, s in zip(positions, join.inputs, strict=True)]))
+        if self.reads and len(picked.numbers):
+            picked = picked.keep(join.ever_shown(picked))
+        if not len(picked.numbers):
+            return None
+        table = join.project(picked)
+        if self.top.stream_predicate is not None:
+            columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+            asked = evaluate_mask(self.top.stream_predicate, columns, len(picked.numbers))
+            picked, table = picked.keep(asked), table.filter(pa.array(asked))
+            if not len(picked.numbers):
+                return None
+        rows = Rows(
+            picked.numbers,
+            self._times(picked),
+            picked.column(LATEST),
+            picked.positions(len(join.inputs)),
+            table,
+        )
+        return slice_results(self.top, family.partial, rows)

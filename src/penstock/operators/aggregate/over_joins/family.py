@@ -1,0 +1,131 @@
+"""The cells of one join's results, of one generation. Every result that was taken in is in exactly one cell.
+
+A result is taken in once a window has reached its latest time. Until then it waits, so that cells need not be cut by that time:
+in most looks all that a cell holds has been reached, and where it has not, the cell's marks say so.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from penstock.expr.windows import FOREVER
+from penstock.operators.aggregate.groups import Groups
+from penstock.operators.aggregate.over_joins.slices import SLICE_US, SlicedResults, partial_of
+from penstock.operators.aggregate.partials.base import Ints
+from penstock.operators.aggregate.partials.cell_sums import Combined, Look, Rest, choose_cells, combine
+from penstock.operators.aggregate.partials.cells import CellStore
+from penstock.operators.aggregate.partials.marks import LATEST, oldest
+from penstock.sql.plan import AggregatePlan
+
+FEW_GROUPS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsLook:
+    """Which results a question counts: inside [low, high], with a number below `count` and tuples that are kept."""
+
+    low: int
+    high: int
+    count: int
+    floors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Results by number that have to be taken in, and how often the family had been emptied when they were."""
+
+    numbers: Ints
+    emptied: int
+
+
+class ResultsFamily:
+    """Called under the store's lock. Who takes results in holds `slicing`, so that nobody takes in what another does."""
+
+    def __init__(self, query_id: int, top: AggregatePlan, inputs: int) -> None:
+        self.users = {query_id}
+        self.slicing = threading.Lock()
+        self.top = top
+        self.partial = partial_of(top, inputs)
+        self._inputs = inputs
+        self._emptied = 0
+        self.empty()
+
+    def empty(self) -> None:
+        """Forget everything; whoever asks takes all results in again."""
+        self._emptied += 1
+        self.groups = Groups()
+        self.cells = CellStore(self.partial)
+        self._upto = 0  # results below this were looked at
+        self._waiting = np.empty(0, np.int64)  # those of them that were not reached yet
+        self._ends = np.empty(0, np.int64)  # and their latest times
+        self._from = -FOREVER  # results of older times were forgotten
+
+    @property
+    def nbytes(self) -> int:
+        return self.groups.nbytes + self.cells.nbytes + 2 * self._waiting.nbytes
+
+    @property
+    def waiting(self) -> int:
+        """How many results no window has reached."""
+        return len(self._waiting)
+
+    # -- taking results in
+
+    def due(self, look: ResultsLook, most: int) -> Due | None:
+        """Some results that a look needs and nobody has looked at, or that have been reached by now; None for none."""
+        if look.low < self._from:
+            self.empty()  # a window was made wider
+        reached = self._waiting[self._ends <= look.high][:most]
+        if len(reached):
+            return Due(reached, self._emptied)
+        if self._upto < look.count:
+            return Due(np.arange(self._upto, min(look.count, self._upto + most)), self._emptied)
+        return None
+
+    def take(self, due: Due, sliced: SlicedResults | None, waiting: Ints, ends: Ints) -> None:
+        """What came of results that were due: cells, and those that have to wait. Nothing where all begins anew."""
+        if due.emptied != self._emptied:
+            return
+        stays = ~np.isin(self._waiting, due.numbers, assume_unique=True)
+        self._waiting = np.concatenate([self._waiting[stays], waiting])
+        self._ends = np.concatenate([self._ends[stays], ends])
+        self._upto = max(self._upto, int(due.numbers[-1]) + 1)
+        if sliced is not None:
+            numbers = self.groups.number(sliced.keys)
+            self.cells.put(replace(sliced.cells, groups=numbers[sliced.cells.groups]))
+
+    # -- looking
+
+    def look(self, look: ResultsLook) -> tuple[Combined, Rest]:
+        """What cells say, and of which earliest times and numbers results have to be read beside them."""
+        cells = self.cells.view()
+        marks = self.partial.part(cells.state, len(self.partial.parts) - 1)
+        doubtful = marks[LATEST] > look.high
+        for place in range(self._inputs):
+            doubtful |= marks[oldest(place)] < look.floors[place]
+        cut_by_time = replace(cells, widths=np.full(len(cells), SLICE_US))
+        chosen, rest = choose_cells(cut_by_time, Look(look.low, FOREVER, 0, look.count), doubtful)
+        return self.combined(SlicedResults([], cells.take(chosen)), self.groups), rest
+
+    def combined(self, sliced: SlicedResults, groups: Groups) -> Combined:
+        """Cells added up; with keys they have numbers of their own."""
+        cells = sliced.cells
+        if sliced.keys:
+            cells = replace(cells, groups=groups.number(sliced.keys)[cells.groups])
+        return combine(replace(cells, starts=cells.widths), self.partial, self.top.panes)
+
+    # -- forgetting
+
+    def forget_before(self, low: int) -> None:
+        """No window reaches results before a time again, unless it is made wider."""
+        self._from = max(self._from, low)
+        self.cells.keep(self.cells.view().starts + SLICE_US > low)
+        used = np.unique(self.cells.view().groups)
+        if len(self.groups) >= 2 * len(used) + FEW_GROUPS:
+            groups, numbers = Groups(), np.zeros(len(self.groups), np.int64)
+            numbers[used] = groups.number(self.groups.keys(used))
+            self.cells.renumber(numbers)
+            self.groups = groups

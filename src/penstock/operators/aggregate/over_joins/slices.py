@@ -1,0 +1,91 @@
+"""Results of a join into cells: cut by the time at which they leave a window, by the pane of their latest, and by group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.expr.evaluate import evaluate
+from penstock.operators.aggregate.groups import Key
+from penstock.operators.aggregate.partials.base import Ints
+from penstock.operators.aggregate.partials.cell_sums import Panes
+from penstock.operators.aggregate.partials.cells import Cells
+from penstock.operators.aggregate.partials.composite import Together
+from penstock.operators.aggregate.partials.groups import number_groups
+from penstock.operators.aggregate.partials.marks import Marks
+from penstock.operators.aggregate.partials.slices import slice_rows
+from penstock.operators.aggregate.shape import SECOND_US, measures_of
+from penstock.sql.plan import AggregatePlan
+
+SLICE_US = SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some results, by number: where their tuples stand in the logs, and the columns that are asked for."""
+
+    numbers: Ints
+    times: Ints  # by which they leave a window
+    latest: Ints  # by which they enter it
+    positions: Sequence[Ints]
+    table: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedResults:
+    """Cells, and the keys of the groups that they number.
+
+    A cell's `start` is the slice of the time at which results leave a window. Its `width` is the pane of the latest, 0 without panes: slices are all
+    equally wide, and one store finds its cells by (start, width, group).
+    """
+
+    keys: list[Key]
+    cells: Cells
+
+
+def partial_of(top: AggregatePlan, inputs: int) -> Together:
+    """All measures of a plan, and last what decides whether a cell counts."""
+    return Together([*(measure.make() for measure in measures_of(top)), Marks(inputs)])
+
+
+def slice_results(top: AggregatePlan, together: Together, rows: Rows) -> SlicedResults:
+    columns = {name: rows.table.column(name).combine_chunks() for name in rows.table.column_names}
+    count = len(rows.numbers)
+    groups, keys = number_groups([evaluate(key, columns, count) for key in top.keys], count)
+    panes = pane_starts(rows.latest, top.panes)
+    distinct, place = np.unique(panes, return_inverse=True)
+    # Group and pane as one number for as long as it takes: cells are cut by it.
+    used, both = np.unique(groups * max(1, len(distinct)) + place, return_inverse=True)
+    sliced = slice_rows(rows.times, rows.numbers, both, SLICE_US)
+    *partials, marks = together.parts
+    # FIRST and LAST go by a result's own time and then by its reading; they are asked only where each has one result.
+    in_order = replace(sliced, times=rows.latest, positions=rows.positions[0])
+    found = [
+        in_order.aggregate(partial, [evaluate(a, columns, count) for a in measure.arguments])
+        for measure, partial in zip(measures_of(top), partials, strict=True)
+    ]
+    found.append(sliced.aggregate(marks, [pa.array(rows.latest), *map(pa.array, rows.positions)]))
+    one, codes = found[0], used[found[0].groups]
+    cells = Cells(
+        one.starts,
+        distinct[codes % max(1, len(distinct))],
+        codes // max(1, len(distinct)),
+        one.firsts,
+        one.lasts,
+        one.rows,
+        together.joined([cells.state for cells in found]),
+    )
+    return SlicedResults(list(zip(*(k.to_pylist() for k in keys), strict=True)) if keys else [()], cells)
+
+
+def pane_starts(times: Ints, panes: Panes | None) -> Ints:
+    """Where the stretch begins of which panes consist and in which a time lies."""
+    if panes is None:
+        return np.zeros(len(times), np.int64)
+    width = math.gcd(panes.width, panes.step)
+    starts: Ints = np.floor_divide(times, width) * width
+    return starts

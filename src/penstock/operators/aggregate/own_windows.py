@@ -1,0 +1,39 @@
+"""An answer over one stream whose aggregates have windows of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pyarrow as pa
+
+from penstock.expr.windows import Bound, TimeWindow
+from penstock.operators.aggregate.answer import AggregateHeld
+from penstock.operators.aggregate.per_window import answer_by_window
+from penstock.operators.aggregate.rollups.notices import together
+from penstock.operators.base.log_reader import Fetcher
+from penstock.sql.plan import AggregatePlan
+
+
+@dataclass(slots=True, eq=False)
+class OwnWindowsHeld(AggregateHeld):
+    """One answer per window, put together."""
+
+    part: ClassVar[type[AggregateHeld]] = AggregateHeld  # how each of the windows is answered
+
+    def _compute(self, fetcher: Fetcher) -> pa.Table:
+        return answer_by_window(self.plan, lambda us, part: self._over(us, part, fetcher))
+
+    def _over(self, us: int | None, part: AggregatePlan, fetcher: Fetcher) -> pa.Table:
+        instant, span = self.instant, self.instant.range()
+        if us is not None and span is not None and instant.now_us is not None:
+            high = min(span[1], instant.now_us)
+            window = TimeWindow(Bound("constant", max(span[0], high - us)), Bound("constant", high))
+            instant = replace(instant, window=window)
+        held = self.part(
+            self.cycle, self.query_id, self.name, part, instant, self.reach, self.locked, self.reader, self.fresh
+        )
+        held.rollup = self.rollup
+        found = held._compute(fetcher)
+        self.note = together([note for note in (self.note, held.note) if note is not None])
+        return found

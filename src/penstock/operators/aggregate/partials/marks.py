@@ -1,0 +1,35 @@
+"""What decides whether all rows of a cell count: the latest time among them, and where in each log their oldest tuple stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.operators.aggregate.partials.base import Accumulator, Ints, State, Values
+
+LATEST = "latest"
+
+
+class Marks(Accumulator):
+    """Of results of a join over so many inputs. Its arguments are the latest time and a log position per input."""
+
+    def __init__(self, inputs: int) -> None:
+        self.inputs = inputs
+
+    def fields(self) -> dict[str, tuple[Any, Any]]:
+        lowest = {oldest(place): (np.int64, np.iinfo(np.int64).max) for place in range(self.inputs)}
+        return {LATEST: (np.int64, np.iinfo(np.int64).min), **lowest}
+
+    def add(self, state: State, values: Values) -> None:
+        given = dict(zip(self.fields(), values.numbers, strict=True))
+        self.merge(state, values.cells, given)
+
+    def merge(self, state: State, at: Ints, other: State) -> None:
+        np.maximum.at(state[LATEST], at, other[LATEST])
+        for place in range(self.inputs):
+            np.minimum.at(state[oldest(place)], at, other[oldest(place)])
+
+
+def oldest(place: int) -> str:
+    return f"oldest{place}"

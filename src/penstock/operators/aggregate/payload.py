@@ -1,0 +1,75 @@
+"""Cells as they travel in commit records and snapshots: one Arrow stream with the groups' keys beside each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from penstock.operators.aggregate.partials.base import Mergeable, State
+from penstock.operators.aggregate.partials.cells import Cells
+
+Ranges = Sequence[tuple[int, int]]
+_PARTS = ("starts", "widths", "firsts", "lasts", "rows")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a payload says: whose cells, of which rows of the log, and the groups' keys, one tuple per cell."""
+
+    family: str
+    measures: list[str]
+    ranges: list[tuple[int, int]]
+    table: pa.Table
+    about: dict[str, Any]  # what else a snapshot says of the family
+
+    def keys(self) -> list[tuple[object, ...]]:
+        names = [n for n in self.table.column_names if n.startswith("key.")]
+        if not names:
+            return [()] * self.table.num_rows
+        return list(zip(*(self.table.column(n).to_pylist() for n in names), strict=True))
+
+    def cells(self, measure: str, partial: Mergeable, groups: np.ndarray) -> Cells:
+        """The cells of one measure, with the reader's own numbers of the groups."""
+        place = self.measures.index(measure)
+        starts, widths, firsts, lasts, rows = (self.table.column(n).to_numpy() for n in _PARTS)
+        state: State = {
+            n: partial.from_arrow(n, self.table.column(f"{place}.{n}").combine_chunks()) for n in partial.fields()
+        }
+        return Cells(starts, widths, groups, firsts, lasts, rows, state)
+
+
+def to_bytes(
+    family: str,
+    measures: Sequence[str],
+    ranges: Ranges,
+    keys: list[pa.Array],
+    cells: list[Cells],
+    partials: Sequence[Mergeable],
+    about: dict[str, Any] | None = None,
+) -> bytes:
+    """Cells of the measures of a family; they differ in their state alone."""
+    one = cells[0]
+    index = pa.array(one.groups)
+    columns: dict[str, pa.Array] = {n: pa.array(getattr(one, n)) for n in _PARTS}
+    columns |= {f"key.{i}": key.take(index) for i, key in enumerate(keys)}
+    for place, (each, partial) in enumerate(zip(cells, partials, strict=True)):
+        columns |= {f"{place}.{n}": partial.to_arrow(n, a) for n, a in each.state.items()}
+    header: dict[str, Any] = {"family": family, "measures": list(measures), "ranges": [list(r) for r in ranges]}
+    header |= {"about": about} if about else {}
+    table = pa.table(columns).replace_schema_metadata({"slices": orjson.dumps(header)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def from_bytes(payload: bytes) -> Told:
+    table = pa.ipc.open_stream(payload).read_all()
+    header = orjson.loads(table.schema.metadata[b"slices"])
+    ranges = [(first, end) for first, end in header["ranges"]]
+    return Told(header["family"], header["measures"], ranges, table, header.get("about", {}))

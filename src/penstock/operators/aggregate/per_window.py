@@ -1,0 +1,65 @@
+"""Aggregates with windows of their own: one answer per window, put together by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.expr.expression import Column
+from penstock.operators.aggregate.groups import Groups
+from penstock.operators.aggregate.rows import projected
+from penstock.operators.aggregate.shape import measure_of
+from penstock.sql.plan import AggregatePlan, Output, aggregate_name, key_name
+
+
+def answer_by_window(plan: AggregatePlan, over: Callable[[int | None, AggregatePlan], pa.Table]) -> pa.Table:
+    """`over` answers some of the aggregates, beside their keys, over the last so many microseconds of the question's window.
+
+    A group is there if the question's window (None) has rows of it; an aggregate without rows says what it says of none.
+    """
+    first = list(range(len(plan.aggregates)))[:1]
+    groups, count = Groups(), 0
+    columns: dict[str, pa.Array] = {}
+    # The question's own window first: it says which groups there are.
+    for us in (None, *sorted({us for us in plan.own_windows if us is not None})):
+        places = [i for i, own in enumerate(plan.own_windows) if own == us]
+        table = over(us, _part(plan, places or first))
+        names = [key_name(i) for i in range(len(plan.keys))]
+        keys = list(zip(*(table.column(n).to_pylist() for n in names), strict=True)) if names else [()]
+        numbers = groups.number(keys)
+        if us is None:
+            count = len(keys)
+            columns = {n: table.column(n).combine_chunks() for n in names}
+        for place in places:
+            columns[aggregate_name(place)] = _spread(plan, table, place, numbers, count)
+    return projected(plan, columns, count)
+
+
+def _part(plan: AggregatePlan, places: list[int]) -> AggregatePlan:
+    """Some of the aggregates, beside their keys."""
+    outputs = [Output(key_name(i), k.type, Column(key_name(i), k.type)) for i, k in enumerate(plan.keys)]
+    for at, place in enumerate(places):
+        type_ = plan.aggregates[place].type
+        outputs.append(Output(aggregate_name(place), type_, Column(aggregate_name(at), type_)))
+    return AggregatePlan(
+        plan.table_id,
+        plan.keys,
+        tuple(plan.aggregates[i] for i in places),
+        tuple(outputs),
+        plan.window,
+        plan.static_predicate,
+        plan.stream_predicate,
+    )
+
+
+def _spread(plan: AggregatePlan, table: pa.Table, place: int, numbers: np.ndarray, count: int) -> pa.Array:
+    """An aggregate per group of the question; where it has no rows, what it says of none."""
+    call = plan.aggregates[place]
+    partial = measure_of(call).make()
+    nothing = partial.finish(call.function, partial.empty(1), call.type, call.parameter or 0)
+    values = pa.concat_arrays([table.column(aggregate_name(place)).combine_chunks(), nothing])
+    at = np.full(count, len(values) - 1, np.int64)
+    at[numbers] = np.arange(len(numbers))
+    return values.take(pa.array(at))

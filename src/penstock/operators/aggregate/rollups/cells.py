@@ -1,0 +1,76 @@
+"""Cells of a rollup: how they are added up, and how they become wider."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.operators.aggregate.partials.base import Ints, Partial, State
+from penstock.operators.aggregate.partials.groups import number_groups
+from penstock.operators.aggregate.slicer import SlicedFamily
+
+
+@dataclass(frozen=True, slots=True)
+class RolledCells:
+    """The readings of one group from a time on, for one width; a line per cell in every array."""
+
+    keys: tuple[pa.Array, ...]
+    starts: Ints
+    states: tuple[State, ...]  # per measure of the rollup
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def earliest(self) -> Ints:
+        """When the first reading of each cell was; TIMES is the first measure."""
+        times: Ints = self.states[0]["least"]
+        return times
+
+    @property
+    def latest(self) -> Ints:
+        times: Ints = self.states[0]["greatest"]
+        return times
+
+    @property
+    def readings(self) -> int:
+        return int(self.states[0]["count"].sum())
+
+    def take(self, chosen: np.ndarray) -> RolledCells:
+        index = pa.array(np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen)
+        states = tuple({name: field[chosen] for name, field in state.items()} for state in self.states)
+        return RolledCells(tuple(key.take(index) for key in self.keys), self.starts[chosen], states)
+
+
+def of_rows(sliced: SlicedFamily) -> RolledCells:
+    """What was sliced of the log, with the keys beside each cell."""
+    one = sliced.cells[0]
+    index = pa.array(one.groups)
+    return RolledCells(
+        tuple(key.take(index) for key in sliced.keys), one.starts, tuple(cells.state for cells in sliced.cells)
+    )
+
+
+def added_up(parts: Sequence[RolledCells], width: int, partials: Sequence[Partial]) -> RolledCells:
+    """One cell per group and time of a width, of cells that are as wide or narrower.
+
+    Merging leaves no trace of what was merged first: an hour of minutes is to the bit an hour of readings.
+    """
+    keys = tuple(pa.concat_arrays([part.keys[i] for part in parts]) for i in range(len(parts[0].keys)))
+    starts = np.floor_divide(np.concatenate([part.starts for part in parts]), width) * width
+    groups, _ = number_groups(keys, len(starts))
+    order = np.lexsort((groups, starts))
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(starts[order]) != 0) | (np.diff(groups[order]) != 0)
+    first, at = order[new], np.cumsum(new) - 1
+    states = []
+    for place, partial in enumerate(partials):
+        total = partial.empty(len(first))
+        fields = partial.fields()
+        partial.merge(total, at, {n: np.concatenate([p.states[place][n] for p in parts])[order] for n in fields})
+        states.append(total)
+    index = pa.array(first)
+    return RolledCells(tuple(key.take(index) for key in keys), starts[first], tuple(states))

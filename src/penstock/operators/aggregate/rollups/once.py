@@ -1,0 +1,129 @@
+"""A SELECT that is asked once, from rows of the log and, where it reaches further back, cells of a rollup: without Spark."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pyarrow as pa
+
+from penstock.catalog.model import Table
+from penstock.errors import error
+from penstock.expr.windows import FOREVER
+from penstock.operators.aggregate.answer import AggregateHeld
+from penstock.operators.aggregate.approximate.brackets import NONE, Looked
+from penstock.operators.aggregate.family import number_groups
+from penstock.operators.aggregate.groups import Groups
+from penstock.operators.aggregate.history import inside, slice_log
+from penstock.operators.aggregate.own_windows import OwnWindowsHeld
+from penstock.operators.aggregate.partials.cell_sums import Look, Rest, combine, merge_combined
+from penstock.operators.aggregate.partials.cells import no_cells
+from penstock.operators.aggregate.rollups.rollup_read import find_source
+from penstock.operators.aggregate.shape import Measure, family_of, slice_width
+from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.select.window_cut import Instant
+from penstock.sql.planning.one_shot import OneShotAggregate
+from penstock.views.results import Result
+from penstock.views.standing_queries import StandingQueries
+
+# What of the log one question may have read here; more than that is work for Spark, which knows the log alone.
+READ_MAX_ROWS = 20_000_000
+
+
+@dataclass(slots=True, eq=False)
+class AskedOnceHeld(AggregateHeld):
+    """Nothing is kept for a question that is asked once: rows of the log are read, cells of the rollup added."""
+
+    def answer(self) -> pa.Table:
+        return self._computed()
+
+    def _look(
+        self, fetcher: Fetcher, measures: tuple[Measure, ...], look: Look
+    ) -> tuple[dict[Measure, list[Looked]], Groups]:
+        panes, groups = self.plan.panes, Groups()
+        width = slice_width(panes) if panes is None else math.gcd(panes.width, panes.step)
+        parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
+        keep = inside([(-FOREVER, FOREVER)], look.low, look.high)
+        for first, end in fetcher.ranges(look.floor, look.head, look.low, look.high):
+            for sliced in slice_log(fetcher, family_of(self.plan), measures, first, end, width, keep):
+                numbers = number_groups(groups, sliced)
+                for measure, cells in zip(measures, sliced.cells, strict=True):
+                    own = replace(cells, groups=numbers[cells.groups])
+                    parts[measure].append(combine(own, measure.make(), panes))
+        nothing = Rest((), ())
+        return {m: [Looked(merge_combined(p, m.make()), nothing, NONE)] for m, p in parts.items()}, groups
+
+
+@dataclass(slots=True, eq=False)
+class OwnWindowsOnce(OwnWindowsHeld):
+    """The same, of aggregates with windows of their own."""
+
+    part: ClassVar[type[AggregateHeld]] = AskedOnceHeld
+
+    def answer(self) -> pa.Table:
+        return self._computed()
+
+
+def rows_to_read(held: AggregateHeld) -> int:
+    """How many rows of the log an answer has to look at, at most."""
+    low, high = held.instant.range() or (0, -1)
+    floor = max(held.instant.floor, held.rollup.rolled.position if held.rollup is not None else 0)
+    return sum(end - first for first, end in held.reader().ranges(floor, held.instant.head, low, high))
+
+
+def answer_once(standing: StandingQueries, asked: OneShotAggregate) -> Result | None:
+    """The answer at the last committed cycle; None where no rollup has anything of that time that the log has not."""
+    held = _hold(standing, asked)
+    if held is None or held.rollup is None or rows_to_read(held) > READ_MAX_ROWS:
+        return None
+    result = _answered(held)
+    note = result.rolled_up
+    return result if note is not None and (note.window_us is not None or note.notices) else None
+
+
+def answer_from_log(standing: StandingQueries, asked: OneShotAggregate) -> Result:
+    """What Spark SQL has no words for: the answer at the last committed cycle, whether there is a rollup or not."""
+    held = _hold(standing, asked)
+    if held is None:
+        raise error("not_ready", detail="no cycle has taken in the table as it is now", hint="ask again in a moment")
+    rows = rows_to_read(held)
+    if rows > READ_MAX_ROWS:
+        detail = (
+            f"this window has up to {rows:,} readings, and a question that is asked once reads {READ_MAX_ROWS:,} here"
+        )
+        raise error("over_budget", detail=detail, hint="make the window shorter, or CREATE QUERY name AS SELECT ..")
+    return _answered(held)
+
+
+def _answered(held: AggregateHeld) -> Result:
+    rows = held.answer()
+    notices = held.note.notices if held.note is not None else ()
+    return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=held.note)
+
+
+def _hold(standing: StandingQueries, asked: OneShotAggregate) -> AggregateHeld | None:
+    """None where no cycle knows the table yet."""
+    plan, listings, log = asked.plan, standing.listings, standing.folder.log
+    with standing.locked() as store:
+        state = store.state
+        table = state.tables_by_id.get(plan.table_id)
+        if table is None or store.offset is None:
+            return None
+        now_us = store.now_of(table, plan.static_predicate)
+        head = store.offset.data.get(table.id, 0)
+        instant = Instant(state.retention(table.id), head, now_us, None, plan.window)
+        span = instant.range()
+        source = find_source(plan, state, span[0], standing.rolled_files) if span is not None else None
+        if span is None or source is None or not source.reaches(*span):
+            source = None
+        static, cycle = state.rows(table.id), store.cycle
+
+    def reader(table: Table = table) -> Fetcher:
+        return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
+
+    def fresh(table: Table = table) -> Fetcher:
+        return Fetcher(log, table, static, lambda: listings.fresh(table.id))
+
+    kind = OwnWindowsOnce if plan.own_windows else AskedOnceHeld
+    return kind(cycle, 0, "", plan, instant, 0, standing.locked, reader, fresh, rollup=source)

@@ -1,0 +1,111 @@
+"""One step of a rollup: readings of the log become cells, blocks that expired become coarser, small files become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.catalog.rollup_records import RollupFile, RollupState, RollupStep
+from penstock.operators.aggregate.history import slice_log
+from penstock.operators.aggregate.partials.base import Partial
+from penstock.operators.aggregate.rollups.cells import RolledCells, added_up, of_rows
+from penstock.operators.aggregate.rollups.shape import Shape
+from penstock.operators.aggregate.rollups.tiers import Level, places_of
+from penstock.operators.base.log_reader import Fetcher
+
+STEP_ROWS = 1 << 21  # readings that one step takes in at most: its cells are in memory
+CELLS_AT_ONCE = 1 << 20
+FILES_PER_BLOCK = 4
+
+_Read = Callable[[RollupFile], RolledCells]
+Place = tuple[int, int]  # the number of a tier and where a block of it begins
+
+
+@dataclass(slots=True)
+class Step:
+    """What a step will write: cells by tier and block, and the files that they take the place of."""
+
+    position: int
+    cells: dict[Place, RolledCells] = field(default_factory=dict)
+    removed: list[RollupFile] = field(default_factory=list)
+    gone_us: int | None = None
+
+    def closing(self, added: Iterable[RollupFile]) -> RollupStep:
+        return RollupStep(self.position, tuple(added), tuple(file.number for file in self.removed), self.gone_us)
+
+
+class Stepper:
+    """Makes the steps of one rollup. `read` gives a file's cells."""
+
+    def __init__(self, shape: Shape, levels: Sequence[Level], read: _Read) -> None:
+        self._shape, self._levels, self._read = shape, levels, read
+        self._partials: list[Partial] = shape.partials()
+
+    def step(self, rolled: RollupState, fetcher: Fetcher, end: int) -> Step:
+        """Take in the readings from where the rollup stands up to a position, or some of them."""
+        step = Step(min(end, rolled.position + STEP_ROWS))
+        parts: dict[Place, list[RolledCells]] = {}
+        fresh = self._of_log(fetcher, rolled.position, step.position)
+        if fresh is not None:
+            self._put(step, parts, fresh, 0)
+        for file in rolled.files:
+            tier = self._tier_of(file)
+            if self._levels[tier].has_expired(file):
+                step.removed.append(file)
+                self._put(step, parts, self._read(file), tier + 1)
+        gone = {file.number for file in step.removed}
+        for place, new in parts.items():
+            beside = [f for f in rolled.files if f.number not in gone and self._place_of(f) == place]
+            joined = few_large(beside, sum(len(part) for part in new))
+            step.removed += joined
+            width = self._levels[place[0]].every_us
+            step.cells[place] = added_up([*new, *(self._read(file) for file in joined)], width, self._partials)
+        return step
+
+    def _of_log(self, fetcher: Fetcher, first: int, end: int) -> RolledCells | None:
+        """The readings in [first, end) as cells of the finest tier."""
+        width, parts = self._levels[0].every_us, []
+        for sliced in slice_log(fetcher, self._shape.family, self._shape.measures, first, end, width):
+            parts.append(of_rows(sliced))
+            if sum(map(len, parts)) > CELLS_AT_ONCE:
+                parts = [added_up(parts, width, self._partials)]
+        found = added_up(parts, width, self._partials) if parts else None
+        return found if found is not None and len(found) else None
+
+    def _put(self, step: Step, parts: dict[Place, list[RolledCells]], cells: RolledCells, least: int) -> None:
+        """Sort cells by tier, none of them finer than `least`, and block. What no tier holds any more is gone."""
+        places = np.maximum(places_of(cells.starts, self._levels), least)
+        for tier in np.unique(places).tolist():
+            mine = places == tier
+            if tier == len(self._levels):
+                gone_us = int(cells.latest[mine].max()) + 1
+                step.gone_us = max(gone_us, step.gone_us if step.gone_us is not None else gone_us)
+                continue
+            chosen = cells.take(mine)
+            blocks = self._levels[tier].block_of(chosen.starts)
+            for block in np.unique(blocks).tolist():
+                parts.setdefault((tier, block), []).append(chosen.take(blocks == block))
+
+    def _tier_of(self, file: RollupFile) -> int:
+        return next(i for i, level in enumerate(self._levels) if level.every_us == file.every_us)
+
+    def _place_of(self, file: RollupFile) -> Place:
+        return self._tier_of(file), file.block_us
+
+
+def few_large(files: Sequence[RollupFile], cells: int) -> list[RollupFile]:
+    """Which files of a block are written anew together with so many new cells.
+
+    None while there are few; then the small ones, so that a cell is written as often as its block's size doubles.
+    """
+    if len(files) < FILES_PER_BLOCK:
+        return []
+    chosen: list[RollupFile] = []
+    for file in sorted(files, key=lambda f: f.cells):
+        if len(chosen) >= FILES_PER_BLOCK - 1 and file.cells > cells:
+            break
+        chosen.append(file)
+        cells += file.cells
+    return chosen

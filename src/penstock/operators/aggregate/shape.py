@@ -1,0 +1,95 @@
+"""What aggregations share: a family has the same rows and groups, a measure the same argument and partial."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+
+import orjson
+
+from penstock.expr.expression import Expr, columns_of, is_static, to_json
+from penstock.operators.aggregate.approximate.names import approximate_name
+from penstock.operators.aggregate.partials.base import Partial
+from penstock.operators.aggregate.partials.cell_sums import Panes
+from penstock.operators.aggregate.partials.registry import make_partial, partial_for
+from penstock.sql.plan import AggregateCall, AggregatePlan
+
+SECOND_US = 1_000_000
+# Widths divide each other, so that slices of different widths nest.
+_WIDTHS = (SECOND_US, 100_000, 10_000, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Rows of one stream that satisfy both predicates, grouped by the keys."""
+
+    table_id: int
+    static_predicate: Expr | None
+    stream_predicate: Expr | None
+    keys: tuple[Expr, ...]
+    latch: str | None = None  # the name of a state that is nobody else's
+
+    @property
+    def is_static(self) -> bool:
+        """Whether a reading's group is known from its sensor."""
+        return all(is_static(key) for key in self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One kind of partial of one argument."""
+
+    partial: str
+    arguments: tuple[Expr, ...]
+
+    def make(self) -> Partial:
+        return make_partial(self.partial, tuple(a.type for a in self.arguments))
+
+
+def family_of(plan: AggregatePlan) -> Family:
+    return Family(plan.table_id, plan.static_predicate, plan.stream_predicate, plan.keys, plan.latch)
+
+
+def measure_of(aggregate: AggregateCall) -> Measure:
+    partial = partial_for(aggregate.function, tuple(a.type for a in aggregate.arguments))
+    assert partial is not None, aggregate
+    if isinstance(aggregate.parameter, tuple):
+        partial = approximate_name(partial, aggregate.parameter, aggregate.function)
+    return Measure(partial, aggregate.arguments)
+
+
+def measures_of(plan: AggregatePlan) -> tuple[Measure, ...]:
+    return tuple(dict.fromkeys(measure_of(a) for a in plan.aggregates))
+
+
+@lru_cache(4096)
+def family_name(family: Family) -> str:
+    """The same in every process, for ever."""
+    predicates = [None if p is None else to_json(p) for p in (family.static_predicate, family.stream_predicate)]
+    latch = [] if family.latch is None else [family.latch]
+    return _digest([family.table_id, predicates, [to_json(key) for key in family.keys], *latch])
+
+
+@lru_cache(4096)
+def measure_name(measure: Measure) -> str:
+    return _digest([measure.partial, [to_json(a) for a in measure.arguments]])
+
+
+def _digest(data: object) -> str:
+    return hashlib.blake2b(orjson.dumps(data, option=orjson.OPT_SORT_KEYS), digest_size=12).hexdigest()
+
+
+def columns_needed(family: Family, measures: tuple[Measure, ...]) -> set[str]:
+    """What slicing has to read of each row; static values come with the versions where the keys are static."""
+    needed = [a for m in measures for a in m.arguments] + ([] if family.is_static else list(family.keys))
+    if family.stream_predicate is not None:
+        needed.append(family.stream_predicate)
+    return {name for expr in needed for name in columns_of(expr)}
+
+
+def slice_width(panes: Panes | None) -> int:
+    """The width of slices that a query would have: its panes consist of whole ones."""
+    if panes is None:
+        return SECOND_US
+    return next((w for w in _WIDTHS if panes.width % w == 0 and panes.step % w == 0), 1000)

@@ -1,0 +1,73 @@
+"""Rows of a family into cells: in workers for new rows, in the server for whatever no worker sliced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.expr.evaluate import evaluate
+from penstock.expr.expression import columns_of
+from penstock.operators.aggregate.partials.base import Ints
+from penstock.operators.aggregate.partials.cells import Cells
+from penstock.operators.aggregate.partials.groups import number_groups
+from penstock.operators.aggregate.partials.slices import slice_rows
+from penstock.operators.aggregate.shape import Family, Measure
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of one table, in log order: the columns that are needed, by flat name."""
+
+    first: int
+    times: Ints
+    vids: npt.NDArray[np.int32]
+    columns: Mapping[str, pa.Array]
+    versions: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedFamily:
+    """Cells per measure, all alike but for their state, and the keys of the groups that they number."""
+
+    keys: list[pa.Array]
+    cells: list[Cells]
+
+
+def slice_family(
+    family: Family, measures: Sequence[Measure], batch: Batch, chosen: npt.NDArray[Any] | None, width: int
+) -> SlicedFamily:
+    """AggregateCall those rows of the batch that `chosen` (ascending offsets) names; None: all."""
+    offsets = np.arange(len(batch.times)) if chosen is None else chosen.astype(np.int64, copy=False)
+    whole = len(offsets) == len(batch.times)
+    columns: Mapping[str, pa.Array] = batch.columns
+    if not whole:
+        index = pa.array(offsets)
+        names = {n for n in columns if any(n in columns_of(e) for m in measures for e in m.arguments)}
+        names |= {n for key in family.keys for n in columns_of(key) if n in columns}
+        columns = {name: columns[name].take(index) for name in names}
+    vids = batch.vids if whole else batch.vids[offsets]
+    groups, keys = _groups(family, columns, vids, batch.versions)
+    sliced = slice_rows(batch.times[offsets], offsets + batch.first, groups, width)
+    used, inverse = np.unique(sliced.groups, return_inverse=True)
+    cells = []
+    for measure in measures:
+        arguments = [evaluate(a, columns, len(offsets)) for a in measure.arguments]
+        found = sliced.aggregate(measure.make(), arguments)
+        cells.append(Cells(found.starts, found.widths, inverse, found.firsts, found.lasts, found.rows, found.state))
+    return SlicedFamily([key.take(pa.array(used)) for key in keys], cells)
+
+
+def _groups(
+    family: Family, columns: Mapping[str, pa.Array], vids: npt.NDArray[np.int32], versions: pa.Table
+) -> tuple[Ints, list[pa.Array]]:
+    if not family.keys:
+        return np.zeros(len(vids), np.int64), []
+    if not family.is_static:
+        return number_groups([evaluate(key, columns, len(vids)) for key in family.keys], len(vids))
+    groups, keys = number_groups([evaluate(k, versions, versions.num_rows) for k in family.keys], versions.num_rows)
+    return groups[vids], keys

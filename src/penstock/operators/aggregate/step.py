@@ -1,0 +1,130 @@
+"""The standing aggregations of one table, kept ready in a worker: each family is sliced once, whoever asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from penstock.cycle.log_batch import Rows
+from penstock.cycle.result_rows import ResultRow, told
+from penstock.errors import PenstockError, error
+from penstock.expr.predicate_index import PredicateIndex
+from penstock.operators.aggregate import payload
+from penstock.operators.aggregate.shape import (
+    Family,
+    Measure,
+    columns_needed,
+    family_name,
+    family_of,
+    measure_name,
+    measures_of,
+    slice_width,
+)
+from penstock.operators.aggregate.slicer import Batch, slice_family
+from penstock.sql.plan import AggregatePlan
+
+Spans = Sequence[tuple[int, int, int]]
+
+
+class _Members:
+    """One family's queries: which measures and widths they ask for."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.measures: Counter[Measure] = Counter()
+        self.widths: Counter[int] = Counter()
+
+
+class SlicePass:
+    """Queries come and go without touching other families. One may ask for several aggregations: its own and its subqueries'."""
+
+    def __init__(self) -> None:
+        self.plans: dict[int, tuple[AggregatePlan, ...]] = {}
+        self._families: dict[Family, _Members] = {}
+        self._by_number: dict[int, Family] = {}
+        self._index = PredicateIndex()
+        self._numbers = 0
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def add(self, query_id: int, *plans: AggregatePlan) -> None:
+        """Put a query in, in place of what it was before."""
+        if query_id in self.plans:
+            self.remove(query_id)
+        self.plans[query_id] = plans
+        for plan in plans:
+            self._add(plan)
+
+    def _add(self, plan: AggregatePlan) -> None:
+        family = family_of(plan)
+        members = self._families.get(family)
+        if members is None:
+            self._numbers += 1
+            members = self._families[family] = _Members(self._numbers)
+            self._by_number[members.number] = family
+            self._index.add(members.number, family.static_predicate, family.stream_predicate)
+        members.measures.update(measures_of(plan))
+        members.widths[slice_width(plan.panes)] += 1
+
+    def remove(self, query_id: int) -> None:
+        for plan in self.plans.pop(query_id):
+            self._remove(plan)
+
+    def _remove(self, plan: AggregatePlan) -> None:
+        family = family_of(plan)
+        members = self._families[family]
+        members.measures -= Counter(measures_of(plan))
+        members.widths -= Counter([slice_width(plan.panes)])
+        if not members.measures:
+            del self._families[family], self._by_number[members.number]
+            self._index.remove(members.number)
+
+    @property
+    def columns(self) -> set[str]:
+        """What slicing has to read of each row."""
+        needed: set[str] = set()
+        for family, members in self._families.items():
+            needed |= columns_needed(family, tuple(members.measures))
+        return needed
+
+    def slice(self, batch: Rows, table_id: int, spans: Spans = ()) -> Iterator[ResultRow]:
+        """Rows for the commit record. A family without rows says so, too: then nobody has to look.
+
+        `spans`: which part of the batch (query, first, end) a fill reads for whom; each is alone in its family.
+        """
+        if not self._families:
+            return
+        versions = batch.static.versions()
+        matches = dict(self._index.match(batch.columns, batch.vids, versions))
+        rows = Batch(batch.first, batch.times, batch.vids, batch.columns, versions)
+        asked = {family_of(p): (first, end) for q, first, end in spans for p in self.plans.get(q, ())}
+        for family, members in self._families.items():
+            found = matches.get(members.number, BitMap())
+            if isinstance(found, PenstockError):
+                yield from self._failed(family, found, batch.first)
+                continue
+            first, end = asked.get(family, (batch.first, batch.first + batch.count))
+            if (first, end) != (batch.first, batch.first + batch.count):
+                found = found & BitMap(range(first - batch.first, end - batch.first))
+            chosen = None if len(found) == batch.count else np.asarray(found.to_array(), np.int64)
+            measures = tuple(members.measures)
+            try:
+                sliced = slice_family(family, measures, rows, chosen, min(members.widths))
+            except pa.ArrowException as failure:
+                # A plan of an older version that no longer would be made; nobody else's answers suffer from it.
+                yield from self._failed(family, error("internal_error", detail=f"slices: {failure}"), batch.first)
+                continue
+            names = [measure_name(m) for m in measures]
+            partials = [m.make() for m in measures]
+            data = payload.to_bytes(family_name(family), names, [(first, end)], sliced.keys, sliced.cells, partials)
+            yield table_id, "slices", len(found), batch.first, data
+
+    def _failed(self, family: Family, failure: PenstockError, first: int) -> Iterator[ResultRow]:
+        for query_id, plans in self.plans.items():
+            if any(family_of(plan) == family for plan in plans):
+                yield query_id, "error", 0, first, told(failure)

@@ -1,0 +1,212 @@
+"""The cells of all standing aggregations: folded from commit records, forgotten when no window reaches them.
+
+Cells are facts about the log. A row of the log is in exactly one cell of each measure, or in a range that nobody has
+sliced yet; then whoever asks slices it (`reading`). So nothing here can be wrong, only missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+import numpy as np
+
+from penstock.operators.aggregate import payload
+from penstock.operators.aggregate.answer_cache import Said
+from penstock.operators.aggregate.family import FamilyStore, MeasureStore, renumbered
+from penstock.operators.aggregate.latch import LatchFamily
+from penstock.operators.aggregate.over_joins.family import ResultsFamily
+from penstock.operators.aggregate.shape import Measure, family_name, family_of, measure_name, measures_of
+from penstock.operators.base.ranges import from_position
+from penstock.sql.plan import AggregatePlan
+
+# Which list of results, and whatever else cells of them depend on.
+Generation = tuple[int, ...]
+
+
+class SliceStore:
+    """Families by name. Called under the lock of the answers' owner."""
+
+    def __init__(self) -> None:
+        self.families: dict[str, FamilyStore] = {}
+        self._plans: dict[int, AggregatePlan] = {}  # whose rows count as a query's own
+        self._beside: dict[int, tuple[AggregatePlan, ...]] = {}  # of subqueries that are values in a query
+        self._of_results: dict[
+            int, dict[Generation, ResultsFamily]
+        ] = {}  # by query and generation of its join's results
+        self.said = Said()
+        self._rows_before: dict[int, int] = {}  # how many rows a query's family had met when the query came
+
+    def take(self, query_id: int, plan: AggregatePlan | None, beside: tuple[AggregatePlan, ...] = ()) -> None:
+        """A query came or changed. `plan` None: its own aggregates are of a join's results; `beside`: its subqueries."""
+        before, used_before = self._plans.get(query_id), self._used(query_id)
+        for each in (*((plan,) if plan is not None else ()), *beside):
+            family = self._family(each)
+            for measure in measures_of(each):
+                if measure not in family.measures:
+                    family.measures[measure] = MeasureStore(family.new_cells(measure))
+                family.measures[measure].users.add(query_id)
+        if plan is None:
+            self._plans.pop(query_id, None)
+            self._rows_before.pop(query_id, None)
+        else:
+            if before is None or family_of(before) != family_of(plan):
+                self._rows_before[query_id] = self.of(plan).rows - self.matched(query_id, before)
+            self._plans[query_id] = plan
+        self._beside.pop(query_id, None)
+        if beside:
+            self._beside[query_id] = beside
+        self._leave(query_id, used_before.keys() - self._used(query_id).keys())
+
+    def _family(self, plan: AggregatePlan) -> FamilyStore:
+        name = family_name(family_of(plan))
+        if name not in self.families:
+            kind = FamilyStore if plan.latch is None else LatchFamily
+            self.families[name] = kind(family_of(plan))
+        return self.families[name]
+
+    def _used(self, query_id: int) -> dict[tuple[str, Measure], MeasureStore]:
+        """The cells that a query uses, each once, by family and measure."""
+        plan = self._plans.get(query_id)
+        plans = (*((plan,) if plan is not None else ()), *self._beside.get(query_id, ()))
+        return {(family_name(family_of(p)), m): self.of(p).measures[m] for p in plans for m in measures_of(p)}
+
+    def matched(self, query_id: int, plan: AggregatePlan | None = None) -> int:
+        """How many rows cycles have found for a query."""
+        plan = plan if plan is not None else self._plans.get(query_id)
+        return self.of(plan).rows - self._rows_before[query_id] if plan is not None else 0
+
+    def forget(self, query_id: int) -> None:
+        self._of_results.pop(query_id, None)
+        self.take(query_id, None)
+
+    def _leave(self, query_id: int, gone: Iterable[tuple[str, Measure]]) -> None:
+        for name, measure in gone:
+            family = self.families[name]
+            family.measures[measure].users.discard(query_id)
+            if not family.measures[measure].users:
+                del family.measures[measure]
+            if not family.measures:
+                del self.families[name]
+
+    def keeps(self, plan: AggregatePlan) -> bool:
+        """Whether anybody asks for such cells."""
+        return family_name(family_of(plan)) in self.families
+
+    def of(self, plan: AggregatePlan) -> FamilyStore:
+        return self.families[family_name(family_of(plan))]
+
+    def of_results(self, query_id: int, generation: Generation, top: AggregatePlan, inputs: int) -> ResultsFamily:
+        """The cells of a join's results, which whoever asks makes."""
+        known = self._of_results.setdefault(query_id, {})
+        if generation not in known:
+            known[generation] = ResultsFamily(query_id, top, inputs)
+        return known[generation]
+
+    def results_of(self, query_id: int) -> ResultsFamily | None:
+        """Those of the newest generation that somebody asked about."""
+        known = self._of_results.get(query_id)
+        return known[max(known)] if known else None
+
+    def trim_results(self, query_id: int, generations: Container[int], low: int) -> None:
+        """Forget results of a join before a time, and those of generations that no kept cycle knows."""
+        known = self._of_results.get(query_id, {})
+        for generation in [g for g in known if g[0] not in generations]:
+            del known[generation]
+        for family in known.values():
+            family.forget_before(low)
+
+    def fold(self, data: bytes, rows: int) -> None:
+        """Take in what a cycle or a snapshot told."""
+        told = payload.from_bytes(data)
+        family = self.families.get(told.family)
+        if family is not None:
+            family.rows += rows
+            family.fold(told)
+
+    def users_of(self, data: bytes) -> set[int]:
+        """The queries that use what a cycle told."""
+        family = self.families.get(payload.from_bytes(data).family)
+        return set().union(*(measure.users for measure in family.measures.values())) if family is not None else set()
+
+    def latch_of(self, plan: AggregatePlan) -> LatchFamily:
+        family = self.of(plan)
+        assert isinstance(family, LatchFamily)
+        return family
+
+    def merge_latches(self, oldest: Mapping[int, int], filling: Container[int]) -> None:
+        """Merge the states of LATCH queries as of the oldest kept cycle, which read the tables up to these positions.
+
+        Not of those that are filling: what lies between two pieces may still come.
+        """
+        for family in self.families.values():
+            users = next(iter(family.measures.values())).users
+            if isinstance(family, LatchFamily) and not any(query_id in filling for query_id in users):
+                family.merge_below(oldest.get(family.family.table_id, 0))
+
+    def trim(self, keep_from: Mapping[int, int]) -> None:
+        """Forget cells of rows that no query reaches. Queries without a position keep everything."""
+        for family in self.families.values():
+            for known in family.measures.values():
+                position = min((keep_from.get(q, 0) for q in known.users), default=0)
+                if position > 0:
+                    known.covered = from_position(known.covered, known.cells.forget_below(position))
+            family.renumber()
+
+    def give_up(self, most_bytes: int) -> set[int]:
+        """Empty the largest families until the rest fits; the queries that lost their cells."""
+        gone: set[int] = set()
+        while self.nbytes > most_bytes:
+            largest = max(self._all_families(), key=lambda family: family.nbytes)
+            gone |= largest.users
+            largest.empty()
+        return gone
+
+    def give_up_kept(self, most_values: int) -> set[int]:
+        """Empty measures that keep more values one by one than they may; the queries that lost their cells."""
+        gone: set[int] = set()
+        for family in self.families.values():
+            for measure, known in family.measures.items():
+                if known.cells.kept > most_values:
+                    gone |= known.users
+                    family.give_up(measure)
+        for of_results in self._families_of_results():
+            if of_results.cells.kept > most_values:
+                gone |= of_results.users
+                of_results.empty()
+        return gone
+
+    def _families_of_results(self) -> list[ResultsFamily]:
+        return [family for known in self._of_results.values() for family in known.values()]
+
+    def _all_families(self) -> list[FamilyStore | ResultsFamily]:
+        return [*self.families.values(), *self._families_of_results()]
+
+    def doubt(self, query_id: int) -> None:
+        """Something failed while a query's rows were read: everything is sliced again."""
+        for name, measure in self._used(query_id):
+            self.families[name].doubt(measure)
+
+    def memory_of(self, query_id: int) -> int:
+        """Bytes of a query's measures, shared evenly among those who use them."""
+        of_results = sum(family.nbytes for family in self._of_results.get(query_id, {}).values())
+        shares = (known.cells.nbytes // max(1, len(known.users)) for known in self._used(query_id).values())
+        return of_results + sum(shares)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(family.nbytes for family in self._all_families())
+
+    def snapshot(self) -> Iterator[tuple[int, bytes]]:
+        """Everything as payloads, each with the table it is about."""
+        for name, family in self.families.items():
+            types = [key.type for key in family.family.keys]
+            for measure, known in family.measures.items():
+                cells = known.cells.view()
+                used, inverse = np.unique(cells.groups, return_inverse=True)
+                keys = family.groups.columns(used, types)
+                one = renumbered(cells, inverse)
+                partials = [known.cells.partial]
+                data = payload.to_bytes(
+                    name, [measure_name(measure)], known.covered, keys, [one], partials, family.about()
+                )
+                yield family.family.table_id, data

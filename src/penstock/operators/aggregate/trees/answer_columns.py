@@ -1,0 +1,179 @@
+"""Rows of an answer for a tree of aggregates: when they are, what tells them apart, and one column's values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.catalog.model import TIME_COLUMN
+from penstock.errors import PenstockError
+from penstock.expr.expression import Column, Expr, calls_user, substituted
+from penstock.expr.windows import FOREVER, RowsWindow
+from penstock.operators.aggregate.trees.totals import Kind
+from penstock.operators.aggregate.trees.tree import AggregateTree
+from penstock.operators.base.answer import Ids, SelectHeld
+from penstock.operators.join.answer import JoinHeld
+from penstock.operators.join.result_list import Picked
+from penstock.operators.join.steps.results import EARLIEST, LATEST
+from penstock.operators.select.match_positions import Positions
+from penstock.sql.plan import Output
+from penstock.types import TIMESTAMP
+from penstock.views.query_state import NEVER
+
+ROWS_AT_ONCE = 1 << 17
+
+
+class NotKept(Exception):
+    """Why no tree answers a question; Spark does."""
+
+
+_GONE = "retention takes the rows just now"
+
+
+def column_of(argument: Expr, outputs: tuple[Output, ...], with_time: bool) -> Expr:
+    """An expression over a query's columns as one over those of its streams."""
+    named = {o.name: o.expr for o in outputs}
+    if with_time:
+        named[TIME_COLUMN] = Column(TIME_COLUMN, TIMESTAMP)
+    try:
+        found = substituted(argument, named)
+    except KeyError:
+        raise NotKept("the query has other columns now") from None
+    if calls_user(found):
+        raise NotKept("a user's function runs in workers only")
+    return found
+
+
+def kind_of(column: Expr) -> Kind:
+    return "double" if column.type.kind == "DOUBLE" else "integer"
+
+
+def put(tree: AggregateTree, times: Ids, numbers: Ids, values: pa.ChunkedArray | pa.Array) -> None:
+    """Append rows with the values of an Arrow column; of types that only COUNT knows, whether there is a value."""
+    valid = values.is_valid().to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else _valid(values)
+    tree.append(times, _numbers_of(values, len(valid)), valid, numbers)
+
+
+def _valid(values: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    found: np.ndarray[Any, np.dtype[np.bool_]] = values.is_valid().to_numpy()
+    return found
+
+
+def _numbers_of(values: pa.ChunkedArray | pa.Array, count: int) -> np.ndarray[Any, Any]:
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        return np.zeros(count, np.int64)
+    filled = values.fill_null(0) if values.null_count else values
+    return np.asarray(filled.to_numpy())
+
+
+@dataclass(frozen=True, slots=True)
+class SelectRows:
+    """Those of a select-project query: all that match and retention holds, whatever its own window shows.
+
+    That is what a reader of it sees. Rows that no record tells of are evaluated, `most_rows` of them at most.
+    """
+
+    held: SelectHeld
+    floor: int
+    head: int
+    most_rows: int
+
+    @property
+    def identity(self) -> object:
+        plan = self.held.plan
+        return plan.table_id, plan.static_predicate, plan.stream_predicate
+
+    def since(self, first: int, low: int) -> tuple[Ids, Ids]:
+        """Times and positions of the matches from a position and a time on."""
+        known = self.held.matches.matches
+        if not isinstance(known, Positions):
+            raise NotKept("a user's function runs in workers only")
+        # A reader sees what is older than any window of the query, too. Of windows of rows only the newest are recorded.
+        counts = isinstance(self.held.plan.window, RowsWindow)
+        whole = replace(known, reach=0, keep=False, covered=() if counts else known.covered)
+        held = replace(self.held, matches=replace(self.held.matches, matches=whole))
+        first = max(first, self.floor)
+        if held.to_evaluate(first, self.head, low) > self.most_rows:
+            raise NotKept("there are more than history_max_rows readings that the query has not met")
+        rows = held.since(first, self.head, low)
+        return rows.times, rows.positions
+
+    def columns(self, positions: Ids, column: Expr) -> Iterator[tuple[slice, pa.ChunkedArray]]:
+        """A column's values at positions, some at a time."""
+        plan = replace(self.held.plan, outputs=(Output("value", column.type, column),))
+        held = replace(self.held, plan=plan)
+        for first in range(0, len(positions), ROWS_AT_ONCE):
+            part = slice(first, min(len(positions), first + ROWS_AT_ONCE))
+            table = held.rows(positions[part])
+            if table.num_rows < part.stop - part.start:
+                raise NotKept(_GONE)
+            yield part, table.column(0)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRows:
+    """Those of a window join: results, by the time of their latest tuple."""
+
+    held: JoinHeld
+
+    @property
+    def identity(self) -> object:
+        held = self.held
+        return held.results.generation, held.windows, tuple(i.floor for i in held.inputs)
+
+    @property
+    def head(self) -> int:
+        return self.held.count
+
+    def span(self) -> tuple[int, int] | None:
+        """The join's own window; None where no NOW is known yet."""
+        if self.held.now_us is None:
+            return None
+        start = self.held.start_us if self.held.start_us is not None else NEVER
+        return self.held.windows.by_input[0].resolve(self.held.now_us, start)
+
+    @property
+    def spread(self) -> int:
+        """How much earlier than its latest tuple another one of a result may be."""
+        bounds = [b for i, row in enumerate(self.held.plan.bounds) for j, b in enumerate(row) if i != j]
+        return FOREVER if None in bounds else max((b for b in bounds if b is not None), default=0)
+
+    def since(self, first: int, low: int) -> tuple[Ids, Ids]:
+        """Times and numbers of the results from a number on, all of whose tuples lie at or after a time."""
+        picked = self.held.results.inside(first, self.held.count, low, FOREVER)
+        kept = self._kept(picked)
+        return picked.column(LATEST)[kept], picked.numbers[kept]
+
+    def columns(self, numbers: Ids, column: Expr) -> Iterator[tuple[slice, pa.ChunkedArray]]:
+        held = replace(self.held, plan=replace(self.held.plan, outputs=(Output("value", column.type, column),)))
+        for first in range(0, len(numbers), ROWS_AT_ONCE):
+            part = slice(first, min(len(numbers), first + ROWS_AT_ONCE))
+            try:
+                table = held.rows(numbers[part])
+            except PenstockError as failure:
+                if failure.condition != "cycle_gone":
+                    raise
+                raise NotKept(_GONE) from failure
+            if table.num_rows < part.stop - part.start:
+                raise NotKept(_GONE)
+            yield part, table.column(0)
+
+    def begin_after(self, numbers: Ids, low: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which of some results have their earliest tuple at or after a time."""
+        picked = self.held.results.pick(np.sort(numbers))
+        found: np.ndarray[Any, np.dtype[np.bool_]] = np.isin(numbers, picked.numbers[picked.column(EARLIEST) >= low])
+        return found
+
+    def _kept(self, picked: Picked) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Those whose readings retention has left."""
+        positions = picked.positions(len(self.held.inputs))
+        found: np.ndarray[Any, np.dtype[np.bool_]] = np.ones(len(picked.numbers), np.bool_)
+        for mine, source in zip(positions, self.held.inputs, strict=True):
+            found &= mine >= source.floor
+        return found

@@ -1,0 +1,179 @@
+"""Aggregates over any window of a query's answer, from trees that are kept over it: O(log n), and no Spark job.
+
+What `SELECT COUNT(*), AVG(ppm) FROM q BEGIN .. END ..` gives is what Spark SQL would give at the same cycle. A tree is
+built by the first question and extended by the next one with the rows that came in between. Where no tree can answer
+(`NotKept`), Spark does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.expr.evaluate import evaluate
+from penstock.expr.expression import Expr
+from penstock.expr.windows import EVERYTHING, JoinWindows, TimeWindow
+from penstock.operators.aggregate.trees.answer_columns import JoinRows, NotKept, SelectRows, column_of, kind_of, put
+from penstock.operators.aggregate.trees.answer_trees import ROW_BYTES, AnswerTree, AnswerTrees
+from penstock.operators.aggregate.trees.totals import Totals
+from penstock.operators.select.answer_at import hold_join, hold_select
+from penstock.operators.sparksql.evaluation_rows import Evaluation
+from penstock.operators.sparksql.moments import moment_of
+from penstock.pipeline.spark_sql import Moment
+from penstock.settings import Settings
+from penstock.sql.plan import Aggregate, AggregatePlan, OnDemand, SelectPlan, SparkPlan
+from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
+from penstock.views.answer_store import AnswerStore
+from penstock.views.query_state import NEVER, Answer
+from penstock.views.standing_queries import StandingQueries
+
+SHARE = 4  # of the memory that answers may take, trees may take this part beside
+
+
+class AggregatesOnDemand:
+    """Answers questions of the kind. Any thread may ask."""
+
+    def __init__(self, standing: StandingQueries, settings: Settings) -> None:
+        self._standing = standing
+        self._settings = settings
+        self.trees = AnswerTrees((settings.answers_memory_mb << 20) // SHARE)
+
+    def answer(self, plan: SparkPlan) -> Evaluation:
+        """The answer at the last committed cycle. Raises NotKept where Spark has to say it."""
+        asked = plan.on_demand
+        if asked is None:
+            raise NotKept(plan.reason)
+        began = time.monotonic()
+        # Whoever comes later stands on a later cycle: a tree only ever grows to the right.
+        with self.trees.lock_of(asked.query):
+            totals, moment, cycle = self._totals(plan, asked)
+        return Evaluation(_row(asked, totals), cycle, moment.now_us, time.monotonic() - began)
+
+    def tidy(self, queries: Container[int]) -> None:
+        self.trees.tidy(queries)
+
+    def memory_of(self, query_id: int) -> int:
+        return self.trees.memory_of(query_id)
+
+    def _totals(self, plan: SparkPlan, asked: OnDemand) -> tuple[dict[Expr, Totals], Moment, int]:
+        """By argument of the aggregates, what is known of the rows inside the window."""
+        with self._standing.locked() as store:
+            moment, cycle = moment_of(plan, store, None), store.cycle
+            definition = moment.state.queries.get(asked.query)
+            answer = store.answers.get(definition.id) if definition is not None else None
+            if definition is None or answer is None:
+                raise NotKept(f'query "{asked.query}" has no answer of single rows')
+            rows = self._rows(store, definition.id, answer, moment)
+        found: dict[Expr, Totals] = {}
+        # To count rows any tree will do.
+        for argument in {a.argument for a in asked.aggregates} - {EVERY_ROW} or {EVERY_ROW}:
+            column = column_of(argument, rows.held.plan.outputs, isinstance(rows, SelectRows))
+            if isinstance(rows, SelectRows):
+                if len(moment.ranges) != 1:
+                    raise NotKept("another query of that name came meanwhile")
+                (span,) = moment.ranges.values()
+                found[argument] = self._of_selection(definition.id, column, rows, span, moment.now_us)
+            else:
+                found[argument] = self._of_join(definition.id, column, rows, asked.window, moment.now_us)
+        rows_inside = next(iter(found.values())).rows
+        return {EVERY_ROW: _counted(rows_inside), **found}, moment, cycle
+
+    def _rows(self, store: AnswerStore, query_id: int, answer: Answer, moment: Moment) -> SelectRows | JoinRows:
+        mark, plan, log = self._standing.feed.last(), answer.plan, self._standing.folder.log
+        assert mark is not None
+        if isinstance(plan, SelectPlan):
+            listings = self._standing.listings
+            held = hold_select(store, query_id, answer, plan, mark, EVERYTHING, log, listings, ready=None)
+            # A reader sees the rows of a cycle ago.
+            head = (moment.previous or moment.offset).data.get(plan.table_id, 0)
+            return SelectRows(held, store.state.retention(plan.table_id), head, self._settings.history_max_rows)
+        windows = mark.windows.get(query_id)
+        if isinstance(plan, AggregatePlan):
+            raise NotKept("an aggregation has no answer of single rows")
+        if plan.missing != "inner":
+            raise NotKept("a row without a partner may get one later")
+        if not answer.settled or answer.pending is not None or windows != answer.window:
+            raise NotKept("the join is paused or reads its history")
+        assert isinstance(windows, JoinWindows)
+        join = hold_join(store, query_id, answer, plan, mark, windows, log)
+        if join is None or not windows.uniform:
+            raise NotKept("the streams of the join have windows of their own")
+        return JoinRows(join)
+
+    def _of_selection(
+        self, query_id: int, column: Expr, rows: SelectRows, span: tuple[int, int], now_us: int
+    ) -> Totals:
+        low, high = span
+        if low > high:
+            return Totals(kind_of(column))
+        tree = self.trees.find(query_id, column)
+        if tree is None or not tree.reaches(rows.identity, low, rows.head):
+            tree = self.trees.new(kind_of(column), rows.identity, low)
+        if rows.floor > tree.floor:
+            tree.tree.retain(lambda positions: positions >= rows.floor)
+            tree.floor = rows.floor
+        self._extend(tree, column, rows, tree.since)
+        tree.forget_unasked(low, now_us)
+        self.trees.keep(query_id, column, tree)
+        return tree.tree.answer(low, high)
+
+    def _of_join(self, query_id: int, column: Expr, rows: JoinRows, reader: TimeWindow | None, now_us: int) -> Totals:
+        """Of results whose tuples lie inside the window of the join and whose latest one lies inside the reader's."""
+        span = rows.span()
+        if span is None:
+            return Totals(kind_of(column))
+        begin, _ = span
+        low, high = span if reader is None else _both(span, reader.resolve(now_us, NEVER))
+        tree = self.trees.find(query_id, column)
+        if tree is None or not tree.reaches(rows.identity, begin, rows.head):
+            tree = self.trees.new(kind_of(column), rows.identity, begin)
+        self._extend(tree, column, rows, begin)
+        tree.tree.expire(begin)
+        self.trees.keep(query_id, column, tree)
+        # Results are ordered by their latest tuple. Only those shortly after the beginning may have one before it.
+        edge = begin + rows.spread if begin > tree.since else low
+        found = tree.tree.answer(max(low, edge), high)
+        if low < edge:
+            straddling = tree.tree.scan(low, min(high, edge - 1), lambda numbers: rows.begin_after(numbers, begin))
+            found = found.with_more(straddling)
+        return found
+
+    def _extend(self, tree: AnswerTree, column: Expr, rows: SelectRows | JoinRows, low: int) -> None:
+        """Take in what came since the last question."""
+        if tree.head == rows.head:
+            return
+        times, numbers = rows.since(tree.head, low)
+        if (len(tree.tree) + len(numbers)) * ROW_BYTES > self.trees.most_bytes:
+            raise NotKept("a tree over so many rows takes more memory than a quarter of answers_memory_mb")
+        # All of them before the first goes in: whoever fails on the way leaves the tree as it was.
+        for part, values in list(rows.columns(numbers, column)):
+            put(tree.tree, times[part], numbers[part], values)
+        tree.head = rows.head
+
+
+def _counted(rows: int) -> Totals:
+    """What a column of ones comes to."""
+    return Totals("integer", rows, rows, 0, rows, 1, 1)
+
+
+def _both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _row(asked: OnDemand, totals: dict[Expr, Totals]) -> pa.Table:
+    columns = {
+        f"#{place}": pa.array([_value(a, totals[a.argument])], a.type.to_arrow())
+        for place, a in enumerate(asked.aggregates)
+    }
+    schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in asked.outputs])
+    return pa.Table.from_arrays([evaluate(o.expr, columns, 1) for o in asked.outputs], schema=schema)
+
+
+def _value(aggregate: Aggregate, totals: Totals) -> Any:
+    """As Spark says it: sums of integers wrap."""
+    if aggregate.function == "sum" and totals.kind == "integer" and totals.sum is not None:
+        return (int(totals.sum) + 2**63) % 2**64 - 2**63
+    return getattr(totals, aggregate.function)

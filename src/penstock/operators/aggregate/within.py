@@ -1,0 +1,88 @@
+"""WITHIN n PERCENT is kept: where buckets leave more doubt than was asked for, the rows of the window are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.operators.aggregate.answer_cache import MOST, Kept
+from penstock.operators.aggregate.approximate.intervals import INTERVAL, as_one, row_by_row
+from penstock.operators.aggregate.approximate.within import Within
+from penstock.operators.aggregate.history import inside, slice_log
+from penstock.operators.aggregate.partials.bands import picked
+from penstock.operators.aggregate.partials.base import Ints
+from penstock.operators.aggregate.partials.cell_sums import Combined, Look
+from penstock.operators.aggregate.partials.correlated import PREFIX, inner_of
+from penstock.operators.aggregate.shape import Measure, family_of, measure_of
+from penstock.operators.aggregate.slicer import SlicedFamily
+from penstock.operators.base.log_reader import Fetcher
+from penstock.sql.plan import AggregatePlan
+
+_WIDTH_US = 86_400_000_000
+_MANY = 1 << 16
+Whole = Mapping[Measure, Combined]
+Known = Callable[[SlicedFamily], Ints]
+"""The numbers of the groups that were sliced."""
+
+
+def loose_measures(plan: AggregatePlan, whole: Whole) -> list[Measure]:
+    """The measures whose buckets do not keep what some aggregate of them promises."""
+    found: dict[Measure, None] = {}
+    for call in plan.aggregates:
+        measure = measure_of(call)
+        partial = measure.make()
+        if isinstance(partial, Within) and isinstance(call.parameter, tuple):
+            state = whole[measure].state
+            if partial.loose(call.function, state, call.parameter[0], call.type.kind == "BIGINT"):
+                found[measure] = None
+    return list(found)
+
+
+def read_exactly(
+    fetcher: Fetcher, plan: AggregatePlan, measures: list[Measure], whole: Whole, look: Look, first: int, known: Known
+) -> dict[Measure, Combined]:
+    """The same measures with the rows that the outer aggregate sees, and no others: the inner one is known exactly."""
+    kept = inside(((look.low, look.high + 1),), look.low, look.high)
+    found = {}
+    for measure in measures:
+        partial, combined = measure.make(), whole[measure]
+        assert isinstance(partial, Within)
+        line_of = {group: line for line, group in enumerate(combined.groups.tolist())}
+        bags = [np.empty(0, INTERVAL)] * len(line_of)
+        rows = Measure(PREFIX, measure.arguments)
+        for sliced in slice_log(fetcher, family_of(plan), [rows], first, look.head, _WIDTH_US, kept):
+            (cells,) = sliced.cells
+            for group, data in zip(known(sliced)[cells.groups].tolist(), cells.state["pairs"], strict=True):
+                line = line_of[group]
+                if data is None or not combined.state["count"][line]:
+                    continue
+                pairs = np.frombuffer(data, partial.pair)
+                inner = inner_of(partial.asked.inner, combined.state, line)
+                pairs = pairs[picked(pairs["x"], inner, partial.asked.edges)]
+                bag = np.concatenate([bags[line], row_by_row(pairs["x"], pairs["y"])])
+                bags[line] = as_one(bag) if len(bag) > _MANY else bag
+        state = {**combined.state, "pairs": np.full(len(bags), None, object), "bag": np.empty(len(bags), object)}
+        state["bag"][:] = [as_one(bag).tobytes() for bag in bags]
+        found[measure] = replace(combined, state=state)
+    return found
+
+
+def note_doubt(kept: dict[int, Kept], query_id: int, plan: AggregatePlan, whole: Whole, read: bool) -> None:
+    """Remember for EXPLAIN what an answer took and how far it can be from the truth."""
+    doubts: list[float] = []
+    for call in plan.aggregates:
+        measure = measure_of(call)
+        partial = measure.make()
+        if isinstance(partial, Within):
+            found = partial.brackets(call.function, whole[measure].state, call.type.kind == "BIGINT")
+            open_ones = found.known & (found.lowers < found.uppers)
+            least = np.minimum(np.abs(found.lowers), np.abs(found.uppers))[open_ones]
+            doubts += [0.0, *(found.errors[open_ones] / least).tolist()]
+    if not doubts:
+        return
+    facts = kept.setdefault(query_id, Kept())
+    if len(kept) > MOST:
+        del kept[next(iter(kept))]
+    facts.answers, facts.read, facts.doubt = facts.answers + 1, facts.read + read, max(doubts)

@@ -1,0 +1,253 @@
+"""From positions to rows: read the log where a bitmap says so, cut to the window, project late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from penstock.cancellation import check
+from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
+from penstock.catalog.rows import StaticRows
+from penstock.cycle.positions import BLOCK_ROWS
+from penstock.cycle.readings import flat_columns, slice_schema, stream_fields
+from penstock.errors import PenstockError
+from penstock.expr.evaluate import evaluate
+from penstock.expr.expression import Column, UserCall, columns_of, walk
+from penstock.expr.windows import FOREVER
+from penstock.operators.base.open_files import OpenFiles
+from penstock.operators.join.partnered_rows import Blocks
+from penstock.sql.plan import SelectPlan
+from penstock.streams.log.missing_rows import lost_position, missing_file
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import Segment, Slice, list_segments, slices
+
+_BARE = slice_schema([])  # times and static versions alone
+TOGETHER_ROWS, TOGETHER_TIMES = 1 << 16, 8
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPositions:
+    """Rows of a stream that some bitmap names, in log order: where they are, when, and of which version."""
+
+    positions: np.ndarray
+    times: np.ndarray
+    vids: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> TimedPositions:
+        return TimedPositions(self.positions[chosen], self.times[chosen], self.vids[chosen])
+
+    @staticmethod
+    def together(parts: Sequence[TimedPositions]) -> TimedPositions:
+        if len(parts) == 1:
+            return parts[0]
+        return TimedPositions(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("positions", "times", "vids")))
+
+
+def no_rows() -> TimedPositions:
+    return TimedPositions(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
+
+
+class Fetcher:
+    """Reads one table's log for one answer, from one listing: compacted files are found again by position."""
+
+    def __init__(
+        self,
+        log: Path,
+        table: Table,
+        static: StaticRows,
+        listing: Callable[[], list[Segment]] | None = None,
+        files: OpenFiles | None = None,
+    ) -> None:
+        self._log = log
+        self._table = table
+        self.static = static
+        self._listing = listing or (lambda: list_segments(log, table.id))
+        self._segments: list[Segment] | None = None
+        self._files = files or OpenFiles()
+
+    def segments(self) -> list[Segment]:
+        if self._segments is None:
+            self._segments = self._listing()
+        return self._segments
+
+    def lost(self, first: int, end: int) -> int | None:
+        """The first position in [first, end) that should be there and is in no file."""
+        segments = self.segments()
+        begins, ends = (segments[0].first, segments[-1].end) if segments else (end, end)
+        if begins <= first and end <= ends:
+            return None  # a listing has no gaps inside
+        return lost_position(self._log, self._table.id, segments, first, end)
+
+    def missing(self, position: int) -> PenstockError:
+        return missing_file(self._table.id, position)
+
+    def ranges(self, first: int, end: int, low: int, high: int) -> list[tuple[int, int]]:
+        """What of [first, end) lies in files that may have a ts in [low, high], neighbours together."""
+        found: list[tuple[int, int]] = []
+        for segment in self.segments():
+            if segment.max_ts < low or segment.min_ts > high or segment.first >= end or segment.end <= first:
+                continue
+            start, stop = max(first, segment.first), min(end, segment.end)
+            if found and found[-1][1] == start:
+                found[-1] = (found[-1][0], stop)
+            else:
+                found.append((start, stop))
+        return found
+
+    def timed(self, positions: np.ndarray, low: int, high: int) -> TimedPositions:
+        """These positions (ascending), as far as their ts is in [low, high]."""
+        found, rows = self._at(positions, _BARE)
+        times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
+        keep = (times >= low) & (times <= high)
+        return TimedPositions(found[keep], times[keep], rows.column(VERSION_COLUMN.name).to_numpy()[keep])
+
+    def runs(self, first: int, end: int, wanted: set[str]) -> Iterator[tuple[int, np.ndarray, dict[str, pa.Array]]]:
+        """The rows in [first, end) as (position of the first, static versions, columns by flat name)."""
+        schema = slice_schema(stream_fields(self._table, sorted(wanted)))
+        pieces = slices(self.segments(), first, end)
+        if not pieces:
+            return
+        log = pa.concat_tables([self._read_piece(piece, schema) for piece in pieces])
+        vids = log.column(VERSION_COLUMN.name).to_numpy()
+        yield pieces[0].first, vids, flat_columns(self._table, wanted, log, vids, self.static)
+
+    def _read_piece(self, piece: Slice, schema: pa.Schema) -> pa.Table:
+        check()
+        return read_slice(piece, schema=schema)
+
+    def require(self, blocks: Blocks | None, first: int, end: int) -> None:
+        """Raise corrupt_segment where a position in [first, end) that `blocks` names (None: any) is in no file."""
+        segments = self.segments()
+        begins, ends = (segments[0].first, segments[-1].end) if segments else (end, end)
+        for low, high in ((first, min(begins, end)), (max(ends, first), end)):  # a listing has no gaps inside
+            if len(offsets_in(blocks, low, high, 0)):
+                lost = lost_position(self._log, self._table.id, segments, low, high)
+                if lost is not None and len(offsets_in(blocks, lost, high, 0)):
+                    raise missing_file(self._table.id, lost)
+
+    def times(
+        self, blocks: Blocks | None, end: int, low: int = -FOREVER, high: int = FOREVER, first: int = 0
+    ) -> TimedPositions:
+        """Positions in [first, end) that `blocks` names (None: all) whose ts is in [low, high]."""
+        self.require(blocks, first, end)
+        found = []
+        for segment in self.segments():
+            if segment.max_ts < low or segment.min_ts > high or segment.first >= end or segment.end <= first:
+                continue
+            offsets = offsets_in(blocks, max(segment.first, first), min(segment.end, end), segment.first)
+            if len(offsets) == 0:
+                continue
+            rows = self._read(segment, offsets, _BARE)
+            times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
+            keep = (times >= low) & (times <= high)
+            vids = rows.column(VERSION_COLUMN.name).to_numpy()
+            found.append(TimedPositions(offsets[keep] + segment.first, times[keep], vids[keep]))
+        return TimedPositions.together(found) if found else no_rows()
+
+    def rows(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> pa.Table:
+        """The plan's outputs for these positions (ascending), in log order."""
+        found, columns = self._gather(set().union(*(columns_of(o.expr) for o in plan.outputs)), positions)
+        computed = _computed(values)
+        arrays = []
+        for output in plan.outputs:
+            if any(isinstance(n, UserCall) for n in walk(output.expr)):
+                if len(found) == 0:
+                    arrays.append(pa.nulls(0, output.type.to_arrow()))
+                else:
+                    arrays.append(_look_up(computed, output.name, found).cast(output.type.to_arrow()))
+            elif isinstance(output.expr, Column):
+                arrays.append(columns[output.expr.name])
+            else:
+                arrays.append(evaluate(output.expr, columns, len(found)))
+        return pa.Table.from_arrays(arrays, schema=answer_schema(plan))
+
+    def columns(self, wanted: set[str], positions: np.ndarray) -> dict[str, pa.Array]:
+        """Columns of these positions (ascending), by flat name."""
+        return self._gather(wanted, positions)[1]
+
+    def _gather(self, wanted: set[str], positions: np.ndarray) -> tuple[np.ndarray, dict[str, pa.Array]]:
+        """Those of the positions that the log has, and their columns: from many files, but made flat once."""
+        found, log = self._at(positions, slice_schema(stream_fields(self._table, wanted)))
+        vids = log.column(VERSION_COLUMN.name).to_numpy()
+        return found, flat_columns(self._table, wanted, log, vids, self.static)
+
+    def _at(self, positions: np.ndarray, schema: pa.Schema) -> tuple[np.ndarray, pa.Table]:
+        """Those of the positions (ascending) that the log has, and their rows.
+
+        Choosing rows costs the same for few as for many: files are put together first, unless most would be thrown away.
+        """
+        segments = self.segments()
+        lows = np.searchsorted(positions, [s.first for s in segments]).tolist()
+        highs = np.searchsorted(positions, [s.end for s in segments]).tolist()
+        reached = [(s, low, high) for s, low, high in zip(segments, lows, highs, strict=True) if low < high]
+        if not reached:
+            return positions[:0], schema.empty_table()
+        whole = [(int(positions[low]), int(positions[high - 1]) + 1) for _, low, high in reached]
+        rows = sum(end - first for first, end in whole)
+        if rows > TOGETHER_ROWS + TOGETHER_TIMES * len(positions):
+            parts = [self._read(s, positions[low:high] - s.first, schema) for s, low, high in reached]
+            return np.concatenate([positions[low:high] for _, low, high in reached]), pa.concat_tables(parts)
+        found, index, at = [], [], 0
+        for (_, low, high), (first, end) in zip(reached, whole, strict=True):
+            found.append(positions[low:high])
+            index.append(positions[low:high] + (at - first))
+            at += end - first
+        slices = [
+            self._files.read(s, first - s.first, end - s.first, schema)
+            for (s, _, _), (first, end) in zip(reached, whole, strict=True)
+        ]
+        log = pa.concat_tables(slices)
+        if rows > sum(map(len, index)):
+            log = log.take(pa.array(np.concatenate(index)))
+        return np.concatenate(found), log
+
+    def _read(self, segment: Segment, offsets: np.ndarray, schema: pa.Schema) -> pa.Table:
+        low, high = int(offsets[0]), int(offsets[-1]) + 1
+        table = self._files.read(segment, low, high, schema)
+        if len(offsets) == high - low:
+            return table
+        return table.take(pa.array(offsets - low))
+
+
+def answer_schema(plan: SelectPlan) -> pa.Schema:
+    return pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
+
+
+def offsets_in(blocks: Blocks | None, first: int, end: int, origin: int) -> np.ndarray:
+    """Named positions in [first, end), relative to `origin`, ascending."""
+    if first >= end:
+        return np.empty(0, np.int64)
+    if blocks is None:
+        return np.arange(first - origin, end - origin, dtype=np.int64)
+    parts = []
+    for block in range(first // BLOCK_ROWS * BLOCK_ROWS, end, BLOCK_ROWS):
+        named = blocks.get(block)
+        if named is None:
+            continue
+        low, high = max(first, block) - block, min(end, block + BLOCK_ROWS) - block
+        inside = named & BitMap(range(low, high))
+        parts.append(np.asarray(inside.to_array(), np.int64) + (block - origin))
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _computed(values: list[pa.Table]) -> Mapping[str, tuple[np.ndarray, pa.Array]]:
+    """Output columns that workers computed, by name: positions ascending, and the values."""
+    if not values:
+        return {}
+    whole = pa.concat_tables(values)
+    positions = whole.column(POSITION_COLUMN.name).to_numpy()
+    order = np.argsort(positions, kind="stable")
+    # A filled position may have been computed live, too: the same value twice.
+    unique = order[np.concatenate([[True], np.diff(positions[order]) > 0])]
+    names = [n for n in whole.column_names if n != POSITION_COLUMN.name]
+    return {n: (positions[unique], whole.column(n).take(pa.array(unique)).combine_chunks()) for n in names}
+
+
+def _look_up(computed: Mapping[str, tuple[np.ndarray, pa.Array]], name: str, positions: np.ndarray) -> pa.Array:
+    known, values = computed[name]
+    return values.take(pa.array(np.searchsorted(known, positions)))

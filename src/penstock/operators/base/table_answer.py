@@ -1,0 +1,68 @@
+"""What aggregations have in common as answers: a table that is there as a whole, compared with that of another cycle."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.operators.base.answer import Held, Ids
+
+
+class AnsweredHeld(ABC):
+    """Ids are places in the answer."""
+
+    __slots__ = ()
+
+    cycle: int
+
+    @property
+    def stands_for(self) -> int:
+        return self.cycle
+
+    @abstractmethod
+    def answer(self) -> pa.Table: ...
+
+    def inside(self) -> Ids:
+        return np.arange(self.answer().num_rows)
+
+    def rows(self, ids: Ids) -> pa.Table:
+        return self.answer().take(pa.array(ids))
+
+    def entered(self, before: Held) -> Ids:
+        """Groups with a new value."""
+        assert isinstance(before, AnsweredHeld)
+        return without(self.answer(), before.answer())
+
+    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        assert isinstance(before, AnsweredHeld)
+        left = before.answer().take(pa.array(without(before.answer(), self.answer())))
+        return self.inside(), self.entered(before), left
+
+
+def without(rows: pa.Table, other: pa.Table) -> Ids:
+    """Which rows are not among the others, as often as they are there."""
+    known = Counter(_tuples(other))
+    found = []
+    for at, row in enumerate(_tuples(rows)):
+        if known[row] > 0:
+            known[row] -= 1
+        else:
+            found.append(at)
+    return np.array(found, np.int64)
+
+
+def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
+    """Rows that can be compared: NaN equals NaN here."""
+    columns = [[_comparable(v) for v in column.to_pylist()] for column in rows.columns]
+    return list(zip(*columns, strict=True))
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    return repr(value) if isinstance(value, list | dict) else value

@@ -1,0 +1,1 @@
+"""Window joins: kernels, steps in the cycle, and their answers."""

@@ -1,0 +1,292 @@
+"""A window join's answer as of a committed cycle: results inside their windows, and rows that stayed alone.
+
+An id is a result's number, or, for a row of the first input that no partner came for, -1 minus its log position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.catalog.model import TIME_COLUMN, Table
+from penstock.catalog.rows import StaticRows
+from penstock.expr.evaluate import evaluate
+from penstock.expr.expression import Column, UserCall, columns_of, walk
+from penstock.expr.windows import Bound, JoinWindows, TimeWindow
+from penstock.operators.base.answer import Held, Ids, all_rows, rows_gone
+from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.join.partnered_rows import Blocks
+from penstock.operators.join.result_list import JoinResults, Picked
+from penstock.operators.join.steps.results import EARLIEST
+from penstock.sql.plan import JoinPlan
+from penstock.streams.log.missing_rows import lost_position, missing_file
+from penstock.streams.log.segments import Segment, list_what_is_there
+from penstock.views.query_state import NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class InputTable:
+    """Where one input's readings are: from `floor` on they are kept, below `head` they were committed."""
+
+    table: Table
+    static: StaticRows
+    floor: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinHeld:
+    """A join's answer."""
+
+    cycle: int
+    query_id: int
+    plan: JoinPlan
+    inputs: tuple[InputTable, ...]
+    results: JoinResults
+    count: int
+    alone: Blocks  # rows of the first input without a partner; empty for an inner join
+    windows: JoinWindows
+    now_us: int | None
+    start_us: int | None
+    log: Path
+    tables: tuple[StaticRows, ...] = ()  # of the ordinary tables, as the plan lists them
+
+    @property
+    def stands_for(self) -> int:
+        return self.cycle
+
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return ()
+
+    # -- ids
+
+    def inside(self) -> Ids:
+        spans = self._spans()
+        if spans is None:
+            return np.empty(0, np.int64)
+        ids: Ids = np.concatenate([self._alone_inside(), self._results_inside(0, self.count, spans)])
+        return ids
+
+    def entered(self, before: Held) -> Ids:
+        assert isinstance(before, JoinHeld)
+        spans, was = self._spans(), before._spans()
+        if spans is None:
+            return np.empty(0, np.int64)
+        if before.results.generation != self.results.generation or before.windows != self.windows or was is None:
+            inside = self.inside()
+            news: Ids = inside[~self._among(inside, before, before.inside())]
+            return news
+        # What came in this cycle counts even if its window passed within it: alarms must not vanish.
+        wide = [(min(a, c), b) for (a, b), (c, _) in zip(spans, was, strict=True)]
+        new = self._results_inside(before.count, self.count, wide)
+        reached = self._results_inside(0, before.count, wide, after=min(high for _, high in was))
+        if not self.windows.uniform:
+            reached = np.setdiff1d(reached, before._results_inside(0, before.count, was))
+        passed = np.setdiff1d(self._alone_inside(wide[0][0]), before._alone_inside())
+        return np.concatenate([passed, np.union1d(reached, new)])
+
+    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        assert isinstance(before, JoinHeld)
+        inside = self.inside()
+        if before.results.generation == self.results.generation:
+            left = np.setdiff1d(inside_before, inside)
+            return inside, np.setdiff1d(inside, inside_before), all_rows(before, left)
+        stayed = before._among(inside_before, self, inside)
+        return inside, inside[~self._among(inside, before, inside_before)], all_rows(before, inside_before[~stayed])
+
+    def of_times(self, low: int, high: int) -> Ids:
+        """What a reader of the query sees: rows whose own time lies in [low, high], whatever the query's window shows now.
+
+        Only those that it can ever have shown, with no tuple before its window at its START.
+        """
+        if self.now_us is None:
+            return np.empty(0, np.int64)
+        begins = self.begins()
+        inside = TimeWindow(Bound("constant", max(low, begins[0])), Bound("constant", high))
+        alone = replace(self, windows=JoinWindows((inside,) * len(self.inputs)))._alone_inside()
+        ids: Ids = np.concatenate(
+            [alone, self._results_inside(0, self.count, [(begin, high) for begin in begins], after=low - 1)]
+        )
+        return ids
+
+    def begins(self) -> tuple[int, ...]:
+        """Per input, before which time a reader sees no tuple."""
+        start = self.start_us if self.start_us is not None else NEVER
+        return tuple(w.resolve(start, start)[0] for w in self.windows.by_input)
+
+    def ever_shown(self, picked: Picked) -> np.ndarray:
+        """Which results a reader sees, whatever their own time."""
+        begins = self.begins()
+        if len(set(begins)) == 1:
+            shown: np.ndarray = picked.column(EARLIEST) >= begins[0]
+            return shown
+        positions = picked.positions(len(self.inputs))
+        shown = np.logical_and.reduce([self._times(i, positions[i]) >= low for i, low in enumerate(begins)])
+        return shown
+
+    def span(self) -> tuple[int, int] | None:
+        """[low, high] of a join whose inputs have the same window; None where no NOW is known yet."""
+        assert self.windows.uniform
+        spans = self._spans()
+        return spans[0] if spans is not None else None
+
+    def _spans(self) -> list[tuple[int, int]] | None:
+        """[low, high] per input; None where no NOW is known yet."""
+        if self.now_us is None:
+            return None
+        start = self.start_us if self.start_us is not None else NEVER
+        return [w.resolve(self.now_us, start) for w in self.windows.by_input]
+
+    def _results_inside(self, first: int, end: int, spans: Sequence[tuple[int, int]], after: int | None = None) -> Ids:
+        low, high = min(a for a, _ in spans), max(b for _, b in spans)
+        picked = self.results.inside(first, end, low, high, after)
+        if len(picked.numbers) == 0:
+            return picked.numbers
+        positions = picked.positions(len(self.inputs))
+        kept = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, self.inputs, strict=True)])
+        if len(set(spans)) > 1:
+            picked = picked.keep(kept)
+            positions, kept = picked.positions(len(self.inputs)), np.ones(len(picked.numbers), np.bool_)
+            for place, (low, high) in enumerate(spans):
+                times = self._times(place, positions[place])
+                kept &= (times >= low) & (times <= high)
+        numbers: Ids = picked.numbers[kept]
+        return numbers
+
+    def _times(self, place: int, positions: Ids) -> Ids:
+        columns = self._fetch(place, positions, {TIME_COLUMN})
+        times: Ids = columns[TIME_COLUMN].cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return times
+
+    def _alone_inside(self, low: int | None = None) -> Ids:
+        """Rows without a partner whose window has passed, inside theirs; ascending ids."""
+        spans = self._spans()
+        if not self.alone or spans is None:
+            return np.empty(0, np.int64)
+        upper = self.plan.bounds[0][1]
+        assert upper is not None and self.now_us is not None
+        begin, end = spans[0]
+        source = self.inputs[0]
+        found = self._fetcher(0).times(
+            self.alone,
+            source.head,
+            begin if low is None else low,
+            min(end, self.now_us - upper - 1),
+            first=source.floor,
+        )
+        ids: Ids = np.sort(-1 - found.positions)
+        return ids
+
+    def _among(self, ids: Ids, other: JoinHeld, others: Ids) -> np.ndarray:
+        """Which of the ids stand for combinations that are among another generation's."""
+        mine, theirs = self._combinations(ids), other._combinations(others)
+        found: np.ndarray = np.isin(mine, theirs)
+        return found
+
+    def _combinations(self, ids: Ids) -> np.ndarray:
+        """What ids stand for, whatever the generation: their positions and versions, as one comparable value each."""
+        alone, numbers = ids[ids < 0], ids[ids >= 0]
+        picked = self.results.pick(numbers)
+        known = [*picked.positions(len(self.inputs)), *picked.versions(self.plan).values()]
+        rows = np.full((len(ids), len(known)), -1, np.int64)
+        rows[: len(alone), 0] = -1 - alone
+        for place, column in enumerate(known):
+            rows[len(alone) :, place] = column
+        return np.array([r.tobytes() for r in rows], dtype=object)
+
+    # -- rows
+
+    def rows(self, ids: Ids) -> pa.Table:
+        alone = -1 - ids[ids < 0]
+        picked = self.results.pick(ids[ids >= 0])
+        parts = [join_schema(self.plan).empty_table()]
+        if len(alone):
+            parts.append(self._project({0: np.sort(alone)}, len(alone), None))
+        if len(picked.numbers):
+            positions = picked.positions(len(self.inputs))
+            kept = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, self.inputs, strict=True)])
+            parts.append(self.project(picked.keep(kept)))
+        return pa.concat_tables(parts)
+
+    def rows_by_time(self, ids: Ids, limit: int | None = None) -> pa.Table:
+        """The rows of ids by their earliest time, then by their latest, then as they were found; the first of them."""
+        alone, numbers = np.sort(-1 - ids[ids < 0]), ids[ids >= 0]
+        begins, ends = self.results.times(numbers)
+        if len(alone):
+            times = self._times(0, alone)
+            begins, ends = np.concatenate([times, begins]), np.concatenate([times, ends])
+        order = np.lexsort((ends, begins))[:limit]
+        chosen = np.sort(order)
+        table = self.rows(np.concatenate([-1 - alone, numbers])[chosen])
+        return table.take(pa.array(np.searchsorted(chosen, order)))
+
+    def project(self, picked: Picked) -> pa.Table:
+        """The rows of results none of whose tuples is gone."""
+        by_input = dict(enumerate(picked.positions(len(self.inputs))))
+        return self._project(by_input, len(picked.numbers), picked)
+
+    def _project(self, positions: Mapping[int, Ids], count: int, picked: Picked | None) -> pa.Table:
+        wanted = set().union(*(columns_of(o.expr) for o in self.plan.outputs))
+        columns: dict[str, pa.Array] = {}
+        for place, given in enumerate(self.plan.inputs):
+            mine = {c.partition(".")[2] for c in wanted if c.partition(".")[0] == given.alias}
+            if place in positions:
+                found = self._fetch(place, positions[place], mine)
+            else:
+                types = {c.name: c.type.to_arrow() for c in self.inputs[place].table.flat_columns()}
+                found = {name: pa.nulls(count, types[name]) for name in mine}
+            columns |= {f"{given.alias}.{name}": column for name, column in found.items()}
+        for place, vids in picked.versions(self.plan).items() if picked is not None else ():
+            columns |= self._of_table(place, vids, wanted)
+        arrays = []
+        for output in self.plan.outputs:
+            if picked is not None and any(isinstance(n, UserCall) for n in walk(output.expr)):
+                arrays.append(picked.values(output.name).cast(output.type.to_arrow()))
+            elif isinstance(output.expr, Column):
+                arrays.append(columns[output.expr.name])
+            else:
+                arrays.append(evaluate(output.expr, columns, count))
+        return pa.Table.from_arrays(arrays, schema=join_schema(self.plan))
+
+    def _of_table(self, place: int, vids: Ids, wanted: set[str]) -> dict[str, pa.Array]:
+        """Columns of an ordinary table's rows, in the versions that the results have."""
+        alias, versions = self.plan.tables[place].alias, self.tables[place].versions()
+        index = pa.array(vids, mask=vids < 0)
+        mine = [c.partition(".")[2] for c in wanted if c.partition(".")[0] == alias]
+        return {f"{alias}.{name}": versions.column(name).take(index).combine_chunks() for name in mine}
+
+    def _fetch(self, place: int, positions: Ids, wanted: set[str]) -> dict[str, pa.Array]:
+        """Columns of an input's rows, in any order and as often as they are named."""
+        unique, back = np.unique(positions, return_inverse=True)
+        found = self._fetcher(place).columns(wanted | {TIME_COLUMN}, unique)
+        if len(found[TIME_COLUMN]) < len(unique):
+            self._check_files(place, unique)
+            raise rows_gone(self)
+        index = pa.array(back)
+        return {name: column.take(index) for name, column in found.items()}
+
+    def _check_files(self, place: int, positions: Ids) -> None:
+        """Raise corrupt_segment where a row is not there although retention has not taken it."""
+        table_id = self.inputs[place].table.id
+        segments = list_what_is_there(self.log, table_id)
+        for first in positions.tolist():
+            lost = lost_position(self.log, table_id, segments_from(segments, first), first, first + 1)
+            if lost is not None:
+                raise missing_file(table_id, lost)
+
+    def _fetcher(self, place: int) -> Fetcher:
+        return Fetcher(self.log, self.inputs[place].table, self.inputs[place].static)
+
+
+def segments_from(segments: list[Segment], position: int) -> list[Segment]:
+    """Those that end after a position."""
+    return [segment for segment in segments if segment.end > position]
+
+
+def join_schema(plan: JoinPlan) -> pa.Schema:
+    return pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])

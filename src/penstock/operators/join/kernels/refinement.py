@@ -1,0 +1,138 @@
+"""From combinations that many joins share to each join's own: one pass of bits over whatever tells the joins apart.
+
+Members' conditions meet the combinations as standing predicates meet a batch of rows: every distinct factor once, all
+constants of one attribute from one look at it, and a member's answer is an AND of bit vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.expr.bits import Words, lowest_bit, words_for
+from penstock.expr.evaluate import Functions
+from penstock.expr.expression import Call, Column, Expr, Literal
+from penstock.expr.kernel import kernel
+from penstock.expr.normal_form import ALWAYS, normal_form
+from penstock.expr.selections import Masks, Selections
+from penstock.operators.join.kernels.combinations import Combinations
+from penstock.operators.join.kernels.composite import Inequality, Ranked, as_inequality
+from penstock.operators.join.kernels.keys import Ints
+from penstock.operators.join.kernels.step import Join
+from penstock.operators.join.kernels.weakest import all_of
+from penstock.types import BIGINT, BOOLEAN
+
+Bound = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What one join asks of the combinations, in the names of the shared one."""
+
+    number: int
+    bounds: Bound
+    conditions: tuple[Expr, ...]
+
+
+class Refinement:
+    """All members of a shared join. What the shared join has tested already is not tested again."""
+
+    def __init__(self, shared: Join, tested: Sequence[Expr], members: Sequence[Member], functions: Functions) -> None:
+        self._shared = shared
+        self._selections = Selections(functions)
+        self._everything: list[int] = []
+        self._by_selection: dict[int, list[int]] = {}
+        known: dict[object, int] = {}
+        done = set(tested)
+        self._ranked = _ranked([c for member in members for c in member.conditions if c not in done])
+        for member in members:
+            left = [self._as_rank(c) for c in member.conditions if c not in done]
+            term = normal_form(all_of([*left, *_windows(shared.bounds, member.bounds)]))
+            if term == ALWAYS:
+                self._everything.append(member.number)
+                continue
+            if term not in known:
+                known[term] = self._selections.add(term)
+            self._by_selection.setdefault(known[term], []).append(member.number)
+        self._chosen = np.array(list(self._by_selection), np.int64)
+        self._pairs = sorted({pair for m in members for pair in _narrower(shared.bounds, m.bounds)})
+
+    @property
+    def alike(self) -> list[list[int]]:
+        """All members; those that ask for the same stand together."""
+        return [some for some in (self._everything, *self._by_selection.values()) if some]
+
+    def refine(self, found: Combinations) -> Iterator[tuple[list[int], Ints | None]]:
+        """Members and the rows of `found` that are theirs; None stands for all. Who has none is not named."""
+        if self._everything:
+            yield self._everything, None
+        if not len(self._chosen):
+            return
+        count = len(found)
+        prepared = self._selections.factors.prepare(self._columns(found), count)
+        words: Words = np.zeros((len(self._chosen), words_for(count)), np.uint64)
+        counts = np.zeros(len(self._chosen), np.int64)
+        self._selections.answer(prepared, self._chosen, Masks.none(len(self._chosen)), words, counts)
+        for place, members in enumerate(self._by_selection.values()):
+            if counts[place] == count:
+                yield members, None
+            elif counts[place]:
+                yield members, set_bits(words[place], int(counts[place]))
+
+    def _as_rank(self, condition: Expr) -> Expr:
+        """An inequality as a comparison of its rank, where there are others like it."""
+        found = as_inequality(condition)
+        if found is None or found[0] not in self._ranked:
+            return condition
+        return self._ranked[found[0]].condition(found[1])
+
+    def _columns(self, found: Combinations) -> Mapping[str, pa.Array]:
+        columns = found.evaluable(self._shared.aliases)
+        for ranked in self._ranked.values():
+            columns[ranked.column.name] = pa.array(ranked.ranks(columns, len(found)))
+        for i, j in self._pairs:
+            columns[_distance(i, j).name] = pa.array(found.ts[j] - found.ts[i])
+        return columns
+
+
+def _ranked(conditions: Sequence[Expr]) -> dict[Inequality, Ranked]:
+    """Inequalities that differ in their constants only, each with the constants there are."""
+    constants: dict[Inequality, set[float]] = {}
+    for condition in conditions:
+        found = as_inequality(condition)
+        if found is not None:
+            constants.setdefault(found[0], set()).add(found[1])
+    many = {inequality: some for inequality, some in constants.items() if len(some) > 1}
+    return {each: Ranked(f"#rank{number}", each, list(some)) for number, (each, some) in enumerate(many.items())}
+
+
+def _distance(i: int, j: int) -> Column:
+    """How much later stream j's row is than stream i's."""
+    return Column(f"#{j}-{i}", BIGINT)
+
+
+def _narrower(shared: Bound, own: Bound) -> list[tuple[int, int]]:
+    """The pairs that a member's windows bound more tightly than the shared ones do."""
+    return [(i, j) for i, j in permutations(range(len(own)), 2) if own[i][j] < shared[i][j]]
+
+
+def _windows(shared: Bound, own: Bound) -> list[Expr]:
+    return [Call("le", (_distance(i, j), Literal(own[i][j], BIGINT)), BOOLEAN) for i, j in _narrower(shared, own)]
+
+
+@kernel
+def set_bits(words: Words, count: int) -> Ints:
+    """The numbers of the bits that are set, ascending."""
+    out = np.empty(count, np.int64)
+    at = 0
+    for w in range(len(words)):
+        word = words[w]
+        while word:
+            out[at] = w * 64 + lowest_bit(word)
+            at += 1
+            word &= word - np.uint64(1)
+    return out

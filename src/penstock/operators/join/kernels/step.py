@@ -1,0 +1,290 @@
+"""One step of a window join: every combination below the new heads that has a tuple beyond the old ones, once.
+
+A combination is made in the turn of its last stream, in the order of FROM, that brings a new tuple: streams before it
+may contribute anything, streams after it old tuples only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from penstock.expr.evaluate import Functions, evaluate_mask
+from penstock.expr.expression import Expr, columns_of
+from penstock.operators.join.kernels.combinations import Combinations, blocks, concat
+from penstock.operators.join.kernels.keys import Ints
+from penstock.operators.join.kernels.lookups import Link, by_key, key_of
+from penstock.operators.join.kernels.probe import expand, probe, ranges
+from penstock.operators.join.kernels.runs import Run
+from penstock.operators.join.kernels.scan import Programs
+from penstock.operators.join.kernels.selectivity import selectivity_of
+from penstock.operators.join.kernels.value_order import pick_by_value
+
+# How many combinations are in the making at a time: enough to be fast, few enough to stay in the cache.
+BLOCK = 1 << 16
+# How many pairs are looked at together where no key narrows them down, and by how many times more if they only pass by.
+PAIRS = 1 << 20
+PROBED = 1 << 12
+SCANNED = 64
+# What a look into one run and a candidate of a scan cost; only their proportion matters.
+LOOK_NS = 40
+CANDIDATE_NS = 2.2
+
+
+class Rows(Protocol):
+    """One stream's rows of this part."""
+
+    @property
+    def fresh(self) -> Run:
+        """New ones, to be joined with the others'."""
+        ...
+
+    @property
+    def starts(self) -> Run:
+        """Those of the new ones that begin a combination in this part."""
+        ...
+
+    def old(self, low: int, high: int) -> Iterable[Run]:
+        """Runs that hold every old row with a time in [low, high]."""
+        ...
+
+    def weight(self) -> float:
+        """About how many rows per microsecond of window to expect as partners."""
+        ...
+
+    def runs(self) -> int:
+        """How many runs a look at the old rows has to go through."""
+        ...
+
+    def near(self) -> int:
+        """About how many old rows are near enough to be partners."""
+        ...
+
+    @property
+    def start_of_fresh(self) -> int:
+        """The log position from which on rows are new."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """What is joined: aliases in the order of FROM, how far apart their times may be, what must hold.
+
+    `links` are keys that some of the streams share; rows with a key for all streams need none.
+    """
+
+    aliases: tuple[str, ...]
+    bounds: tuple[tuple[int, ...], ...]
+    conditions: tuple[Expr, ...] = ()
+    links: tuple[Link, ...] = ()
+
+
+def join_step(join: Join, rows: Sequence[Rows], functions: Functions | None = None) -> Iterator[Combinations]:
+    """The step's combinations, in blocks."""
+    programs = Programs(join.aliases, join.conditions)
+    for last in range(len(rows)):
+        starts = rows[last].starts
+        if len(starts) == 0:
+            continue
+        turn = _Turn(join, rows, last, functions or {}, programs)
+        whole = Combinations.of(last, join.aliases[last], starts)
+        for block in blocks(whole, BLOCK):
+            yield from turn.grow(block, (last,))
+
+
+class _Turn:
+    """The combinations whose last new tuple is of one stream."""
+
+    def __init__(self, join: Join, rows: Sequence[Rows], last: int, functions: Functions, programs: Programs) -> None:
+        self._join = join
+        self._rows = rows
+        self._last = last
+        self._functions = functions
+        self._programs = programs
+        self._selectivity = selectivity_of(join)
+        names = {f"{alias}.": i for i, alias in enumerate(join.aliases)}
+        # A condition that names no column is decided like one that names them all.
+        everything = set(range(len(join.aliases)))
+        self._needs = [
+            (condition, {names[column.partition(".")[0] + "."] for column in columns_of(condition)} or everything)
+            for condition in join.conditions
+        ]
+
+    def grow(self, made: Combinations, bound: tuple[int, ...]) -> Iterator[Combinations]:
+        """Add the missing streams, one after the other, the one with the fewest partners first."""
+        if len(made) == 0:
+            return
+        if len(bound) == len(self._rows):
+            yield made
+            return
+        stream = self._next(bound)
+        low, high = self._period(made, bound, stream)
+        due = self._due(bound, stream)
+        waiting: list[Combinations] = []
+        held = total = 0
+        for run in self._runs(stream, int(low.min()), int(high.max())):
+            for found, left in self._partners(made, bound, stream, run, (low, high), due):
+                found = self._refine(found, left)
+                if len(found) == 0:
+                    continue
+                waiting.append(found)
+                held += len(found)
+                total += len(found)
+                if held >= BLOCK:
+                    yield from self._go_on(waiting, (*bound, stream))
+                    waiting, held = [], 0
+        candidates = float((high - low).sum()) * self._rows[stream].weight()
+        self._selectivity.learn(self._what(bound, stream), candidates, total)
+        if waiting:
+            yield from self._go_on(waiting, (*bound, stream))
+
+    def _go_on(self, waiting: list[Combinations], bound: tuple[int, ...]) -> Iterator[Combinations]:
+        for block in blocks(concat(waiting), BLOCK):
+            yield from self.grow(block, bound)
+
+    def _next(self, bound: tuple[int, ...]) -> int:
+        left = [s for s in range(len(self._rows)) if s not in bound]
+        return min(left, key=lambda s: (self._rank(s, bound), s))
+
+    def _links(self, bound: tuple[int, ...], stream: int) -> list[Link]:
+        return [link for link in self._join.links if link.reaches(stream, bound)]
+
+    def _rank(self, stream: int, bound: tuple[int, ...]) -> float:
+        """What binding a stream next multiplies combinations by, for its price: the least first makes the whole cheapest."""
+        upper, rows = self._join.bounds, self._rows[stream]
+        near = min(upper[b][stream] + upper[stream][b] for b in bound) * rows.weight()
+        what = self._what(bound, stream)
+        partners = near * self._selectivity.of(what, len(what[1]) + len(what[2]))
+        if rows.fresh.keyed:
+            return partners
+        price = (rows.runs() + 1) * LOOK_NS + partners * CANDIDATE_NS if what[2] else near * CANDIDATE_NS
+        return (partners - 1) / max(1.0, price)
+
+    def _what(self, bound: tuple[int, ...], stream: int) -> tuple[int, tuple[Expr, ...], tuple[Link, ...]]:
+        """What decides which rows of a stream are kept."""
+        return stream, self._due(bound, stream), tuple(self._links(bound, stream))
+
+    def _period(self, made: Combinations, bound: tuple[int, ...], stream: int) -> tuple[Ints, Ints]:
+        """Where the next stream's time must lie, for each combination."""
+        upper = self._join.bounds
+        low = made.ts[bound[0]] - upper[stream][bound[0]]
+        high = made.ts[bound[0]] + upper[bound[0]][stream]
+        for b in bound[1:]:
+            low = np.maximum(low, made.ts[b] - upper[stream][b])
+            high = np.minimum(high, made.ts[b] + upper[b][stream])
+        return low, high
+
+    def _runs(self, stream: int, low: int, high: int) -> Iterator[Run]:
+        yield from self._rows[stream].old(low, high)
+        if stream < self._last:
+            yield self._rows[stream].fresh
+
+    def _due(self, bound: tuple[int, ...], stream: int) -> tuple[Expr, ...]:
+        """The conditions that can be decided with one more stream and could not before."""
+        known = {*bound, stream}
+        return tuple(c for c, needs in self._needs if stream in needs and needs <= known)
+
+    def _partners(
+        self,
+        made: Combinations,
+        bound: tuple[int, ...],
+        stream: int,
+        run: Run,
+        period: tuple[Ints, Ints],
+        due: tuple[Expr, ...],
+    ) -> Iterator[tuple[Combinations, tuple[Expr, ...]]]:
+        """The combinations with each of their partners in a run, and which conditions are still to be tested."""
+        alias = self._join.aliases[stream]
+        if len(run) == 0:
+            return
+        if run.keyed:
+            for left, right in _probes(run, made.key, period):
+                yield made.with_rows(stream, alias, run, left, right), due
+            return
+        links = self._links(bound, stream)
+        if links:
+            for left, right in self._look_up(made, bound, stream, run, period, links):
+                yield made.with_rows(stream, alias, run, left, right), due
+            return
+        begin, end = ranges(run, *period)
+        picked = pick_by_value(due, made, self._join.aliases, alias, run, begin, end)
+        if picked is not None:
+            others = tuple(c for c in due if c is not picked.condition)
+            for first, last in _portions(picked.first, picked.last, PAIRS):
+                left, right = picked.inside(begin, end, slice(first, last))
+                if len(left):
+                    yield made.with_rows(stream, alias, run, left + first, right), others
+            end = np.where(picked.answered, begin, end)
+        scanned = tuple(c for c in due if self._programs.covers(c))
+        rest = tuple(c for c in due if c not in scanned)
+        for first, last in _portions(begin, end, PAIRS * SCANNED if scanned else PAIRS):
+            if scanned:
+                some = made.slice(first, last)
+                left, right = self._programs.scan(some, stream, run, begin[first:last], end[first:last], scanned)
+            else:
+                left, right = expand(begin[first:last], end[first:last])
+            if len(left):
+                yield made.with_rows(stream, alias, run, left + first, right), rest
+
+    def _look_up(
+        self,
+        made: Combinations,
+        bound: tuple[int, ...],
+        stream: int,
+        run: Run,
+        period: tuple[Ints, Ints],
+        links: list[Link],
+    ) -> Iterator[tuple[Ints, Ints]]:
+        """Pairs (combination, row) that agree on every link: found by the first one, tested for the others."""
+        by, *others = links
+        index = by_key(run, by.number_column(stream))
+        compared = [
+            (key_of(o, made, bound, self._join.aliases), run.columns[o.number_column(stream)].to_numpy())
+            for o in others
+        ]
+        for left, at in _probes(index, key_of(by, made, bound, self._join.aliases), period):
+            right = index.pos[at]
+            for wanted, numbers in compared:
+                agree = wanted[left] == numbers[right]
+                left, right = left[agree], right[agree]
+            if len(left):
+                yield left, right
+
+    def _refine(self, found: Combinations, conditions: tuple[Expr, ...]) -> Combinations:
+        """Keep what satisfies the conditions."""
+        for condition in conditions:
+            columns = found.evaluable(self._join.aliases)
+            mask = evaluate_mask(condition, columns, len(found), self._functions)
+            if not mask.all():
+                found = found.take(np.flatnonzero(mask))
+            if len(found) == 0:
+                break
+        return found
+
+
+def _probes(run: Run, key: Ints, period: tuple[Ints, Ints]) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs (combination, row of a run with a key), some at a time."""
+    low, high = period
+    first, size = 0, PROBED
+    while first < len(key):
+        last = min(len(key), first + size)
+        left, right = probe(run, key[first:last], low[first:last], high[first:last])
+        if len(left):
+            yield left + first, right
+        # As many at a time as give about so many pairs: a hot key gives thousands for each.
+        size = max(64, min(BLOCK, (last - first) * PAIRS // max(1, len(left))))
+        first = last
+
+
+def _portions(begin: Ints, end: Ints, pairs: int) -> Iterator[tuple[int, int]]:
+    """Neighbouring ranges that hold about so many pairs together: no more at a time than memory likes."""
+    edges = np.cumsum(end - begin)
+    first = 0
+    while first < len(begin):
+        before = edges[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(edges, before + pairs, side="right")))
+        yield first, last
+        first = last

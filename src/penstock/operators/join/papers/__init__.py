@@ -1,0 +1,1 @@
+"""The join algorithms of the papers, which a hint can ask for."""

@@ -1,0 +1,229 @@
+"""The search for partners that all algorithms share: from an admitted tuple through the buffers of the other streams.
+
+A tuple starts an iteration, the other streams follow in a fixed order, the newest candidate first, then the search goes back
+and takes the next one. A buffer is walked row by row, or along the chain of the key's bucket. A combination is found in the
+iteration of the tuple that was admitted last, and only there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.expr.kernel import kernel
+from penstock.operators.join.kernels.program import DEEPEST
+from penstock.operators.join.papers import sides
+from penstock.operators.join.papers.conditions import Compiled, holds
+from penstock.operators.join.papers.schedules import DROP, SKIP, Events
+from penstock.operators.join.papers.side_arrays import Packed
+from penstock.operators.join.papers.sides import Bools, Float64s, Int64s
+
+NO_TEST, STOP_AT_EDGE, TEST_ALL = range(3)
+"""Windows of candidates: known to hold; tested, and the first one too old ends the walk; tested one and all."""
+
+ITERATIONS, WINDOW_TESTS, KEY_COMPARISONS = sides.ITERATIONS, sides.WINDOW_TESTS, sides.KEY_COMPARISONS
+PREDICATE_TESTS, REFINEMENTS, RESULTS = sides.PREDICATE_TESTS, sides.REFINEMENTS, sides.RESULTS
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def search(
+    events: Events,
+    packed: Packed,
+    conditions: Compiled,
+    upper: Int64s,
+    orders: Int64s,
+    slots: Int64s,
+    *,
+    chained: bool,
+    windows: int,
+    refine: bool = False,
+) -> Int64s:
+    """Rows of all combinations found, one line per stream. `refine` tests every pair of a finished combination."""
+    return _search(
+        events,
+        packed.starts,
+        packed.ts,
+        packed.key,
+        packed.fresh,
+        packed.values,
+        packed.offsets,
+        conditions.code,
+        conditions.first,
+        conditions.constants,
+        _due(conditions.needs, orders),
+        upper,
+        orders,
+        chained,
+        windows,
+        refine,
+        slots,
+    )
+
+
+def _due(needs: Int64s, orders: Int64s) -> Int64s:
+    """Per start stream and condition the place in the order at which its last stream is bound; -1 for the start itself."""
+    due = np.empty((len(orders), len(needs)), np.int64)
+    for start, order in enumerate(orders):
+        for number, mask in enumerate(needs):
+            due[start, number] = max((at for at, j in enumerate(order) if int(mask) >> int(j) & 1), default=-1)
+    return due
+
+
+@kernel
+def _search(
+    events: Events,
+    starts: Int64s,
+    ts: Int64s,
+    key: Int64s,
+    fresh: Bools,
+    values: Float64s,
+    offsets: Int64s,
+    code: Int64s,
+    first: Int64s,
+    constants: Float64s,
+    due: Int64s,
+    upper: Int64s,
+    orders: Int64s,
+    chained: bool,
+    windows: int,
+    refine: bool,
+    slots: Int64s,
+) -> Int64s:
+    n = len(starts) - 1
+    last = n - 2
+    keyed = len(key) == len(ts)
+    conditions = due.shape[1]
+    oldest, next_ = starts[:n].copy(), starts[:n].copy()
+    newest_fresh = np.full(n, -1, np.int64)
+    bits = 4
+    while chained and (1 << bits) < 2 * len(ts) // n:
+        bits += 1
+    shift = np.uint64(64 - bits)
+    # The buckets of all streams for one hash lie side by side: finding partners everywhere touches one cache line.
+    buckets = np.full(n << bits if chained else 0, -1, np.int32)
+    older = np.empty(len(ts) if chained else 0, np.int32)
+    out = np.empty((n, 1024), np.int64)
+    found = 0
+    chosen, walk = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    low, high = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    has_fresh, needs_fresh = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+    stack = np.empty(DEEPEST)
+    iterations, window_tests, key_comparisons, predicate_tests, refinements = 0, 0, 0, 0, 0
+    for event in events:
+        if event >= DROP:
+            if event >= SKIP:
+                next_[event - SKIP] += 1
+                oldest[event - SKIP] += 1
+            else:
+                oldest[event - DROP] += 1
+            continue
+        start = int(event)
+        row = next_[start]
+        next_[start] += 1
+        bucket = 0
+        if chained:
+            bucket = int((np.uint64(key[row]) * _GOLDEN) >> shift) * n
+            older[row] = buckets[bucket + start]
+            buckets[bucket + start] = row
+        worth_it = fresh[row]
+        if worth_it:
+            newest_fresh[start] = row
+        else:
+            for j in range(n):
+                worth_it |= j != start and newest_fresh[j] >= oldest[j]
+        if chained and worth_it:
+            for j in range(n):
+                worth_it &= buckets[bucket + j] >= oldest[j]
+        if not worth_it:
+            continue
+        iterations += 1
+        chosen[start] = row
+        has_fresh[0] = fresh[row]
+        passes = True
+        for c in range(conditions):
+            if passes and due[start, c] < 0:
+                predicate_tests += 1
+                passes = holds(code, first[c], first[c + 1], constants, values, offsets, chosen, stack)
+        depth, enter = 0 if passes else -1, True
+        while depth >= 0:
+            j = orders[start, depth]
+            if enter:
+                enter = False
+                if windows != NO_TEST:
+                    t = ts[row]
+                    earliest, latest = t - upper[j, start], t + upper[start, j]
+                    for d in range(depth):
+                        k = orders[start, d]
+                        t = ts[chosen[k]]
+                        earliest = max(earliest, t - upper[j, k])
+                        latest = min(latest, t + upper[k, j])
+                    low[depth], high[depth] = earliest, latest
+                walk[depth] = buckets[bucket + j] if chained else next_[j] - 1
+                if has_fresh[depth]:
+                    needs_fresh[depth] = False
+                else:
+                    later = False
+                    for d in range(depth + 1, n - 1):
+                        k = orders[start, d]
+                        later |= newest_fresh[k] >= oldest[k]
+                    needs_fresh[depth] = not later
+            at, floor = walk[depth], oldest[j]
+            candidate = -1
+            # A chain ends at the first row that was dropped: older ones were dropped before it.
+            while at >= floor:
+                here = at
+                at = int(older[here]) if chained else here - 1
+                if windows != NO_TEST:
+                    window_tests += 1
+                    t = ts[here]
+                    if t < low[depth]:
+                        if windows == STOP_AT_EDGE:
+                            at = -1
+                        continue
+                    if t > high[depth]:
+                        continue
+                if keyed:
+                    key_comparisons += 1
+                    if key[here] != key[row]:
+                        continue
+                if needs_fresh[depth] and not fresh[here]:
+                    continue
+                chosen[j] = here
+                passes = True
+                for c in range(conditions):
+                    if passes and due[start, c] == depth:
+                        predicate_tests += 1
+                        passes = holds(code, first[c], first[c + 1], constants, values, offsets, chosen, stack)
+                if passes:
+                    candidate = here
+                    break
+            walk[depth] = at
+            if candidate < 0:
+                depth -= 1
+                continue
+            if depth < last:
+                has_fresh[depth + 1] = has_fresh[depth] or fresh[candidate]
+                depth += 1
+                enter = True
+                continue
+            if refine:
+                for i in range(n):
+                    for k in range(n):
+                        if passes and i != k:
+                            refinements += 1
+                            passes = ts[chosen[k]] - ts[chosen[i]] <= upper[i, k]
+                if not passes:
+                    continue
+            if found == out.shape[1]:
+                grown = np.empty((n, 2 * found), np.int64)
+                grown[:, :found] = out
+                out = grown
+            for k in range(n):
+                out[k, found] = chosen[k]
+            found += 1
+    slots[ITERATIONS] += iterations
+    slots[WINDOW_TESTS] += window_tests
+    slots[KEY_COMPARISONS] += key_comparisons
+    slots[PREDICATE_TESTS] += predicate_tests
+    slots[REFINEMENTS] += refinements
+    slots[RESULTS] += found
+    return out[:, :found]

@@ -1,0 +1,87 @@
+"""Queries that read a window join like a stream: how far back they reach, and how far back there is something to read.
+
+A join keeps its results for as long as its own window or one of its readers reaches them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.catalog.state import CatalogState
+from penstock.errors import error
+from penstock.operators.sparksql.moments import now_of_plan
+from penstock.sql.plan import JoinPlan, Plan, SparkPlan, plan_from_json, window_of
+from penstock.views.answer_store import AnswerStore
+from penstock.views.feed import CycleMark
+from penstock.views.query_state import NEVER, window_low
+
+
+def reached_by_readers(store: AnswerStore, query_id: int, oldest: CycleMark) -> Iterator[int | None]:
+    """For each reader of a join since when it needs tuples; None where nothing bounds it yet.
+
+    Spark SQL reads as of now; slices are asked about all kept cycles, the oldest of which is given.
+    """
+    read, answer = store.state.queries_by_id[query_id], store.answers[query_id]
+    if not isinstance(answer.plan, JoinPlan):
+        return
+    for reader_id, plan in store.spark_plans.items():
+        for relation in plan.relations:
+            if relation.kind == "query" and relation.table == read.name and relation.window is not None:
+                start_us = store.state.queries_by_id[reader_id].start_us
+                now_us = now_of_plan(plan, store) if plan.top is None else read_now(query_id, oldest)
+                low = window_low(relation.window, now_us, start_us)
+                yield None if low is None else low - _spread(answer.plan)
+
+
+def read_now(query_id: int, oldest: CycleMark) -> int | None:
+    """NOW of a join, and so of who reads nothing else, at a cycle."""
+    known = oldest.joins.get(query_id)
+    return known.now_us if known is not None else None
+
+
+def trim_readers(store: AnswerStore, oldest: CycleMark) -> None:
+    """Forget slices of results that no reader reaches."""
+    for reader_id, plan in store.spark_plans.items():
+        answer = store.read_by(plan) if plan.top is not None else None
+        if answer is None:
+            continue
+        (relation,) = plan.relations
+        assert relation.window is not None
+        now_us = read_now(store.state.queries[relation.table].id, oldest)
+        low = window_low(relation.window, now_us, store.state.queries_by_id[reader_id].start_us)
+        kept = (answer.results, answer.coming, *answer.earlier)
+        generations = {r.generation for r in kept if r is not None}
+        store.slices.trim_results(reader_id, generations, NEVER if low is None else low)
+
+
+def check_readers(name: str, plan: Plan, state: CatalogState) -> None:
+    """Refuse a new plan for a window join that can no longer be read like a stream while somebody does so."""
+    if isinstance(plan, JoinPlan):
+        return
+    for definition in state.queries.values():
+        reader = plan_from_json(definition.plan) if name in definition.reads_queries else plan
+        relations = reader.relations if isinstance(reader, SparkPlan) else ()
+        if any(r.kind == "query" and r.table == name for r in relations):
+            raise error(
+                "not_supported",
+                feature=f'such a window of "{name}", whose rows query "{definition.name}" reads,',
+                hint=f'drop "{definition.name}" first',
+            )
+
+
+def _spread(plan: JoinPlan) -> int:
+    """How far apart the tuples of one row may lie: a reader asks for the latest of them, which says less of the others."""
+    return max(upper for row in plan.bounds for upper in row if upper is not None)
+
+
+def told_from(plan: Plan, start_us: int | None, state: CatalogState) -> int | None:
+    """Since when a reader's joins have kept everything: since where their own windows began when the reader came."""
+    if not isinstance(plan, SparkPlan) or start_us is None:
+        return None
+    begins = []
+    for relation in plan.relations:
+        definition = state.queries.get(relation.table) if relation.kind == "query" else None
+        read = plan_from_json(definition.plan) if definition is not None else None
+        if definition is not None and isinstance(read, JoinPlan):
+            begins.append(window_low(window_of(read), start_us, definition.start_us))
+    return max((b for b in begins if b is not None), default=None)

@@ -1,0 +1,241 @@
+"""One stream's rows for one part of a step: new ones from the log, old ones from buffers, the rest from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.cache import Cache
+from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
+from penstock.cycle.definitions import Definitions
+from penstock.cycle.readings import flat_columns, slice_schema, stream_fields
+from penstock.errors import PenstockError, error
+from penstock.expr.evaluate import evaluate, evaluate_mask, evaluate_static_of
+from penstock.operators.join.kernels.keys import Bools, Ints, key_numbers, part_of
+from penstock.operators.join.kernels.runs import NO_KEY, Run, build_run, cut_below
+from penstock.operators.join.steps.buffers import BufferFolder, Gone, Held
+from penstock.operators.join.steps.key_ranges import RANGES, WHOLE, Cells, Share, without
+from penstock.operators.join.steps.prepared_join import Stream, link_column
+from penstock.streams.log.segment_rows import read_slice
+from penstock.streams.log.segments import Segment, Slice, list_readable, slices
+
+
+@dataclass(slots=True)
+class LogReader:
+    """Reads slices of the log for all streams of a task: each slice once per table and set of columns, if memory allows."""
+
+    log: Path
+    definitions: Definitions
+    memory_bytes: int
+    _kept: Cache[Hashable, pa.Table] = field(init=False)
+    _listed: dict[int, list[Segment]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._kept = Cache(most_bytes=self.memory_bytes // 2)
+
+    def segments(self, table_id: int) -> list[Segment]:
+        if table_id not in self._listed:
+            self._listed[table_id] = list_readable(self.log, table_id)
+        return self._listed[table_id]
+
+    def read(self, stream: Stream, piece: Slice, keep: bool = True) -> Bag:
+        """The rows of a slice that pass the stream's own predicates."""
+        state = self.definitions.state
+        table, static = state.tables_by_id[stream.table_id], state.rows(stream.table_id)
+        wanted = stream.reads
+        fields = stream_fields(table, wanted)
+        known = (stream.table_id, piece, tuple(f.name for f in fields))
+        rows = self._kept.get(known)
+        if rows is None:
+            rows = read_slice(piece, schema=slice_schema(fields))
+            if keep:
+                self._kept.put(known, rows, rows.nbytes)
+        vids = rows.column(VERSION_COLUMN.name).to_numpy()
+        pos: Ints = np.arange(piece.first, piece.end, dtype=np.int64)
+        if stream.static_predicate is not None:
+            mask = evaluate_static_of(stream.static_predicate, static.versions(), vids)
+            if not mask.all():
+                chosen = np.flatnonzero(mask)
+                rows, vids, pos = rows.take(pa.array(chosen)), vids[chosen], pos[chosen]
+        columns = flat_columns(table, wanted, rows, vids, static)
+        functions = self.definitions.functions()
+        count = len(pos)
+        keep_rows = evaluate_mask(stream.stream_predicate, columns, count, functions)
+        key = None
+        if stream.keys:
+            key, has_key = key_numbers([evaluate(k, columns, count, functions) for k in stream.keys])
+            keep_rows &= has_key
+        ts = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()
+        carried = {name: columns[name] for name in stream.columns}
+        for number, parts in enumerate(stream.linked):
+            numbers, has_key = key_numbers([evaluate(part, columns, count, functions) for part in parts])
+            carried[link_column(number)] = pa.array(numbers)
+            keep_rows &= has_key
+        return Bag(pos, ts, key, carried).keep(keep_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Bag:
+    """Rows that passed, in log order."""
+
+    pos: Ints
+    ts: Ints
+    key: Ints | None
+    columns: Mapping[str, pa.Array]
+
+    def keep(self, mask: np.ndarray) -> Bag:
+        if mask.all():
+            return self
+        chosen = np.flatnonzero(mask)
+        index = pa.array(chosen)
+        key = self.key[chosen] if self.key is not None else None
+        return Bag(self.pos[chosen], self.ts[chosen], key, {n: c.take(index) for n, c in self.columns.items()})
+
+
+def no_bag(stream: Stream, definitions: Definitions) -> Bag:
+    empty = np.empty(0, np.int64)
+    types = {c.name: c.type.to_arrow() for c in definitions.state.tables_by_id[stream.table_id].flat_columns()}
+    columns = {n: pa.nulls(0, types[n]) for n in stream.columns}
+    columns |= {link_column(n): pa.nulls(0, pa.int64()) for n in range(len(stream.linked))}
+    return Bag(empty, empty, empty if stream.keys else None, columns)
+
+
+def missing_rows(table_id: int, first: int, end: int) -> PenstockError:
+    return error("corrupt_segment", segment=f"{table_id}/{first:016d}-{end:016d}", detail="a file is missing")
+
+
+def join_bags(bags: Sequence[Bag]) -> Bag:
+    if len(bags) == 1:
+        return bags[0]
+    first = bags[0]
+    key = np.concatenate([b.key for b in bags if b.key is not None]) if first.key is not None else None
+    return Bag(
+        np.concatenate([b.pos for b in bags]),
+        np.concatenate([b.ts for b in bags]),
+        key,
+        {n: pa.concat_arrays([b.columns[n] for b in bags]) for n in first.columns},
+    )
+
+
+@dataclass(slots=True)
+class StreamRows:
+    """Implements `operators.joins.step.Rows` for one input, part and step."""
+
+    stream: Stream
+    reader: LogReader
+    folder: BufferFolder
+    first: int  # where the table's log begins
+    start: int  # where the step begins
+    end: int
+    fresh: Run
+    starts: Run
+    own: Run  # the new rows that belong to this part and go into its buffers
+    shares: Sequence[Share]  # whose old rows are looked at: its own, and those of hot keys that others own
+    kept: list[Run] = field(init=False)
+    rows_read_back: int = 0
+    _gone: list[Gone] = field(init=False)
+    _holes: list[Cells] = field(init=False)
+    _read: Cache[Hashable, Held] = field(init=False)
+
+    def __post_init__(self) -> None:
+        areas = [Cells(self.first, self.start, share) for share in self.shares]
+        held = self.folder.runs(areas)
+        self.kept = [h.run for h in held]
+        self._gone = self.folder.gone()
+        self._holes = without(areas, [h.cells for h in held])
+        self._read = Cache(most_bytes=self.reader.memory_bytes // 4)
+
+    def old(self, low: int, high: int) -> Iterable[Run]:
+        # One at a time: together they may be more than memory holds.
+        for run in self.kept:
+            if len(run) and run.max_ts >= low and run.min_ts <= high:
+                # What retention has taken is gone, whether or not it is still in memory.
+                yield run if run.first >= self.first else cut_below(run, self.first)
+        too_old = [g.cells for g in self._gone if g.max_ts < low]
+        for hole in without(self._holes, too_old):
+            yield from self._from_log(hole, low, high)
+
+    def weight(self) -> float:
+        runs = [r for r in (*self.kept, self.fresh) if len(r)]
+        if not runs:
+            return 0.0
+        span = max(r.max_ts for r in runs) - min(r.min_ts for r in runs)
+        return sum(map(len, runs)) / max(1, span)
+
+    def runs(self) -> int:
+        return len(self.kept)
+
+    def near(self) -> int:
+        return sum(map(len, self.kept))
+
+    @property
+    def start_of_fresh(self) -> int:
+        return self.start
+
+    def _from_log(self, hole: Cells, low: int, high: int) -> Iterator[Run]:
+        """Rows that no buffer holds, by time: neighbouring files become one run, for as long as memory allows."""
+        segments = self.reader.segments(self.stream.table_id)
+        if sum(piece.rows for piece in slices(segments, hole.first, hole.end)) != hole.end - hole.first:
+            raise missing_rows(self.stream.table_id, hole.first, hole.end)
+        for group in _neighbours(slices(segments, hole.first, hole.end, low, high)):
+            held = self._read.get((group, hole.share))
+            if held is None:
+                run = read_run(self.reader, self.stream, group, hole.share)
+                held = Held(Cells(run.first, run.end, hole.share), run)
+                self._read.put((group, hole.share), held, run.nbytes)
+                self.rows_read_back += len(run)
+            if len(held.run):
+                yield held.run
+
+    def read_back(self) -> list[Held]:
+        """What had to be read from the log because no buffer held it, and is still at hand."""
+        return self._read.values()
+
+
+# So many rows of the log at most become one run when they are read back.
+_GROUP_ROWS = 1_000_000
+
+
+def _neighbours(pieces: Sequence[Slice]) -> list[tuple[Slice, ...]]:
+    groups: list[list[Slice]] = []
+    for piece in pieces:
+        last = groups[-1] if groups else None
+        if last and last[-1].end == piece.first and piece.end - last[0].first <= _GROUP_ROWS:
+            last.append(piece)
+        else:
+            groups.append([piece])
+    return [tuple(g) for g in groups]
+
+
+def read_run(reader: LogReader, stream: Stream, pieces: Sequence[Slice], share: Share) -> Run:
+    """The rows of neighbouring slices whose keys belong to a share, laid out."""
+    bag = read_bag(reader, stream, pieces)
+    if bag.key is not None:
+        bag = bag.keep(belongs(bag.key, share))
+    return laid_out(bag, pieces[0].first, pieces[-1].end)
+
+
+def belongs(key: Ints, share: Share) -> Bools:
+    """Which keys are a share's."""
+    if share == WHOLE:
+        return np.ones(len(key), np.bool_)
+    place = part_of(key, RANGES)
+    mine: Bools = (place >= share.low) & (place < share.high)
+    return mine
+
+
+def read_bag(reader: LogReader, stream: Stream, pieces: Sequence[Slice]) -> Bag:
+    return join_bags([reader.read(stream, piece) for piece in pieces])
+
+
+def laid_out(bag: Bag, first: int, end: int) -> Run:
+    return build_run(first, end, bag.ts, bag.pos, bag.key, bag.columns)
+
+
+def loose(bag: Bag, first: int, end: int) -> Run:
+    """Rows that only begin combinations: nobody looks anything up in them."""
+    return Run(first, end, bag.ts, bag.pos, bag.key if bag.key is not None else NO_KEY, bag.columns)

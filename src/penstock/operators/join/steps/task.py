@@ -1,0 +1,259 @@
+"""One part of the join steps of a cycle, in a Spark worker."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import orjson
+
+from penstock.cycle.definitions import Definitions
+from penstock.cycle.folder import DataFolder
+from penstock.cycle.result_rows import ResultRow, told
+from penstock.errors import PenstockError
+from penstock.operators.join.kernels import run_cache
+from penstock.operators.join.kernels.choice import OURS, Choice, choose
+from penstock.operators.join.kernels.combinations import Combinations
+from penstock.operators.join.kernels.keys import Ints
+from penstock.operators.join.kernels.step import join_step
+from penstock.operators.join.papers.registry import ALGORITHMS
+from penstock.operators.join.papers.run_sides import gathered_step
+from penstock.operators.join.papers.sides import Counters
+from penstock.operators.join.steps import join_sharing
+from penstock.operators.join.steps.benefit import benefit_of
+from penstock.operators.join.steps.buffers import (
+    BufferFolder,
+    buffer_folders,
+    forget_removed,
+    newest_time,
+    remove_unused,
+)
+from penstock.operators.join.steps.join_sharing import Shared, shared_joins
+from penstock.operators.join.steps.key_ranges import RANGES, WHOLE
+from penstock.operators.join.steps.members import MemberResults
+from penstock.operators.join.steps.new_rows import NewRows
+from penstock.operators.join.steps.orphaned_buffers import clean_now_and_then, remove_idle
+from penstock.operators.join.steps.prepared_join import PreparedJoin
+from penstock.operators.join.steps.prepared_joins import (
+    equal_joins,
+    prepared_join,
+    reaches,
+    running_joins,
+    spare_streams,
+)
+from penstock.operators.join.steps.results import Results, as_error, bitmaps, result_table
+from penstock.operators.join.steps.rows import LogReader, StreamRows
+from penstock.operators.join.steps.tables import join_with_tables
+from penstock.operators.join.steps.units import LIVE, JoinUnit
+
+CORES = os.cpu_count() or 1
+_log = logging.getLogger(__name__)
+
+
+class JoinTask:
+    """The join units of one Spark task: they share what is read and the buffers."""
+
+    def __init__(self, folder: DataFolder, definitions: Definitions, memory_bytes: int) -> None:
+        self._folder = folder
+        self._root = folder.buffers
+        self._definitions = definitions
+        self._memory_bytes = memory_bytes
+        # Each worker of the host has its own, and there are as many as cores.
+        run_cache.allow(memory_bytes // 4 // CORES)
+        self._reader = LogReader(folder.log, definitions, memory_bytes)
+        self._rows = NewRows(self._root, self._reader)
+        self._used: dict[BufferFolder, tuple[int, int]] = {}
+        self._share = WHOLE  # the narrowest of its units
+
+    def run(self, unit: JoinUnit) -> Iterator[ResultRow]:
+        self._share = min(self._share, unit.share, key=lambda s: s.size)
+        if not self._definitions.skipped.isdisjoint(unit.queries):
+            unit = replace(unit, queries=tuple(q for q in unit.queries if q not in self._definitions.skipped))
+        groups = self._groups(unit)
+        for group in groups:
+            yield from self._run_group(group, unit)
+        grouped = {number for group in groups for number in group.numbers}
+        for query_id, *equal in self._equal([q for q in unit.queries if q not in grouped]):
+            for row in _or_its_error(query_id, self._run_query(query_id, unit, len(equal))):
+                yield row
+                for number in equal:
+                    yield number, *row[1:]
+
+    def _run_group(self, group: Shared, unit: JoinUnit) -> Iterator[ResultRow]:
+        """A group as one step, or its members one after the other: other parts of the step may do otherwise."""
+        benefit = benefit_of(group)
+        if benefit.together:
+            try:
+                # Nothing is said before all is known: where it fails, each member finds out for itself whose trouble it is.
+                said = list(self._run_shared(group, unit, group))
+            except OSError:
+                raise
+            except Exception as failure:
+                benefit.stay_apart()
+                if not isinstance(failure, PenstockError):
+                    _log.warning("joins %s cannot run as one: %r", sorted(group.numbers), failure)
+            else:
+                yield from said
+                return
+        began = time.perf_counter()
+        for number in sorted(group.numbers):
+            yield from _or_its_error(number, self._run_shared(group.apart(number), unit, group))
+        benefit.ran_apart(time.perf_counter() - began, unit.rows)
+
+    def _groups(self, unit: JoinUnit) -> list[Shared]:
+        """The members of a group have the same tables and key, so that a step has all of them; filling is everybody's own."""
+        if unit.generation != LIVE:
+            return []
+        present = set(unit.queries)
+        return [g for g in shared_joins(running_joins(self._definitions)) if g.numbers <= present]
+
+    def _equal(self, queries: list[int]) -> list[list[int]]:
+        """Joins that find the same, as an outer join or one with a hint may find it too, are run once."""
+        if len(queries) < 2 or not join_sharing.SHARING:
+            return [[query_id] for query_id in queries]
+        first_of, found = equal_joins(self._definitions), dict[int, list[int]]()
+        for query_id in queries:
+            found.setdefault(first_of.get(query_id, query_id), []).append(query_id)
+        return list(found.values())
+
+    def _run_shared(self, shared: Shared, unit: JoinUnit, group: Shared) -> Iterator[ResultRow]:
+        """One step for all members of a group, or for one of them apart from the others."""
+        join, functions, started = shared.join, self._definitions.functions(), time.perf_counter()
+        rows = self._rows.of(join, unit, group.join)
+        began = time.perf_counter()
+        hot = any(r.fresh is not r.own for r in rows)
+        choice = choose(join.join, rows, join.keyed, None, join.uniform, hot)
+        members = {number: prepared_join(self._definitions, number) for number in sorted(shared.numbers)}
+        results = MemberResults(self._folder, shared, members, self._definitions.state, functions)
+        for found in self._combinations(join, rows, choice, unit):
+            results.add(found)
+        results.settle()
+        if join.keyed or unit.part == 0:
+            self._publish(join, rows)
+        described, given_to = self._described(choice, rows, began), results.rows
+        if shared is group:
+            given, buffered = sum(given_to.values()), sum(r.near() for r in rows)
+            seconds = time.perf_counter() - started
+            benefit_of(group).ran_together(seconds, unit.rows, results.combinations, given, buffered)
+            described |= {"shared_with": len(members) - 1, "combinations": results.combinations}
+        else:
+            described["apart_from"] = len(group.members) - 1
+        for number, packed in results.packed():
+            for kind, count, payload in packed:
+                yield number, kind, count, unit.generation, payload
+            said = {**described, "results": given_to[number]}
+            yield number, "join_info", 0, unit.part, orjson.dumps(said)
+        for number, failure in results.failed.items():
+            yield number, "error", 0, 0, told(failure)
+
+    def _run_query(self, query_id: int, unit: JoinUnit, equal: int) -> Iterator[ResultRow]:
+        """A join by itself; so many others find the same."""
+        join, functions = prepared_join(self._definitions, query_id), self._definitions.functions()
+        rows = self._rows.of(join, unit, join)
+        began = time.perf_counter()
+        hot = any(r.fresh is not r.own for r in rows)
+        choice = choose(join.join, rows, join.keyed, join.plan.algorithm, join.uniform, hot)
+        results, partnered, total = Results(self._folder, query_id), [], 0
+        for found in self._with_tables(join, self._combinations(join, rows, choice, unit)):
+            total += len(found)
+            if join.plan.missing != "inner":
+                partnered.append(np.unique(found.pos[0]))
+            if join.plan.missing != "anti":
+                results.add(result_table(join, found, functions))
+        if join.plan.missing != "inner":
+            yield from bitmaps(query_id, "partnered", partnered)
+            if unit.part == 0:
+                yield from bitmaps(query_id, "match", self._first_rows(join, unit))
+        for kind, count, payload in results.packed():
+            yield query_id, kind, count, unit.generation, payload
+        if join.keyed or unit.part == 0:
+            self._publish(join, rows)
+        described = {**self._described(choice, rows, began), "results": total}
+        if equal:
+            described |= {"shared_with": equal, "combinations": total}
+        yield query_id, "join_info", 0, unit.part, orjson.dumps(described)
+
+    def _described(self, choice: Choice, rows: list[StreamRows], began: float) -> dict[str, object]:
+        """What a step did, for EXPLAIN."""
+        return {
+            "algorithm": choice.algorithm,
+            "why": choice.why,
+            "expected_ms": round(choice.cost_ms, 3),
+            "ms": round((time.perf_counter() - began) * 1000, 3),
+            "new_rows": sum(len(r.starts) for r in rows),
+            "buffered_rows": sum(r.near() for r in rows),
+            "rows_read_back": sum(r.rows_read_back for r in rows),
+        }
+
+    def _combinations(
+        self, join: PreparedJoin, rows: list[StreamRows], choice: Choice, unit: JoinUnit
+    ) -> Iterator[Combinations]:
+        functions = self._definitions.functions()
+        if choice.algorithm in OURS:
+            yield from join_step(join.join, rows, functions)
+        elif join.keyed or unit.part == 0:  # without a key the papers' algorithms have no parts
+            algorithm = ALGORITHMS[choice.algorithm]
+            yield from gathered_step(join.join, rows, algorithm, join.stated, functions, Counters())
+
+    def _with_tables(self, join: PreparedJoin, combinations: Iterator[Combinations]) -> Iterator[Combinations]:
+        functions = self._definitions.functions()
+        for found in combinations:
+            yield from join_with_tables(join, found, self._definitions.state, functions)
+
+    def _first_rows(self, join: PreparedJoin, unit: JoinUnit) -> list[Ints]:
+        """New rows of the first input, also those that no key can match: whoever has no partner is an answer."""
+        alone = replace(join.streams[0], keys=(), columns=())
+        return [self._reader.read(alone, piece).pos for piece in unit.tables[alone.table_id].slices]
+
+    def _publish(self, join: PreparedJoin, rows: list[StreamRows]) -> None:
+        """Leave buffers for the next step. All of it is soft: a full memory costs time, not results."""
+        if len(rows) == 1:
+            return  # nobody looks for partners among them
+        reach = join.reach()
+        furthest = reaches(self._definitions)
+        newest = [newest_time([*r.kept, r.fresh]) for r in rows]
+        latest = max((t for t in newest if t is not None), default=0)
+        # A stream that lags by more than its window is served from the log when it speaks again.
+        behind = min((t for t in newest if t is not None and t >= latest - reach), default=latest)
+        with contextlib.suppress(OSError):
+            for r in rows:
+                # Another join of the same stream may reach further back.
+                oldest = behind - furthest.get(r.folder.path.name, reach)
+                mine = [(h.run, h.cells.share) for h in r.read_back() if r.folder.share.has(h.cells.share)]
+                for run, share in (*mine, (r.own, r.folder.share)):
+                    if run.first < run.end and (len(run) == 0 or run.max_ts >= oldest):
+                        r.folder.publish(run, share)
+                keep_from, start = self._used.get(r.folder, (oldest, r.start))
+                self._used[r.folder] = (min(keep_from, oldest), min(start, r.start))
+
+    def finish(self, owns_cleaning: bool) -> None:
+        """After all units: drop what time has passed, keep to the memory that is allowed."""
+        with contextlib.suppress(OSError):
+            for folder, (keep_from, start) in self._used.items():
+                folder.tidy(keep_from, start)
+            aside = min(run_cache.held_bytes() * CORES, self._memory_bytes // 4)
+            room = (self._memory_bytes - aside) * self._share.size // RANGES
+            known = {folder.path for folder in self._used}
+            others = [f for f in buffer_folders(self._root, self._share) if f.path not in known]
+            for folder in (*self._used, *others):
+                room = folder.shrink(room)
+            if owns_cleaning:
+                remove_unused(self._root, set(reaches(self._definitions)))
+                remove_idle(self._root, spare_streams(self._definitions))
+            clean_now_and_then(self._root, self._folder.root)
+            forget_removed()
+
+
+def _or_its_error(query_id: int, said: Iterator[ResultRow]) -> Iterator[ResultRow]:
+    """One query's trouble must not stop the others; the disk's is everybody's: the cycle is tried again."""
+    try:
+        yield from said
+    except OSError:
+        raise
+    except Exception as failure:
+        yield query_id, "error", 0, 0, told(as_error(failure))

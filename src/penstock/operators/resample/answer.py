@@ -1,0 +1,122 @@
+"""The answer of a question with RESAMPLE as of a committed cycle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import PenstockError
+from penstock.operators.base.answer import Held, Ids
+from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.table_answer import AnsweredHeld, without
+from penstock.operators.resample.next_sample import goes_on, move_on
+from penstock.operators.resample.sample_cache import Kept, KeptSamples
+from penstock.operators.resample.samples import Found, Sampled, answer_of, check_size, room_for, sample
+from penstock.operators.resample.stream import Room, Stream
+from penstock.sql.plan import SparkPlan
+
+
+@dataclass(slots=True, eq=False)
+class ResampleHeld(AnsweredHeld):
+    """Found when first asked for. The logs up to the cycle's heads do not change, so it is the same whenever one looks."""
+
+    cycle: int
+    query_id: int
+    now_us: int | None
+    plan: SparkPlan
+    times: Stream
+    values: Stream
+    kept: KeptSamples | None  # None: nobody will ask the same again
+    most: int | None  # rows that the answer may have; None: whoever asks takes only the first ones of it
+    _known: Kept | None = field(default=None)
+
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return (self.times.floor, self.values.floor)
+
+    def answer(self) -> pa.Table:
+        return self.found().table
+
+    def found(self, before: ResampleHeld | None = None) -> Found:
+        """`before`: an answer that somebody holds, from which this one can move on."""
+        if self._known is None:
+            self._known = self._find(before._known if before is not None else None)
+        return self._known.found
+
+    def _find(self, held: Kept | None) -> Kept:
+        asked = self.plan.resampled
+        assert asked is not None
+        before = self._nearest(held)
+        if before is not None and before.cycle == self.cycle:
+            Room(self.most).take(
+                before.found.table.num_rows
+            )  # whoever it is kept for may have asked for the first ones
+            return before
+
+        def work(of_times: Fetcher, of_values: Fetcher) -> Sampled:
+            room = room_for(asked, self.most)
+            if before is None:
+                return sample(asked, self.times, self.values, of_times, of_values, room)
+            return move_on(asked, before.sampled, self.times, self.values, of_times, of_values, room)
+
+        if before is None:
+            check_size(asked, self.times, self.values, self.most)
+        try:
+            sampled = work(self.times.reader(), self.values.reader())
+        except PenstockError as failure:  # by the last listing; where that is too old, by a new one
+            if failure.condition != "corrupt_segment":
+                raise
+            sampled = work(self.times.fresh(), self.values.fresh())
+        found = Kept(self.plan, self.cycle, sampled, answer_of(asked, sampled))
+        Room(self.most).take(found.found.table.num_rows)
+        if self.kept is not None:
+            self.kept.keep(self.query_id, found)
+        return found
+
+    def _nearest(self, held: Kept | None) -> Kept | None:
+        """The newest answer up to this cycle from which it goes on. Who is far behind finds none but its own among those kept."""
+        asked = self.plan.resampled
+        assert asked is not None
+        known = self.kept.before(self.query_id, self.plan, self.cycle) if self.kept is not None else None
+        if held is not None and held.plan == self.plan and (-1 if known is None else known.cycle) < held.cycle:
+            known = held
+        return known if known is not None and goes_on(asked, known.sampled, self.times, self.values) else None
+
+    def entered(self, before: Held) -> Ids:
+        """Rows with a new value."""
+        assert isinstance(before, ResampleHeld)
+        return _new_rows(self.found(before), before.found())
+
+    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        assert isinstance(before, ResampleHeld)
+        left = before.answer().take(pa.array(_new_rows(before.found(), self.found(before))))
+        return self.inside(), self.entered(before), left
+
+
+def _new_rows(rows: Found, others: Found) -> Ids:
+    """Which rows are not among the others, as often as they are there.
+
+    Most readings are in both answers with the same values, and only the rest is compared one by one.
+    """
+    _, ours, theirs = np.intersect1d(rows.positions, others.positions, assume_unique=True, return_indices=True)
+    same = np.ones(len(ours), np.bool_)
+    if rows.table.schema != others.table.schema:
+        same[:] = False
+    for name in rows.table.column_names if len(ours) else ():
+        same &= _equal(rows.table.column(name).take(pa.array(ours)), others.table.column(name).take(pa.array(theirs)))
+    mine, rest = np.ones(rows.table.num_rows, np.bool_), np.ones(others.table.num_rows, np.bool_)
+    mine[ours[same]] = False
+    rest[theirs[same]] = False
+    left = np.flatnonzero(mine)
+    return left[without(rows.table.take(pa.array(left)), others.table.filter(pa.array(rest)))]
+
+
+def _equal(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> np.ndarray:
+    """Where two columns surely say the same."""
+    if pa.types.is_nested(ours.type):
+        return np.zeros(len(ours), np.bool_)
+    equal = pc.fill_null(pc.equal(ours, theirs), False)
+    return np.asarray(pc.or_(equal, pc.and_(pc.is_null(ours), pc.is_null(theirs))))

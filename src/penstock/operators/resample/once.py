@@ -1,0 +1,46 @@
+"""A SELECT with RESAMPLE that is asked once, or about a past time: from the logs, without Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.operators.resample.answer import ResampleHeld
+from penstock.operators.resample.answer_at import hold_with
+from penstock.operators.resample.samples import too_many
+from penstock.operators.sparksql.evaluation_rows import Evaluation
+from penstock.operators.sparksql.moments import moment_of
+from penstock.sql.plan import SparkPlan
+
+if TYPE_CHECKING:
+    from penstock.views.standing_queries import StandingQueries
+
+
+def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluation | None:
+    """The answer at the last committed cycle; None where Spark has to give it: nobody asked for a RESAMPLE, or too much is read."""
+    if plan.resampled is None:
+        return None
+    began = time.monotonic()
+    with standing.locked() as store:
+        moment = moment_of(plan, store, None)
+        held = hold_once(standing, plan, moment.now_us, moment.ranges, standing.settings.result_max_rows)
+    found = answer_once(held)
+    return None if found is None else Evaluation(found, held.cycle, moment.now_us, time.monotonic() - began)
+
+
+def hold_once(
+    standing: StandingQueries, plan: SparkPlan, now_us: int, spans: Mapping[str, tuple[int, int]], most: int | None
+) -> ResampleHeld:
+    """The answer for a NOW and for what windows are then, by relation, over the logs as of the last cycle. Under the lock."""
+    store = standing.store
+    assert store.offset is not None
+    log, listings = standing.folder.log, standing.listings
+    return hold_with(store, 0, store.cycle, (store.start, store.offset), plan, now_us, spans, log, listings, most)
+
+
+def answer_once(held: ResampleHeld) -> pa.Table | None:
+    """None where that is too much to read for anybody but Spark."""
+    return None if too_many(held.times, held.values) is not None else held.answer()

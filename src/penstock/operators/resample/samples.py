@@ -1,0 +1,156 @@
+"""What an answer with RESAMPLE is made of: readings of one stream, and what the other's value was at their times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import error
+from penstock.expr.evaluate import evaluate, evaluate_mask
+from penstock.expr.expression import Expr
+from penstock.expr.windows import FOREVER
+from penstock.operators.base.log_reader import Fetcher, TimedPositions
+from penstock.operators.base.row_order import sorted_rows
+from penstock.operators.resample import stream
+from penstock.operators.resample.nearest import Resampler, key_codes
+from penstock.operators.resample.stream import Room, Rows, Stream, read_rows, rows_at
+from penstock.sql.plan import ResamplePlan, resample_name
+
+# What of both logs one answer may have read; more than that is work for Spark, or for a shorter window.
+READ_MAX_ROWS = 20_000_000
+_PLACE = "_place"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Readings of the stream that gives the times, in log order, with the values of all calls by name, as of both streams' cycle."""
+
+    rows: Rows
+    values: dict[str, pa.Array]
+    times: Stream
+    resampled: Stream
+
+    @property
+    def nbytes(self) -> int:
+        arrays = [*self.rows.columns.values(), *self.values.values()]
+        found = self.rows.found
+        own = found.positions.nbytes + found.times.nbytes + found.vids.nbytes
+        return int(own + sum(array.nbytes for array in arrays))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer, and at which log positions the readings stand that gave its rows their times."""
+
+    table: pa.Table
+    positions: np.ndarray
+
+
+def too_many(times: Stream, values: Stream) -> int | None:
+    """How many rows an answer would have to read, where that is more than it may."""
+    rows = times.rows_at_most() + values.rows_at_most()
+    return rows if rows > READ_MAX_ROWS else None
+
+
+def check_size(plan: ResamplePlan, times: Stream, values: Stream, most: int | None) -> None:
+    """Refuse, before anything is read, what the names of files alone say to be too much."""
+    if plan.times_predicate is None and times.passing is None:
+        room_for(plan, most).take(times.rows_at_least())
+    rows = too_many(times, values)
+    if rows is not None:
+        detail = f"the windows of both streams have up to {rows:,} readings, and an answer reads {READ_MAX_ROWS:,}"
+        raise error("over_budget", detail=detail, hint="make the window shorter: BEGIN (NOW - 1 HOUR) END (NOW)")
+
+
+def room_for(plan: ResamplePlan, most: int | None) -> Room:
+    """For the readings that give the times of an answer of so many rows. HAVING, LIMIT and OFFSET may leave any number of them out."""
+    cut = plan.sorted is not None and (plan.sorted.limit is not None or plan.sorted.offset > 0)
+    return Room(None if cut or plan.having is not None else most)
+
+
+def sample(
+    plan: ResamplePlan, times: Stream, values: Stream, of_times: Fetcher, of_values: Fetcher, room: Room
+) -> Sampled:
+    """Everything inside the window."""
+    rows = read_rows(times, of_times, -FOREVER, FOREVER, plan.times_predicate, asked_of_times(plan), room)
+    return Sampled(rows, values_at(plan, rows, values, of_values), times, values)
+
+
+def asked_of_times(plan: ResamplePlan) -> list[Expr]:
+    shown = [o.expr for o in plan.outputs] + ([] if plan.having is None else [plan.having])
+    return [*shown, *(ours for ours, _ in plan.keys)]
+
+
+def values_at(plan: ResamplePlan, rows: Rows, values: Stream, of_values: Fetcher) -> dict[str, pa.Array]:
+    """The values of all calls at the times of some readings, by name, from as much of the other stream as they reach."""
+    times = rows.found.times
+    low, high = (int(times.min()), int(times.max())) if rows.count else (FOREVER, -FOREVER)
+    near = values.times(of_values, low - plan.back_us, high + plan.ahead_us)
+    pieces = pieces_in_time(times, near.times, plan.back_us, plan.ahead_us, stream.PIECE_ROWS)
+    if len(pieces) <= 1:
+        return _values_from(plan, rows, near, of_values)
+    found = []
+    for piece in pieces:
+        first, last = int(times[piece[0]]) - plan.back_us, int(times[piece[-1]]) + plan.ahead_us
+        reached = np.flatnonzero((near.times >= first) & (near.times <= last))
+        found.append(_values_from(plan, rows.take(piece), near.take(reached), of_values))
+    back = pa.array(np.argsort(np.concatenate(pieces), kind="stable"))
+    return {name: pa.concat_arrays([part[name] for part in found]).take(back) for name in found[0]}
+
+
+def pieces_in_time(times: np.ndarray, near: np.ndarray, back_us: int, ahead_us: int, most: int) -> list[np.ndarray]:
+    """Readings in order of time, in pieces that each have at most so many of the others near them.
+
+    A piece is no shorter than what one reading reaches, so that pieces overlap in no more than they have of their own.
+    """
+    order, ordered = np.argsort(times, kind="stable"), np.sort(near)
+    if len(near) <= most or not len(times):
+        return [order]
+    at, pieces, start = times[order], [], 0
+    reached = np.searchsorted(ordered, at + ahead_us, side="right")
+    while start < len(at):
+        begins = int(np.searchsorted(ordered, at[start] - back_us))
+        end = max(
+            int(np.searchsorted(reached, begins + most, side="right")),
+            int(np.searchsorted(at, at[start] + back_us + ahead_us, side="right")),
+        )
+        pieces.append(order[start:end])
+        start = end
+    return pieces
+
+
+def _values_from(plan: ResamplePlan, rows: Rows, near: TimedPositions, of_values: Fetcher) -> dict[str, pa.Array]:
+    """The same from these readings of the other stream, of which its conditions may leave some out."""
+    given = [call.value for call in plan.calls] + [theirs for _, theirs in plan.keys]
+    others = rows_at(of_values, near, given if plan.values_predicate is None else [*given, plan.values_predicate])
+    if plan.values_predicate is not None:
+        others = others.take(np.flatnonzero(evaluate_mask(plan.values_predicate, others.columns, others.count)))
+    codes: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
+    if plan.keys:
+        codes = key_codes(
+            [evaluate(ours, rows.columns, rows.count) for ours, _ in plan.keys],
+            [evaluate(theirs, others.columns, others.count) for _, theirs in plan.keys],
+        )
+    resampler = Resampler(others.found.times, rows.found.times, codes[1], codes[0])
+    columns = {call.value: evaluate(call.value, others.columns, others.count) for call in plan.calls}
+    return {
+        resample_name(place): resampler.values(columns[call.value], call.us, call.method).cast(call.type.to_arrow())
+        for place, call in enumerate(plan.calls)
+    }
+
+
+def answer_of(plan: ResamplePlan, sampled: Sampled) -> Found:
+    """The rows of the answer, in log order unless they are sorted."""
+    columns, kept = sampled.rows.columns | sampled.values, np.arange(sampled.rows.count)
+    if plan.having is not None:
+        kept = np.flatnonzero(evaluate_mask(plan.having, columns, len(kept)))
+        columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
+    schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
+    table = pa.Table.from_arrays([evaluate(o.expr, columns, len(kept)) for o in plan.outputs], schema=schema)
+    positions = sampled.rows.found.positions[kept]
+    if plan.sorted is None:
+        return Found(table, positions)
+    placed = sorted_rows(table.append_column(_PLACE, pa.array(positions)), plan.sorted)
+    return Found(placed.select(range(len(plan.outputs))), placed.column(len(plan.outputs)).to_numpy())

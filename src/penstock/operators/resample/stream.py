@@ -1,0 +1,134 @@
+"""One of the two streams of a question with RESAMPLE, as of a committed cycle: its rows, read when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.catalog.model import POSITION_COLUMN
+from penstock.errors import error
+from penstock.expr.evaluate import evaluate_mask
+from penstock.expr.expression import Expr, columns_of
+from penstock.operators.base.log_reader import Fetcher, TimedPositions, no_rows
+
+PIECE_ROWS = 1_000_000  # of a log at a time, and of the other stream's readings that are looked up at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """`span` is its window's range of time, `passing` which static versions pass its initial scan (None: all)."""
+
+    reader: Callable[[], Fetcher]
+    fresh: Callable[[], Fetcher]  # a reader that looks at the log anew
+    floor: int
+    head: int
+    span: tuple[int, int]
+    passing: np.ndarray | None
+
+    def rows_at_most(self) -> int:
+        """How many rows of the log lie in files that its window touches."""
+        return sum(end - first for first, end in self.reader().ranges(self.floor, self.head, *self.span))
+
+    def rows_at_least(self) -> int:
+        """How many rows of the log lie in files that are inside its window as a whole."""
+        low, high = self.span
+        inside = [s for s in self.reader().segments() if s.min_ts >= low and s.max_ts <= high]
+        return sum(max(0, min(s.end, self.head) - max(s.first, self.floor)) for s in inside)
+
+    def times(self, fetcher: Fetcher, low: int, high: int) -> TimedPositions:
+        """Its rows inside the window and [low, high], in log order."""
+        return TimedPositions.together([no_rows(), *self.times_in_pieces(fetcher, low, high)])
+
+    def times_in_pieces(self, fetcher: Fetcher, low: int, high: int) -> Iterator[TimedPositions]:
+        """The same, for so many rows of the log at a time."""
+        low, high = max(low, self.span[0]), min(high, self.span[1])
+        if low > high:
+            return
+        fetcher.require(None, self.floor, self.head)
+        for first, end in fetcher.ranges(self.floor, self.head, low, high):
+            for start in range(first, end, PIECE_ROWS):
+                found = fetcher.times(None, min(end, start + PIECE_ROWS), low, high, start)
+                yield found if self.passing is None else found.take(np.flatnonzero(self.passing[found.vids]))
+
+
+class Room:
+    """How many rows an answer may have. Whoever finds rows says so before reading more of them; one too many is refused."""
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+        self._taken = 0
+
+    def take(self, rows: int) -> None:
+        self._taken += rows
+        if self.most is not None and self._taken > self.most:
+            raise error(
+                "over_budget",
+                detail=f"the answer has more than {self.most} rows",
+                hint="add LIMIT or a narrower window, or raise result_max_rows",
+            )
+
+
+ENDLESS = Room(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a stream with columns by flat name."""
+
+    found: TimedPositions
+    columns: dict[str, pa.Array]
+
+    @property
+    def count(self) -> int:
+        return len(self.found.positions)
+
+    def take(self, chosen: np.ndarray) -> Rows:
+        index = pa.array(chosen)
+        return Rows(self.found.take(chosen), {name: column.take(index) for name, column in self.columns.items()})
+
+    @staticmethod
+    def together(parts: Sequence[Rows]) -> Rows:
+        found = TimedPositions.together([part.found for part in parts])
+        names = parts[0].columns
+        return Rows(found, {name: pa.concat_arrays([part.columns[name] for part in parts]) for name in names})
+
+
+def read_rows(
+    stream: Stream,
+    fetcher: Fetcher,
+    low: int,
+    high: int,
+    predicate: Expr | None,
+    asked: Sequence[Expr],
+    room: Room = ENDLESS,
+) -> Rows:
+    """Its rows inside the window and [low, high] that satisfy the predicate, in log order, with the columns that are asked for."""
+    wanted = asked if predicate is None else [*asked, predicate]
+    found = list(_in_pieces(stream, fetcher, low, high, predicate, wanted, room))
+    return Rows.together(found) if found else rows_at(fetcher, no_rows(), wanted)
+
+
+def _in_pieces(
+    stream: Stream, fetcher: Fetcher, low: int, high: int, predicate: Expr | None, asked: Sequence[Expr], room: Room
+) -> Iterator[Rows]:
+    """Of what the predicate throws away there is one piece in memory at a time."""
+    for found in stream.times_in_pieces(fetcher, low, high):
+        if predicate is None:
+            room.take(len(found.positions))
+            yield rows_at(fetcher, found, asked)
+            continue
+        rows = rows_at(fetcher, found, asked)
+        kept = np.flatnonzero(evaluate_mask(predicate, rows.columns, rows.count))
+        room.take(len(kept))
+        yield rows.take(kept)
+
+
+def rows_at(fetcher: Fetcher, found: TimedPositions, asked: Sequence[Expr]) -> Rows:
+    """Rows of the log with the columns that are asked for."""
+    wanted = set().union(*(columns_of(e) for e in asked)) - {POSITION_COLUMN.name}
+    columns = fetcher.columns(wanted, found.positions)
+    columns[POSITION_COLUMN.name] = pa.array(found.positions)
+    return Rows(found, columns)

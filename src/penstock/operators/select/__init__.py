@@ -1,0 +1,1 @@
+"""Selections: one shared pass over new rows, matches by position, and their answers."""

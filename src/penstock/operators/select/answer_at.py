@@ -1,0 +1,148 @@
+"""A query's answer at a kept cycle, cut loose from the store: what `Held` needs to be read without the lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyroaring import BitMap
+
+from penstock.expr.windows import JoinWindows, RowsWindow, TimeWindow, Window
+from penstock.operators.base.answer import SelectHeld
+from penstock.operators.base.listings import Listings
+from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.join.answer import InputTable, JoinHeld
+from penstock.operators.join.partnered_rows import Blocks
+from penstock.operators.select.current_rows import ReadyAnswers
+from penstock.operators.select.durability import calls_user_code
+from penstock.operators.select.evaluated_matches import Evaluator
+from penstock.operators.select.hold import LastingPositions
+from penstock.operators.select.hold_cache import LastingMemory
+from penstock.operators.select.match_positions import Positions
+from penstock.operators.select.match_store import ShelfView
+from penstock.operators.select.window_cut import Instant, Matches
+from penstock.sql.plan import JoinPlan, SelectPlan
+from penstock.views.answer_store import AnswerStore
+from penstock.views.feed import CycleMark
+from penstock.views.query_state import Answer
+from penstock.views.retention import now_at
+
+
+def hold_select(
+    store: AnswerStore,
+    query_id: int,
+    answer: Answer,
+    plan: SelectPlan,
+    mark: CycleMark,
+    window: Window,
+    log: Path,
+    listings: Listings,
+    ready: ReadyAnswers | None,
+) -> SelectHeld:
+    table = store.state.tables_by_id[plan.table_id]
+    static = store.state.rows(table.id)
+    head = mark.end.data.get(table.id, 0)
+
+    def reader() -> Fetcher:
+        return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
+
+    return SelectHeld(
+        cycle=mark.cycle,
+        query_id=query_id,
+        plan=plan,
+        table=table,
+        static=static,
+        matches=_matches(store, query_id, answer, plan, window, Evaluator(plan, reader)),
+        values=list(answer.values),
+        instant=Instant(
+            store.state.retention(table.id), head, now_at(store, mark, query_id, answer), answer.start_us, window
+        ),
+        reader=reader,
+        fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
+        ready=ready,
+    )
+
+
+def _matches(
+    store: AnswerStore, query_id: int, answer: Answer, plan: SelectPlan, window: Window, evaluate: Evaluator
+) -> Matches:
+    """A query's matches as they are now, with whatever a window of rows counts."""
+    predicate = plan.static_predicate
+    found: Blocks | Positions = _copy(answer.matches)
+    if isinstance(window, TimeWindow) and not calls_user_code(plan):
+        shelf = store.shelves.get(plan.table_id)
+        found = Positions(
+            query_id,
+            _copy(answer.matches),
+            shelf.view() if shelf is not None else ShelfView(),
+            answer.known,
+            answer.reach,
+            answer.evaluated,
+            evaluate,
+            keep=answer.strategy != "none",
+        )
+    heard = store.heard_sids(plan.table_id, predicate) if isinstance(window, RowsWindow) else None
+    matches = _lasting(store, answer.lasting, plan, found) if answer.lasting is not None else found
+    if predicate is None:
+        return Matches(matches, heard=heard)
+    counts = isinstance(window, RowsWindow) and isinstance(plan.window, RowsWindow)
+    # Workers name the counted rows only while the definition counts rows, and of the past by filling.
+    base = _copy(answer.base) if counts and answer.settled else None
+    return Matches(matches, base, store.passing(plan.table_id, predicate), heard)
+
+
+def _lasting(store: AnswerStore, memory: LastingMemory, plan: SelectPlan, true: Blocks | Positions) -> LastingPositions:
+    """What lasts of the rows at which a condition is true."""
+    table_id, predicate = plan.table_id, plan.static_predicate
+    return LastingPositions(
+        plan=plan,
+        true=true,
+        passing=store.passing(table_id, predicate) if predicate is not None else None,
+        heard=store.heard_sids(table_id, predicate),
+        sids=store.state.rows(table_id).sids,
+        floor=store.state.retention(table_id),
+        memory=memory,
+    )
+
+
+def hold_join(
+    store: AnswerStore,
+    query_id: int,
+    answer: Answer,
+    plan: JoinPlan,
+    mark: CycleMark,
+    windows: JoinWindows,
+    log: Path,
+) -> JoinHeld | None:
+    """None where the results as of the cycle are not kept any more."""
+    state, at = store.state, mark.joins[query_id]
+    assert answer.results is not None
+    kept = [r for r in (answer.results, *answer.earlier) if r.generation == at.generation]
+    if not kept:
+        return None
+    inputs = tuple(
+        InputTable(
+            state.tables_by_id[i.table_id],
+            state.rows(i.table_id),
+            state.retention(i.table_id),
+            mark.end.data.get(i.table_id, 0),
+        )
+        for i in plan.inputs
+    )
+    return JoinHeld(
+        cycle=mark.cycle,
+        query_id=query_id,
+        plan=plan,
+        inputs=inputs,
+        results=kept[0],
+        count=at.count,
+        alone=answer.partners.without(answer.matches, mark.cycle) if plan.missing != "inner" else {},
+        windows=windows,
+        now_us=at.now_us,
+        start_us=answer.start_us,
+        log=log,
+        tables=tuple(state.rows(t.table_id) for t in plan.tables),
+    )
+
+
+def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:
+    return {block: BitMap(found) for block, found in blocks.items()}

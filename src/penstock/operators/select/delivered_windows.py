@@ -1,0 +1,77 @@
+"""Which rows a plain subscriber has been told of already, from the windows that it was told through.
+
+A window over time only moves on. So of the rows that came with one cycle all were told, now or later, from where the window
+began then to where it ends at last: two numbers a cycle and not a row remembered. Each change of window begins an era.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from penstock.expr.windows import FOREVER, TimeWindow, Window
+from penstock.operators.base.log_reader import TimedPositions
+from penstock.operators.select.window_cut import Instant
+
+MOST_CYCLES = 1 << 16
+
+
+@dataclass(slots=True)
+class _Era:
+    """One window. Rows below heads[i] (and not below the one before) were told from the time lows[i] on, up to `high`."""
+
+    window: Window
+    heads: list[int] = field(default_factory=list)
+    lows: list[int] = field(default_factory=list)
+    high: int = -FOREVER
+
+    def note(self, head: int, low: int, high: int) -> None:
+        self.high = max(self.high, high)
+        if self.heads and self.heads[-1] >= head:
+            return
+        self.heads.append(head)
+        self.lows.append(low)
+        if len(self.heads) > MOST_CYCLES:
+            # Cycles two by two, from the later time on: what is forgotten may be told again, but nothing is kept back.
+            self.heads, self.lows = self.heads[1::2], self.lows[1::2]
+
+    def has(self, rows: TimedPositions) -> np.ndarray:
+        place = np.searchsorted(np.array(self.heads, np.int64), rows.positions, side="right")
+        lows = np.array([*self.lows, FOREVER], np.int64)
+        return (rows.times >= lows[place]) & (rows.times <= self.high)
+
+
+class Told:
+    """One subscriber's past. Windows of rows leave no trace here: what they showed may be told again."""
+
+    def __init__(self) -> None:
+        self._eras: list[_Era] = []
+
+    def begin(self, at: Instant) -> None:
+        """It has the answer as of an instant."""
+        self._note(at, None)
+
+    def without_told(self, rows: TimedPositions, before: Instant, after: Instant) -> TimedPositions:
+        """Rows that came in between two instants, less those that it knows; it knows them all from now on."""
+        if len(self._eras) > 1 or before.window != after.window:
+            known = np.zeros(len(rows.positions), np.bool_)
+            for era in self._eras:
+                known |= era.has(rows)
+            rows = rows.take(np.flatnonzero(~known))
+        self._note(replace(after, window=before.window), before)  # until the new window took over, the old one stood
+        if before.window != after.window:
+            self._note(after, None)
+        return rows
+
+    def _note(self, at: Instant, before: Instant | None) -> None:
+        if not self._eras or self._eras[-1].window != at.window:
+            self._eras.append(_Era(at.window))
+        span = at.range() if isinstance(at.window, TimeWindow) else None
+        if span is None:
+            return
+        low, high = span
+        if before is not None:
+            earlier = before.range()
+            low = min(low, earlier[0]) if earlier is not None else -FOREVER
+        self._eras[-1].note(at.head, low, high)

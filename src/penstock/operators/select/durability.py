@@ -1,0 +1,46 @@
+"""How long a query's matches have to last: the choice between commit record and sheet, made per definition."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from penstock.catalog.model import QueryDefinition
+from penstock.expr.expression import calls_user
+from penstock.expr.windows import TimeWindow
+from penstock.sql.plan import AggregatePlan, SelectPlan
+
+
+class Keeping(IntEnum):
+    """What a task may do with a query's matches."""
+
+    RECORD = 0  # only workers can find them again, or a count of rows needs all of them: a bitmap in the record
+    LISTED = 1  # the window grows without end: in the record, among other lists where they are few
+    SOFT = 2  # the window passes: many matches go to a sheet, and are evaluated again if that is lost
+
+
+def keeping_of(plan: SelectPlan) -> Keeping:
+    if not is_pure(plan):
+        return Keeping.RECORD
+    assert isinstance(plan.window, TimeWindow)
+    return Keeping.SOFT if plan.window.slides else Keeping.LISTED
+
+
+def is_pure(plan: SelectPlan | AggregatePlan) -> bool:
+    """Whether the server itself can say which rows are inside: no user's code, and a window over time."""
+    return isinstance(plan.window, TimeWindow) and not calls_user_code(plan)
+
+
+def calls_user_code(plan: SelectPlan | AggregatePlan) -> bool:
+    if isinstance(plan, AggregatePlan):
+        return False
+    predicate = plan.stream_predicate
+    return (predicate is not None and calls_user(predicate)) or any(calls_user(o.expr) for o in plan.outputs)
+
+
+def meets_rows(definition: QueryDefinition, plan: SelectPlan | AggregatePlan) -> bool:
+    """Whether new rows meet a query in the shared pass; if not, whoever asks evaluates."""
+    if definition.quarantined is not None:
+        return False
+    if isinstance(plan, AggregatePlan) and plan.latch is not None:
+        return True  # rows that it missed would be gone some day: paused, it answers nothing but goes on
+    return not definition.paused and not (definition.strategy == "none" and is_pure(plan))

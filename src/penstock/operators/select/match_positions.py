@@ -1,0 +1,93 @@
+"""Which rows match one query, from wherever that is known: record, lists, sheets, or the log itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.expr.windows import FOREVER
+from penstock.operators.base.log_reader import Fetcher, TimedPositions, no_rows, offsets_in
+from penstock.operators.base.ranges import Range, Ranges, joined, outside
+from penstock.operators.join.partnered_rows import Blocks
+from penstock.operators.select.evaluated_matches import Evaluated, Evaluator
+from penstock.operators.select.match_store import ShelfView
+from penstock.operators.select.position_lists import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """A query's matches as of one cycle, safe to read while the next one is folded in.
+
+    In the ranges `covered` the record, lists and sheets say everything; elsewhere, and where a sheet is lost, the
+    predicate is evaluated. Rows below `reach` are older than any window of the query.
+    """
+
+    query_id: int
+    blocks: Blocks
+    view: ShelfView
+    covered: Ranges
+    reach: int
+    evaluated: Evaluated
+    evaluate: Evaluator
+    keep: bool = True
+
+    def between(self, first: int, end: int) -> Ints:
+        """Matches in [first, end), ascending."""
+        first = max(first, self.reach)
+        if first >= end:
+            return np.empty(0, np.int64)
+        found = self._known(first, end)
+        gaps = self._gaps(first, end)
+        if gaps:
+            found += self.evaluated.between(gaps, self.evaluate, self.keep)
+        found = [part for part in found if len(part)]
+        if not found:
+            return np.empty(0, np.int64)
+        return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+
+    def _known(self, first: int, end: int) -> list[Ints]:
+        known = [offsets_in(self.blocks, first, end, 0)] if self.blocks else []
+        return known + self.view.positions(self.query_id, first, end)
+
+    def _gaps(self, first: int, end: int) -> list[Range]:
+        gaps = outside(self.covered, first, end)
+        lost = self.view.missing(self.query_id, first, end)
+        return list(joined([*gaps, *lost])) if lost else gaps
+
+    def to_evaluate(self, fetcher: Fetcher, first: int, end: int, low: int) -> int:
+        """How many rows of [first, end) with a ts from `low` on only the predicate itself can tell."""
+        first = max(first, self.reach)
+        ranges = fetcher.ranges(first, end, low, FOREVER) if first < end else []
+        return sum(high - start for a, b in ranges for start, high in self._gaps(a, b))
+
+    def times(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
+        """Matches in [first, end) whose ts is in [low, high], in log order."""
+        first = max(first, self.reach)
+        found: list[TimedPositions] = []
+        at = first
+        for kept in self.view.overlapping(first, end):
+            found += self._from_log(fetcher, at, min(kept.first, end), low, high)
+            at = kept.end
+            if kept.name.max_ts >= low and kept.name.min_ts <= high:
+                positions = self.between(max(first, kept.first), min(end, kept.end))
+                offsets = positions - kept.first
+                times = kept.sheet.times[offsets]
+                inside = (times >= low) & (times <= high)
+                found.append(TimedPositions(positions[inside], times[inside], kept.sheet.vids[offsets[inside]]))
+        found += self._from_log(fetcher, at, end, low, high)
+        return TimedPositions.together(found) if found else no_rows()
+
+    def _from_log(self, fetcher: Fetcher, first: int, end: int, low: int, high: int) -> list[TimedPositions]:
+        """The same where no sheet says the times."""
+        if first >= end:
+            return []
+        lost = fetcher.lost(first, end)
+        if lost is not None and (self._gaps(lost, end) or any(map(len, self._known(lost, end)))):
+            raise fetcher.missing(lost)
+        found = []
+        for start, stop in fetcher.ranges(first, end, low, high):
+            positions = self.between(start, stop)
+            if len(positions):
+                found.append(fetcher.timed(positions, low, high))
+        return found

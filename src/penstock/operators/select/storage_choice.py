@@ -1,0 +1,134 @@
+"""How a query's answer is kept, chosen by cost: all three give the same rows.
+
+- complete: the rows inside the window are kept current at each cycle. Costs each cycle, an invocation nearly nothing.
+- partial: matches are found as rows come, the window is cut when asked. Costs bits per row, little per invocation.
+- none: nothing is kept, an invocation evaluates its window. Costs only those who ask; chosen only on request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.expr.windows import AnyWindow, TimeWindow
+from penstock.operators.select.durability import calls_user_code, is_pure
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, Plan, SelectPlan, SparkPlan, evaluated_by_spark
+from penstock.views.query_state import Answer
+
+Strategy = Literal["complete", "partial", "none"]
+
+# Moving an answer on costs about what cutting it out costs, so it pays from more than one invocation a cycle on.
+ASKED_PER_CYCLE = 1.5
+LOOK_CYCLES = 16
+# What all answers that are kept current may cost a cycle; those left over are moved on when asked for.
+MOST_READY = 64
+READY_SECONDS = 0.05
+READY_MAX_ROWS = 1 << 16
+
+
+_SLICED_RESULTS = "slices of a join's results are kept, a window adds up those inside it when asked"
+
+
+def unheeded(plan: Plan, asked: str | None) -> str | None:
+    """Why a strategy that somebody asks for changes nothing; None where it is followed."""
+    if asked is None or (asked == "partial" and not evaluated_by_spark(plan)):
+        return None
+    return _only_way(plan, plan.window if isinstance(plan, SelectPlan) else None, asked)
+
+
+def _only_way(plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
+    """The reason why an answer is kept in one way only, whatever somebody asks for; None where there is a choice."""
+    if isinstance(plan, AggregatePlan):
+        return "slices are kept, a window adds up those inside it when asked"
+    if isinstance(plan, JoinAggregatePlan) or (isinstance(plan, SparkPlan) and plan.top is not None):
+        return _SLICED_RESULTS
+    if isinstance(plan, SparkPlan) and plan.resampled is not None:
+        return "values are found in the log when asked"
+    if isinstance(plan, SparkPlan):
+        return "Spark SQL evaluates it as a whole and its last answer is kept"
+    if not isinstance(plan, SelectPlan):
+        return "a join's results are kept, its window is cut when asked"
+    if calls_user_code(plan):
+        return "it calls user functions, which only workers run"
+    if not isinstance(window, TimeWindow):
+        return "a window of rows is cut when asked"
+    if plan.lasting is not None and asked != "none":
+        return "what has to last is looked for when asked"  # late rows take others back, so no answer only grows
+    return None
+
+
+@dataclass(slots=True)
+class _Asked:
+    since: int
+    times: int = 0
+    ready: bool = False
+
+
+class Chooser:
+    """Counts who is asked about how often. Called under its owner's lock."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int, _Asked] = {}
+
+    def of(self, query_id: int, answer: Answer) -> Strategy:
+        if (
+            not isinstance(answer.plan, SelectPlan)
+            or _only_way(answer.plan, answer.window, answer.strategy) is not None
+        ):
+            return "partial"
+        if answer.strategy == "none" and is_pure(answer.plan):
+            return "none"
+        if answer.strategy is not None:
+            return "complete" if answer.strategy == "complete" else "partial"
+        asked = self._asked.get(query_id)
+        return "complete" if asked is not None and asked.ready else "partial"
+
+    def why(self, query_id: int, answer: Answer) -> str:
+        """The reason, for EXPLAIN."""
+        if answer.top is not None:
+            return _SLICED_RESULTS
+        only = _only_way(answer.plan, answer.window, answer.strategy)
+        if only is not None:
+            return only
+        if answer.strategy is not None:
+            return "somebody chose so"
+        asked = self._asked.get(query_id)
+        rate = f"asked for {ASKED_PER_CYCLE:g} times a cycle or more"
+        return f"it is {rate}" if asked is not None and asked.ready else f"it is not {rate}"
+
+    def note(self, query_id: int, cycle: int) -> None:
+        """Somebody asked for the current answer."""
+        asked = self._asked.get(query_id)
+        if asked is None:
+            asked = self._asked[query_id] = _Asked(cycle)
+        asked.times += 1
+        self._look(asked, cycle)
+
+    def _look(self, asked: _Asked, cycle: int) -> None:
+        passed = cycle - asked.since
+        if passed < LOOK_CYCLES:
+            return
+        often = asked.times >= ASKED_PER_CYCLE * passed
+        if often and not asked.ready and sum(a.ready for a in self._asked.values()) >= MOST_READY:
+            often = False
+        asked.since, asked.times, asked.ready = cycle, 0, often
+
+    def calm_down(self, cycle: int) -> list[int]:
+        """Queries that are not asked about any more; they are kept current no longer."""
+        # Whoever is asked about is looked at again after LOOK_CYCLES: nobody asked for as long as that.
+        gone = [q for q, a in self._asked.items() if cycle - a.since > 2 * LOOK_CYCLES]
+        for query_id in gone:
+            del self._asked[query_id]
+        return gone
+
+    def too_large(self, query_id: int) -> None:
+        """An answer that was to be kept current has too many rows for that."""
+        if query_id in self._asked:
+            self._asked[query_id].ready = False
+
+    def ready(self) -> list[int]:
+        """Queries that are kept current because they are asked about often."""
+        return [q for q, a in self._asked.items() if a.ready]
+
+    def forget(self, query_id: int) -> None:
+        self._asked.pop(query_id, None)

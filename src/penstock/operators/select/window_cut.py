@@ -1,0 +1,214 @@
+"""Cut a query's matches to its window at one committed cycle."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from penstock.catalog.rows import StaticRows
+from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
+from penstock.operators.base.log_reader import Fetcher, TimedPositions, no_rows, offsets_in
+from penstock.operators.join.partnered_rows import Blocks
+from penstock.operators.select.hold import LastingPositions
+from penstock.operators.select.match_positions import Positions
+from penstock.views.query_state import NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """A query's bitmaps, safe to read while the next cycle is folded in.
+
+    A window of rows counts those that `base` names, if it is there; else those of the static versions that are
+    `passing`, None: all.
+    """
+
+    matches: Blocks | Positions | LastingPositions
+    base: Blocks | None = None
+    passing: np.ndarray | None = None
+    heard: np.ndarray | None = None  # sensors with a reading that counts: until all are found, one reads on
+
+    def times(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
+        """Matches in [first, end) whose ts is in [low, high]."""
+        if isinstance(self.matches, Positions | LastingPositions):
+            return self.matches.times(fetcher, end, low, high, first)
+        return fetcher.times(self.matches, end, low, high, first)
+
+    def among(self, rows: TimedPositions, fetcher: Fetcher, end: int) -> TimedPositions:
+        """Which of some rows match, as of a head."""
+        if isinstance(self.matches, LastingPositions):
+            low = int(rows.times.min(initial=FOREVER))
+            found = self.matches.times(fetcher, end, low, FOREVER, 0).positions
+        elif isinstance(self.matches, Positions):
+            found = self.matches.between(0, end)
+        else:
+            found = offsets_in(self.matches, 0, end, 0)
+        return rows.take(np.flatnonzero(np.isin(rows.positions, found, assume_unique=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """What a window is cut by: where the table's log begins and ends, NOW, START, and the window itself."""
+
+    floor: int
+    head: int
+    now_us: int | None
+    start_us: int | None
+    window: Window
+
+    def range(self) -> tuple[int, int] | None:
+        """[low, high] of a time window; None where no NOW is known yet."""
+        return None if self.now_us is None else self.range_at(self.now_us)
+
+    def range_at(self, now_us: int) -> tuple[int, int]:
+        assert isinstance(self.window, TimeWindow)
+        return self.window.resolve(now_us, self.start_us if self.start_us is not None else NEVER)
+
+
+def rows_inside(matches: Matches, at: Instant, fetcher: Fetcher, static: StaticRows) -> TimedPositions:
+    """All matches inside the window, in log order."""
+    if isinstance(at.window, RowsWindow):
+        return matches.among(newest_counted(matches, at, at.window, fetcher, static), fetcher, at.head)
+    span = at.range()
+    if span is None:
+        return no_rows()
+    return matches.times(fetcher, at.head, *span, first=at.floor)
+
+
+def rows_entered(
+    matches: Matches, before: Instant, after: Instant, fetcher: Fetcher, static: StaticRows
+) -> TimedPositions:
+    """Rows that came into a window since `before`, those included that left again within the cycle."""
+    if before.window == after.window and isinstance(after.window, TimeWindow):
+        return _entered_in_time(matches, before, after, fetcher)
+    was = rows_inside(matches, replace(before, floor=after.floor), fetcher, static)
+    now = rows_inside(matches, after, fetcher, static)
+    inside = _without(now, was)
+    # Until the new window took over, the old one stood.
+    until = replace(after, window=before.window)
+    if isinstance(before.window, TimeWindow):
+        passed = _entered_in_time(matches, before, until, fetcher)
+    else:
+        counted = counted_rows(matches, until, fetcher)
+        passed = matches.among(counted.take(arrived(counted, before, static)), fetcher, until.head)
+    return _union([inside, passed])
+
+
+def _entered_in_time(matches: Matches, before: Instant, after: Instant, fetcher: Fetcher) -> TimedPositions:
+    """The same with one window over time."""
+    if after.now_us is None:
+        return no_rows()
+    # Before the first reading NOW could have been any moment: what the first cycle brings has all come since.
+    (low, high), (old_low, old_high) = after.range_at(after.now_us), before.range_at(before.now_us or NEVER)
+    head, floor, first = before.head, after.floor, min(low, old_low)
+    if isinstance(matches.matches, LastingPositions):
+        # A late row may mend or break what lasts, so rows come in that were there already.
+        return _without(
+            matches.times(fetcher, after.head, first, high, floor),
+            matches.times(fetcher, head, old_low, old_high, floor),
+        )
+    parts = [matches.times(fetcher, after.head, first, high, first=max(head, floor))]
+    if high > old_high:
+        parts.append(matches.times(fetcher, head, max(old_high + 1, first), high, first=floor))
+    if low < old_low:
+        parts.append(matches.times(fetcher, head, low, min(old_low - 1, high), first=floor))
+    return _union(parts)
+
+
+def _without(rows: TimedPositions, others: TimedPositions) -> TimedPositions:
+    return rows.take(np.flatnonzero(~np.isin(rows.positions, others.positions, assume_unique=True)))
+
+
+def _union(parts: list[TimedPositions]) -> TimedPositions:
+    together = TimedPositions.together(parts)
+    _, unique = np.unique(together.positions, return_index=True)
+    return together.take(unique)
+
+
+def _counted_in(first: int, end: int, matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:
+    return counted_rows(matches, replace(at, floor=max(at.floor, first), head=min(at.head, end)), fetcher)
+
+
+def counted_rows(matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:
+    """The rows that a window of rows counts, in log order."""
+    rows = fetcher.times(matches.base, at.head, first=at.floor)
+    if matches.base is not None or matches.passing is None:
+        return rows
+    return rows.take(np.flatnonzero(matches.passing[rows.vids]))
+
+
+def newest_counted(
+    matches: Matches, at: Instant, window: RowsWindow, fetcher: Fetcher, static: StaticRows
+) -> TimedPositions:
+    """The newest of the counted rows, in log order, from as little of the log as will do.
+
+    Files are read from the newest time backwards, ever more of them at once, until no older file can hold a row
+    that belongs.
+    """
+    fetcher.require(matches.base, at.floor, at.head)
+    files = sorted(fetcher.segments(), key=lambda s: -s.max_ts)
+    files = [f for f in files if f.first < at.head and f.end > at.floor]
+    kept = no_rows()
+    read, step = 0, 4
+    while read < len(files):
+        taken = [_counted_in(f.first, f.end, matches, at, fetcher) for f in files[read : read + step]]
+        read, step = read + step, step * 2
+        together = _union([kept, *taken])
+        kept = together.take(newest(together, window, static))
+        if read < len(files) and files[read].max_ts < _oldest_that_stays(kept, window, matches, static):
+            break
+    return kept
+
+
+def _oldest_that_stays(rows: TimedPositions, window: RowsWindow, matches: Matches, static: StaticRows) -> int:
+    """Rows before this time cannot be among the newest; NEVER while some group still has room."""
+    if not window.per_sensor:
+        return int(rows.times.min()) if len(rows.times) == window.count else NEVER
+    sids, counts = np.unique(static.sids[rows.vids], return_counts=True)
+    if matches.heard is None or len(sids) < len(matches.heard) or counts.min(initial=window.count) < window.count:
+        return NEVER
+    return int(rows.times.min()) if len(rows.times) else NEVER
+
+
+def newest(rows: TimedPositions, window: RowsWindow, static: StaticRows) -> np.ndarray:
+    """Which rows are the newest by (ts, position), in all or per sensor; ascending indices."""
+    if len(rows.positions) == 0:
+        return np.empty(0, np.int64)
+    if not window.per_sensor:
+        order = np.lexsort((rows.positions, rows.times))
+        return np.sort(order[-window.count :])
+    sids = static.sids[rows.vids]
+    order = np.lexsort((rows.positions, rows.times, sids))
+    sorted_sids = sids[order]
+    # Rank from the newest within each sensor: distance to the end of its run.
+    ends = np.flatnonzero(np.append(np.diff(sorted_sids) != 0, True))
+    rank = ends[np.searchsorted(ends, np.arange(len(order)))] - np.arange(len(order))
+    return np.sort(order[rank < window.count])
+
+
+def arrived(rows: TimedPositions, before: Instant, static: StaticRows) -> np.ndarray:
+    """Which rows since `before` were among the newest when they came; ascending indices."""
+    window = before.window
+    assert isinstance(window, RowsWindow)
+    known = int(np.searchsorted(rows.positions, before.head))
+    held = newest(rows.take(np.arange(known)), window, static)
+    groups = static.sids[rows.vids] if window.per_sensor else np.zeros(len(rows.vids), np.int32)
+    times: dict[int, list[int]] = {}
+    for at in held:
+        times.setdefault(int(groups[at]), []).append(int(rows.times[at]))
+    for heap in times.values():
+        heapq.heapify(heap)
+    entered = []
+    for at, group, ts in zip(
+        range(known, len(groups)), groups[known:].tolist(), rows.times[known:].tolist(), strict=True
+    ):
+        heap = times.setdefault(group, [])
+        if len(heap) < window.count:
+            heapq.heappush(heap, ts)
+        elif ts >= heap[0]:
+            heapq.heapreplace(heap, ts)
+        else:
+            continue
+        entered.append(at)
+    return np.array(entered, np.int64)

@@ -1,0 +1,1 @@
+"""Standing queries that Spark SQL evaluates: when they are due, and their answers."""

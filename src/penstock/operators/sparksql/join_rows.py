@@ -1,0 +1,202 @@
+"""Rows of window joins as Spark SQL reads them: the core below a query, or a join query that another one reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.catalog.heads import journal_of
+from penstock.catalog.state import CatalogState
+from penstock.errors import error
+from penstock.operators.base.answer import Ids
+from penstock.operators.join.answer import JoinHeld, join_schema
+from penstock.operators.sparksql.input_files import IN_MEMORY_ROWS, Piece, hand_over
+from penstock.pipeline.input_files import Handed
+from penstock.pipeline.spark_sql import Moment
+from penstock.sql.binding.join_streams import read_outputs
+from penstock.sql.plan import AggregatePlan, JoinPlan, SparkPlan, plan_from_json
+from penstock.types import BIGINT, Field
+from penstock.views.standing_queries import StandingQueries
+
+JOURNAL = "_journal"
+# By relation: of which generation of results, and the ids.
+Picked: TypeAlias = Mapping[str, tuple[int, Ids]]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRows:
+    """Rows that were read for one evaluation. Within a generation the same id is the same row for ever."""
+
+    generation: int
+    ids: Ids  # in the order of the rows
+    table: pa.Table  # where they are too many for memory, none of them: they are in the pieces
+    pieces: tuple[Piece, ...] = ()
+    fields: tuple[Field, ...] = ()
+
+    def given(self) -> pa.Table | Handed:
+        """The rows as Spark gets them."""
+        return Handed(self.fields, tuple(p.path for p in self.pieces)) if self.pieces else self.table
+
+    def have(self, generation: int, ids: Ids) -> bool:
+        """Whether these are exactly the rows of some ids."""
+        same = self.generation == generation and len(self.ids) == len(ids)
+        return same and bool(np.isin(self.ids, ids).all())
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRead:
+    """What one relation reads of a join: its answer, or (`span`) rows by their own time, with that time."""
+
+    held: JoinHeld
+    span: tuple[int, int] | None = None
+
+    def ids(self) -> Ids:
+        return self.held.inside() if self.span is None else self.held.of_times(*self.span)
+
+    def fetch(
+        self, ids: Ids, before: FetchedRows | None, state: CatalogState, with_journal: bool, place: Path
+    ) -> FetchedRows:
+        """The rows of ids; with the journal position of their last tuple, by which ordinary tables are joined.
+
+        Those of the evaluation before are not read again. Too many for memory are written to files at a place.
+        """
+        held = self.held
+        if self.span is not None:
+            held = replace(held, plan=replace(held.plan, outputs=read_outputs(held.plan)))
+
+        def read(some: Ids) -> tuple[Ids, pa.Table]:
+            ordered = _in_order_of_rows(some)
+            rows = held.rows(ordered)
+            return ordered, rows.append_column(JOURNAL, _journal(held, ordered, state)) if with_journal else rows
+
+        nothing = FetchedRows(held.results.generation, ids[:0], _schema(held.plan, with_journal).empty_table())
+        if before is None or before.generation != held.results.generation:
+            before = nothing
+        if len(ids) > IN_MEMORY_ROWS:
+            pieces = hand_over(ids, before.pieces, read, place)
+            known = np.concatenate([p.ids for p in pieces])
+            return replace(nothing, ids=known, pieces=pieces, fields=_fields(held.plan, with_journal))
+        if before.pieces:
+            before = nothing
+        stays = np.isin(before.ids, ids)
+        new, rows = read(ids[~np.isin(ids, before.ids)])
+        stayed = before.table if stays.all() else before.table.filter(pa.array(stays))
+        # One chunk again, or the table would grow by one with every evaluation.
+        table = pa.concat_tables([stayed, rows]).combine_chunks()
+        return FetchedRows(before.generation, np.concatenate([before.ids[stays], new]), table)
+
+
+def joins_below(plan: SparkPlan, state: CatalogState, name: str) -> dict[str, str]:
+    """By relation the query whose join it reads: the plan's own (its query is called `name`), or another's."""
+    found = {}
+    for relation in plan.relations:
+        if relation.kind == "core":
+            found[relation.name] = name
+        elif relation.kind == "query" and _read_join(state, relation.table) is not None:
+            found[relation.name] = relation.table
+    return found
+
+
+def _read_join(state: CatalogState, name: str) -> JoinPlan | None:
+    definition = state.queries.get(name)
+    plan = plan_from_json(definition.plan) if definition is not None else None
+    return plan if isinstance(plan, JoinPlan) else None
+
+
+def read_joins(plan: SparkPlan, moment: Moment, standing: StandingQueries, name: str) -> dict[str, JoinRead]:
+    """What an evaluation at the last committed cycle reads of joins. To be called under the lock."""
+    reads = {}
+    for relation, query in joins_below(plan, moment.state, name).items():
+        span = moment.ranges.get(relation)
+        reads[relation] = JoinRead(standing.held_join(query)) if span is None else JoinRead(standing.told(query), span)
+    return reads
+
+
+def pick_rows(reads: Mapping[str, JoinRead], most: int) -> Picked:
+    """The ids of every join that is read; over_budget where they are too many to hand over, even in files."""
+    picked = {relation: (read.held.results.generation, read.ids()) for relation, read in reads.items()}
+    for _, ids in picked.values():
+        if len(ids) > most:
+            raise error(
+                "over_budget",
+                detail=f"the join below has {len(ids)} rows, more than {most}",
+                hint="narrow its window or its conditions, or raise handed_max_rows",
+            )
+    return picked
+
+
+def rests_on_joins(plan: SparkPlan, reads: Mapping[str, JoinRead]) -> bool:
+    """Whether the same rows of these joins give the same answer, at any time and as long as no table changes."""
+    others = [r for r in plan.relations if r.name not in reads]
+    return bool(reads) and all(r.kind in ("ordinary", "static") for r in others) and "{now}" not in plan.sql
+
+
+def are_same(picked: Picked, before: Mapping[str, FetchedRows]) -> bool:
+    """Whether an evaluation would read the same rows as the one before."""
+    return picked.keys() == before.keys() and all(before[relation].have(*found) for relation, found in picked.items())
+
+
+def fetch_rows(
+    reads: Mapping[str, JoinRead],
+    picked: Picked,
+    before: Mapping[str, FetchedRows],
+    plan: SparkPlan,
+    state: CatalogState,
+    place: Path,
+) -> dict[str, FetchedRows]:
+    """The rows themselves, by relation; those of large joins in files at a place."""
+    with_journal = JOURNAL in plan.sql
+    return {
+        relation: read.fetch(picked[relation][1], before.get(relation), state, with_journal, place)
+        for relation, read in reads.items()
+    }
+
+
+def no_rows(plan: SparkPlan, state: CatalogState) -> dict[str, pa.Table]:
+    """Empty tables in place of joins' rows and of states: enough for Spark to say whether it accepts a query."""
+    found = {}
+    for relation in plan.relations:
+        join: JoinPlan | None = None
+        if relation.kind == "state":
+            kept = plan_from_json(state.queries[relation.table].plan)
+            assert isinstance(kept, AggregatePlan)
+            found[relation.name] = pa.schema([(o.name, o.type.to_arrow()) for o in kept.outputs]).empty_table()
+        if relation.kind == "core":
+            join = plan.core
+        elif relation.kind == "query":
+            read = _read_join(state, relation.table)
+            join = replace(read, outputs=read_outputs(read)) if read is not None else None
+        if join is not None:
+            found[relation.name] = _schema(join, JOURNAL in plan.sql).empty_table()
+    return found
+
+
+def _schema(join: JoinPlan, with_journal: bool) -> pa.Schema:
+    schema = join_schema(join)
+    return schema.append(pa.field(JOURNAL, pa.int64())) if with_journal else schema
+
+
+def _fields(join: JoinPlan, with_journal: bool) -> tuple[Field, ...]:
+    return (*(Field(o.name, o.type) for o in join.outputs), *([Field(JOURNAL, BIGINT)] if with_journal else []))
+
+
+def _in_order_of_rows(ids: Ids) -> Ids:
+    """As `JoinHeld.rows` gives them: who stayed alone comes first, by position."""
+    ordered: Ids = np.concatenate([-np.sort(-ids[ids < 0]), np.sort(ids[ids >= 0])])
+    return ordered
+
+
+def _journal(held: JoinHeld, ids: Ids, state: CatalogState) -> pa.Array:
+    alone, numbers = -1 - ids[ids < 0], ids[ids >= 0]
+    latest = np.zeros(len(ids), np.int64)
+    for place, positions in enumerate(held.results.pick(numbers).positions(len(held.inputs))):
+        known = state.journal_positions(held.inputs[place].table.id)
+        latest[len(alone) :] = np.maximum(latest[len(alone) :], journal_of(positions, *known))
+        if place == 0:
+            latest[: len(alone)] = journal_of(alone, *known)
+    return pa.array(latest)

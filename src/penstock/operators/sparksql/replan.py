@@ -1,0 +1,42 @@
+"""Plans of Spark SQL that an older version stored: planned again from the query's own SQL.
+
+Texts of version 1 have places that were filled in by text substitution, so a literal could become SQL. Later ones may have
+regular expressions of Java's, which backtrack. Neither are run (`sql.plan.plan_json`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.catalog.model import QueryDefinition
+from penstock.catalog.system_columns import SYSTEM_TABLES
+from penstock.errors import PenstockError, error
+from penstock.sql.parse import parse_select
+from penstock.sql.plan import SparkPlan
+from penstock.sql.planning.planner import plan_query
+from penstock.sql.scope import SqlCatalog
+
+
+def with_text(plan: SparkPlan, definition: QueryDefinition, state: SqlCatalog) -> SparkPlan:
+    """A standing query's plan with a text that can run: its own, or that of the same question planned now.
+
+    Raises what the query fails with where it cannot be planned any more, or gives another answer than it gave.
+    """
+    if plan.sql:
+        return plan
+    try:
+        for shared in (True, False):
+            found = plan_query(parse_select(definition.sql), state, True, SYSTEM_TABLES, shared, joins=True, spent=True)
+            if isinstance(found, SparkPlan) and _is_same(found, plan):
+                return replace(plan, sql=found.sql, functions=found.functions)
+        raise error("invalid_definition", detail="it has other columns or reads other tables now")
+    except PenstockError as failure:
+        hint = f'DROP QUERY "{definition.name}" and create it again'
+        detail = f"an older version planned this query, and it cannot be planned again: {failure.message}"
+        raise PenstockError(failure.condition, detail, hint=hint) from failure
+
+
+def _is_same(found: SparkPlan, plan: SparkPlan) -> bool:
+    """Whether a text stands for what the stored plan says beside its own."""
+    kept = (plan.outputs, plan.relations, plan.core, plan.top, plan.resampled)
+    return (found.outputs, found.relations, found.core, found.top, found.resampled) == kept

@@ -1,0 +1,185 @@
+"""Every compiled kernel that cycles run, once, on a few rows: compiled into Numba's cache, or read from there.
+
+The types of the arguments count: a column of the log is read-only, which is another type to the compiler, and what
+several segments bring together is not. Each of PARTS can run in a process of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.expr.bits import bitmap_of_words, full
+from penstock.expr.expression import Call, Column, Expr, Literal
+from penstock.expr.factors import SHARE_FROM
+from penstock.expr.newest_times import newest_by_version, newest_passing
+from penstock.expr.predicate_index import PredicateIndex
+from penstock.expr.row_lists import list_rows
+from penstock.operators.aggregate.approximate.coarse_cells import coarsened
+from penstock.operators.aggregate.approximate.names import KINDS, approximate_name, make_approximate
+from penstock.operators.aggregate.partials.registry import PARTIALS
+from penstock.operators.aggregate.partials.slices import slice_rows
+from penstock.operators.aggregate.trees.folds import FANOUT
+from penstock.operators.aggregate.trees.totals import Kind
+from penstock.operators.aggregate.trees.tree import AggregateTree
+from penstock.operators.join.kernels.alive_versions import count_alive, earliest_births, pick_alive
+from penstock.operators.join.kernels.bounds import close
+from penstock.operators.join.kernels.composite import Ranked, as_inequality
+from penstock.operators.join.kernels.keys import key_numbers
+from penstock.operators.join.kernels.parts import parts_of
+from penstock.operators.join.kernels.probe import probe
+from penstock.operators.join.kernels.program import Slot, compile_condition
+from penstock.operators.join.kernels.refinement import set_bits
+from penstock.operators.join.kernels.runs import attach_run, build_run
+from penstock.operators.join.kernels.value_order import Picked
+from penstock.operators.join.papers.ranges import against, match_ranges
+from penstock.operators.join.papers.registry import ALGORITHMS
+from penstock.operators.join.papers.sides import Counters, Side
+from penstock.streams.ingest import keys, rules
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type
+
+_ROWS = 8
+_TYPES: dict[str, Type] = {"x": DOUBLE, "n": BIGINT, "k": INT}
+
+
+def ingest() -> None:
+    """What every reading passes on its way into the log."""
+    rules.warm_up()
+    keys.warm_up()
+
+
+def selections() -> None:
+    """What the shared pass runs, for comparisons of every type that it shares."""
+    predicates: list[Expr | None] = [_above(name, i) for name in ("x", "n", "k") for i in range(SHARE_FROM)]
+    either = Call("or", (_above("x", 1), _above("n", 1)), BOOLEAN)
+    sensor = Call("eq", (Column("_sid", INT, True), Literal(0, INT)), BOOLEAN)
+    index = PredicateIndex((number, None, predicate) for number, predicate in enumerate([*predicates, either, None]))
+    index.add(-1, sensor, None)
+    times = np.arange(_ROWS)
+    columns = {"x": pa.array(times.astype(np.float64)), "n": pa.array(times), "k": pa.array(times.astype(np.int32))}
+    versions = pa.table({"_sid": pa.array([0], pa.int32())})
+    for vids in _both(np.zeros(_ROWS, np.int32)):
+        list(index.match(columns, vids, versions))
+        matrix = index.match_matrix(columns, vids, versions)
+        for at in _both(times):
+            newest_by_version(vids, at)
+    bitmap_of_words(matrix.words[0])
+    list_rows(matrix.words, np.arange(1), matrix.counts[:1])
+    newest_passing(matrix.words, np.arange(1), full(_ROWS), times, times.copy())
+
+
+def joins_by_key() -> None:
+    """Runs with a key, new ones and those of the buffers, and how they are probed; rows of tables by key."""
+    times = np.arange(_ROWS)
+    numbers, _ = key_numbers([pa.array(times), pa.array(times)])
+    for key in _both(numbers):
+        laid_out = build_run(0, _ROWS, times, times, key, {})
+        buffered = attach_run(0, _ROWS, _frozen(laid_out.ts), _frozen(laid_out.pos), _frozen(laid_out.key), {})
+        probe(laid_out, key, times, times)
+        probe(buffered, key, times, times)
+    tree = earliest_births(times)
+    counts = count_alive(tree, times, times + 1, times)
+    pick_alive(tree, times, times, counts)
+
+
+def joins_by_value() -> None:
+    """Runs without a key: every partner in a period, or those that a compiled condition leaves."""
+    times = np.arange(_ROWS)
+    begin, end = times, times + 1
+    probe(build_run(0, _ROWS, times, times, None, {}), times, begin, end)
+    condition = Call("lt", (Column("a.x", DOUBLE), Column("b.x", DOUBLE)), BOOLEAN)
+    program = compile_condition(condition, {"a.x": Slot(0, 0), "b.x": Slot(1, 0)})
+    assert program is not None, "a comparison of doubles runs as a program"
+    values = np.zeros((1, _ROWS))
+    for outer in (values, np.asfortranarray(np.zeros((2, _ROWS)))):
+        match_ranges(against(program, 1), outer, values, begin, end)
+    Picked(condition, times, begin, end, np.ones(_ROWS, np.bool_)).inside(begin, end, slice(None))
+
+
+def joins_together() -> None:
+    """What tells joins apart that run as one step."""
+    columns = {name: pa.array(np.zeros(_ROWS)) for name in ("a.x", "b.x")}
+    moved = Call("add", (Column("b.x", DOUBLE), Literal(1.0, DOUBLE)), DOUBLE)
+    found = as_inequality(Call("lt", (Column("a.x", DOUBLE), moved), BOOLEAN))
+    assert found is not None, "a comparison with a constant added has a rank"
+    Ranked("rank", found[0], [found[1]]).ranks(columns, _ROWS)
+    set_bits(full(_ROWS), _ROWS)
+
+
+def joins_by_hash() -> None:
+    """The papers' algorithms that a step may choose by itself."""
+    times = np.arange(_ROWS)
+    sides = [Side(times, np.ones(_ROWS, np.bool_), times) for _ in range(2)]
+    list(parts_of(sides))
+    for name in ("hash", "forward_hash"):
+        ALGORITHMS[name].run(sides, close(2, [(0, 1, -1, 1)]), None, Counters())
+
+
+def aggregates() -> None:
+    """Trees over answers, of whole numbers and of doubles, three levels high."""
+    times = np.arange(2 * FANOUT**2)
+    kinds: tuple[Kind, ...] = ("integer", "double")
+    for kind in kinds:
+        tree = AggregateTree(kind)
+        tree.append(times, times)
+        tree.answer(1, len(times) - 2)
+
+
+def slices() -> None:
+    """Every partial aggregate, of whole numbers and of doubles: rows into cells, cells into cells, values."""
+    times = np.arange(_ROWS)
+    sliced = slice_rows(times, times, np.zeros(_ROWS, np.int64), _ROWS)
+    for type_ in (BIGINT, DOUBLE):
+        whole, gaps = pa.array(times).cast(type_.to_arrow()), pa.array([None, *range(1, _ROWS)], type_.to_arrow())
+        for partial in PARTIALS:
+            function = min(partial.functions)
+            types = next((t for t in ((type_,), (type_, type_), ()) if partial.takes(function, t)), None)
+            if types is None:
+                continue  # of text or DECIMAL: it has nothing to compile
+            made = partial(types)
+            if any(kind is object for kind, _ in made.fields().values()):
+                continue  # Python objects and no kernels
+            for column in (whole, gaps):
+                cells = sliced.aggregate(made, [column] * len(types))
+            for state in (cells.state, {name: _frozen(values) for name, values in cells.state.items()}):
+                total = made.empty(1)
+                made.merge(total, np.zeros(len(cells), np.int64), state)
+            made.finish(function, total, type_)
+
+
+def approximations() -> None:
+    """Every approximate aggregate: rows into cells, and cells into wider ones."""
+    times = np.arange(_ROWS)
+    sliced = slice_rows(times, times, np.zeros(_ROWS, np.int64), 1)
+    for kind in KINDS:
+        made = make_approximate(approximate_name(kind, (1.5, 0.4, 0, 0)), (DOUBLE,))
+        cells = sliced.aggregate(made, [pa.array(times).cast(pa.float64())])
+        coarsened(cells, made)
+
+
+OF_WORKERS = (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, slices, approximations, ingest)
+PARTS: dict[str, Callable[[], None]] = {part.__name__: part for part in (*OF_WORKERS, aggregates)}
+
+
+def _above(name: str, number: int) -> Call:
+    type_ = _TYPES[name]
+    value = float(number) if type_ == DOUBLE else number
+    return Call("gt", (Column(name, type_), Literal(value, type_)), BOOLEAN)
+
+
+def _both(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    return values, _frozen(values)
+
+
+def _frozen(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same as a column of Arrow gives it."""
+    found: np.ndarray[Any, Any] = pa.array(values).to_numpy()
+    return found
+
+
+if __name__ == "__main__":
+    PARTS[sys.argv[1]]()

@@ -1,0 +1,25 @@
+"""ALTER SYSTEM ACCEPT CLOCK: an admin says that the wall clock is right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.clock import format_timestamp
+from penstock.clock_guard import GuardedClock, clock_status
+from penstock.statements.replies import done
+from penstock.views.results import Result
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
+
+
+def accept_clock(database: Database) -> Result:
+    if isinstance(database.clock, GuardedClock):
+        database.clock.accept()
+    status = clock_status(database.clock)
+    notices = [f"the wall clock is followed: {format_timestamp(status.wall_us)}"]
+    if status.now_us > status.wall_us:
+        notices.append(
+            f"NOW is ahead of it, at {format_timestamp(status.now_us)}, and runs at half pace until they meet"
+        )
+    return done("ALTER SYSTEM ACCEPT CLOCK", tuple(notices))

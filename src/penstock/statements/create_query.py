@@ -1,0 +1,264 @@
+"""CREATE QUERY: one or many with one sync, all of them or the rest."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from penstock.cancellation import check_cancelled
+from penstock.catalog.model import QueryDefinition
+from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.state import CatalogState
+from penstock.cycle.gc_pause import loading
+from penstock.errors import PenstockError, error
+from penstock.expr.windows import RowsWindow
+from penstock.operators.join.buffer_budget import check_join_fits
+from penstock.operators.sparksql.moments import all_streams, now_of_plan
+from penstock.sql import statements as st
+from penstock.sql.parse import parse_select
+from penstock.sql.plan import Plan, SparkPlan, evaluated_by_spark, join_of, looks_of, plan_to_json
+from penstock.sql.planning.aggregate.latch import registered
+from penstock.sql.planning.planner import reads_of
+from penstock.sql.query_options import query_facts
+from penstock.statements.notices import notices_of
+from penstock.statements.registration_batch import Together, named_in
+from penstock.statements.replies import done
+from penstock.statements.select import plan_of
+from penstock.views.results import Result
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
+
+Registering = st.CreateQuery | st.BadQuery
+_SHOWN_REFUSALS = 5
+_SHOWN_NOTICES = 20
+_COLLECT_EVERY = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A query to be: what it asks, or why that could not be read."""
+
+    name: str
+    asks: st.Select | PenstockError
+    facts: Mapping[str, str | None] = field(default_factory=dict)
+    statement: st.Statement | None = None  # where it stands in a script
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of it: why it was refused, or what is to be said of it."""
+
+    failure: PenstockError | None = None
+    notices: tuple[str, ...] = ()
+
+
+def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Registering]]:
+    """A script's statements, with those that register queries one after another gathered into one."""
+    run: list[Registering] = []
+    for statement in statements:
+        if isinstance(statement, st.CreateQuery | st.BadQuery):
+            run.append(statement)
+            continue
+        if run:
+            yield run
+            run = []
+        yield statement
+    if run:
+        yield run
+
+
+def create_queries(
+    database: Database, statements: Sequence[Registering], on_error: st.OnError, owner: str | None
+) -> Result:
+    """A run of CREATE QUERY."""
+    known = set(database.catalog.state.queries)
+    wanted = []
+    for statement in statements:
+        if isinstance(statement, st.BadQuery):
+            wanted.append(Wanted(statement.name, statement.failure, statement=statement))
+        elif not (statement.if_not_exists and statement.name in known):
+            wanted.append(_wanted(statement, owner))
+            known.add(statement.name)
+    became = register_all(database, wanted, len(wanted), on_error)
+    bad = [outcome.failure for outcome in became if outcome.failure is not None]
+    notices = [failure.render() for failure in bad[:_SHOWN_NOTICES]]
+    if len(bad) > len(notices):
+        notices.append(f"{len(bad) - len(notices)} more queries were refused")
+    notices += [notice for outcome in became for notice in outcome.notices][:_SHOWN_NOTICES]
+    count = f" {len(wanted) - len(bad)}" if len(statements) > 1 else ""
+    return done(f"CREATE QUERY{count}", tuple(notices))
+
+
+def _wanted(statement: st.CreateQuery, owner: str | None) -> Wanted:
+    try:
+        return Wanted(statement.name, statement.select, {"owner": owner, **query_facts(statement)}, statement)
+    except PenstockError as failure:
+        return Wanted(statement.name, failure, statement=statement)
+
+
+def register(
+    database: Database, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
+) -> list[dict[str, Any]]:
+    """The same for records with `name`, `sql` and perhaps owner, description and strategy."""
+    became = register_all(database, (_read(query, owner) for query in queries), len(queries), on_error)
+    return [
+        {
+            "index": index,
+            "name": query["name"],
+            "error": None if outcome.failure is None else outcome.failure.body()["error"],
+            "notice": "; ".join(outcome.notices) or None,
+        }
+        for index, (query, outcome) in enumerate(zip(queries, became, strict=True))
+    ]
+
+
+def _read(query: Mapping[str, Any], owner: str | None) -> Wanted:
+    facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
+    try:
+        return Wanted(query["name"], parse_select(query["sql"]), facts)
+    except PenstockError as failure:
+        return Wanted(query["name"], failure)
+
+
+def register_all(database: Database, wanted: Iterable[Wanted], count: int, on_error: st.OnError) -> list[Outcome]:
+    """Register what can be of `count` queries, in one batch of the journal; what became of each.
+
+    With `none` a single refusal refuses all of them, and is raised.
+    """
+    state = database.catalog.state.frozen()
+    with loading():
+        made, became = _plan_all(database, wanted, count, Together(state))
+    bad = [outcome.failure for outcome in became if outcome.failure is not None]
+    if bad and on_error == "none":
+        raise _first_of(bad)
+    check_cancelled()  # a cancelled script registers nothing, whatever it says about errors
+    database.catalog.create_queries(list(made.values()), state)
+    return became
+
+
+def _plan_all(
+    database: Database, wanted: Iterable[Wanted], count: int, together: Together
+) -> tuple[dict[str, NewQuery], list[Outcome]]:
+    made = together.made
+    became: list[Outcome] = []
+    for index, query in enumerate(wanted):
+        if index % _COLLECT_EVERY == _COLLECT_EVERY - 1:
+            gc.collect(0)  # trees of SQL are full of circles, and nobody looks for them meanwhile
+        reads: set[str] = set()
+        try:
+            if isinstance(query.asks, PenstockError):
+                raise query.asks
+            if query.name in made:
+                raise error("already_exists", kind="query", name=query.name)
+            _check_room(database, len(made))
+            reads = named_in(query.asks) if count > 1 else reads  # before planning, which spends the tree
+            state = together.state_for(reads)
+            plan = _plan(database, query.name, query.asks, state)
+            new = _new_query(database, query, query.asks, plan, state, together.coming)
+            notices = notices_of(database, query.name, plan, query.facts.get("strategy"), state)
+            made[query.name] = new
+            became.append(Outcome(notices=notices))
+        except PenstockError as failure:
+            if query.statement is not None and failure.sql is None:
+                query.statement.point(failure)
+            together.refuse(query.name, reads, failure)
+            became.append(Outcome(failure.of_many(index, query.name, count) if count > 1 else failure))
+    together.explain_order()
+    return made, became
+
+
+def _first_of(bad: list[PenstockError]) -> PenstockError:
+    """The first refusal, with the names of the others."""
+    first, others = bad[0], bad[1:]
+    if others:
+        shown = ", ".join(f'"{f.query}"' for f in others[:_SHOWN_REFUSALS])
+        more = f" and {len(others) - _SHOWN_REFUSALS} more" if len(others) > _SHOWN_REFUSALS else ""
+        told = f"refused as well: {shown}{more}"
+        first.hint = f"{first.hint}; {told}" if first.hint else told
+    return first
+
+
+def _check_room(database: Database, coming: int) -> None:
+    most = database.settings.queries_max
+    if len(database.catalog.state.queries) + coming >= most:
+        raise error(
+            "limit_reached",
+            detail=f"this server keeps at most {most} standing queries",
+            hint="drop some, or raise queries_max",
+        )
+
+
+def _plan(database: Database, name: str, select: st.Select, state: CatalogState) -> Plan:
+    if name in state.queries:
+        raise error("already_exists", kind="query", name=name)
+    if name in state.tables:
+        raise error("already_exists", kind="table", name=name)
+    if name in state.rollups:
+        raise error("already_exists", kind="rollup", name=name)
+    plan = plan_of(database, select, standing=True, state=state)
+    check_window(database, plan)
+    return plan
+
+
+def _new_query(
+    database: Database,
+    query: Wanted,
+    select: st.Select,
+    plan: Plan,
+    state: CatalogState,
+    coming: Sequence[QueryDefinition],
+) -> NewQuery:
+    tables, queries, functions = reads_of(plan, state)
+    if evaluated_by_spark(plan):
+        assert isinstance(plan, SparkPlan)
+        database.wait_for_own_writes()
+        with database.statements.heavy_turn():
+            database.spark_queries.admit(plan, coming)
+    join = join_of(plan)
+    if join is not None:
+        check_join_fits(join, database.folder.log, database.settings)
+    start_us = _start_of(database, plan, state)
+    plan = registered(plan, f"{query.name}@{state.position}", start_us)
+    return NewQuery(query.name, select.sql, stored(plan), tables, queries, functions, start_us, **query.facts)
+
+
+def stored(plan: Plan) -> dict[str, Any]:
+    """A plan as the journal takes it: not nested without end."""
+    found = plan_to_json(plan)
+    try:
+        orjson.dumps([[[found]]])  # an entry has it in its body
+    except TypeError:
+        hint = "a function can take the place of a long expression"
+        raise error("syntax_error", detail="the question is nested too deeply", hint=hint) from None
+    return found
+
+
+def check_window(database: Database, plan: Plan) -> None:
+    """A window of rows has no more of them than the server allows a query."""
+    most = database.settings.query_rows_max
+    windows = [r.window for r in plan.relations] if isinstance(plan, SparkPlan) else [u.window for u in looks_of(plan)]
+    for window in windows:
+        if isinstance(window, RowsWindow) and window.count > most:
+            raise error(
+                "limit_reached",
+                detail=f"a query's window has at most {most} rows; this one has {window.count}",
+                hint="ask for fewer rows or for a time, or raise query_rows_max",
+            )
+
+
+def _start_of(database: Database, plan: Plan, state: CatalogState) -> int | None:
+    """START: the query's NOW at this moment. A transaction-time stream's is the wall clock."""
+    with database.standing.locked() as store:
+        streams = [table for table, _ in all_streams(plan, state)]
+        if all(t.options.time == "transaction" for t in streams):
+            offset = store.offset
+            return max(database.clock.now_us(), offset.now_us if offset is not None else 0)
+        try:
+            return now_of_plan(plan, store, state)
+        except KeyError:  # the table is newer than the last committed cycle: nothing is known of its time
+            return None

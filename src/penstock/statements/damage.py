@@ -1,0 +1,22 @@
+"""ALTER SYSTEM ACCEPT DAMAGE: an admin has seen which files are damaged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.statements.replies import done
+from penstock.views.results import Result
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
+
+_NAMED = 20
+
+
+def accept_damage(database: Database) -> Result:
+    """Health names it no more, and rollups that waited for the admin are swept again. The rows stay in `penstock.damage`."""
+    accepted = database.damage.accept()
+    notices = [f"accepted: {row.file}" for row in accepted[:_NAMED]]
+    if len(accepted) > _NAMED:
+        notices.append(f"accepted: {len(accepted) - _NAMED} others, see penstock.damage")
+    return done("ALTER SYSTEM ACCEPT DAMAGE", tuple(notices or ["no damage is open"]))

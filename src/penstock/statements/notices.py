@@ -1,0 +1,25 @@
+"""What is said of a query that is made or changed although nothing is wrong with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.catalog.state import CatalogState
+from penstock.operators.select.storage_choice import unheeded
+from penstock.sql.plan import Plan
+from penstock.statements.retention_notice import beyond_retention
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
+
+
+def notices_of(database: Database, name: str, plan: Plan, strategy: str | None, state: CatalogState) -> tuple[str, ...]:
+    """Everything there is to say."""
+    found = (beyond_retention(database, name, plan, state), strategy_unheeded(name, plan, strategy))
+    return tuple(notice for notice in found if notice is not None)
+
+
+def strategy_unheeded(name: str, plan: Plan, strategy: str | None) -> str | None:
+    """That a strategy was asked for which such a query does not have."""
+    reason = unheeded(plan, strategy)
+    return None if reason is None else f'strategy "{strategy}" changes nothing for query "{name}": {reason}'

@@ -1,0 +1,27 @@
+"""What statements that ask nothing of the readings have in common: short replies, and names like a pattern."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.views.results import Result
+
+
+def done(tag: str, notices: tuple[str, ...] = ()) -> Result:
+    return Result(pa.table({}), done=tag, notices=notices)
+
+
+def rows_of(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Result:
+    return Result(pa.table({c: pa.array([r.get(c) for r in rows], pa.string()) for c in columns}))
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that are LIKE a pattern: % is any text, _ any character, a backslash takes the next as it is."""
+    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+    text = "".join({"%": ".*", "_": "."}.get(p, re.escape(p[-1])) for p in parts)
+    like = re.compile(text, re.DOTALL)
+    return sorted(name for name in names if like.fullmatch(name))

@@ -1,0 +1,107 @@
+"""SHOW and DESCRIBE."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.catalog.secrets import shown_options
+from penstock.catalog.system_columns import SHOWN, SYSTEM_TABLES
+from penstock.errors import error, suggest
+from penstock.settings import SETTINGS
+from penstock.sql import statements as st
+from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
+from penstock.statements.accounts import show_tokens, show_users
+from penstock.statements.replies import matching, rows_of
+from penstock.views.results import Result
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
+
+
+def show(database: Database, statement: st.Show) -> Result:
+    what = statement.what.lower()
+    state = database.catalog.state
+    if what == "tables":
+        return rows_of(
+            [
+                {"name": t["name"], "key": ", ".join(t["key"]), "stream": (t["stream"] or {}).get("name")}
+                for t in database.tables()
+            ],
+            ("name", "key", "stream"),
+        )
+    if what in SHOWN:
+        found = database.system.table(f"penstock.{what}").select(SHOWN[what])
+        if statement.table is not None:
+            if "table_name" not in found.column_names:
+                raise error("not_supported", feature=f"SHOW {statement.what.upper()} of one table")
+            database.catalog_table(statement.table)
+            found = found.filter(pa.compute.equal(found.column("table_name"), statement.table))
+        if statement.like is not None:
+            first = found.column(0)
+            wanted = pa.array(matching(statement.like, {str(n) for n in first.to_pylist()}), pa.string())
+            found = found.filter(pa.compute.is_in(first.cast(pa.string()), wanted))
+        return Result(found)
+    if what == "stream types":
+        rows = [
+            {"name": s.name, "connector": s.connector, "fields": ", ".join(f"{f.name} {f.type}" for f in s.fields)}
+            for s in state.stream_types.values()
+        ]
+        return rows_of(rows, ("name", "connector", "fields"))
+    if what == "functions":
+        rows = [
+            {
+                "name": f.name,
+                "parameters": ", ".join(f"{p.name} {p.type}" for p in f.parameters),
+                "returns": str(f.returns),
+            }
+            for f in state.functions.values()
+        ]
+        return rows_of(rows, ("name", "parameters", "returns"))
+    if what == "users":
+        return show_users(database)
+    if what == "tokens":
+        return show_tokens(database)
+    if what == "settings":
+        rows = [
+            {
+                "name": s.name,
+                "value": shown_options({s.name: str(getattr(database.settings, s.name))})[s.name],
+                "meaning": s.sentence,
+            }
+            for s in SETTINGS
+        ]
+        return rows_of(rows, ("name", "value", "meaning"))
+    raise error("not_supported", feature=f"SHOW {statement.what}")
+
+
+def describe(database: Database, statement: st.Describe) -> Result:
+    state = database.catalog.state
+    table, query = state.tables.get(statement.name), state.queries.get(statement.name)
+    if table is not None:
+        rows = [
+            {
+                "column": c.name,
+                "type": str(c.type),
+                "kind": "key" if c.name in table.key else c.origin,
+            }
+            for c in table.flat_columns()
+        ]
+        return rows_of(rows, ("column", "type", "kind"))
+    if query is not None:
+        plan = plan_from_json(query.plan)
+        outputs = list(plan.outputs) if isinstance(plan, SparkPlan) else [(o.name, o.type) for o in plan.outputs]
+        return rows_of(
+            [{"column": n, "type": str(t), "kind": "output"} for n, t in outputs], ("column", "type", "kind")
+        )
+    if statement.name in state.rollups:
+        keeps = plan_from_json(state.rollups[statement.name].plan)
+        assert isinstance(keeps, AggregatePlan)
+        rows = [{"column": o.name, "type": str(o.type), "kind": "rolled up"} for o in keeps.outputs]
+        return rows_of(rows, ("column", "type", "kind"))
+    if statement.name in SYSTEM_TABLES:
+        fields = SYSTEM_TABLES[statement.name]
+        rows = [{"column": f.name, "type": str(f.type), "kind": "system"} for f in fields]
+        return rows_of(rows, ("column", "type", "kind"))
+    raise error("table_not_found", table=statement.name, hint=suggest(statement.name, [*state.tables, *state.queries]))

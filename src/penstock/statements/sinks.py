@@ -1,0 +1,58 @@
+"""CREATE SINK and ALTER SINK."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.catalog.model import QueryDefinition
+from penstock.errors import PenstockError, error, suggest
+from penstock.sinks.registry import check_sink
+from penstock.sql import statements as st
+from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.statements.replies import done
+from penstock.types import Field
+from penstock.views.results import Result
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
+
+
+def create_sink(database: Database, statement: st.CreateSink, owner: str | None) -> Result:
+    state = database.catalog.state
+    if statement.if_not_exists and statement.name in state.sinks:
+        return done("CREATE SINK")
+    query = state.queries.get(statement.query)
+    if query is None:
+        missing = error("query_not_found", query=statement.query, hint=suggest(statement.query, state.queries))
+        raise statement.source.point(missing, statement.query_at)
+    options = _options(statement)
+    try:
+        kind = check_sink(statement.kind, options, columns_of(query))
+    except PenstockError as failure:
+        named = [o.at for o in statement.options if failure.message.startswith(f'option "{o.name.lower()}":')]
+        raise statement.source.point(failure, named[0] if named else statement.kind_at) from None
+    database.catalog.create_sink(statement.name, query, kind.name, options, owner, database.settings.sinks_max)
+    return done("CREATE SINK")
+
+
+def _options(statement: st.CreateSink) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for option in statement.options:
+        name = option.name.lower()
+        if name in found:
+            raise statement.source.point(error("invalid_option", option=name, detail="it is given twice"), option.at)
+        found[name] = option.value
+    return found
+
+
+def columns_of(query: QueryDefinition) -> tuple[Field, ...]:
+    """The columns of a query's answer."""
+    plan = plan_from_json(query.plan)
+    if isinstance(plan, SparkPlan):
+        return tuple(Field(name, type_) for name, type_ in plan.outputs)
+    return tuple(Field(output.name, output.type) for output in plan.outputs)
+
+
+def alter_sink(database: Database, statement: st.AlterSink) -> Result:
+    database.catalog.change_sink(statement.name, statement.paused)
+    return done("ALTER SINK")

@@ -1,0 +1,165 @@
+"""What happened cycle by cycle, kept for subscribers and for those who wait for their own writes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.cancellation import current_cancellation
+from penstock.cycle.offset import Offset
+from penstock.errors import PenstockError, error
+from penstock.sql.plan import SparkPlan
+from penstock.views.stream_clock_index import NowsAt
+from penstock.views.window_history import WindowsAt
+
+_log = logging.getLogger("penstock.queries")
+
+
+@dataclass(frozen=True, slots=True)
+class JoinMark:
+    """A join at one cycle: which results are its answer's, how many there were, and its NOW."""
+
+    generation: int
+    count: int
+    now_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResampleMark:
+    """A query with RESAMPLE at one cycle: what it asks, its START and its NOW, and where the cycle before ended."""
+
+    plan: SparkPlan
+    start_us: int | None
+    now_us: int | None
+    previous: Offset | None
+
+
+@dataclass(frozen=True, slots=True)
+class CycleMark:
+    """One committed cycle: its end, NOW of each valid-time stream that a query reads, windows of queries that answer."""
+
+    cycle: int
+    end: Offset
+    nows: NowsAt
+    windows: WindowsAt
+    joins: dict[int, JoinMark] = field(default_factory=dict)
+    resampled: dict[int, ResampleMark] = field(default_factory=dict)
+
+
+class Feed:
+    """The last committed cycles, in order. Readers wait on it; the follower appends."""
+
+    def __init__(self, keep: int) -> None:
+        self._marks: deque[CycleMark] = deque(maxlen=keep)
+        self._changed = threading.Condition()
+        self._closed = False
+        self._wakes = 0
+        self._listeners: list[Callable[[], None]] = []
+
+    def append(self, mark: CycleMark) -> None:
+        with self._changed:
+            self._marks.append(mark)
+        self.wake()
+
+    def clear(self) -> None:
+        """Forget all cycles: they are about to be told again."""
+        with self._changed:
+            self._marks.clear()
+
+    def listen(self, callback: Callable[[], None]) -> None:
+        """Call back, from the follower, whenever something may be new."""
+        with self._changed:
+            self._listeners.append(callback)
+
+    def unlisten(self, callback: Callable[[], None]) -> None:
+        with self._changed:
+            if callback in self._listeners:
+                self._listeners.remove(callback)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+        self.wake()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def wake(self) -> None:
+        with self._changed:
+            self._wakes += 1
+            self._changed.notify_all()
+            listeners = list(self._listeners)
+        for callback in listeners:
+            try:
+                callback()
+            except Exception as failure:  # a listener's trouble is its own: a commit must not fail of it
+                _log.warning("a subscriber could not be told and is let go: %s", failure)
+                self.unlisten(callback)
+
+    def last(self) -> CycleMark | None:
+        with self._changed:
+            return self._marks[-1] if self._marks else None
+
+    def mark(self, cycle: int) -> CycleMark:
+        """A kept cycle; cycle_gone where it is older than what is kept, or is still to come."""
+        with self._changed:
+            oldest = self._marks[0].cycle if self._marks else 0
+            newest = self._marks[-1].cycle if self._marks else 0
+            if cycle > newest:
+                raise PenstockError("cycle_gone", f"cycle {cycle} has not come yet; the newest is {newest}")
+            if not self._marks or cycle < oldest:
+                raise error("cycle_gone", cycle=cycle, oldest=oldest)
+            return self._marks[cycle - oldest]
+
+    def oldest(self) -> int:
+        with self._changed:
+            return self._marks[0].cycle if self._marks else 0
+
+    def first_resampled(self, query_id: int, after: int) -> int | None:
+        """The first kept cycle after one at which a query with RESAMPLE answers."""
+        with self._changed:
+            return next((m.cycle for m in self._marks if m.cycle > after and query_id in m.resampled), None)
+
+    def wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until a condition holds that commits can make true; a statement that is cancelled ends here."""
+        cancellation = current_cancellation()
+        if cancellation is None or until():
+            return self._wait(until, timeout_s)
+        left_s = cancellation.left_s()
+        forget = cancellation.on_stop(self._rouse)
+        try:
+            found = self._wait(
+                lambda: cancellation.stopped or until(), timeout_s if left_s is None else min(timeout_s, left_s)
+            )
+            cancellation.check()
+            return found
+        finally:
+            forget()
+
+    def _rouse(self) -> None:
+        with self._changed:
+            self._wakes += 1
+            self._changed.notify_all()
+
+    def _wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            with self._changed:
+                wakes = self._wakes
+                if self._closed:
+                    return False
+            # Asked without this lock: a condition may take locks under which others read this feed.
+            if until():
+                return True
+            with self._changed:
+                while self._wakes == wakes:
+                    if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                        return False
+
+    def wait_past(self, cycle: int, timeout_s: float) -> bool:
+        return self.wait(lambda: (last := self.last()) is not None and last.cycle > cycle, timeout_s)

@@ -1,0 +1,93 @@
+"""What the answers take, in memory and in the folder of sheets, and how it is kept small. Called under the lock.
+
+What goes here is soft or was never committed; what windows no longer reach goes by `trimming`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.cycle.lag import LAG_MAX
+from penstock.expr.windows import FOREVER
+from penstock.operators.select.evaluated_matches import size_of
+from penstock.sql.plan import AggregatePlan, JoinPlan, stream_uses
+from penstock.views.answer_store import AnswerStore
+
+ORPHAN_CYCLES = 2 * LAG_MAX
+
+
+def memory_of(store: AnswerStore, query_id: int) -> int:
+    """Bytes that a query's matches take, with its share of the sheets and lists that it is in."""
+    answer = store.answers.get(query_id)
+    if answer is None or isinstance(answer.plan, AggregatePlan):
+        return store.slices.memory_of(query_id)
+    own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
+    own += answer.lasting.nbytes if answer.lasting is not None else 0
+    own += sum(int(table.nbytes) for table in answer.values)
+    own += sum(r.nbytes for r in (answer.results, answer.coming, *answer.earlier) if r is not None)
+    own += size_of(answer.partners.blocks)
+    own += store.slices.memory_of(query_id) if answer.top is not None else 0
+    shelf = store.shelves.get(stream_uses(answer.plan)[0].table_id)
+    return own + (shelf.share(query_id) if shelf is not None else 0)
+
+
+def rows_kept(store: AnswerStore, query_id: int) -> int:
+    """How many of a query's matches are kept somewhere."""
+    answer = store.answers.get(query_id)
+    if answer is None:
+        return 0
+    if isinstance(answer.plan, JoinPlan):
+        return answer.results.count if answer.results is not None else 0
+    if isinstance(answer.plan, AggregatePlan):
+        return 0  # cells stand for rows
+    shelf = store.shelves.get(answer.plan.table_id)
+    listed = shelf.view().positions(query_id, 0, FOREVER) if shelf is not None else []
+    return sum(len(found) for found in answer.matches.values()) + sum(map(len, listed))
+
+
+def merge_lists(store: AnswerStore) -> None:
+    """Whoever asks looks into each list: make few of many."""
+    for shelf in store.shelves.values():
+        shelf.merge(None)
+
+
+def give_up_passed(store: AnswerStore, most_bytes: int) -> list[Path]:
+    """Drop sheets that no sliding window reaches as of now, then the oldest until the rest fits; their files."""
+    for table_id, shelf in store.shelves.items():
+        now_us = store.now_of(store.state.tables_by_id[table_id], None)
+        if now_us is not None:
+            shelf.give_up_passed(now_us, store.census.spans(table_id))
+    while sum(shelf.nbytes for shelf in store.shelves.values()) > most_bytes:
+        largest = max(store.shelves.values(), key=lambda shelf: shelf.nbytes)
+        largest.give_up(largest.sheets[:1])
+    return [path for shelf in store.shelves.values() for path in shelf.take_files()]
+
+
+def forget_evaluated(store: AnswerStore, most_bytes: int) -> None:
+    """What was found when asked is found again when asked again: it must not grow with all that was ever asked."""
+    kept = sum(answer.evaluated.nbytes for answer in store.answers.values() if answer.evaluated)
+    lasting = [answer.lasting for answer in store.answers.values() if answer.lasting is not None]
+    if kept + sum(memory.nbytes for memory in lasting) > most_bytes:
+        for answer in store.answers.values():
+            answer.evaluated.clear()
+        for memory in lasting:
+            memory.clear()
+
+
+def remove_orphans(store: AnswerStore, sheets: Path) -> None:
+    """Remove sheets of tasks whose cycle was never committed, and what killed ones had begun to write.
+
+    Later cycles write theirs while this one is folded, so a sheet goes only when none of them can be its own.
+    """
+    assert store.offset is not None
+    known = {kept.name.file for shelf in store.shelves.values() for kept in shelf.sheets}
+    seen, store.orphans = store.orphans, {}
+    for path in sheets.glob("*.sheet"):
+        table_id, first = (int(part) for part in path.name.removeprefix(".").split("-")[:2])
+        if path.name in known or first >= store.offset.data.get(table_id, FOREVER):
+            continue
+        since = seen.get(path.name, store.cycle)
+        if store.cycle - since > ORPHAN_CYCLES:
+            path.unlink(missing_ok=True)
+        else:
+            store.orphans[path.name] = since

@@ -1,0 +1,43 @@
+"""What comes back from the database: answers, pushed events and its health. Receipts: streams.receipt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.operators.aggregate.rollups.notices import RolledUpNote
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The answer to one statement. `done` is the tag of a statement without rows, e.g. `CREATE TABLE`."""
+
+    table: pa.Table
+    done: str | None = None
+    cycle: int | None = None
+    now_us: int | None = None
+    complete_from_us: int | None = None
+    notices: tuple[str, ...] = ()
+    rolled_up: RolledUpNote | None = None  # of an answer for which a rollup was asked
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Rows pushed to a subscriber: one committed cycle's. With changes, the first column is `op`, + or -."""
+
+    cycle: int
+    now_us: int | None
+    table: pa.Table
+    encoded: dict[object, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """By the form on the wire, for the next subscriber who is told the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Ready or not, and why."""
+
+    ready: bool
+    reason: str
+    details: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,123 @@
+"""What answers may forget: matches that no window reaches any more, also none asked for as of an older cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock.expr.windows import FOREVER, TimeWindow
+from penstock.operators.base.listings import Reaches
+from penstock.operators.join.readers import reached_by_readers, trim_readers
+from penstock.sql.plan import JoinPlan, SelectPlan, is_latch, own_windows_of, stream_uses
+from penstock.views.answer_store import AnswerStore
+from penstock.views.feed import CycleMark
+from penstock.views.query_state import NEVER, Answer, window_low
+from penstock.views.window_history import WindowHistory
+
+
+def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Path) -> None:
+    keep_from: dict[int, int] = {}
+    times: dict[int, int] = {}
+    reaches: dict[int, Reaches] = {}
+    windows.forget(oldest.cycle)
+    for query_id, answer in store.answers.items():
+        if answer.pending is not None or answer.filling is not None or is_latch(answer.plan):
+            continue
+        now_us = now_at(store, oldest, query_id, answer)
+        lows = [window_low(w, now_us, answer.start_us) for w in windows.since(query_id, oldest.cycle)]
+        low = _earliest([*lows, *reached_by_readers(store, query_id, oldest)])
+        if low is not None and isinstance(answer.plan, SelectPlan) and answer.plan.lasting is not None:
+            low -= answer.plan.lasting.us
+        if isinstance(answer.plan, JoinPlan):
+            if low is not None:
+                times[query_id] = low
+            known = oldest.joins.get(query_id)
+            if known is not None:
+                answer.earlier = tuple(r for r in answer.earlier if r.generation >= known.generation)
+            if answer.plan.missing == "inner" and not answer.scalars:
+                continue
+        beside = [w for w in own_windows_of(answer.scalars) if isinstance(w, TimeWindow)]
+        low = _earliest([low, *(window_low(w, now_us, answer.start_us) for w in beside)])
+        # Subqueries of a join read one of its streams.
+        table_id = answer.scalars[0].plan.table_id if answer.scalars else stream_uses(answer.plan)[0].table_id
+        floor = store.state.retention(table_id)
+        position = floor
+        if low is not None:
+            if table_id not in reaches:
+                reaches[table_id] = Reaches(log, table_id, floor)
+            position = reaches[table_id].first(low)
+        if position > 0:
+            keep_from[query_id] = position
+    store.slices.merge_latches(
+        oldest.end.data, {q for q, answer in store.answers.items() if answer.filling is not None}
+    )
+    _trim_matches(store, keep_from)
+    _trim_joins(store, times, oldest.cycle)
+    trim_readers(store, oldest)
+
+
+def _trim_matches(store: AnswerStore, keep_from: dict[int, int]) -> None:
+    """Forget matches below a position, per query: no window can reach them again. For each query there is one."""
+    for query_id, position in keep_from.items():
+        answer = store.answers.get(query_id)
+        if answer is not None and position > 0:
+            answer.forget_below(position)
+    lowest: dict[int, int] = {}
+    for query_id, answer in store.answers.items():
+        if isinstance(answer.plan, SelectPlan):
+            table_id = answer.plan.table_id
+            position = keep_from.get(query_id, 0)
+            lowest[table_id] = min(lowest.get(table_id, position), position)
+    store.slices.trim(keep_from)
+    known = {q: keep_from.get(q, 0) for q in store.answers}
+    for table_id, shelf in store.shelves.items():
+        shelf.merge(known)
+        shelf.forget_below(lowest.get(table_id, FOREVER))
+
+
+def _trim_joins(store: AnswerStore, keep_from: dict[int, int], oldest_cycle: int) -> None:
+    """Forget results before a time, per query, those whose readings are gone, and what tells older cycles apart."""
+    for query_id, answer in store.answers.items():
+        answer.partners.forget(oldest_cycle)
+        if answer.results is None or not isinstance(answer.plan, JoinPlan):
+            continue
+        floors = [store.state.retention(i.table_id) for i in answer.plan.inputs]
+        low = keep_from.get(query_id, NEVER)
+        answer.results = answer.results.without(low, floors)
+        if answer.top is not None:
+            known = (answer.results, answer.coming, *answer.earlier)
+            store.slices.trim_results(query_id, {r.generation for r in known if r is not None}, low)
+
+
+def still_read(store: AnswerStore, table_id: int) -> int:
+    """The first position of a table that a cycle or a fill may still read."""
+    offset = store.offset
+    if offset is None:
+        return 0
+    position = offset.data.get(table_id, 0)
+    for query_id, (first, _) in offset.fill.items():
+        answer = store.answers.get(query_id)
+        if answer is not None and stream_uses(answer.plan)[0].table_id == table_id:
+            position = min(position, first)
+    for by_table in offset.join_fill.values():
+        if table_id in by_table:
+            position = min(position, by_table[table_id][0])
+    return position
+
+
+def now_at(store: AnswerStore, mark: CycleMark, query_id: int, answer: Answer) -> int | None:
+    """A query's NOW at a kept cycle."""
+    if isinstance(answer.plan, JoinPlan):
+        return mark.joins[query_id].now_us if query_id in mark.joins else None
+    table = store.state.tables_by_id.get(answer.plan.table_id)
+    if table is None:
+        return None
+    if table.options.time == "transaction":
+        return mark.end.now_us
+    return mark.nows.get((table.id, answer.plan.static_predicate))
+
+
+def _earliest(lows: Iterable[int | None]) -> int | None:
+    """The smallest; None where any is unbounded, or there is none."""
+    known = list(lows)
+    return None if None in known else min((low for low in known if low is not None), default=None)

@@ -1,0 +1,115 @@
+"""All answers in one record, so that older ones can go; and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.cycle.commit_files import ResultRow
+from penstock.cycle.commits import CommitRecord
+from penstock.cycle.folder import DataFolder
+from penstock.cycle.record_queue import result_table
+from penstock.errors import PenstockError
+from penstock.expr.windows import any_from_json as window_from_json
+from penstock.expr.windows import to_json as window_to_json
+from penstock.operators.join.result_list import JoinResults, results_from_json, results_to_json
+from penstock.operators.select.bit_matrix import SheetName
+from penstock.operators.select.match_store import Shelf
+from penstock.sql.plan import JoinPlan, stream_uses, window_of
+from penstock.views.query_state import NEVER, Answer
+
+if TYPE_CHECKING:
+    from penstock.views.answer_store import AnswerStore
+
+
+def snapshot_of(store: AnswerStore) -> CommitRecord:
+    """Everything in one record that `AnswerStore.apply` takes as the first."""
+    assert store.offset is not None
+    rows: list[ResultRow] = []
+    details: dict[str, Any] = {}
+    for query_id, answer in store.answers.items():
+        rows.extend(_matches(query_id, answer))
+        details[str(query_id)] = {
+            "window": window_to_json(answer.window),
+            "matched": store.matched(query_id),
+            "fill_first": answer.fill_first,
+            "filled_before": answer.filled_before,
+            "error": answer.error,
+            "error_condition": answer.error_condition,
+            "paused": answer.paused,
+            "covered": answer.covered,
+            "live_since": answer.live_since,
+            "reach": answer.reach,
+            "results": results_to_json(answer.results),
+            "coming": results_to_json(answer.coming),
+        }
+    for table_id, newest in store.newest.items():
+        vids = np.flatnonzero(newest > NEVER)
+        payload = vids.astype(np.int64).tobytes() + newest[vids].tobytes()
+        rows.append((table_id, "newest", store.rows.get(table_id, 0), 0, payload))
+        heard = store.heard[table_id][vids]
+        rows.append((table_id, "heard", 0, 0, vids.astype(np.int64).tobytes() + heard.tobytes()))
+    for table_id, shelf in store.shelves.items():
+        rows.extend(_shelf(table_id, shelf))
+    rows.extend((table_id, "slices", 0, 0, payload) for table_id, payload in store.slices.snapshot())
+    rows.extend(store.evaluations.snapshot())
+    results = result_table(rows)
+    start = store.start or store.offset
+    return CommitRecord(store.cycle, start, store.offset, results, {"snapshot": details})
+
+
+def _matches(query_id: int, answer: Answer) -> Iterator[ResultRow]:
+    for kind, blocks in (("match", answer.matches), ("base", answer.base), ("partnered", answer.partners.blocks)):
+        for block, found in blocks.items():
+            yield query_id, kind, 0, block, found.serialize()
+    for table in answer.values:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        yield query_id, "values", 0, 0, bytes(sink.getvalue())
+
+
+def _shelf(table_id: int, shelf: Shelf) -> Iterator[ResultRow]:
+    """Lists as they are; of sheets only which rows they answered for whom, and where they lie while the server runs."""
+    for lists in shelf.lists:
+        yield table_id, "lists", 0, lists.first, lists.to_bytes()
+    for kept in shelf.sheets:
+        yield table_id, "sheet", 0, kept.first, kept.name.to_bytes()
+    for lost in shelf.lost:
+        name = SheetName(table_id, lost.first, lost.end, 0, 0, None, lost.members)
+        yield table_id, "sheet", 0, lost.first, name.to_bytes()
+
+
+def restore(store: AnswerStore, record: CommitRecord, folder: DataFolder) -> None:
+    """What a snapshot says of each query beside its matches."""
+    for query_id, answer in store.answers.items():
+        kept = record.info["snapshot"].get(str(query_id))
+        if kept is None:
+            continue
+        window = window_from_json(kept["window"])
+        answer.pending = window_of(answer.plan) if window != window_of(answer.plan) else None
+        if isinstance(answer.plan, JoinPlan):
+            try:
+                answer.results = results_from_json(kept["results"], folder)
+                answer.coming = results_from_json(kept["coming"], folder)
+            except PenstockError as damage:
+                answer.results, answer.coming = JoinResults(0), None
+                kept = {**kept, "error": damage.message, "error_condition": damage.condition}
+        answer.window = window
+        answer.matched, answer.fill_first = kept["matched"], kept["fill_first"]
+        answer.filled_before, answer.error = kept["filled_before"], kept["error"]
+        answer.paused, answer.error_condition = kept["paused"], kept["error_condition"]
+        _restore_coverage(answer, kept, record.end.data.get(stream_uses(answer.plan)[0].table_id, 0))
+
+
+def _restore_coverage(answer: Answer, kept: dict[str, Any], head: int) -> None:
+    if "covered" in kept:
+        answer.covered = tuple((low, high) for low, high in kept["covered"])
+        answer.live_since, answer.reach = kept["live_since"], kept["reach"]
+    elif answer.paused:  # before there were sheets, records said everything that any window reached
+        answer.covered, answer.live_since = ((0, head),), None
+    else:
+        answer.covered, answer.live_since = (), 0

@@ -1,0 +1,81 @@
+"""Through which window each query answered at each kept cycle: changes only, since few queries change in a cycle."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from penstock.expr.windows import AnyWindow
+
+_Change = tuple[int, AnyWindow | None]
+
+
+class WindowHistory:
+    """Changed by the follower, cycle after cycle; a reader of a cycle sees what it was then."""
+
+    def __init__(self) -> None:
+        self._changes: dict[int, tuple[_Change, ...]] = {}
+        self._several: set[int] = set()  # queries about which something can be forgotten
+
+    def note(self, cycle: int, query_id: int, window: AnyWindow | None) -> None:
+        """From a cycle on a query answers through a window; None: it does not answer."""
+        known = self._changes.get(query_id, ())
+        if (known[-1][1] if known else None) == window:
+            return
+        self._changes[query_id] = (*known, (cycle, window))
+        if known or window is None:
+            self._several.add(query_id)
+
+    def at(self, query_id: int, cycle: int) -> AnyWindow | None:
+        known = self._changes.get(query_id, ())
+        place = bisect_right(known, cycle, key=_cycle)
+        return known[place - 1][1] if place else None
+
+    def since(self, query_id: int, cycle: int) -> list[AnyWindow]:
+        """All windows from a cycle on."""
+        known = self._changes.get(query_id, ())
+        first = max(0, bisect_right(known, cycle, key=_cycle) - 1) if len(known) > 1 else 0
+        return [window for _, window in known[first:] if window is not None]
+
+    def first_answer(self, query_id: int, after: int) -> int | None:
+        """The first cycle after one at which a query answers."""
+        if self.at(query_id, after + 1) is not None:
+            return after + 1
+        known = self._changes.get(query_id, ())
+        later = (c for c, window in known if c > after and window is not None)
+        return next(later, None)
+
+    def forget(self, oldest: int) -> None:
+        """Cycles before `oldest` will not be asked about again."""
+        for query_id in list(self._several):
+            known = self._changes[query_id]
+            left = known[max(0, bisect_right(known, oldest, key=_cycle) - 1) :]
+            self._changes[query_id] = left
+            if len(left) == 1:
+                self._several.discard(query_id)
+                if left[0][1] is None and left[0][0] <= oldest:
+                    del self._changes[query_id]
+                elif left[0][1] is None:
+                    self._several.add(query_id)
+
+    def clear(self) -> None:
+        self._changes.clear()
+        self._several.clear()
+
+
+def _cycle(change: _Change) -> int:
+    return change[0]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsAt:
+    """The windows of one cycle."""
+
+    history: WindowHistory
+    cycle: int
+
+    def get(self, query_id: int) -> AnyWindow | None:
+        return self.history.at(query_id, self.cycle)
+
+    def __contains__(self, query_id: int) -> bool:
+        return self.get(query_id) is not None
