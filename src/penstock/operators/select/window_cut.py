@@ -27,10 +27,10 @@ class Matches:
     matches: Blocks | Positions | LastingPositions
     base: Blocks | None = None
     passing: np.ndarray | None = None
-    heard: np.ndarray | None = None  # sensors with a reading that counts: until all are found, one reads on
+    heard: np.ndarray | None = None  # sensors with a reading that counts: until all are found, more rows are read
 
     def times(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
-        """Matches in [first, end) whose ts is in [low, high]."""
+        """Matches in [first, end) with ts in [low, high]."""
         if isinstance(self.matches, Positions | LastingPositions):
             return self.matches.times(fetcher, end, low, high, first)
         return fetcher.times(self.matches, end, low, high, first)
@@ -162,7 +162,7 @@ def newest_counted(
 
 
 def _oldest_that_stays(rows: TimedPositions, window: RowsWindow, matches: Matches, static: StaticRows) -> int:
-    """Rows before this time cannot be among the newest; NEVER while some group still has room."""
+    """Rows before this time cannot be among the newest; NEVER while some group has too few rows."""
     if not window.per_sensor:
         return int(rows.times.min()) if len(rows.times) == window.count else NEVER
     sids, counts = np.unique(static.sids[rows.vids], return_counts=True)
