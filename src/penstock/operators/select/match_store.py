@@ -140,7 +140,7 @@ class Shelf:
         self._view = None
 
     def give_up_passed(self, now_us: int, spans: Sequence[tuple[int, BitMap]]) -> None:
-        """Drop the bit matrices that no window of their queries reaches. `spans`: widths and their queries, the widest first."""
+        """Drop the bit matrices that no window of their queries reaches. `spans`: spans and their queries, widest first."""
         shortest = spans[-1][0] if spans else None
         old = []
         for kept in self.sheets:
