@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cycle.cut import Limits
 from penstock.operators.select import match_encoding, storage_choice
-from penstock.operators.select.bit_matrix import Sheet, write_sheet
+from penstock.operators.select.bit_matrix import BitMatrix, write_sheet
 from penstock.views import standing_queries
 from penstock.views.answer_store import AnswerStore
 from penstock.views.memory import give_up_passed
@@ -36,7 +36,7 @@ class Losing:
         monkeypatch.setattr(CreateQuery, "sql", property(self._create))
         monkeypatch.setattr(standing_queries, "give_up_passed", self._give_up)
 
-    def _write(self, folder: Path, sheet: Sheet) -> str | None:
+    def _write(self, folder: Path, sheet: BitMatrix) -> str | None:
         self.written += 1
         name = write_sheet(folder, sheet)
         if name is not None and self._random.random() < 0.1:

@@ -19,7 +19,7 @@ from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import evaluate_mask, evaluate_static
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.base.log_reader import Fetcher, TimedPositions
+from penstock.operators.base.log_reader import LogReader, TimedPositions
 from penstock.operators.resample.once import answer_once, hold_once
 from penstock.operators.select.window_cut import newest
 from penstock.operators.sparksql.moments import check_taken_in, now_of_plan
@@ -62,7 +62,7 @@ def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, l
     if isinstance(plan, SparkPlan) and moment is not None:
         table = answer_once(held) if held is not None else None
         if table is None:
-            table = database.spark_queries.run_at(plan, moment, cycle, {}).table
+            table = database.evaluator.run_at(plan, moment, cycle, {}).table
     else:
         table = past.rows(limit, most)
     return Result(table if limit is None else table.slice(0, limit), cycle=cycle, now_us=at_us)
@@ -159,7 +159,7 @@ class _PastRows:
         self._floor = store.state.retention(use.table_id)
         self._head = store.offset.data.get(use.table_id, 0)
         self._range = _range(plan.window, at_us, start_us)
-        self._fetcher = Fetcher(database.folder.log, store.state.tables_by_id[use.table_id], self._static)
+        self._fetcher = LogReader(database.folder.log, store.state.tables_by_id[use.table_id], self._static)
 
     def rows(self, limit: int | None, most: int) -> pa.Table:
         found = self._matching(self._counted())

@@ -24,7 +24,7 @@ CYCLE_SCHEMA = "query BIGINT, kind STRING, rows BIGINT, position BIGINT, payload
 
 
 class PenstockSource(DataSource):
-    """Options: folder; for a stream start, parallelism and limits; for a batch a history.HistoryRequest, or files as handed.Handed names them."""
+    """Options: folder; for a stream start, parallelism and limits; for a batch a history.HistoryRequest, or files as input_files.InputFiles names them."""
 
     @classmethod
     def name(cls) -> str:
@@ -38,9 +38,9 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if "files" in self.options:
-            from penstock.pipeline.input_files import HandedReader
+            from penstock.pipeline.input_files import InputFilesReader
 
-            return HandedReader(dict(self.options))
+            return InputFilesReader(dict(self.options))
         from penstock.pipeline.history import HistoryReader
 
         return HistoryReader(dict(self.options))

@@ -19,28 +19,28 @@ from penstock.operators.join.result_list import JoinResults
 from penstock.operators.join.steps.results import from_bytes, read_results
 from penstock.operators.join.steps.units import LIVE
 from penstock.operators.select.bit_matrix import name_from_bytes
-from penstock.operators.select.match_store import Shelf
+from penstock.operators.select.match_store import MatchStore
 from penstock.operators.select.position_lists import lists_from_bytes
 from penstock.operators.sparksql.evaluations import KINDS as OF_EVALUATIONS
 from penstock.operators.sparksql.evaluations import EvaluationStore
-from penstock.views.query_counters import Counted
-from penstock.views.query_state import Answer
-from penstock.views.stream_clocks import Nows
-from penstock.views.window_index import Census
+from penstock.views.query_counters import QueryCounters
+from penstock.views.query_state import QueryState
+from penstock.views.stream_clocks import StreamClocks
+from penstock.views.window_index import WindowIndex
 
 _OF_TABLES = frozenset({"newest", "heard", "counts", "sheet", "lists", "slices", "spent"})
 
 
-class Taking(Nows):
+class RecordFold(StreamClocks):
     """The part of the answers that reads records."""
 
     def __init__(self, folder: DataFolder, catalog: Callable[[], CatalogState] | None) -> None:
         super().__init__(catalog)
         self._folder = folder
-        self.shelves: dict[int, Shelf] = {}
-        self.counted = Counted()
+        self.shelves: dict[int, MatchStore] = {}
+        self.counted = QueryCounters()
         self.slices = SliceStore()
-        self.census = Census()
+        self.census = WindowIndex()
         self.evaluations = EvaluationStore(folder)
         self.touched: set[int] = set()  # queries that the last cycle changed in more than their matches
         self._failed: set[int] = set()  # queries that the last cycle could not do
@@ -74,7 +74,7 @@ class Taking(Nows):
             answer.error, answer.error_condition = why, "query_quarantined"
 
     def _take_of_query(
-        self, query_id: int, answer: Answer, kind: str, rows: int, position: int, payload: bytes, cycle: int
+        self, query_id: int, answer: QueryState, kind: str, rows: int, position: int, payload: bytes, cycle: int
     ) -> None:
         if kind == "match":
             answer.matched += rows
@@ -127,9 +127,9 @@ class Taking(Nows):
         elif kind == "lists":
             self.shelf(table_id).put_lists(lists_from_bytes(position, payload))
 
-    def shelf(self, table_id: int) -> Shelf:
+    def shelf(self, table_id: int) -> MatchStore:
         if table_id not in self.shelves:
-            self.shelves[table_id] = Shelf(self._folder.sheets)
+            self.shelves[table_id] = MatchStore(self._folder.sheets)
         return self.shelves[table_id]
 
     def matched(self, query_id: int) -> int:
@@ -138,7 +138,7 @@ class Taking(Nows):
         return (answer.matched if answer is not None else 0) + self.counted[query_id] + self.slices.matched(query_id)
 
 
-def _take_join(answer: Answer, table: pa.Table, file: str | None, generation: int) -> None:
+def _take_join(answer: QueryState, table: pa.Table, file: str | None, generation: int) -> None:
     """Live results belong to whoever answers now and to whoever will; those of history to the latter alone."""
     if answer.results is not None and generation == LIVE:
         answer.results = answer.results.with_results(table, file)

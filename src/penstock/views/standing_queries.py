@@ -12,18 +12,18 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.commits import CommitRecord, CommitStore
 from penstock.cycle.folder import DataFolder, place_sheets
 from penstock.errors import PenstockError
-from penstock.operators.aggregate.rollups.files import RolledFiles
+from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.listings import Listings
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
-from penstock.operators.resample.sample_cache import KeptSamples
-from penstock.operators.select.current_rows import ReadyAnswers
-from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, Chooser, Strategy
+from penstock.operators.resample.sample_cache import SampleCache
+from penstock.operators.select.current_rows import CurrentRows
+from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice, Strategy
 from penstock.settings import Settings
 from penstock.sql.plan import own_windows_of
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CycleMark, Feed, JoinMark
+from penstock.views.feed import Mark, CommitFeed, JoinMark
 from penstock.views.kept_answers import KeptAnswers
 from penstock.views.memory import (
     forget_evaluated,
@@ -34,7 +34,7 @@ from penstock.views.memory import (
     rows_kept,
 )
 from penstock.views.next_edge import next_edge
-from penstock.views.query_state import Answer, is_finished
+from penstock.views.query_state import QueryState, is_finished
 from penstock.views.retention import now_at, still_read, trim
 from penstock.views.shared_events import SharedEvents
 from penstock.views.window_history import WindowHistory, WindowsAt
@@ -60,19 +60,19 @@ class StandingQueries(KeptAnswers):
         self.commits = commits
         self.settings = settings
         self._keep = max(2, settings.cycles_keep)  # who reads another query reads the cycle before the last
-        self.feed = Feed(self._keep)
+        self.feed = CommitFeed(self._keep)
         self.events = SharedEvents()
         self._lock = threading.RLock()
         self.listings = Listings(folder.log)
-        self.rolled_files = RolledFiles(folder.root)
+        self.rolled_files = RollupFiles(folder.root)
         self.windows = WindowHistory()
         place_sheets(folder, settings.spark_master)
         self.store = self._new_store()
         self.result_files = ResultFiles(folder)
         self.finished: frozenset[int] = frozenset()
-        self.chooser = Chooser()
-        self.ready = ReadyAnswers()
-        self.samples = KeptSamples()
+        self.chooser = StorageChoice()
+        self.ready = CurrentRows()
+        self.samples = SampleCache()
         self._torn = False  # whether the store has part of a cycle
 
     def load(self) -> None:
@@ -163,7 +163,7 @@ class StandingQueries(KeptAnswers):
                     self.chooser.forget(query_id)
                     self.ready.forget(query_id)
             # Under the lock: whoever sees a query in the store finds it in the newest mark.
-            mark = CycleMark(
+            mark = Mark(
                 record.cycle,
                 record.end,
                 store.census.nows.at(record.cycle, store.state, store.newest),
@@ -217,11 +217,11 @@ class StandingQueries(KeptAnswers):
         with self._lock:
             return rows_kept(self.store, query_id)
 
-    def _join_mark(self, answer: Answer) -> JoinMark:
+    def _join_mark(self, answer: QueryState) -> JoinMark:
         assert answer.results is not None
         return JoinMark(answer.results.generation, answer.results.count, self.store.query_now(answer))
 
-    def _is_finished(self, query_id: int, mark: CycleMark) -> bool:
+    def _is_finished(self, query_id: int, mark: Mark) -> bool:
         answer = self.store.answers[query_id]
         now_us = now_at(self.store, mark, query_id, answer)
         windows = (answer.window, *own_windows_of(answer.scalars))

@@ -10,19 +10,19 @@ from typing import Protocol
 
 from penstock.cycle.offset import Offset
 from penstock.expr.windows import RowsWindow, TimeWindow, Window
-from penstock.operators.aggregate.answer import AggregateHeld
-from penstock.operators.aggregate.latch_answer import LatchHeld
-from penstock.operators.aggregate.newest_rows import RowsHeld
-from penstock.operators.aggregate.own_windows import OwnWindowsHeld
-from penstock.operators.aggregate.rollups.files import RolledFiles
+from penstock.operators.aggregate.answer import AggregateAt
+from penstock.operators.aggregate.latch_answer import LatchAt
+from penstock.operators.aggregate.newest_rows import NewestRowsAt
+from penstock.operators.aggregate.own_windows import OwnWindowsAt
+from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.aggregate.rollups.rollup_read import find_source
 from penstock.operators.base.listings import Listings
-from penstock.operators.base.log_reader import Fetcher
-from penstock.operators.select.window_cut import Instant, Matches
+from penstock.operators.base.log_reader import LogReader
+from penstock.operators.select.window_cut import WindowAt, WindowMatches
 from penstock.sql.plan import AggregatePlan
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CycleMark, Feed
-from penstock.views.query_state import Answer
+from penstock.views.feed import Mark, CommitFeed
+from penstock.views.query_state import QueryState
 from penstock.views.retention import now_at
 
 
@@ -30,9 +30,9 @@ class Owner(Protocol):
     """Who owns the answers."""
 
     store: AnswerStore
-    feed: Feed
+    feed: CommitFeed
     listings: Listings
-    rolled_files: RolledFiles
+    rolled_files: RollupFiles
 
     @property
     def locked(self) -> Callable[[], AbstractContextManager[AnswerStore]]: ...
@@ -42,12 +42,12 @@ def hold_aggregate(
     owner: Owner,
     query_id: int,
     name: str,
-    answer: Answer,
+    answer: QueryState,
     plan: AggregatePlan,
-    mark: CycleMark,
+    mark: Mark,
     window: Window,
     log: Path,
-) -> AggregateHeld:
+) -> AggregateAt:
     """Called under the lock."""
     now_us = now_at(owner.store, mark, query_id, answer)
     held = _hold(owner, query_id, name, answer, plan, mark, now_us, window, log)
@@ -62,12 +62,12 @@ def hold_scalars(
     owner: Owner,
     query_id: int,
     name: str,
-    answer: Answer,
-    mark: CycleMark,
+    answer: QueryState,
+    mark: Mark,
     now_us: int | None,
     window: Window,
     log: Path,
-) -> tuple[AggregateHeld, ...]:
+) -> tuple[AggregateAt, ...]:
     """The subqueries of a question that is asked at this NOW through this window. Called under the lock."""
     return tuple(
         _hold(owner, query_id, name, answer, s.plan, mark, now_us, window if s.inherits else s.plan.window, log)
@@ -79,44 +79,44 @@ def _hold(
     owner: Owner,
     query_id: int,
     name: str,
-    answer: Answer,
+    answer: QueryState,
     plan: AggregatePlan,
-    mark: CycleMark,
+    mark: Mark,
     now_us: int | None,
     window: Window,
     log: Path,
-) -> AggregateHeld:
+) -> AggregateAt:
     store, listings = owner.store, owner.listings
     table = store.state.tables_by_id[plan.table_id]
     static = store.state.rows(table.id)
     head = _read_until(owner, plan, mark).data.get(table.id, 0)
 
-    def reader() -> Fetcher:
-        return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
+    def reader() -> LogReader:
+        return LogReader(log, table, static, lambda: listings.segments(table.id, head), listings.files)
 
     if isinstance(window, RowsWindow):
         predicate = plan.static_predicate
         passing = None if predicate is None else store.passing(table.id, predicate)
-        counted = Matches({}, None, passing, store.heard_sids(table.id, predicate))
-        kind: Callable[..., AggregateHeld] = partial(RowsHeld, counted=counted, static=static)
+        counted = WindowMatches({}, None, passing, store.heard_sids(table.id, predicate))
+        kind: Callable[..., AggregateAt] = partial(NewestRowsAt, counted=counted, static=static)
     elif plan.latch is not None:
-        kind = LatchHeld
+        kind = LatchAt
     else:
-        kind = OwnWindowsHeld if plan.own_windows else AggregateHeld
+        kind = OwnWindowsAt if plan.own_windows else AggregateAt
     return kind(
         cycle=mark.cycle,
         query_id=query_id,
         name=name,
         plan=plan,
-        instant=Instant(store.state.retention(table.id), head, now_us, answer.start_us, window),
+        instant=WindowAt(store.state.retention(table.id), head, now_us, answer.start_us, window),
         reach=answer.reach,
         locked=owner.locked,
         reader=reader,
-        fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
+        fresh=lambda: LogReader(log, table, static, lambda: listings.fresh(table.id)),
     )
 
 
-def _read_until(owner: Owner, plan: AggregatePlan, mark: CycleMark) -> Offset:
+def _read_until(owner: Owner, plan: AggregatePlan, mark: Mark) -> Offset:
     """How far the log counts: as far as the cycle read, or of another query's rows as far as the one before did."""
     store = owner.store
     if plan.reads is None:

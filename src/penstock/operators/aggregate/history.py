@@ -13,14 +13,14 @@ from penstock.expr.row_lists import set_bits
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.shape import Family, Measure, columns_needed
 from penstock.operators.aggregate.slicer import Batch, SlicedFamily, slice_family
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.log_reader import LogReader
 
 READ_ROWS = 1 << 18
 Keep = Callable[[Ints], np.ndarray]
 
 
 def slice_log(
-    fetcher: Fetcher,
+    fetcher: LogReader,
     family: Family,
     measures: Sequence[Measure],
     first: int,

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.errors import PenstockError, error
-from penstock.operators.aggregate.answer import AggregateHeld
+from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.family import number_groups
 from penstock.operators.aggregate.history import slice_log
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.partials.cell_sums import Combined, combine, merge_combined
 from penstock.operators.aggregate.rows import answer_table
 from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, measures_of
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.log_reader import LogReader
 
 
 @dataclass(slots=True, eq=False)
-class LatchHeld(AggregateHeld):
+class LatchAt(AggregateAt):
     """Nothing is read from the log, unless a piece goes on past an older cycle's head."""
 
-    def _compute(self, fetcher: Fetcher) -> pa.Table:
+    def _compute(self, fetcher: LogReader) -> pa.Table:
         measures, head = measures_of(self.plan), self.instant.head
         self._mend(fetcher, measures)
         with self.locked() as store:
@@ -44,7 +44,7 @@ class LatchHeld(AggregateHeld):
             whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
             return answer_table(self.plan, whole, groups, self.now_us or 0)
 
-    def _mend(self, fetcher: Fetcher, measures: tuple[Measure, ...]) -> None:
+    def _mend(self, fetcher: LogReader, measures: tuple[Measure, ...]) -> None:
         """Read what a failed cycle did not tell, as long as the log has it."""
         with self.locked() as store:
             gaps = self._family(store).missing(measures, 0, self.instant.head)

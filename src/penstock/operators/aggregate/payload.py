@@ -18,7 +18,7 @@ _PARTS = ("starts", "widths", "firsts", "lasts", "rows")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CellBatch:
     """What a payload says: whose cells, of which rows of the log, and the groups' keys, one tuple per cell."""
 
     family: str
@@ -68,8 +68,8 @@ def to_bytes(
     return bytes(sink.getvalue())
 
 
-def from_bytes(payload: bytes) -> Told:
+def from_bytes(payload: bytes) -> CellBatch:
     table = pa.ipc.open_stream(payload).read_all()
     header = orjson.loads(table.schema.metadata[b"slices"])
     ranges = [(first, end) for first, end in header["ranges"]]
-    return Told(header["family"], header["measures"], ranges, table, header.get("about", {}))
+    return CellBatch(header["family"], header["measures"], ranges, table, header.get("about", {}))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.cycle.log_batch import Rows
+from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import ResultRow, told
 from penstock.errors import PenstockError, error
 from penstock.expr.predicate_index import PredicateIndex
@@ -39,7 +39,7 @@ class _Members:
         self.widths: Counter[int] = Counter()
 
 
-class SlicePass:
+class AggregateStep:
     """Queries come and go without touching other families. One may ask for several aggregations: its own and its subqueries'."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class SlicePass:
             needed |= columns_needed(family, tuple(members.measures))
         return needed
 
-    def slice(self, batch: Rows, table_id: int, spans: Spans = ()) -> Iterator[ResultRow]:
+    def slice(self, batch: LogBatch, table_id: int, spans: Spans = ()) -> Iterator[ResultRow]:
         """Rows for the commit record. A family without rows says so, too: then nobody has to look.
 
         `spans`: which part of the batch (query, first, end) a fill reads for whom; each is alone in its family.

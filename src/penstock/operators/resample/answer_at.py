@@ -8,14 +8,14 @@ from pathlib import Path
 from penstock.cycle.offset import Offset
 from penstock.expr.windows import TimeWindow
 from penstock.operators.base.listings import Listings
-from penstock.operators.base.log_reader import Fetcher
-from penstock.operators.resample.answer import ResampleHeld
-from penstock.operators.resample.sample_cache import KeptSamples
-from penstock.operators.resample.stream import Stream
+from penstock.operators.base.log_reader import LogReader
+from penstock.operators.resample.answer import ResampleAt
+from penstock.operators.resample.sample_cache import SampleCache
+from penstock.operators.resample.stream import StreamWindow
 from penstock.operators.sparksql.moments import now_of_plan, ranges_of
 from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CycleMark, ResampleMark
+from penstock.views.feed import Mark, ResampleMark
 
 
 def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
@@ -33,13 +33,13 @@ def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
 def hold_resampled(
     store: AnswerStore,
     query_id: int,
-    mark: CycleMark,
+    mark: Mark,
     at: ResampleMark,
     log: Path,
     listings: Listings,
-    kept: KeptSamples,
+    kept: SampleCache,
     most: int,
-) -> ResampleHeld:
+) -> ResampleAt:
     """Called under the lock. `most`: rows that an answer may have."""
     spans = ranges_of(at.plan, at.now_us, at.start_us)
     return hold_with(
@@ -58,15 +58,15 @@ def hold_with(
     log: Path,
     listings: Listings,
     most: int | None,
-    kept: KeptSamples | None = None,
-) -> ResampleHeld:
+    kept: SampleCache | None = None,
+) -> ResampleAt:
     """The same with ranges of time of one's own, by relation. `ends`: of the cycle before, whose rows readers of queries see, and of this one."""
     asked = plan.resampled
     assert asked is not None
     times, values = (
         _stream(store, plan.relations[place], ends, spans, log, listings) for place in (asked.times, asked.values)
     )
-    return ResampleHeld(cycle, query_id, now_us, plan, times, values, kept, most)
+    return ResampleAt(cycle, query_id, now_us, plan, times, values, kept, most)
 
 
 def _stream(
@@ -76,7 +76,7 @@ def _stream(
     spans: Mapping[str, tuple[int, int]],
     log: Path,
     listings: Listings,
-) -> Stream:
+) -> StreamWindow:
     assert isinstance(relation.window, TimeWindow)
     previous, end = ends
     if relation.kind == "query":
@@ -87,9 +87,9 @@ def _stream(
     else:
         table, predicate = store.state.tables[relation.table], relation.static_predicate
     static, head = store.state.rows(table.id), end.data.get(table.id, 0)
-    return Stream(
-        reader=lambda: Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files),
-        fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
+    return StreamWindow(
+        reader=lambda: LogReader(log, table, static, lambda: listings.segments(table.id, head), listings.files),
+        fresh=lambda: LogReader(log, table, static, lambda: listings.fresh(table.id)),
         floor=store.state.retention(table.id),
         head=head,
         span=spans[relation.name],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.operators.resample.answer import ResampleHeld
+from penstock.operators.resample.answer import ResampleAt
 from penstock.operators.resample.answer_at import hold_with
 from penstock.operators.resample.samples import too_many
 from penstock.operators.sparksql.evaluation_rows import Evaluation
@@ -33,7 +33,7 @@ def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluation | N
 
 def hold_once(
     standing: StandingQueries, plan: SparkPlan, now_us: int, spans: Mapping[str, tuple[int, int]], most: int | None
-) -> ResampleHeld:
+) -> ResampleAt:
     """The answer for a NOW and for what windows are then, by relation, over the logs as of the last cycle. Under the lock."""
     store = standing.store
     assert store.offset is not None
@@ -41,6 +41,6 @@ def hold_once(
     return hold_with(store, 0, store.cycle, (store.start, store.offset), plan, now_us, spans, log, listings, most)
 
 
-def answer_once(held: ResampleHeld) -> pa.Table | None:
+def answer_once(held: ResampleAt) -> pa.Table | None:
     """None where that is too much to read for anybody but Spark."""
     return None if too_many(held.times, held.values) is not None else held.answer()

@@ -15,11 +15,11 @@ import numpy as np
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import FOREVER
-from penstock.operators.base.log_reader import Fetcher, TimedPositions, no_rows
+from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows
 from penstock.operators.join.partnered_rows import Blocks
-from penstock.operators.select.hold_cache import Eves, Found, LastingMemory
+from penstock.operators.select.hold_cache import Eves, HoldRows, HoldCache
 from penstock.operators.select.hold_runs import Bools, Ints, lasting, newest_of_each
-from penstock.operators.select.match_positions import Positions
+from penstock.operators.select.match_positions import MatchPositions
 from penstock.sql.plan import SelectPlan
 from penstock.views.query_state import NEVER
 
@@ -27,22 +27,22 @@ KEPT_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class LastingPositions:
-    """The rows of a query with FOR, read like `Positions`: as of any head, since late rows may change older answers.
+class HoldPositions:
+    """The rows of a query with FOR, read like `MatchPositions`: as of any head, since late rows may change older answers.
 
     `true` are the rows at which the condition is true; `passing` says which static versions the query is about, and
     `heard` which sensors have readings at all.
     """
 
     plan: SelectPlan
-    true: Blocks | Positions
+    true: Blocks | MatchPositions
     passing: Bools | None
     heard: np.ndarray
     sids: np.ndarray
     floor: int
-    memory: LastingMemory
+    memory: HoldCache
 
-    def times(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
+    def times(self, fetcher: LogReader, end: int, low: int, high: int, first: int) -> TimedPositions:
         """Rows in [first, end) whose ts is in [low, high], in log order."""
         known = self.memory.nearest(self.memory.found, low, end, self.floor)
         kept, since, lowest = no_rows(), low, FOREVER
@@ -55,16 +55,16 @@ class LastingPositions:
         if known is None or (known.since, known.head) != (low, end):
             rows = rows.take(np.argsort(rows.positions))
             if len(rows.positions) <= KEPT_ROWS:
-                self.memory.keep(self.memory.found, Found(low, end, min(lowest, reached), rows))
+                self.memory.keep(self.memory.found, HoldRows(low, end, min(lowest, reached), rows))
         return rows.take(np.flatnonzero((rows.times <= high) & (rows.positions >= first)))
 
-    def _rows(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
+    def _rows(self, fetcher: LogReader, end: int, low: int, high: int, first: int) -> TimedPositions:
         """All rows of the sensors that the query is about, whatever their condition says."""
         first = max(first, self.floor)
         rows = fetcher.times(None, end, low, high, first) if first < end else no_rows()
         return rows if self.passing is None else rows.take(np.flatnonzero(self.passing[rows.vids]))
 
-    def _lasting(self, fetcher: Fetcher, end: int, since: int) -> tuple[TimedPositions, int]:
+    def _lasting(self, fetcher: LogReader, end: int, since: int) -> tuple[TimedPositions, int]:
         """The rows from a time on, and the lowest position that had a say in them."""
         assert self.plan.lasting is not None
         us, beside = self.plan.lasting.us, self.plan.lasting.beside
@@ -89,12 +89,12 @@ class LastingPositions:
             found = found.take(np.flatnonzero(evaluate_mask(beside, columns, len(found.positions))))
         return found, min(int(rows.positions.min()), int(eves.positions[ahead].min(initial=FOREVER)))
 
-    def _true(self, fetcher: Fetcher, end: int, low: int) -> TimedPositions:
-        if isinstance(self.true, Positions):
+    def _true(self, fetcher: LogReader, end: int, low: int) -> TimedPositions:
+        if isinstance(self.true, MatchPositions):
             return self.true.times(fetcher, end, low, FOREVER, self.floor)
         return fetcher.times(self.true, end, low, FOREVER, self.floor)
 
-    def _eves(self, fetcher: Fetcher, end: int, upto: int) -> Eves:
+    def _eves(self, fetcher: LogReader, end: int, upto: int) -> Eves:
         known = self.memory.nearest(self.memory.eves, upto, end, self.floor)
         if known is not None and (known.since, known.head) == (upto, end):
             return known
@@ -118,7 +118,7 @@ class LastingPositions:
         self.memory.keep(self.memory.eves, eves)
         return eves
 
-    def _search_back(self, fetcher: Fetcher, end: int, upto: int, times: Ints, positions: Ints) -> Ints:
+    def _search_back(self, fetcher: LogReader, end: int, upto: int, times: Ints, positions: Ints) -> Ints:
         """From the newest file backwards, until no older one can hold a newer row of any sensor."""
         files = sorted((f for f in fetcher.segments() if f.min_ts <= upto and f.first < end), key=lambda f: -f.max_ts)
         for file in files:

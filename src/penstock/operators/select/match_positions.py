@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.expr.windows import FOREVER
-from penstock.operators.base.log_reader import Fetcher, TimedPositions, no_rows, offsets_in
+from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows, offsets_in
 from penstock.operators.base.ranges import Range, Ranges, joined, outside
 from penstock.operators.join.partnered_rows import Blocks
-from penstock.operators.select.evaluated_matches import Evaluated, Evaluator
-from penstock.operators.select.match_store import ShelfView
+from penstock.operators.select.evaluated_matches import EvaluatedMatches, MatchEvaluator
+from penstock.operators.select.match_store import MatchStoreAt
 from penstock.operators.select.position_lists import Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class MatchPositions:
     """A query's matches as of one cycle, safe to read while the next one is folded in.
 
     In the ranges `covered` the record, lists and sheets say everything; elsewhere, and where a sheet is lost, the
@@ -25,11 +25,11 @@ class Positions:
 
     query_id: int
     blocks: Blocks
-    view: ShelfView
+    view: MatchStoreAt
     covered: Ranges
     reach: int
-    evaluated: Evaluated
-    evaluate: Evaluator
+    evaluated: EvaluatedMatches
+    evaluate: MatchEvaluator
     keep: bool = True
 
     def between(self, first: int, end: int) -> Ints:
@@ -55,13 +55,13 @@ class Positions:
         lost = self.view.missing(self.query_id, first, end)
         return list(joined([*gaps, *lost])) if lost else gaps
 
-    def to_evaluate(self, fetcher: Fetcher, first: int, end: int, low: int) -> int:
+    def to_evaluate(self, fetcher: LogReader, first: int, end: int, low: int) -> int:
         """How many rows of [first, end) with a ts from `low` on only the predicate itself can tell."""
         first = max(first, self.reach)
         ranges = fetcher.ranges(first, end, low, FOREVER) if first < end else []
         return sum(high - start for a, b in ranges for start, high in self._gaps(a, b))
 
-    def times(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
+    def times(self, fetcher: LogReader, end: int, low: int, high: int, first: int) -> TimedPositions:
         """Matches in [first, end) whose ts is in [low, high], in log order."""
         first = max(first, self.reach)
         found: list[TimedPositions] = []
@@ -78,7 +78,7 @@ class Positions:
         found += self._from_log(fetcher, at, end, low, high)
         return TimedPositions.together(found) if found else no_rows()
 
-    def _from_log(self, fetcher: Fetcher, first: int, end: int, low: int, high: int) -> list[TimedPositions]:
+    def _from_log(self, fetcher: LogReader, first: int, end: int, low: int, high: int) -> list[TimedPositions]:
         """The same where no sheet says the times."""
         if first >= end:
             return []

@@ -9,38 +9,38 @@ import numpy as np
 
 from penstock.catalog.rows import StaticRows
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.base.log_reader import Fetcher, TimedPositions, no_rows, offsets_in
+from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows, offsets_in
 from penstock.operators.join.partnered_rows import Blocks
-from penstock.operators.select.hold import LastingPositions
-from penstock.operators.select.match_positions import Positions
+from penstock.operators.select.hold import HoldPositions
+from penstock.operators.select.match_positions import MatchPositions
 from penstock.views.query_state import NEVER
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class WindowMatches:
     """A query's bitmaps, safe to read while the next cycle is folded in.
 
     A window of rows counts those that `base` names, if it is there; else those of the static versions that are
     `passing`, None: all.
     """
 
-    matches: Blocks | Positions | LastingPositions
+    matches: Blocks | MatchPositions | HoldPositions
     base: Blocks | None = None
     passing: np.ndarray | None = None
     heard: np.ndarray | None = None  # sensors with a reading that counts: until all are found, one reads on
 
-    def times(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
+    def times(self, fetcher: LogReader, end: int, low: int, high: int, first: int) -> TimedPositions:
         """Matches in [first, end) whose ts is in [low, high]."""
-        if isinstance(self.matches, Positions | LastingPositions):
+        if isinstance(self.matches, MatchPositions | HoldPositions):
             return self.matches.times(fetcher, end, low, high, first)
         return fetcher.times(self.matches, end, low, high, first)
 
-    def among(self, rows: TimedPositions, fetcher: Fetcher, end: int) -> TimedPositions:
+    def among(self, rows: TimedPositions, fetcher: LogReader, end: int) -> TimedPositions:
         """Which of some rows match, as of a head."""
-        if isinstance(self.matches, LastingPositions):
+        if isinstance(self.matches, HoldPositions):
             low = int(rows.times.min(initial=FOREVER))
             found = self.matches.times(fetcher, end, low, FOREVER, 0).positions
-        elif isinstance(self.matches, Positions):
+        elif isinstance(self.matches, MatchPositions):
             found = self.matches.between(0, end)
         else:
             found = offsets_in(self.matches, 0, end, 0)
@@ -48,7 +48,7 @@ class Matches:
 
 
 @dataclass(frozen=True, slots=True)
-class Instant:
+class WindowAt:
     """What a window is cut by: where the table's log begins and ends, NOW, START, and the window itself."""
 
     floor: int
@@ -66,7 +66,7 @@ class Instant:
         return self.window.resolve(now_us, self.start_us if self.start_us is not None else NEVER)
 
 
-def rows_inside(matches: Matches, at: Instant, fetcher: Fetcher, static: StaticRows) -> TimedPositions:
+def rows_inside(matches: WindowMatches, at: WindowAt, fetcher: LogReader, static: StaticRows) -> TimedPositions:
     """All matches inside the window, in log order."""
     if isinstance(at.window, RowsWindow):
         return matches.among(newest_counted(matches, at, at.window, fetcher, static), fetcher, at.head)
@@ -77,7 +77,7 @@ def rows_inside(matches: Matches, at: Instant, fetcher: Fetcher, static: StaticR
 
 
 def rows_entered(
-    matches: Matches, before: Instant, after: Instant, fetcher: Fetcher, static: StaticRows
+    matches: WindowMatches, before: WindowAt, after: WindowAt, fetcher: LogReader, static: StaticRows
 ) -> TimedPositions:
     """Rows that came into a window since `before`, those included that left again within the cycle."""
     if before.window == after.window and isinstance(after.window, TimeWindow):
@@ -95,14 +95,14 @@ def rows_entered(
     return _union([inside, passed])
 
 
-def _entered_in_time(matches: Matches, before: Instant, after: Instant, fetcher: Fetcher) -> TimedPositions:
+def _entered_in_time(matches: WindowMatches, before: WindowAt, after: WindowAt, fetcher: LogReader) -> TimedPositions:
     """The same with one window over time."""
     if after.now_us is None:
         return no_rows()
     # Before the first reading NOW could have been any moment: what the first cycle brings has all come since.
     (low, high), (old_low, old_high) = after.range_at(after.now_us), before.range_at(before.now_us or NEVER)
     head, floor, first = before.head, after.floor, min(low, old_low)
-    if isinstance(matches.matches, LastingPositions):
+    if isinstance(matches.matches, HoldPositions):
         # A late row may mend or break what lasts, so rows come in that were there already.
         return _without(
             matches.times(fetcher, after.head, first, high, floor),
@@ -126,11 +126,11 @@ def _union(parts: list[TimedPositions]) -> TimedPositions:
     return together.take(unique)
 
 
-def _counted_in(first: int, end: int, matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:
+def _counted_in(first: int, end: int, matches: WindowMatches, at: WindowAt, fetcher: LogReader) -> TimedPositions:
     return counted_rows(matches, replace(at, floor=max(at.floor, first), head=min(at.head, end)), fetcher)
 
 
-def counted_rows(matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:
+def counted_rows(matches: WindowMatches, at: WindowAt, fetcher: LogReader) -> TimedPositions:
     """The rows that a window of rows counts, in log order."""
     rows = fetcher.times(matches.base, at.head, first=at.floor)
     if matches.base is not None or matches.passing is None:
@@ -139,7 +139,7 @@ def counted_rows(matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositi
 
 
 def newest_counted(
-    matches: Matches, at: Instant, window: RowsWindow, fetcher: Fetcher, static: StaticRows
+    matches: WindowMatches, at: WindowAt, window: RowsWindow, fetcher: LogReader, static: StaticRows
 ) -> TimedPositions:
     """The newest of the counted rows, in log order, from as little of the log as will do.
 
@@ -161,7 +161,7 @@ def newest_counted(
     return kept
 
 
-def _oldest_that_stays(rows: TimedPositions, window: RowsWindow, matches: Matches, static: StaticRows) -> int:
+def _oldest_that_stays(rows: TimedPositions, window: RowsWindow, matches: WindowMatches, static: StaticRows) -> int:
     """Rows before this time cannot be among the newest; NEVER while some group still has room."""
     if not window.per_sensor:
         return int(rows.times.min()) if len(rows.times) == window.count else NEVER
@@ -187,7 +187,7 @@ def newest(rows: TimedPositions, window: RowsWindow, static: StaticRows) -> np.n
     return np.sort(order[rank < window.count])
 
 
-def arrived(rows: TimedPositions, before: Instant, static: StaticRows) -> np.ndarray:
+def arrived(rows: TimedPositions, before: WindowAt, static: StaticRows) -> np.ndarray:
     """Which rows since `before` were among the newest when they came; ascending indices."""
     window = before.window
     assert isinstance(window, RowsWindow)

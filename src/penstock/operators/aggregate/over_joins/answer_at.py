@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from penstock.expr.expression import Column, walk
 from penstock.expr.windows import FOREVER, TimeWindow
-from penstock.operators.aggregate.over_joins.answer import JoinAggregateHeld
-from penstock.operators.base.table_answer import AnsweredHeld
-from penstock.operators.join.answer import JoinHeld
+from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
+from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.join.answer import JoinAt
 from penstock.sql.plan import AggregatePlan, Output, SparkPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.query_state import NEVER
@@ -19,15 +19,15 @@ Locked = Callable[[], AbstractContextManager[AnswerStore]]
 
 
 def hold_over_own(
-    join: JoinHeld, name: str, top: AggregatePlan, locked: Locked, scalars: tuple[AnsweredHeld, ...]
-) -> JoinAggregateHeld:
+    join: JoinAt, name: str, top: AggregatePlan, locked: Locked, scalars: tuple[TableAnswer, ...]
+) -> JoinAggregateAt:
     """`scalars`: the plan's subqueries at the same cycle."""
     span = join.span()
-    return JoinAggregateHeld(join.cycle, join.query_id, name, join.now_us, join, top, span, locked, scalars=scalars)
+    return JoinAggregateAt(join.cycle, join.query_id, name, join.now_us, join, top, span, locked, scalars=scalars)
 
 
 def hold_over_read(
-    told: JoinHeld,
+    told: JoinAt,
     query_id: int,
     name: str,
     plan: SparkPlan,
@@ -35,7 +35,7 @@ def hold_over_read(
     cycle: int,
     now_us: int | None,
     locked: Locked,
-) -> JoinAggregateHeld:
+) -> JoinAggregateAt:
     """`told`: the other query's results, as readers see them at the cycle; NOW is that of its streams."""
     (relation,), top = plan.relations, plan.top
     assert top is not None and isinstance(relation.window, TimeWindow)
@@ -47,4 +47,4 @@ def hold_over_read(
     columns = {n.name: n.type for e in asked if e is not None for n in walk(e) if isinstance(n, Column)}
     outputs = tuple(Output(column, type_, Column(column, type_)) for column, type_ in columns.items())
     told = replace(told, plan=replace(told.plan, outputs=outputs))
-    return JoinAggregateHeld(cycle, query_id, name, now_us, told, top, span, locked, reads=True)
+    return JoinAggregateAt(cycle, query_id, name, now_us, told, top, span, locked, reads=True)
