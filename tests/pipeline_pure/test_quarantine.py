@@ -223,10 +223,10 @@ def test_results_that_the_server_cannot_take_in_fail_their_query_only(
     ask(pipe, 3)
     take, bad = RecordFold._take_of_query, number_of(pipe, "q1")
 
-    def picky(self: RecordFold, query_id: int, *rest: Any) -> None:
-        if query_id == bad:
+    def picky(self: RecordFold, row: tuple[int, str, int, int, bytes], *rest: Any) -> None:
+        if row[0] == bad:
             raise KeyError("match")
-        take(self, query_id, *rest)
+        take(self, row, *rest)
 
     monkeypatch.setattr(RecordFold, "_take_of_query", picky)
     pipe.push(7.0)

@@ -62,7 +62,7 @@ def _of_skipped(skipped: Skipped) -> Iterator[ResultRow]:
 
 
 def _run_joins(task: CycleTask, definitions: Definitions) -> Iterator[ResultRow]:
-    joins = JoinTask(DataFolder(Path(task.folder)), definitions, task.join_memory_bytes)
+    joins = JoinTask(DataFolder(Path(task.folder)), definitions, task.limits.join_memory_bytes)
     for unit in task.joins:
         yield from joins.run(unit)
     joins.finish(owns_cleaning=task.cycle is not None)

@@ -14,9 +14,10 @@ from penstock.operators.aggregate.over_joins.answer_at import hold_over_own, hol
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.listings import Listings
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.join.answer import JoinAt
 from penstock.operators.resample.answer import ResampleAt
-from penstock.operators.resample.answer_at import hold_resampled
+from penstock.operators.resample.answer_at import hold_resampled, request_at
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.answer_at import hold_join, hold_select
 from penstock.operators.select.current_rows import CurrentRows
@@ -26,7 +27,7 @@ from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, JoinPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.query_state import QueryState
+from penstock.views.query_at import QueryAt
 from penstock.views.readiness import Readiness
 from penstock.views.results import Result
 from penstock.views.window_history import WindowHistory
@@ -71,27 +72,23 @@ class KeptAnswers(Readiness):
             window = mark.windows.get(definition.id)
             if window is None:
                 raise error("cycle_gone", cycle=as_of, oldest=f"{self._answers_from(definition.id)}, for this query")
+            query = QueryAt(definition.id, definition.name, answer, mark)
             if isinstance(answer.plan, JoinPlan):
                 assert isinstance(window, JoinWindows)
-                join = self._held_join(definition.id, answer, answer.plan, mark, window)
+                join = self._held_join(query, answer.plan, window)
                 if answer.top is None:
                     return join
-                scalars = hold_scalars(
-                    self, definition.id, name, answer, mark, join.now_us, window.by_input[0], self.folder.log
-                )
+                scalars = hold_scalars(self, query, join.now_us, window.by_input[0], self._log_access())
                 return hold_over_own(join, name, answer.top, self.locked, scalars)
             assert not isinstance(window, JoinWindows)
             if isinstance(answer.plan, AggregatePlan):
-                log, name = self.folder.log, definition.name
-                return hold_aggregate(self, definition.id, name, answer, answer.plan, mark, window, log)
+                return hold_aggregate(self, query, answer.plan, window, self._log_access())
             ready = None
             if mark is last:
                 if asked:
                     self.chooser.note(definition.id, mark.cycle)
                 ready = self.ready if self.chooser.of(definition.id, answer) == "complete" else None
-            return hold_select(
-                self.store, definition.id, answer, answer.plan, mark, window, self.folder.log, self.listings, ready
-            )
+            return hold_select(self.store, query, answer.plan, window, self._log_access(), ready)
 
     def held_join(self, name: str) -> JoinAt:
         """The answer of the window join that a query is or stands on."""
@@ -103,7 +100,7 @@ class KeptAnswers(Readiness):
             if window is None:
                 raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
             assert isinstance(window, JoinWindows)
-            return self._held_join(query_id, answer, answer.plan, mark, window)
+            return self._held_join(QueryAt(query_id, name, answer, mark), answer.plan, window)
 
     def _held_reader(self, name: str, as_of: int | None) -> AnswerAt:
         """Aggregates over the results of a join that another query is."""
@@ -116,9 +113,7 @@ class KeptAnswers(Readiness):
         if known is None or (mark is not last and mark.cycle == self.feed.oldest()):
             raise error("cycle_gone", cycle=mark.cycle, oldest="a later one, for this query")
         told = self.told(below, mark)
-        return hold_over_read(
-            told, definition.id, name, plan, definition.start_us, mark.cycle, known.now_us, self.locked
-        )
+        return hold_over_read(told, definition, plan, mark.cycle, known.now_us, self.locked)
 
     def _held_resampled(self, query_id: int, as_of: int | None) -> AnswerAt:
         """Values of one stream at the readings of another."""
@@ -129,7 +124,8 @@ class KeptAnswers(Readiness):
         if known is None:
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
         most = self.settings.result_max_rows
-        return hold_resampled(self.store, query_id, mark, known, self.folder.log, self.listings, self.samples, most)
+        request = request_at(query_id, mark, known)
+        return hold_resampled(self.store, request, self._log_access(), most, self.samples)
 
     def _held_evaluated(self, query_id: int, as_of: int | None) -> AnswerAt:
         """What Spark SQL evaluated."""
@@ -155,15 +151,17 @@ class KeptAnswers(Readiness):
             before = self.feed.mark(mark.cycle - 1) if mark.cycle > self.feed.oldest() else mark
             # What a join reads of its history it tells at once: no cycle need come after.
             mark = before if before.windows.get(query_id) is not None else mark
-            return self._held_join(query_id, answer, answer.plan, mark, answer.window)
+            return self._held_join(QueryAt(query_id, name, answer, mark), answer.plan, answer.window)
 
-    def _held_join(
-        self, query_id: int, answer: QueryState, plan: JoinPlan, mark: Mark, windows: JoinWindows
-    ) -> JoinAt:
-        join = hold_join(self.store, query_id, answer, plan, mark, windows, self.folder.log)
+    def _held_join(self, query: QueryAt, plan: JoinPlan, windows: JoinWindows) -> JoinAt:
+        join = hold_join(self.store, query, plan, windows, self.folder.log)
         if join is None:
-            raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
+            oldest = f"{self._answers_from(query.id)}, for this query"
+            raise error("cycle_gone", cycle=query.mark.cycle, oldest=oldest)
         return join
+
+    def _log_access(self) -> LogAccess:
+        return LogAccess(self.folder.log, self.listings)
 
     def _answers_from(self, query_id: int) -> int | str:
         """The oldest kept cycle that has an answer of a query."""

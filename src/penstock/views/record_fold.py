@@ -48,7 +48,8 @@ class RecordFold(StreamClocks):
 
     def _take_results(self, record: CommitRecord) -> None:
         columns = (c.to_pylist() for c in record.results.columns)
-        for query_id, kind, rows, position, payload in zip(*columns, strict=True):
+        for row in zip(*columns, strict=True):
+            query_id, kind, rows, position, payload = row
             if kind in _OF_TABLES:
                 if query_id in self.state.tables_by_id:
                     self._take_of_table(query_id, kind, rows, position, payload, record.end.now_us)
@@ -60,7 +61,7 @@ class RecordFold(StreamClocks):
             if answer is None:
                 continue
             try:
-                self._take_of_query(query_id, answer, kind, rows, position, payload, record.cycle)
+                self._take_of_query(row, answer, record.cycle)
             except Exception as failure:  # no other query's trouble
                 self.poison(query_id, f"its results cannot be taken in: {type(failure).__name__}: {failure}")
 
@@ -73,9 +74,8 @@ class RecordFold(StreamClocks):
         if answer is not None:
             answer.error, answer.error_condition = why, "query_quarantined"
 
-    def _take_of_query(
-        self, query_id: int, answer: QueryState, kind: str, rows: int, position: int, payload: bytes, cycle: int
-    ) -> None:
+    def _take_of_query(self, row: tuple[int, str, int, int, bytes], answer: QueryState, cycle: int) -> None:
+        query_id, kind, rows, position, payload = row
         if kind == "match":
             answer.matched += rows
             _merge(answer.matches, position, payload)

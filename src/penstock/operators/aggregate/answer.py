@@ -108,8 +108,7 @@ class AggregateAt(TableAnswer):
                 fetcher,
                 family_of(self.plan),
                 [measure for measure, _ in needed],
-                first,
-                end,
+                (first, end),
                 pane or SECOND_US,
                 inside(rest.periods, low, high),
             )
@@ -131,13 +130,13 @@ class AggregateAt(TableAnswer):
             whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
         loose = loose_measures(self.plan, whole) if is_approximate(self.plan) else []
         if loose:
-            first = max(self.reach, look.floor)
+            exact = replace(look, floor=max(self.reach, look.floor))
 
             def known(sliced: SlicedFamily) -> Ints:
                 with self.locked():
                     return number_groups(groups, sliced)
 
-            whole |= read_exactly(fetcher, self.plan, loose, whole, look, first, known)
+            whole |= read_exactly(fetcher, self.plan, loose, whole, exact, known)
         with self.locked() as store:
             if is_approximate(self.plan):
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
@@ -189,6 +188,6 @@ class AggregateAt(TableAnswer):
         for low in range(first, end, READ_ROWS):
             high = min(end, low + READ_ROWS)
             # As many rows as are read at a time; nothing where retention has taken them meanwhile.
-            sliced = list(slice_log(fetcher, family_of(self.plan), measures, low, high, width))
+            sliced = list(slice_log(fetcher, family_of(self.plan), measures, (low, high), width))
             with self.locked() as store:
                 self._family(store).put(measures, (low, high), sliced)

@@ -34,7 +34,8 @@ class LatchAt(AggregateAt):
             oldest = "a later one, because readings from before it are gone, and what LATCH knows of them is merged"
             raise error("cycle_gone", cycle=self.cycle, oldest=oldest)
         parts: dict[Measure, list[Combined]] = {m: [lines] for m, (lines, _) in known.items()}
-        read = list(slice_log(fetcher, family_of(self.plan), measures, first, head, SECOND_US)) if first < head else []
+        missed = (first, head)
+        read = list(slice_log(fetcher, family_of(self.plan), measures, missed, SECOND_US)) if first < head else []
         with self.locked():
             for sliced in read:
                 numbers = number_groups(groups, sliced)

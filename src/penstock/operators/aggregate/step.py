@@ -119,9 +119,8 @@ class AggregateStep:
                 # A plan of an older version that no longer would be made; nobody else's answers suffer from it.
                 yield from self._failed(family, error("internal_error", detail=f"slices: {failure}"), batch.first)
                 continue
-            names = [measure_name(m) for m in measures]
-            partials = [m.make() for m in measures]
-            data = payload.to_bytes(family_name(family), names, [(first, end)], sliced.keys, sliced.cells, partials)
+            partials = {measure_name(m): m.make() for m in measures}
+            data = payload.to_bytes(family_name(family), partials, [(first, end)], sliced.keys, sliced.cells)
             yield table_id, "slices", len(found), batch.first, data
 
     def _failed(self, family: Family, failure: PenstockError, first: int) -> Iterator[ResultRow]:

@@ -205,8 +205,6 @@ class SliceStore:
                 used, inverse = np.unique(cells.groups, return_inverse=True)
                 keys = family.groups.columns(used, types)
                 one = renumbered(cells, inverse)
-                partials = [known.cells.partial]
-                data = payload.to_bytes(
-                    name, [measure_name(measure)], known.covered, keys, [one], partials, family.about()
-                )
+                partials = {measure_name(measure): known.cells.partial}
+                data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about())
                 yield family.family.table_id, data

@@ -10,11 +10,18 @@ import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
 from penstock.operators.base.answer import AnswerAt, Ids
-from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.table_answer import TableAnswer, without
 from penstock.operators.resample.next_sample import goes_on, move_on
 from penstock.operators.resample.sample_cache import CachedSamples, SampleCache
-from penstock.operators.resample.samples import SampleAnswer, Sampled, answer_of, check_size, room_for, sample
+from penstock.operators.resample.samples import (
+    SampleAnswer,
+    Sampled,
+    SampleReaders,
+    answer_of,
+    check_size,
+    room_for,
+    sample,
+)
 from penstock.operators.resample.stream import Room, StreamWindow
 from penstock.sql.plan import SparkPlan
 
@@ -56,20 +63,20 @@ class ResampleAt(TableAnswer):
             )  # whoever it is kept for may have asked for the first ones
             return before
 
-        def work(of_times: LogReader, of_values: LogReader) -> Sampled:
+        def work(readers: SampleReaders) -> Sampled:
             room = room_for(asked, self.most)
             if before is None:
-                return sample(asked, self.times, self.values, of_times, of_values, room)
-            return move_on(asked, before.sampled, self.times, self.values, of_times, of_values, room)
+                return sample(asked, self.times, self.values, readers, room)
+            return move_on(asked, before.sampled, self.times, self.values, readers, room)
 
         if before is None:
             check_size(asked, self.times, self.values, self.most)
         try:
-            sampled = work(self.times.reader(), self.values.reader())
+            sampled = work(SampleReaders(self.times.reader(), self.values.reader()))
         except PenstockError as failure:  # by the last listing; where that is too old, by a new one
             if failure.condition != "corrupt_segment":
                 raise
-            sampled = work(self.times.fresh(), self.values.fresh())
+            sampled = work(SampleReaders(self.times.fresh(), self.values.fresh()))
         found = CachedSamples(self.plan, self.cycle, sampled, answer_of(asked, sampled))
         Room(self.most).take(found.found.table.num_rows)
         if self.kept is not None:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expr.windows import FOREVER
-from penstock.operators.base.log_reader import LogReader, TimedPositions
-from penstock.operators.resample.samples import Sampled, asked_of_times, values_at
+from penstock.operators.base.log_reader import TimedPositions
+from penstock.operators.resample.samples import Sampled, SampleReaders, asked_of_times, values_at
 from penstock.operators.resample.stream import Room, TimedRows, StreamWindow, read_rows
 from penstock.sql.plan import ResamplePlan
 
@@ -38,8 +38,7 @@ def move_on(
     before: Sampled,
     times: StreamWindow,
     values: StreamWindow,
-    of_times: LogReader,
-    of_values: LogReader,
+    readers: SampleReaders,
     room: Room,
 ) -> Sampled:
     """The same as reading everything, where it `goes_on`."""
@@ -47,15 +46,15 @@ def move_on(
     asked, inside = asked_of_times(plan), before.rows.found.times >= low
     room.take(int(inside.sum()))
     new = replace(times, floor=max(times.floor, was.head))
-    came = [read_rows(new, of_times, low, high, plan.times_predicate, asked, room)]
+    came = [read_rows(new, readers.times, (low, high), plan.times_predicate, asked, room)]
     if high > was.span[1]:  # END has reached readings that were there
         older = replace(times, head=was.head)
-        came.append(read_rows(older, of_times, was.span[1] + 1, high, plan.times_predicate, asked, room))
+        came.append(read_rows(older, readers.times, (was.span[1] + 1, high), plan.times_predicate, asked, room))
     news = replace(values, floor=max(values.floor, before.resampled.head))
-    touched = _near(plan, before.rows.found.times, news.times(of_values, -FOREVER, FOREVER))
+    touched = _near(plan, before.rows.found.times, news.times(readers.values, -FOREVER, FOREVER))
     stays, again = np.flatnonzero(inside & ~touched), np.flatnonzero(inside & touched)
     todo = TimedRows.together([before.rows.take(again), *came])
-    found = values_at(plan, todo, values, of_values)
+    found = values_at(plan, todo, values, readers.values)
     rows = TimedRows.together([before.rows.take(stays), todo])
     order = np.argsort(rows.found.positions, kind="stable")
     index, kept = pa.array(order), pa.array(stays)

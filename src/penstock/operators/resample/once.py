@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.resample.answer import ResampleAt
-from penstock.operators.resample.answer_at import hold_with
+from penstock.operators.resample.answer_at import ResampleRequest, hold_resampled
 from penstock.operators.resample.samples import too_many
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.moments import moment_of
@@ -37,8 +38,8 @@ def hold_once(
     """The answer for a NOW and for what windows are then, by relation, over the logs as of the last cycle. Under the lock."""
     store = standing.store
     assert store.offset is not None
-    log, listings = standing.folder.log, standing.listings
-    return hold_with(store, 0, store.cycle, (store.start, store.offset), plan, now_us, spans, log, listings, most)
+    request = ResampleRequest(0, plan, store.cycle, (store.start, store.offset), now_us, spans)
+    return hold_resampled(store, request, LogAccess(standing.folder.log, standing.listings), most)
 
 
 def answer_once(held: ResampleAt) -> pa.Table | None:

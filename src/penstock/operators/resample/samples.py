@@ -24,6 +24,14 @@ _PLACE = "_place"
 
 
 @dataclass(frozen=True, slots=True)
+class SampleReaders:
+    """Readers of the log of the stream that gives the times, and of the one that gives the values."""
+
+    times: LogReader
+    values: LogReader
+
+
+@dataclass(frozen=True, slots=True)
 class Sampled:
     """Readings of the stream that gives the times, in log order, with the values of all calls by name, as of both streams' cycle."""
 
@@ -71,11 +79,11 @@ def room_for(plan: ResamplePlan, most: int | None) -> Room:
 
 
 def sample(
-    plan: ResamplePlan, times: StreamWindow, values: StreamWindow, of_times: LogReader, of_values: LogReader, room: Room
+    plan: ResamplePlan, times: StreamWindow, values: StreamWindow, readers: SampleReaders, room: Room
 ) -> Sampled:
     """Everything inside the window."""
-    rows = read_rows(times, of_times, -FOREVER, FOREVER, plan.times_predicate, asked_of_times(plan), room)
-    return Sampled(rows, values_at(plan, rows, values, of_values), times, values)
+    rows = read_rows(times, readers.times, (-FOREVER, FOREVER), plan.times_predicate, asked_of_times(plan), room)
+    return Sampled(rows, values_at(plan, rows, values, readers.values), times, values)
 
 
 def asked_of_times(plan: ResamplePlan) -> list[Expr]:

@@ -99,23 +99,27 @@ class TimedRows:
 def read_rows(
     stream: StreamWindow,
     fetcher: LogReader,
-    low: int,
-    high: int,
+    times: tuple[int, int],
     predicate: Expr | None,
     asked: Sequence[Expr],
     room: Room = ENDLESS,
 ) -> TimedRows:
-    """Its rows inside the window and [low, high] that satisfy the predicate, in log order, with the columns that are asked for."""
+    """Its rows inside the window and between two times that satisfy the predicate, in log order, with the columns that are asked for."""
     wanted = asked if predicate is None else [*asked, predicate]
-    found = list(_in_pieces(stream, fetcher, low, high, predicate, wanted, room))
+    found = list(_in_pieces(stream, fetcher, times, predicate, wanted, room))
     return TimedRows.together(found) if found else rows_at(fetcher, no_rows(), wanted)
 
 
 def _in_pieces(
-    stream: StreamWindow, fetcher: LogReader, low: int, high: int, predicate: Expr | None, asked: Sequence[Expr], room: Room
+    stream: StreamWindow,
+    fetcher: LogReader,
+    times: tuple[int, int],
+    predicate: Expr | None,
+    asked: Sequence[Expr],
+    room: Room,
 ) -> Iterator[TimedRows]:
     """Of what the predicate throws away there is one piece in memory at a time."""
-    for found in stream.times_in_pieces(fetcher, low, high):
+    for found in stream.times_in_pieces(fetcher, *times):
         if predicate is None:
             room.take(len(found.positions))
             yield rows_at(fetcher, found, asked)

@@ -8,7 +8,7 @@ from pyroaring import BitMap
 
 from penstock.expr.windows import JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.base.answer import SelectAt
-from penstock.operators.base.listings import Listings
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.join.answer import InputTable, JoinAt
 from penstock.operators.join.partnered_rows import Blocks
@@ -22,56 +22,49 @@ from penstock.operators.select.match_store import MatchStoreAt
 from penstock.operators.select.window_cut import WindowAt, WindowMatches
 from penstock.sql.plan import JoinPlan, SelectPlan
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import Mark
-from penstock.views.query_state import QueryState
+from penstock.views.query_at import QueryAt
 from penstock.views.retention import now_at
 
 
 def hold_select(
-    store: AnswerStore,
-    query_id: int,
-    answer: QueryState,
-    plan: SelectPlan,
-    mark: Mark,
-    window: Window,
-    log: Path,
-    listings: Listings,
-    ready: CurrentRows | None,
+    store: AnswerStore, query: QueryAt, plan: SelectPlan, window: Window, log: LogAccess, ready: CurrentRows | None
 ) -> SelectAt:
+    answer, mark = query.state, query.mark
     table = store.state.tables_by_id[plan.table_id]
     static = store.state.rows(table.id)
     head = mark.end.data.get(table.id, 0)
 
     def reader() -> LogReader:
-        return LogReader(log, table, static, lambda: listings.segments(table.id, head), listings.files)
+        return log.reader(table, static, head)
 
     return SelectAt(
         cycle=mark.cycle,
-        query_id=query_id,
+        query_id=query.id,
         plan=plan,
         table=table,
         static=static,
-        matches=_matches(store, query_id, answer, plan, window, MatchEvaluator(plan, reader)),
+        matches=_matches(store, query, plan, window, MatchEvaluator(plan, reader)),
         values=list(answer.values),
         instant=WindowAt(
-            store.state.retention(table.id), head, now_at(store, mark, query_id, answer), answer.start_us, window
+            store.state.retention(table.id), head, now_at(store, mark, query.id, answer), answer.start_us, window
         ),
         reader=reader,
-        fresh=lambda: LogReader(log, table, static, lambda: listings.fresh(table.id)),
+        fresh=lambda: log.fresh(table, static),
         ready=ready,
     )
 
 
 def _matches(
-    store: AnswerStore, query_id: int, answer: QueryState, plan: SelectPlan, window: Window, evaluate: MatchEvaluator
+    store: AnswerStore, query: QueryAt, plan: SelectPlan, window: Window, evaluate: MatchEvaluator
 ) -> WindowMatches:
     """A query's matches as they are now, with whatever a window of rows counts."""
+    answer = query.state
     predicate = plan.static_predicate
     found: Blocks | MatchPositions = _copy(answer.matches)
     if isinstance(window, TimeWindow) and not calls_user_code(plan):
         shelf = store.shelves.get(plan.table_id)
         found = MatchPositions(
-            query_id,
+            query.id,
             _copy(answer.matches),
             shelf.view() if shelf is not None else MatchStoreAt(),
             answer.known,
@@ -104,17 +97,10 @@ def _lasting(store: AnswerStore, memory: HoldCache, plan: SelectPlan, true: Bloc
     )
 
 
-def hold_join(
-    store: AnswerStore,
-    query_id: int,
-    answer: QueryState,
-    plan: JoinPlan,
-    mark: Mark,
-    windows: JoinWindows,
-    log: Path,
-) -> JoinAt | None:
+def hold_join(store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinWindows, log: Path) -> JoinAt | None:
     """None where the results as of the cycle are not kept any more."""
-    state, at = store.state, mark.joins[query_id]
+    answer, mark = query.state, query.mark
+    state, at = store.state, mark.joins[query.id]
     assert answer.results is not None
     kept = [r for r in (answer.results, *answer.earlier) if r.generation == at.generation]
     if not kept:
@@ -130,7 +116,7 @@ def hold_join(
     )
     return JoinAt(
         cycle=mark.cycle,
-        query_id=query_id,
+        query_id=query.id,
         plan=plan,
         inputs=inputs,
         results=kept[0],

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.errors import error
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.windows import FOREVER
-from penstock.operators.aggregate.history import READ_ROWS, inside
+from penstock.operators.aggregate.history import READ_ROWS, are_inside
 from penstock.operators.aggregate.over_joins.family import ResultsFamily, ResultRange
 from penstock.operators.aggregate.over_joins.slices import ResultRows, SlicedResults, slice_results
 from penstock.operators.aggregate.partials.cell_sums import UncoveredRows, merge_combined
@@ -115,7 +115,6 @@ class JoinAggregateAt(TableAnswer):
     def _read(self, family: ResultsFamily, look: ResultRange, rest: UncoveredRows) -> list[SlicedResults]:
         """Results that no cell tells apart from others which do not count."""
         found = []
-        keep = inside(rest.periods, look.low, look.high)
         for first, end in rest.positions:
             for low in range(first, end, READ_ROWS):
                 high = min(end, low + READ_ROWS)
@@ -123,7 +122,8 @@ class JoinAggregateAt(TableAnswer):
                     picked = self.join.results.inside(low, high, -FOREVER, look.high, look.low - 1)
                 else:
                     picked = self.join.results.inside(low, high, look.low, look.high)
-                sliced = self._slice(family, picked.keep(keep(self._times(picked))))
+                kept = are_inside(self._times(picked), rest.periods, look.low, look.high)
+                sliced = self._slice(family, picked.keep(kept))
                 if sliced is not None:
                     found.append(sliced)
         return found

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from penstock.catalog.model import QueryDefinition
 from penstock.expr.expression import Column, walk
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
@@ -27,24 +28,17 @@ def hold_over_own(
 
 
 def hold_over_read(
-    told: JoinAt,
-    query_id: int,
-    name: str,
-    plan: SparkPlan,
-    start_us: int | None,
-    cycle: int,
-    now_us: int | None,
-    locked: Locked,
+    told: JoinAt, definition: QueryDefinition, plan: SparkPlan, cycle: int, now_us: int | None, locked: Locked
 ) -> JoinAggregateAt:
     """`told`: the other query's results, as readers see them at the cycle; NOW is that of its streams."""
     (relation,), top = plan.relations, plan.top
     assert top is not None and isinstance(relation.window, TimeWindow)
     span = None
     if now_us is not None or not relation.window.slides:
-        start = start_us if start_us is not None else NEVER
+        start = definition.start_us if definition.start_us is not None else NEVER
         span = relation.window.resolve(now_us if now_us is not None else FOREVER, start)
     asked = [*top.keys, *(a for call in top.aggregates for a in call.arguments), top.stream_predicate]
     columns = {n.name: n.type for e in asked if e is not None for n in walk(e) if isinstance(n, Column)}
     outputs = tuple(Output(column, type_, Column(column, type_)) for column, type_ in columns.items())
     told = replace(told, plan=replace(told.plan, outputs=outputs))
-    return JoinAggregateAt(cycle, query_id, name, now_us, told, top, span, locked, reads=True)
+    return JoinAggregateAt(cycle, definition.id, definition.name, now_us, told, top, span, locked, reads=True)

@@ -21,6 +21,7 @@ from penstock.operators.aggregate.partials.cell_sums import CellRange, Uncovered
 from penstock.operators.aggregate.partials.cells import no_cells
 from penstock.operators.aggregate.rollups.rollup_read import find_source
 from penstock.operators.aggregate.shape import Measure, family_of, slice_width
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.planning.one_shot import OneShotAggregate
@@ -45,8 +46,8 @@ class OneShotAggregateAt(AggregateAt):
         width = slice_width(panes) if panes is None else math.gcd(panes.width, panes.step)
         parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
         keep = inside([(-FOREVER, FOREVER)], look.low, look.high)
-        for first, end in fetcher.ranges(look.floor, look.head, look.low, look.high):
-            for sliced in slice_log(fetcher, family_of(self.plan), measures, first, end, width, keep):
+        for positions in fetcher.ranges(look.floor, look.head, look.low, look.high):
+            for sliced in slice_log(fetcher, family_of(self.plan), measures, positions, width, keep):
                 numbers = number_groups(groups, sliced)
                 for measure, cells in zip(measures, sliced.cells, strict=True):
                     own = replace(cells, groups=numbers[cells.groups])
@@ -104,7 +105,7 @@ def _answered(held: AggregateAt) -> Result:
 
 def _hold(standing: StandingQueries, asked: OneShotAggregate) -> AggregateAt | None:
     """None where no cycle knows the table yet."""
-    plan, listings, log = asked.plan, standing.listings, standing.folder.log
+    plan, log = asked.plan, LogAccess(standing.folder.log, standing.listings)
     with standing.locked() as store:
         state = store.state
         table = state.tables_by_id.get(plan.table_id)
@@ -120,10 +121,10 @@ def _hold(standing: StandingQueries, asked: OneShotAggregate) -> AggregateAt | N
         static, cycle = state.rows(table.id), store.cycle
 
     def reader(table: Table = table) -> LogReader:
-        return LogReader(log, table, static, lambda: listings.segments(table.id, head), listings.files)
+        return log.reader(table, static, head)
 
     def fresh(table: Table = table) -> LogReader:
-        return LogReader(log, table, static, lambda: listings.fresh(table.id))
+        return log.fresh(table, static)
 
     kind = OneShotOwnWindowsAt if plan.own_windows else OneShotAggregateAt
     return kind(cycle, 0, "", plan, instant, 0, standing.locked, reader, fresh, rollup=source)

@@ -67,7 +67,7 @@ class Stepper:
     def _of_log(self, fetcher: LogReader, first: int, end: int) -> RollupCells | None:
         """The readings in [first, end) as cells of the finest tier."""
         width, parts = self._levels[0].every_us, []
-        for sliced in slice_log(fetcher, self._shape.family, self._shape.measures, first, end, width):
+        for sliced in slice_log(fetcher, self._shape.family, self._shape.measures, (first, end), width):
             parts.append(of_rows(sliced))
             if sum(map(len, parts)) > CELLS_AT_ONCE:
                 parts = [added_up(parts, width, self._partials)]

@@ -13,12 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.catalog.model import QueryDefinition
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Expr
 from penstock.expr.windows import EVERYTHING, JoinWindows, TimeWindow
 from penstock.operators.aggregate.trees.answer_columns import JoinRows, NotAnswered, SelectRows, column_of, kind_of, put
 from penstock.operators.aggregate.trees.answer_trees import ROW_BYTES, AnswerTree, AnswerTrees
 from penstock.operators.aggregate.trees.totals import Totals
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.select.answer_at import hold_join, hold_select
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.moments import moment_of
@@ -27,6 +29,7 @@ from penstock.settings import Settings
 from penstock.sql.plan import Aggregate, AggregatePlan, OnDemand, SelectPlan, SparkPlan
 from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
 from penstock.views.answer_store import AnswerStore
+from penstock.views.query_at import QueryAt
 from penstock.views.query_state import NEVER, QueryState
 from penstock.views.standing_queries import StandingQueries
 
@@ -66,7 +69,7 @@ class AggregatesOnDemand:
             answer = store.answers.get(definition.id) if definition is not None else None
             if definition is None or answer is None:
                 raise NotAnswered(f'query "{asked.query}" has no answer of single rows')
-            rows = self._rows(store, definition.id, answer, moment)
+            rows = self._rows(store, definition, answer, moment)
         found: dict[Expr, Totals] = {}
         # To count rows any tree will do.
         for argument in {a.argument for a in asked.aggregates} - {EVERY_ROW} or {EVERY_ROW}:
@@ -81,16 +84,18 @@ class AggregatesOnDemand:
         rows_inside = next(iter(found.values())).rows
         return {EVERY_ROW: _counted(rows_inside), **found}, moment, cycle
 
-    def _rows(self, store: AnswerStore, query_id: int, answer: QueryState, moment: Moment) -> SelectRows | JoinRows:
+    def _rows(
+        self, store: AnswerStore, definition: QueryDefinition, answer: QueryState, moment: Moment
+    ) -> SelectRows | JoinRows:
         mark, plan, log = self._standing.feed.last(), answer.plan, self._standing.folder.log
         assert mark is not None
+        query = QueryAt(definition.id, definition.name, answer, mark)
         if isinstance(plan, SelectPlan):
-            listings = self._standing.listings
-            held = hold_select(store, query_id, answer, plan, mark, EVERYTHING, log, listings, ready=None)
+            held = hold_select(store, query, plan, EVERYTHING, LogAccess(log, self._standing.listings), ready=None)
             # A reader sees the rows of a cycle ago.
             head = (moment.previous or moment.offset).data.get(plan.table_id, 0)
             return SelectRows(held, store.state.retention(plan.table_id), head, self._settings.history_max_rows)
-        windows = mark.windows.get(query_id)
+        windows = mark.windows.get(query.id)
         if isinstance(plan, AggregatePlan):
             raise NotAnswered("an aggregation has no answer of single rows")
         if plan.missing != "inner":
@@ -98,7 +103,7 @@ class AggregatesOnDemand:
         if not answer.settled or answer.pending is not None or windows != answer.window:
             raise NotAnswered("the join is paused or reads its history")
         assert isinstance(windows, JoinWindows)
-        join = hold_join(store, query_id, answer, plan, mark, windows, log)
+        join = hold_join(store, query, plan, windows, log)
         if join is None or not windows.uniform:
             raise NotAnswered("the streams of the join have windows of their own")
         return JoinRows(join)

@@ -210,7 +210,7 @@ class _Turn:
                 yield made.with_rows(stream, alias, run, left, right), due
             return
         begin, end = ranges(run, *period)
-        picked = pick_by_value(due, made, self._join.aliases, alias, run, begin, end)
+        picked = pick_by_value(due, made, self._join.aliases, alias, run, (begin, end))
         if picked is not None:
             others = tuple(c for c in due if c is not picked.condition)
             for first, last in _portions(picked.first, picked.last, PAIRS):
