@@ -107,7 +107,7 @@ def _windows(plan: SelectPlan | SparkPlan) -> list[Window | None]:
 
 
 def _check_kept(plan: Plan, store: AnswerStore, start_us: int | None, at_us: int) -> None:
-    """Refuse a time whose window reaches readings that retention may have taken."""
+    """Refuse a time if its window reaches readings that retention may have deleted."""
     assert isinstance(plan, SelectPlan | SparkPlan)
     kept_us = -FOREVER
     for table_id, _ in streams_of(plan, store.state):
@@ -172,13 +172,13 @@ class _PastRows:
         return self._fetcher.rows(self._plan, found.positions[:limit], [])
 
     def _counted(self) -> TimedPositions:
-        """Rows inside the window whose sensor passes."""
+        """Rows inside the window that pass the plan's predicate on static columns."""
         window, (low, high) = self._plan.window, self._range
         rows = self._passing(low, high)
         if isinstance(window, RowsWindow):
             rows = rows.take(newest(rows, window, self._static))
             if self._floor and not window.per_sensor and len(rows.positions) < window.count:
-                # Of the rows that are missing some were there, and retention took them.
+                # Some of the missing rows existed, and retention deleted them.
                 kept = np.sort(self._passing(-FOREVER, FOREVER).times)[window.count - 1 :]
                 raise history_gone(high, int(kept[0]) if len(kept) else None, 0)
         return rows

@@ -1,4 +1,4 @@
-"""complete_from: since when an answer holds everything, where that is later than its window's beginning.
+"""complete_from: the time from which an answer has all rows, where that is later than the beginning of its window.
 
 Two things cut an answer short: retention threw readings away, and a sensor was opened only then. On a
 transaction-time table a sensor is complete from its opening on. On a valid-time table the wall clock of the opening

@@ -1,4 +1,4 @@
-"""Which part of a cycle is whose: joins and histories told it themselves, functions and slices are their users'."""
+"""Divide the work time of a cycle among its queries."""
 
 from __future__ import annotations
 

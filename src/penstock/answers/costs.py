@@ -92,7 +92,7 @@ class Costs:
                 self._sums[at] += (1, seconds * 1000, answer.num_rows, answer.nbytes, 0.0)
 
     def note_asked(self, query_id: int, seconds: float) -> None:
-        """Somebody invoked a query, which took the server's processor so long."""
+        """Add the processor time that one invocation of a query took in the server."""
         with self._lock:
             at = self._place(query_id)
             if at is not None:

@@ -1,7 +1,7 @@
 """The first reading of a sensor after it was opened: where its data begins, in its own time.
 
 Found in the log by the arrival times that rows of valid-time tables carry, and remembered: each row is looked at
-once, however often somebody asks.
+once, no matter how many clients ask.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The newest reading of each sensor and its last two minutes, for whoever looks: read from the log's newest rows.
+"""The newest reading of each sensor and its last two minutes, read from the log's newest rows on request.
 
-Nothing is kept current while nobody looks. A look reads what came since the last one, at most `ROWS_A_LOOK` rows, so a
-busy table costs as much as a quiet one; a sensor whose readings were all left out shows its older value.
+Nothing is updated between requests. A request reads the rows since the last one, at most `ROWS_A_LOOK` of them, so a
+busy table costs as much as a quiet one. If the limit leaves out all readings of a sensor, its older value stays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whoever has written something can read it: questions wait a while for the cycle that takes it in."""
+"""Read your writes: a question waits, for a limited time, until a committed cycle includes the client's last write."""
 
 from __future__ import annotations
 

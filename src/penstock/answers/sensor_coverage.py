@@ -1,4 +1,4 @@
-"""How many of a query's sensors are heard: an answer without those that are missing looks as good as one with all."""
+"""How many of a query's sensors send readings: the rows of an answer alone do not show that sensors are missing."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class SensorCoverage:
 
     def __str__(self) -> str:
         parts = [
-            (self.never, "never heard"),
+            (self.never, "without readings"),
             (self.silent, f"silent for more than {format_duration(self.idle_us)}"),
             (self.ended, "ended"),
         ]
         missing = ", ".join(f"{count} {words}" for count, words in parts if count)
-        return f'sensors of "{self.table}": {self.sensors}, {missing or "all of them heard"}'
+        return f'sensors of "{self.table}": {self.sensors}, {missing or "all of them with readings"}'
 
 
 def hearing_of(nows: StreamClocks, use: StreamUse) -> SensorCoverage | None:
@@ -43,7 +43,7 @@ def hearing_of(nows: StreamClocks, use: StreamUse) -> SensorCoverage | None:
     current = rows.current()
     chosen = evaluate_static(use.static_predicate, current)
     sids = current.column("_sid").to_numpy()[chosen]
-    # A sensor whose static row has changed was heard under another version: its newest cycle counts.
+    # A sensor with a changed static row sent readings under another version: its newest cycle counts.
     heard = nows.heard.get(table.id, np.empty(0, np.int64))
     owners = rows.sids[: len(heard)]
     latest = np.full(int(max(sids.max(initial=-1), owners.max(initial=-1))) + 1, NEVER, np.int64)

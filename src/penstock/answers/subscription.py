@@ -1,4 +1,4 @@
-"""Push: what one subscriber gets, cycle by cycle. Computed when it is asked for, so slow readers hold nothing."""
+"""Push: the events of one subscriber, cycle by cycle. They are computed on request, so slow readers use no memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Subscription(Protocol):
 
 
 class Waiting:
-    """The part that all subscribers share: being told that a cycle was committed, and letting go."""
+    """What all subscribers share: they are notified of committed cycles, and they can be closed."""
 
     def __init__(self, feed: CommitFeed) -> None:
         self._feed = feed
@@ -77,7 +77,7 @@ class SelectSubscription(Waiting):
             self._begin_at(from_cycle)
 
     def _begin_at(self, cycle: int) -> None:
-        """The cycle before must be known, so that what came in can be told from what was there."""
+        """The cycle before must be known, so that new rows can be distinguished from older ones."""
         held = self._held(cycle - 1)
         if self._changes:
             self._inside = held.inside()
@@ -146,7 +146,7 @@ class SelectSubscription(Waiting):
         return self._event(held, entered, left) if len(entered) or (left is not None and left.num_rows) else None
 
     def _entered(self, before: AnswerAt, held: AnswerAt) -> Ids:
-        """What came in and was not told before: a window that is made wider shows rows again that had left it."""
+        """New rows that were not sent before: a window that is made wider shows rows again that had left it."""
         if not isinstance(held, SelectAt) or not isinstance(before, SelectAt) or held.plan.lasting is not None:
             return held.entered(before)
         return self._told.without_told(held.entered_rows(before), before.instant, held.instant).positions
@@ -160,7 +160,7 @@ class SelectSubscription(Waiting):
             if self._standing.is_resting(self._name):
                 return None
             if not self._rested:
-                self._feed.mark(before.cycle + 1)  # a reader that is too slow is told so
+                self._feed.mark(before.cycle + 1)  # a reader that is too slow gets an error
             # While it rested there were no answers; all that came meanwhile comes with the first one.
             cycle = self._standing.next_answer(before.query_id, before.cycle)
             self._rested = False

@@ -1,4 +1,4 @@
-"""When each standing query was last invoked, across restarts: written down now and then, so a crash costs a minute."""
+"""When each standing query was last invoked, across restarts. It is saved about once a minute, so a crash loses a minute."""
 
 from __future__ import annotations
 

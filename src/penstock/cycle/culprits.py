@@ -1,4 +1,4 @@
-"""Ask a process of its own which queries stop a cycle: see `cycle_trial`, which this process need not load."""
+"""Find the queries that stop a cycle, in a separate process (`cycle.trial`, which the server need not load)."""
 
 from __future__ import annotations
 

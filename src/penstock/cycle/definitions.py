@@ -33,7 +33,7 @@ _JUMPED = -1  # no query's number
 
 
 class Changes:
-    """Queries that were registered, changed or dropped since somebody last took them out."""
+    """Queries that were registered, changed or dropped since the holder of this object last cleared it."""
 
     def __init__(self) -> None:
         self.queries: set[int] = set()
@@ -89,7 +89,7 @@ class Definitions:
             yield entry
 
     def gather_changes(self) -> Changes:
-        """Where changes are gathered from now on, for as long as somebody holds it."""
+        """A new `Changes` that collects changes from now on, for as long as a caller holds a reference to it."""
         changes = Changes()
         self._changes.add(changes)
         return changes
@@ -103,7 +103,7 @@ class Definitions:
         return plan
 
     def functions(self) -> dict[str, Callable[..., pa.Array]]:
-        """Compiled functions by name: always the same dict, so that whoever holds it sees later ones too."""
+        """Compiled functions by name: always the same dict, so that its holders see later functions too."""
         functions = self.state.functions
         if functions is not self._functions_of:
             for function in functions.values():

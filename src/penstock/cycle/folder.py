@@ -147,14 +147,14 @@ def close_to_others(root: Path) -> None:
 
 
 def check_finished(root: Path) -> None:
-    """Half a backup has readings and definitions, but not all of them: nobody may take it for a data folder."""
+    """Refuse an unfinished backup as a data folder: some of its readings and definitions are missing."""
     if (root / UNFINISHED).exists():
         hint = "take another one; the next backup to the same place removes this one"
         raise error("unfinished_backup", folder=str(root), hint=hint)
 
 
 def place_sheets(folder: DataFolder, master: str) -> None:
-    """Where tasks leave sheets for the server: in shared memory if they all run on its host, else in the data folder."""
+    """Where tasks leave bit matrices for the server: in shared memory if all run on its host, else in the data folder."""
     if folder.sheets.is_symlink() or folder.sheets.is_dir():
         return
     folder.tmp.mkdir(exist_ok=True)
@@ -174,7 +174,7 @@ def _shared_memory() -> Path | None:
         space = os.statvfs(SHARED)
     if space is None or space.f_frsize * space.f_blocks < SHARED_MEMORY_MIN_BYTES:
         return None
-    place = SHARED / f"{PREFIX}{uuid.uuid4().hex}"  # never one that somebody could have prepared
+    place = SHARED / f"{PREFIX}{uuid.uuid4().hex}"  # never one that another account could have prepared
     try:
         place.mkdir(mode=0o700)
     except OSError:

@@ -1,4 +1,4 @@
-"""Loading thousands of definitions without the garbage collector counting them again and again."""
+"""Pause the garbage collector while thousands of definitions are loaded, so that it does not scan them again and again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task says to the commit: rows of RESULT_SCHEMA."""
+"""The results that a task gives to the commit: rows of RESULT_SCHEMA."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def told(failure: PenstockError) -> bytes:
 
 
 def quarantined(why: str) -> PenstockError:
-    """What a query is told that is to be taken out of the cycles."""
+    """The error of a query that is to be taken out of the cycles."""
     return PenstockError("query_quarantined", why)
 
 

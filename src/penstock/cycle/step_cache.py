@@ -120,7 +120,7 @@ def _sliced_over(definitions: Definitions, table: Table, query_id: int) -> tuple
         return ()
     own = (plan,) if isinstance(plan, AggregatePlan) else ()
     definition = definitions.state.queries_by_id[query_id]
-    # The newest rows are read by whoever asks for an aggregate of them.
+    # Aggregates over the newest rows read them on request.
     return tuple(
         each
         for each in (*own, *(scalar.plan for scalar in scalars_of(plan)))

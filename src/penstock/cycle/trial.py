@@ -64,7 +64,7 @@ class Job:
 class Finding:
     """The queries that stop the cycle, with reasons; what stops it where no query does; how many tries that took.
 
-    `table`: a table whose readings cannot be read, for whichever query.
+    `table`: a table with readings that cannot be read, for any query.
     """
 
     queries: dict[int, str] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class CycleTrial:
         return alike
 
     def of_table(self, table_id: int, why: str) -> dict[int, str]:
-        """The queries of a table whose readings cannot be read."""
+        """The queries that read a table, with the error that its readings cannot be read."""
         name = self._state.tables_by_id[table_id].name
         files = ", ".join(self._files[table_id][:3])
         told = f'the readings of table "{name}" ({files}) cannot be read: {why}'
@@ -239,7 +239,7 @@ def _outcome(child: int, read: int, limit_s: float) -> str | None:
 
 
 def _end_with_parent() -> None:
-    """A process whose parent was killed has nothing to report to."""
+    """Have the kernel end this process when its parent ends: nothing would read its report."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

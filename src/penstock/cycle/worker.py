@@ -1,8 +1,8 @@
 """One task of a cycle, in a Spark worker: new rows against all queries, old rows against those that fill.
 
-All single-stream select-project queries of a table share one pass. What comes out is small: for few queries a bitmap of
-positions each (`match`), for many of them lists and the name of a sheet (`marking`), newest times per static version
-(`newest`), counts. See RESULT_SCHEMA.
+All single-stream select-project queries of a table share one pass. Its results are small: for few queries a bitmap of
+positions each, for many queries lists and the name of a bit matrix (`match_encoding`), newest times per static version
+(`newest_times`), counts. See RESULT_SCHEMA.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, slicing
     try:
         batch = LogBatch.read(unit, table, shared.columns | slices.columns, definitions.state.rows(table.id))
     except PenstockError as damage:
-        # Nobody can say what these rows would have been: the table's queries fail, other tables go on.
+        # These rows cannot be recovered: the table's queries fail, other tables go on.
         for query_id in [*shared, *slices.plans]:
             yield query_id, "error", 0, unit.first, told(damage)
         return

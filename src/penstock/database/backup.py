@@ -1,12 +1,12 @@
-"""A copy of the data folder while everything goes on.
+"""Back up the data folder while the server runs.
 
 First a snapshot in `tmp` of the data folder: segments and commit records are immutable, so they are hard-linked; the journal is
 copied under the log's write lock, which is held for that long only. Then every byte of the snapshot is copied, its seal checked and its
 SHA-256 written to the manifest: rot that comes later does not reach the backup, and rot in the backup is noticed. The checkpoint
 is left out: a restored folder resumes from its last commit record.
 
-It is written beside its target and renamed when it is whole and synced: a server that is killed meanwhile leaves a folder
-whose name and whose mark say what it is, and the next backup to the same target removes it.
+The backup is written beside its target and renamed when it is complete and synced. A server that is killed meanwhile leaves a
+folder with the name and the mark of an unfinished backup, and the next backup to the same target removes it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _half_written(target: Path) -> Iterator[Path]:
         aside.chmod(0o700)
         begun = (aside / UNFINISHED).exists()
         if not begun and any(aside.iterdir()):
-            # Without a mark it is whole: somebody's folder, or a backup that gets its name at this moment.
+            # Without a mark it is complete: a folder of another program, or a backup that is being renamed right now.
             hint = "a backup is written there before it gets its name; name another, or move that folder"
             raise error("already_exists", kind="folder", name=str(aside), hint=hint)
         # One that was there is never made anew: it would come into a folder that was renamed meanwhile.
@@ -164,7 +164,7 @@ def _link_folder(database: Database, target: Path) -> None:
         _copy_tree(root / "journal", target / "journal")
         for name in ("log", "results", "streams", "rollups"):
             _copy_tree(root / name, target / name)
-    # Whoever could sign in can sign in there, too: a copy that is open to everybody would be a leak.
+    # The same accounts can sign in to the copy: a copy without accounts would leak the data.
     _copy_tree(root / "security", target / "security")
     for name in _WHOLE:
         shutil.copy2(root / name, target / name)

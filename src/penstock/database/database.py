@@ -1,4 +1,4 @@
-"""The database: every room wired to the next, and the calls that the server makes."""
+"""The database: it creates and connects its parts, and has the methods that the server calls."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _RUNS = {
     JoinAggregatePlan: "window join, then slices",
     SparkPlan: "Spark SQL",
 }
-# Cycles wait for whoever describes: of ten thousand queries not all at once.
+# Cycles wait for this: ten thousand queries are not described all at once.
 _AT_ONCE = 250
 _RUNS_ON_TOP = "window join, then Spark SQL"
 _ONE_STREAM = "join with tables"

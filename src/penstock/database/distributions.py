@@ -101,7 +101,7 @@ class Distributions:
             first, self._seen[table.id] = self._seen.get(table.id, 0), heads[table.id]
             batches = self._read(table, first, heads[table.id])
             with self._lock:
-                # Put at the end: the order of this dict is who waits longest.
+                # Put at the end: this dict is ordered by how long fields have waited.
                 known = self._fields.pop(table.id, {})
                 self._fields[table.id] = known
                 for batch in batches:

@@ -1,7 +1,7 @@
-"""How many rows pass along the arrows of a plan per second, for whoever looks at it: counted in the log, not while cycles run.
+"""Rows per second along the arrows of a plan, counted from the log on request and not while cycles run.
 
-Between two looks the readings that came are met with the conditions of the plan's streams. Of very many the newest
-stand for all, so a busy table costs as much as a quiet one. Nothing is counted while nobody looks.
+A request evaluates the conditions of the plan's streams over the readings since the last request. Of very many readings
+only the newest are counted and scaled up, so a busy table costs as much as a quiet one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ways in that are open right now, for SHOW INPUTS, /v1/status and /metrics."""
+"""The inputs that are open right now, for SHOW INPUTS, /v1/status and /metrics."""
 
 from __future__ import annotations
 

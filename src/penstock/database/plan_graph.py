@@ -111,7 +111,7 @@ def _aggregate(drawing: _Drawing, plan: AggregatePlan, state: CatalogState) -> i
 
 
 def _with_scalars(drawing: _Drawing, plan: AggregatePlan, place: int, state: CatalogState) -> int:
-    """Subqueries that are values meet the groups when somebody asks."""
+    """Add the scalar subqueries, which are combined with the groups when the query is answered."""
     if not plan.scalars:
         return place
     values = [_aggregate(drawing, scalar.plan, state) for scalar in plan.scalars]

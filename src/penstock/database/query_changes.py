@@ -1,4 +1,4 @@
-"""What became of a standing query since it was registered: its entries in the journal, as people read them."""
+"""The history of a standing query's definition: its journal entries since registration, as readable text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class QueryHistoryEntry:
 
 
 def changes_of_query(folder: Path, query_id: int, name: str) -> list[QueryHistoryEntry]:
-    """Oldest first. Reads the whole journal: for a page that somebody opens, not for a loop."""
+    """Changes of a query, oldest first. Reads the whole journal: use it for a page, not in a loop."""
     found: list[QueryHistoryEntry] = []
     before: dict[str, Any] = {}
     for entry in JournalReader(folder).read():

@@ -29,7 +29,7 @@ class _Mark:
 
 
 class Rates:
-    """`mark` is called every 15 seconds; rates are worked out when somebody asks."""
+    """Rates between counts: `mark` is called every 15 seconds, and rates are computed on request."""
 
     def __init__(self, ingest: Ingest, now_s: Callable[[], float] = time.monotonic) -> None:
         self._ingest = ingest

@@ -1,4 +1,4 @@
-"""What is wrong with the files of a data folder: every checksum compared, and files held against each other.
+"""Verify the files of a data folder: compare every checksum, and check that files agree with each other.
 
 `verify_file` reads one file. `files_of` lists all that have something to verify, and `verify_folder` reads them all and
 compares what they name. The scrubber reads a running server's files one by one, `penstock check` a folder that no server uses.
@@ -70,7 +70,7 @@ def _is_kept(path: Path) -> bool:
 
 
 def verify_file(root: Path, path: Path) -> str | None:
-    """What is wrong with a file; None where it is whole, or is gone. The disk is read, not the cache, where that can be said."""
+    """What is wrong with a file; None if it is intact or gone. Reads the disk, not the cache, where the system allows it."""
     try:
         _drop_cache(path)
         forget_whole(path)
@@ -130,7 +130,7 @@ def verify_data(path: Path) -> None:
 
 
 def verify_folder(root: Path, took: Took = lambda size: None) -> list[Problem]:
-    """Everything that is wrong with a folder that no server uses; `took` is told the size of each file that was read."""
+    """Everything that is wrong with a folder that no server uses; `took` is called with the size of each file that was read."""
     problems = []
     for path, kind in files_of(root):
         detail = verify_file(root, path)

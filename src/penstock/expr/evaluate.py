@@ -30,8 +30,8 @@ def evaluate(
 ) -> pa.Array:
     """The expression's value per row, with the Arrow type of `expr.type`.
 
-    `columns` maps flat names to arrays of `rows` values. `functions` holds compiled user functions. Who evaluates
-    many expressions over the same rows gives the same `calls` each time.
+    `columns` maps flat names to arrays of `rows` values. `functions` holds compiled user functions. A
+    caller that evaluates many expressions over the same rows gives the same `calls` each time.
     """
     value = _value(expr, columns, rows, functions or {}, {} if calls is None else calls)
     return as_array(cast_value(value, expr.type), rows)

@@ -1,4 +1,4 @@
-"""Predicates in a form that is equal where their meaning is, as far as that is cheap to see.
+"""Normal forms of predicates: many predicates with the same meaning have equal normal forms.
 
 Only where a predicate is true matters to a query. NOT is pushed down to the factors by De Morgan's rules, which hold in
 three-valued logic; what is left is AND and OR of factors, and "is it true" of an AND or OR follows from "is it true" of
@@ -43,7 +43,7 @@ def normal_form(expr: Expr | None) -> Term:
 
 
 def _depth_fits(expr: Expr, left: int = 100) -> bool:
-    """A tower of NOTs and brackets is one factor: nobody shares it, and recursion has an end."""
+    """Whether the nesting is shallow enough for recursion; a deeper predicate is one factor as it stands."""
     if not isinstance(expr, Call) or expr.operation not in ("and", "or", "not"):
         return True
     return left > 0 and all(_depth_fits(a, left - 1) for a in _parts(expr))

@@ -1,4 +1,4 @@
-"""The predicate index: many queries' predicates against a batch of one stream's rows.
+"""The predicate index: it evaluates many queries' predicates over a batch of one stream's rows.
 
 Predicates are brought to a normal form (`normal_form`), each distinct factor is evaluated once per batch (`factors`), each
 distinct static predicate once per static version (`static_masks`), and a query's answer is the AND of packed bit vectors.
@@ -127,7 +127,7 @@ class PredicateIndex:
 
         `columns` holds the stream's columns, `vids` each row's static version, `versions` the static columns by
         vid. Static columns are gathered only for factors that mix them with stream columns. `zeros` gives the
-        memory for the matrix: who writes it to a file may give the mapped file.
+        memory for the matrix: a caller that writes it to a file may give the mapped file.
         """
         layout = self._layout()
         words = zeros((len(layout.selections), words_for(len(vids))))
@@ -195,7 +195,7 @@ class PredicateIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Rows whose columns were looked at, and their order by static version."""
+    """Rows with evaluated columns, and their order by static version."""
 
     prepared: Prepared
     masks: Words

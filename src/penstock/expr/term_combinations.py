@@ -1,4 +1,4 @@
-"""AND and OR of terms that several predicates share, worked out once per block, innermost first."""
+"""AND and OR of terms that several predicates share, evaluated once per block, innermost first."""
 
 from __future__ import annotations
 

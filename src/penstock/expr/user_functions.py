@@ -80,7 +80,7 @@ def compile_function(function: Function) -> Callable[..., pa.Array]:
 
 
 def _row_by_row(body: Callable[..., Any], arrays: Sequence[pa.Array], rows: int, type_: pa.DataType) -> pa.Array:
-    # How many rows an iterator still has tells how far the function has come, at no cost per row.
+    # The rows that an iterator still has show how far the function has come, at no cost per row.
     columns = [iter(a.to_pylist()) for a in arrays] or [iter([None] * rows)]
     with time_limit(lambda: length_hint(columns[0])):
         if not arrays:

@@ -77,7 +77,7 @@ class Engine:
     def _prepare(self) -> None:
         try:
             self._start_spark()
-        except Exception as failure:  # `start` tries again, and tells
+        except Exception as failure:  # `start` tries again, and reports the error
             _log.debug("Spark did not start early: %s", failure)
             self.spark = None
 
@@ -252,7 +252,7 @@ class Engine:
         return self._query is not None and self.failure is None and not self._stopping.is_set()
 
     def phases_ms(self) -> dict[str, float]:
-        """Where the time of the last cycle went, as Spark tells it; empty where it tells nothing."""
+        """The durations of the last cycle's stages as Spark reports them; empty without a report."""
         try:
             progress = self._query.lastProgress if self._query is not None else None
         except Exception as gone:  # py4j raises whatever it likes once the JVM is gone

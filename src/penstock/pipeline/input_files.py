@@ -1,4 +1,4 @@
-"""Rows that the server hands to Spark in files, because they are more than should stand in memory at once."""
+"""Rows that the server gives to Spark in files, because they are too many to be in memory at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class InputFiles:
-    """A relation as files, each with some of its rows. They stay for as long as whoever wrote them holds on to them."""
+    """A relation as files, each with some of its rows. The files exist for as long as their writer keeps references to them."""
 
     fields: tuple[Field, ...]
     files: tuple[Path, ...]

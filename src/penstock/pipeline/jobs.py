@@ -132,7 +132,7 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
         with in_pool(spark, STANDING_POOL if cancellation.standing else ADHOC_POOL):
             yield
     except Exception:
-        if cancellation.stopped:  # what Spark says then is only that it was told to stop
+        if cancellation.stopped:  # Spark's error then says only that it was asked to stop
             raise cancellation.failure() from None
         raise
     finally:

@@ -87,7 +87,7 @@ def _sign_callbacks(gateway: ClientServer) -> None:
     """Have the JVM show the gateway's secret when it calls back.
 
     PySpark opens a port for callbacks that obeys every account of the machine. py4j has a secret for it, but loses it when it
-    learns the number of the port. So the port is opened here, and both sides are told the secret afterwards.
+    learns the number of the port. So the port is opened here, and both sides get the secret afterwards.
     """
     secret = gateway.java_parameters.auth_token
     gateway.python_parameters.auth_token = secret

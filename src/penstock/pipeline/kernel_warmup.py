@@ -1,4 +1,4 @@
-"""Every compiled kernel that cycles run, once, on a few rows: compiled into Numba's cache, or read from there.
+"""Run every kernel of the cycles once on a few rows, so that Numba compiles it into its cache or loads it from there.
 
 The types of the arguments count: a column of the log is read-only, which is another type to the compiler, and what
 several segments bring together is not. Each of PARTS can run in a process of its own.
@@ -101,7 +101,7 @@ def joins_by_value() -> None:
 
 
 def joins_together() -> None:
-    """What tells joins apart that run as one step."""
+    """The refinement that distinguishes joins that run as one step."""
     columns = {name: pa.array(np.zeros(_ROWS)) for name in ("a.x", "b.x")}
     moved = Call("add", (Column("b.x", DOUBLE), Literal(1.0, DOUBLE)), DOUBLE)
     found = as_inequality(Call("lt", (Column("a.x", DOUBLE), moved), BOOLEAN))

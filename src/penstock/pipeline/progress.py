@@ -1,4 +1,4 @@
-"""Whether cycles come while something waits for them."""
+"""Detects that the pipeline makes no progress: data or definitions wait, and no cycle is committed."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class SparkRunner:
         self._parsed: dict[tuple[str, tuple[str, ...], tuple[str, ...]], None] = {}  # what Spark's parser agreed to
 
     def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | InputFiles]) -> pa.Table:
-        """The answer as an Arrow table whose columns are the plan's outputs. `given`: relations as rows, by name."""
+        """The answer as an Arrow table with the plan's outputs as columns. `given`: relations as rows, by name."""
         with statement_jobs(self._spark):
             return self._run(plan, moment, given)
 

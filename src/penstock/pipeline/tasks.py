@@ -46,7 +46,7 @@ class WorkerLimits:
 class Skipped:
     """What a cycle leaves out because an entry beyond its end says so: queries with reasons, and tables not to be read.
 
-    The queries are told that they failed, so that the record alone says what became of them.
+    The record holds the failure of each of these queries, so that readers of the record need no later entry.
     """
 
     queries: Mapping[int, str] = field(default_factory=dict)

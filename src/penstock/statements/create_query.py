@@ -1,4 +1,4 @@
-"""CREATE QUERY: one or many with one sync, all of them or the rest."""
+"""CREATE QUERY: registers one query, or many with one sync; of many, either all or those without an error."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of it: why it was refused, or what is to be said of it."""
+    """The outcome for one query: the error that refused it, or its notices."""
 
     failure: PenstockError | None = None
     notices: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ def _plan_all(
     became: list[Outcome] = []
     for index, query in enumerate(wanted):
         if index % _COLLECT_EVERY == _COLLECT_EVERY - 1:
-            gc.collect(0)  # trees of SQL are full of circles, and nobody looks for them meanwhile
+            gc.collect(0)  # trees of SQL have many reference cycles; the garbage collector does not search for them meanwhile
         reads: set[str] = set()
         try:
             if isinstance(query.asks, PenstockError):

@@ -119,7 +119,7 @@ def _kept(database: Database, name: str) -> list[str]:
     """How the answer of a query is kept between two questions, and why so."""
     asked = database.definition(name)
     reason = unheeded(plan_from_json(asked.plan), asked.strategy)
-    told = [f"  strategy {asked.strategy}, which somebody asked for, changes nothing: {reason}"] if reason else []
+    told = [f"  strategy {asked.strategy}, as requested, changes nothing: {reason}"] if reason else []
     with database.standing.locked() as store:
         definition = store.state.queries.get(name)
         if store.reader(name) is not None and definition is not None:
@@ -173,7 +173,7 @@ def _ran(database: Database, name: str) -> list[str]:
 
 
 def _measured(database: Database, name: str) -> list[str]:
-    """What a standing query costs, and, where it answers, what asking it would take now. Nobody is counted as asking."""
+    """The measured cost of a standing query and, where it answers, of an invocation now, which is not counted."""
     facts = database.query(name)
     done = f" ({facts['progress']:.0%} of its history read)" if facts["state"] == "FILLING" else ""
     lines = [f"state: {facts['state']}{done}", f"cycle: {database.standing.store.cycle}"]

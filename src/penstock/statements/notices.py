@@ -1,4 +1,4 @@
-"""What is said of a query that is made or changed although nothing is wrong with it."""
+"""Notices about a query that is created or changed without an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def notices_of(database: Database, name: str, plan: Plan, strategy: str | None, state: CatalogState) -> tuple[str, ...]:
-    """Everything there is to say."""
+    """All notices about a query."""
     found = (beyond_retention(database, name, plan, state), strategy_unheeded(name, plan, strategy))
     return tuple(notice for notice in found if notice is not None)
 

@@ -75,7 +75,7 @@ def is_limited(caller: Caller) -> bool:
 
 
 def owner_of(caller: Caller) -> str:
-    """Whose statements count together: those of one user, or of one token that is no user's."""
+    """The key by which statements are counted together: one user, or one token without a user."""
     if caller.user is not None:
         return f"user {caller.user}"
     return caller.credential or f"name {caller.name}"

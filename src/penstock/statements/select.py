@@ -1,4 +1,4 @@
-"""SELECT: asked once, or of a standing query by name."""
+"""SELECT: evaluates it once, or reads the answer of a standing query by name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def select(database: Database, statement: st.Select, alone: str | None = None) -
     state = database.catalog.state.frozen()
     name = invocation_of(statement, state)
     if name is not None:
-        # Whoever types this expects what was acknowledged before; GET /v1/queries/NAME/rows does not wait.
+        # The client expects its acknowledged writes in the answer; GET /v1/queries/NAME/rows does not wait.
         database.wait_for_own_writes()
         return database.invoke(name, statement.as_of)
     sliced = asked_of_slices(statement, state)
@@ -98,7 +98,7 @@ def answer_once(database: Database, plan: SparkPlan) -> Evaluation:
 
 
 def _unobserved(database: Database, plan: SparkPlan, table: pa.Table) -> tuple[str, ...]:
-    """A hint when an empty answer only means that nobody has looked yet."""
+    """A hint where an empty answer only means that no sensor of a table has been opened yet."""
     if table.num_rows:
         return ()
     heads, tables = database.log.heads(), database.catalog.state.tables

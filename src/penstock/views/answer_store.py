@@ -1,7 +1,7 @@
 """Answers of the kernels: commit records folded into log positions per query, for joins into lists of results.
 
 A fold is a pure function of the journal and the records, so a restart, `as_of` and a test get the same answers. It goes
-through what a cycle changed, never through all queries: what many of them matched lies on the tables' shelves as it came.
+through what a cycle changed, never through all queries: matches of many queries stay in the tables' match stores as they came.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class AnswerStore(RecordFold):
         self.start: Offset | None = None
         self.moved = (0, 0)  # the last cycle that did more than bring evaluations, and its NOW
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
-        self.complete: set[int] = set()  # queries whose answer is to be kept current because somebody said so
-        self.orphans: dict[str, int] = {}  # sheets that no record names, and the cycle since when
+        self.complete: set[int] = set()  # queries with an answer that is kept current on a user's request
+        self.orphans: dict[str, int] = {}  # bit matrices that no record names, and the cycle since when
         self._paused: set[int] = set()  # queries that Spark SQL evaluates, and does not for now
         self.reads_queries = False  # whether any query reads another one's answer
         self.reader_failures: dict[int, str] = {}  # of readers of joins, which have no answer of their own here
@@ -223,7 +223,7 @@ class AnswerStore(RecordFold):
                 answer.doubt(record.end.data.get(answer.plan.table_id, 0))
 
     def knows(self, query_id: int) -> bool:
-        """Whether somebody answers for a query."""
+        """Whether a kernel or Spark SQL answers a query."""
         return query_id in self.answers or query_id in self.spark_plans
 
     def is_sparks(self, query_id: int) -> bool:
@@ -260,7 +260,7 @@ class AnswerStore(RecordFold):
         return self.answers.get(read.id) if read is not None else None
 
     def limit_slices(self, most_mb: int, most_values: int) -> None:
-        """Queries whose slices take too much fail, the largest first: an answer that is not kept up would be none."""
+        """Fail the queries with slices over the memory limit, the largest first: their answers could not be kept current."""
         why = f"one of its aggregates keeps more than {most_values} values one by one (exact_values_max)"
         for query_id in self.slices.give_up_kept(most_values):
             self._fail(query_id, why)

@@ -1,4 +1,4 @@
-"""What happened cycle by cycle, kept for subscribers and for those who wait for their own writes."""
+"""The last committed cycles, kept for subscribers and for clients that wait for their own writes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CommitFeed:
         self.wake()
 
     def clear(self) -> None:
-        """Forget all cycles: they are about to be told again."""
+        """Forget all cycles: they are about to be appended again."""
         with self._changed:
             self._marks.clear()
 
@@ -97,8 +97,8 @@ class CommitFeed:
         for callback in listeners:
             try:
                 callback()
-            except Exception as failure:  # a listener's trouble is its own: a commit must not fail of it
-                _log.warning("a subscriber could not be told and is let go: %s", failure)
+            except Exception as failure:  # a listener's error must not make a commit fail
+                _log.warning("a subscriber could not be notified and is removed: %s", failure)
                 self.unlisten(callback)
 
     def last(self) -> Mark | None:

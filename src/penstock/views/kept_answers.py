@@ -52,7 +52,7 @@ class KeptAnswers(Readiness):
             yield self.store
 
     def held(self, name: str, as_of: int | None = None, asked: bool = True) -> AnswerAt:
-        """A query's answer at the last committed cycle, or at an older one that is still kept. `asked`: by somebody."""
+        """A query's answer at the last committed cycle, or at an older kept one. `asked`: it counts as an invocation."""
         with self._lock:
             if self.store.reader(name) is not None:
                 return self._held_reader(name, as_of)
@@ -149,7 +149,7 @@ class KeptAnswers(Readiness):
             mark = mark or self.feed.last()
             assert mark is not None and isinstance(answer.plan, JoinPlan) and isinstance(answer.window, JoinWindows)
             before = self.feed.mark(mark.cycle - 1) if mark.cycle > self.feed.oldest() else mark
-            # What a join reads of its history it tells at once: no cycle need come after.
+            # A join shows the results of its history at once: no later cycle is needed.
             mark = before if before.windows.get(query_id) is not None else mark
             return self._held_join(QueryAt(query_id, name, answer, mark), answer.plan, answer.window)
 
@@ -190,7 +190,7 @@ class KeptAnswers(Readiness):
         last = self.feed.last()
         plan = self.store.spark_plans.get(query_id)
         if plan is not None and plan.top is not None:
-            found: int | None = max(after, self.feed.oldest()) + 1  # what it reads is told one cycle later
+            found: int | None = max(after, self.feed.oldest()) + 1  # the rows that it reads appear one cycle later
         elif plan is not None and plan.resampled is not None:
             found = self.feed.first_resampled(query_id, after)
         elif self.store.is_sparks(query_id):

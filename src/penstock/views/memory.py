@@ -1,6 +1,6 @@
-"""What the answers take, in memory and in the folder of sheets, and how it is kept small. Called under the lock.
+"""The memory of the answers and the folder of bit matrices: measured, and kept within limits. Called under the lock.
 
-What goes here is soft or was never committed; what windows no longer reach goes by `trimming`.
+What is dropped here can be evaluated again or was never committed; `retention` drops what windows no longer reach.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ORPHAN_CYCLES = 2 * LAG_MAX
 
 
 def memory_of(store: AnswerStore, query_id: int) -> int:
-    """Bytes that a query's matches take, with its share of the sheets and lists that it is in."""
+    """Bytes that a query's matches take, with its share of the bit matrices and lists that it is in."""
     answer = store.answers.get(query_id)
     if answer is None or isinstance(answer.plan, AggregatePlan):
         return store.slices.memory_of(query_id)
@@ -46,13 +46,13 @@ def rows_kept(store: AnswerStore, query_id: int) -> int:
 
 
 def merge_lists(store: AnswerStore) -> None:
-    """Whoever asks looks into each list: make few of many."""
+    """Merge many lists into few: an answer has to search each of them."""
     for shelf in store.shelves.values():
         shelf.merge(None)
 
 
 def give_up_passed(store: AnswerStore, most_bytes: int) -> list[Path]:
-    """Drop sheets that no sliding window reaches as of now, then the oldest until the rest fits; their files."""
+    """Drop bit matrices that no sliding window reaches as of now, then the oldest until the rest fits; returns their files."""
     for table_id, shelf in store.shelves.items():
         now_us = store.now_of(store.state.tables_by_id[table_id], None)
         if now_us is not None:
@@ -75,9 +75,9 @@ def forget_evaluated(store: AnswerStore, most_bytes: int) -> None:
 
 
 def remove_orphans(store: AnswerStore, sheets: Path) -> None:
-    """Remove sheets of tasks whose cycle was never committed, and what killed ones had begun to write.
+    """Remove bit matrices of cycles that were never committed, and files that killed tasks had begun to write.
 
-    Later cycles write theirs while this one is folded, so a sheet goes only when none of them can be its own.
+    Later cycles write theirs while this one is folded, so a bit matrix is removed only if none of them can have written it.
     """
     assert store.offset is not None
     known = {kept.name.file for shelf in store.shelves.values() for kept in shelf.sheets}

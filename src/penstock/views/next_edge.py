@@ -1,4 +1,4 @@
-"""When time alone changes an answer next: the hint by which cycles are planned without data."""
+"""When an answer next changes without new data: the planner plans a cycle for that time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def next_edge(store: AnswerStore, moved: bool) -> int:
 
 
 def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
-    """Outer and anti joins with a row whose window has not passed yet: when it has, the row may be an answer."""
+    """Outer and anti joins with rows that still wait for a partner: after its window, such a row may be an answer."""
     for query_id in store.census.joins:
         plan = store.answers[query_id].plan
         if isinstance(plan, JoinPlan) and plan.missing != "inner":

@@ -1,4 +1,4 @@
-"""One query's answer as the commit records tell it, and which part of the log they tell it for."""
+"""The state of one query's answer, folded from commit records, and the log ranges that the records cover."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class QueryState:
     error: str | None = None
     error_condition: str = "function_failed"
     paused: bool = False
-    covered: Ranges = ()  # log ranges whose matches the records and sheets say, apart from the one that still grows
+    covered: Ranges = ()  # log ranges with matches in records and bit matrices, apart from the one that still grows
     live_since: int | None = None  # from here on they say every new row's; None: not for now
     reach: int = 0  # rows below this are older than any window of the query
     evaluated: EvaluatedMatches = field(default_factory=EvaluatedMatches)
-    strategy: str | None = None  # what somebody asked for
+    strategy: str | None = None  # the strategy that a user asked for
     lasting: HoldCache | None = None  # of a condition that has to last
     top: AggregatePlan | None = None  # what a join's results are aggregated by, if these are no answer themselves
 
@@ -74,13 +74,13 @@ class QueryState:
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
-        """Subqueries whose values stand among its aggregates."""
+        """Subqueries that give values to its aggregates."""
         asked = self.plan if isinstance(self.plan, AggregatePlan) else self.top
         return asked.scalars if asked is not None else ()
 
     @property
     def known(self) -> Ranges:
-        """Log ranges whose matches need no evaluation."""
+        """Log ranges with known matches, which need no evaluation."""
         return self.covered if self.live_since is None else joined([*self.covered, (self.live_since, FOREVER)])
 
     def go_live(self, position: int) -> None:

@@ -1,4 +1,4 @@
-"""Whether a standing query answers, and what is to be said where it does not: it rests, it fills, it failed."""
+"""Whether a standing query can be answered, and the error where it cannot: it is paused, it is filling, or it failed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MENDING = {
 
 
 class Readiness:
-    """The part of the standing queries that knows who answers."""
+    """Checks which standing queries can be answered; a base of `StandingQueries`."""
 
     _lock: threading.RLock
     store: AnswerStore
@@ -86,7 +86,7 @@ class Readiness:
         if reader is not None:
             self.check_failed(name)
             self._refuse_paused(name, reader[0].paused)
-            # One that is paused goes on being read: what it has told it has told.
+            # A paused query can still be read: the results that it has given stay.
             self.feed.wait(lambda: not self.is_resting(name), timeout_s)
             self.check_failed(name)
             return not self.is_resting(name)

@@ -1,4 +1,4 @@
-"""What a commit record says, taken into the answers: matches, results, errors, and what it says of whole tables."""
+"""Fold a commit record into the answers: matches, results and errors of queries, and facts about whole tables."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class RecordFold(StreamClocks):
 
 
 def _take_join(answer: QueryState, table: pa.Table, file: str | None, generation: int) -> None:
-    """Live results belong to whoever answers now and to whoever will; those of history to the latter alone."""
+    """Add results of a join: live ones to the present and the coming generation, those of history to the coming one only."""
     if answer.results is not None and generation == LIVE:
         answer.results = answer.results.with_results(table, file)
     if answer.coming is not None and generation in (LIVE, answer.coming.generation):

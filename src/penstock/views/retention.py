@@ -1,4 +1,4 @@
-"""What answers may forget: matches that no window reaches any more, also none asked for as of an older cycle."""
+"""Trim the answers: forget matches that no window reaches any more, at the last cycle or at an older kept one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _trim_matches(store: AnswerStore, keep_from: dict[int, int]) -> None:
 
 
 def _trim_joins(store: AnswerStore, keep_from: dict[int, int], oldest_cycle: int) -> None:
-    """Forget results before a time, per query, those whose readings are gone, and what tells older cycles apart."""
+    """Forget results before a time per query, results of deleted readings, and what distinguishes older cycles."""
     for query_id, answer in store.answers.items():
         answer.partners.forget(oldest_cycle)
         if answer.results is None or not isinstance(answer.plan, JoinPlan):

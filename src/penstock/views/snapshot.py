@@ -1,4 +1,4 @@
-"""All answers in one record, so that older ones can go; and back."""
+"""Snapshots: write all answers to one record, so that older records can be deleted, and restore them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _matches(query_id: int, answer: QueryState) -> Iterator[ResultRow]:
 
 
 def _shelf(table_id: int, shelf: MatchStore) -> Iterator[ResultRow]:
-    """Lists as they are; of sheets only which rows they answered for whom, and where they lie while the server runs."""
+    """A match store's lists in full; of its bit matrices only the file, the rows and the queries that they cover."""
     for lists in shelf.lists:
         yield table_id, "lists", 0, lists.first, lists.to_bytes()
     for kept in shelf.sheets:
@@ -109,7 +109,7 @@ def _restore_coverage(answer: QueryState, kept: dict[str, Any], head: int) -> No
     if "covered" in kept:
         answer.covered = tuple((low, high) for low, high in kept["covered"])
         answer.live_since, answer.reach = kept["live_since"], kept["reach"]
-    elif answer.paused:  # before there were sheets, records said everything that any window reached
+    elif answer.paused:  # before there were bit matrices, records had everything that any window reached
         answer.covered, answer.live_since = ((0, head),), None
     else:
         answer.covered, answer.live_since = (), 0

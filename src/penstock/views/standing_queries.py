@@ -1,4 +1,4 @@
-"""The standing queries that kernels run: what cycles commit is taken in, kept small and kept current."""
+"""The standing queries that kernels run: their answers are folded from committed cycles, trimmed and kept current."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ QUERIES_PER_TRIM = 2000
 
 
 class StandingQueries(KeptAnswers):
-    """Answers of all select-project queries and window joins. Fed by the engine's commits; read by everybody."""
+    """Answers of all standing queries that kernels run. The engine's commits feed it; any thread may read it."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class StandingQueries(KeptAnswers):
         self._catalog = catalog
         self.commits = commits
         self.settings = settings
-        self._keep = max(2, settings.cycles_keep)  # who reads another query reads the cycle before the last
+        self._keep = max(2, settings.cycles_keep)  # readers of other queries read the cycle before the last
         self.feed = CommitFeed(self._keep)
         self.events = SharedEvents()
         self._lock = threading.RLock()
@@ -97,7 +97,7 @@ class StandingQueries(KeptAnswers):
         return AnswerStore(JournalReader(self.folder.root), self.folder, listed, self._catalog)
 
     def take(self, record: CommitRecord) -> None:
-        """A cycle was committed: fold it in and let everybody know."""
+        """Fold a committed cycle into the answers and wake subscribers and other waiting clients."""
         with self._lock:
             if not self._torn and record.cycle <= self.store.cycle:
                 return  # it was among the records that were read again after a failure
@@ -162,7 +162,7 @@ class StandingQueries(KeptAnswers):
                 if answer is None:
                     self.chooser.forget(query_id)
                     self.ready.forget(query_id)
-            # Under the lock: whoever sees a query in the store finds it in the newest mark.
+            # Under the lock: a reader that sees a query in the store finds it in the newest mark.
             mark = Mark(
                 record.cycle,
                 record.end,
@@ -191,7 +191,7 @@ class StandingQueries(KeptAnswers):
                 if len(held.inside()) > READY_MAX_ROWS:
                     self.chooser.too_large(held.query_id)
             except PenstockError:
-                pass  # it rests, or was dropped: a client that asks is told so
+                pass  # it is paused or was dropped: a client that asks gets an error
             except Exception as failure:  # no other query's trouble
                 _log.warning('the answer of "%s" cannot be kept current: %r', name, failure)
 

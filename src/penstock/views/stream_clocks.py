@@ -71,14 +71,14 @@ class StreamClocks:
         return known
 
     def heard_sids(self, table_id: int, predicate: Expr | None) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """Which sensors have had a reading whose static version passes."""
+        """Sensors with at least one reading of a static version that passes."""
         vids = np.flatnonzero(self.newest.get(table_id, np.empty(0, np.int64)) > NEVER)
         if predicate is not None:
             vids = vids[self.passing(table_id, predicate)[vids]]
         return np.unique(self.state.rows(table_id).sids[vids])
 
     def is_idle(self, table: Table, static_predicate: Expr | None) -> bool:
-        """Whether every sensor of a stream has ended, or was not heard for the idle time before the cycle's NOW."""
+        """Whether every sensor of a stream has ended, or has sent nothing for the idle time before the cycle's NOW."""
         heard = self.heard.get(table.id)
         if heard is None or self.offset is None:
             return False
@@ -108,7 +108,7 @@ class StreamClocks:
 
 
 def _grown(known: np.ndarray[Any, np.dtype[np.int64]] | None, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A copy with room for `size` versions: readers keep the array they have."""
+    """A copy for `size` versions: readers keep the array they have."""
     if known is None:
         return np.full(size + 64, NEVER)
     return np.concatenate([known, np.full(max(0, size - len(known)), NEVER)])

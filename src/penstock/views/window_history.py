@@ -1,4 +1,4 @@
-"""Through which window each query answered at each kept cycle: changes only, since few queries change in a cycle."""
+"""The window of each query at each kept cycle, stored as changes, since few queries change in a cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all answers together ask of a cycle, counted as they come and go: no cycle goes through all of them."""
+"""Counts of what all windows need of a cycle, updated as queries come and go, so that no cycle visits all queries."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class WindowIndex:
         self.ending.discard(query_id)
 
     def spans(self, table_id: int) -> list[tuple[int, BitMap]]:
-        """How far back from NOW sliding windows over a table reach, the farthest first, and whose they are."""
+        """How far back from NOW sliding windows over a table reach, the farthest first, and the queries of each."""
         return sorted(self._spans.get(table_id, {}).items(), key=itemgetter(0), reverse=True)
 
 
@@ -91,7 +91,7 @@ def depends_on_start(window: Window) -> bool:
 
 def _spans(looks: list[Look], plan: KernelPlan) -> Iterator[tuple[int, int]]:
     if isinstance(plan, AggregatePlan):
-        return  # it needs no sheets
+        return  # it needs no bit matrices
     lasting = plan.lasting.us if isinstance(plan, SelectPlan) and plan.lasting is not None else 0
     for table_id, window, _ in looks:
         if isinstance(window, TimeWindow) and window.slides:

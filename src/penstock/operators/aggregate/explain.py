@@ -28,7 +28,7 @@ def scalar_slice_lines(store: SliceStore, query_id: int, scalars: tuple[Scalar, 
 
 def _own_slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[str]:
     if isinstance(plan.window, RowsWindow):
-        return ["  slices: none, the newest rows are read when somebody asks"]
+        return ["  slices: none, the newest rows are read on request"]
     family = store.of(plan)
     known = [family.measures[measure] for measure in measures_of(plan)]
     users = set().union(*(each.users for each in family.measures.values()))
@@ -48,7 +48,7 @@ def result_slice_lines(store: SliceStore, query_id: int) -> list[str]:
     """The same of aggregates over a join, whose results nobody shares."""
     family = store.results_of(query_id)
     if family is None:
-        return ["  slices: none yet, results are taken in when somebody asks"]
+        return ["  slices: none yet, results are taken in on request"]
     return [
         f"  slices: {format_duration(SLICE_US)} wide, {amount(len(family.cells), 'cell', 'cells')},"
         f" {amount(len(family.groups), 'group', 'groups')}",

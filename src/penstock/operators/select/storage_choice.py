@@ -91,7 +91,7 @@ class StorageChoice:
         if only is not None:
             return only
         if answer.strategy is not None:
-            return "somebody chose so"
+            return "a user chose it"
         asked = self._asked.get(query_id)
         rate = f"asked for {ASKED_PER_CYCLE:g} times a cycle or more"
         return f"it is {rate}" if asked is not None and asked.ready else f"it is not {rate}"
