@@ -40,7 +40,7 @@ class KeptAnswers(Readiness):
     listings: Listings
     rolled_files: RollupFiles
     windows: WindowHistory
-    chooser: StorageChoice
+    storage_choice: StorageChoice
     ready: CurrentRows
     samples: SampleCache
 
@@ -87,8 +87,8 @@ class KeptAnswers(Readiness):
             ready = None
             if mark is last:
                 if asked:
-                    self.chooser.note(definition.id, mark.cycle)
-                ready = self.ready if self.chooser.of(definition.id, answer) == "complete" else None
+                    self.storage_choice.note(definition.id, mark.cycle)
+                ready = self.ready if self.storage_choice.of(definition.id, answer) == "complete" else None
             return hold_select(
                 self.store, definition.id, answer, answer.plan, mark, window, self.folder.log, self.listings, ready
             )
