@@ -14,7 +14,7 @@ from pytest import MonkeyPatch
 from penstock.expr.bits import pack
 from penstock.operators.select import bit_matrix
 from penstock.operators.select import match_store as shelves
-from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, map_sheet, name_from_bytes, write_sheet
+from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, map_matrix, name_from_bytes, write_matrix
 from penstock.operators.select.match_store import MatchStore
 from penstock.operators.select.position_lists import PositionLists, lists_from_bytes, merge_lists
 
@@ -29,7 +29,7 @@ def sheet(first: int, end: int, chosen: dict[int, list[int]]) -> BitMatrix:
 
 def named(folder: Path, found: BitMatrix) -> BitMatrixRef:
     low, high = int(found.times.min()), int(found.times.max())
-    file = write_sheet(folder, found)
+    file = write_matrix(folder, found)
     return BitMatrixRef(1, found.first, found.end, low, high, file, BitMap(found.queries.tolist()))
 
 
@@ -39,16 +39,16 @@ def test_a_sheet_is_read_as_it_was_written_and_a_torn_one_is_none(tmp_path: Path
     again = name_from_bytes(1, 100, name.to_bytes())
     assert again == name
     assert again.file is not None
-    read = map_sheet(tmp_path / again.file)
+    read = map_matrix(tmp_path / again.file)
     assert read is not None
     assert read.positions(read.row(3)).tolist() == [100, 163, 164, 230]
     assert read.positions(read.row(8)).tolist() == []
     assert (read.row(4), read.nbytes) == (-1, found.nbytes)
     path = tmp_path / again.file
     path.write_bytes(path.read_bytes()[:-8])
-    assert map_sheet(path) is None
+    assert map_matrix(path) is None
     path.write_bytes(b"")
-    assert map_sheet(path) is None
+    assert map_matrix(path) is None
 
 
 def test_of_a_large_matrix_only_the_rows_that_are_meant_are_written(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_of_a_large_matrix_only_the_rows_that_are_meant_are_written(tmp_path: Pa
     found = replace(matrix, queries=queries, row_of=row_of, chosen=used)
     name = named(tmp_path, found)
     assert name.file is not None
-    read = map_sheet(tmp_path / name.file)
+    read = map_matrix(tmp_path / name.file)
     assert read is not None and read.words.shape[0] == 5
     for query in range(1, 8):
         if query in queries:
@@ -82,7 +82,7 @@ def test_sheets_keep_no_file_descriptor_and_are_there_after_their_file(tmp_path:
 
 def test_a_folder_without_room_gives_no_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert write_sheet(tmp_path / "file", sheet(0, 64, {1: [1]})) is None
+    assert write_matrix(tmp_path / "file", sheet(0, 64, {1: [1]})) is None
 
 
 def test_what_is_given_up_is_missed_by_its_members_only(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from penstock.cycle.worker_limits import limit_worker
 from penstock.errors import PenstockError, error
 from penstock.expr.newest_times import newest_by_version
 from penstock.operators.join.steps.task import JoinTask
-from penstock.operators.select.match_encoding import mark_rows, wants_matrix
+from penstock.operators.select.match_encoding import encode_matches, wants_matrix
 from penstock.operators.select.step import Key, SelectStep
 from penstock.pipeline.tasks import CycleTask, Skipped, Unit
 from penstock.streams.log.release_memory import give_back_large_at_once
@@ -152,7 +152,7 @@ def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, slicing
         yield from _newest(batch, table.id)
     yield from slicing.timed(slices.slice(batch, table.id, unit.spans))
     if unit.kind == "live" and wants_matrix(shared, batch):
-        for found in mark_rows(shared, batch, table.id, folder.sheets):
+        for found in encode_matches(shared, batch, table.id, folder.sheets):
             if isinstance(found[0], Key):
                 yield from _answer(shared, batch, found[0], found[1])
             else:

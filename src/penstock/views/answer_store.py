@@ -86,7 +86,7 @@ class AnswerStore(RecordFold):
             if answer is not None:
                 _settle(answer, _filling(record.end, query_id))
                 self._note_latch(answer)
-            self.census.take(query_id, answer, self.state.tables_by_id)
+            self.window_index.take(query_id, answer, self.state.tables_by_id)
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
         self._note_moved(record)
 
@@ -109,8 +109,8 @@ class AnswerStore(RecordFold):
             self.touched.add(query_id)
         for table_id in [t for t in self.newest if t not in self.state.tables_by_id]:
             del self.newest[table_id], self.heard[table_id], self.rows[table_id]
-        for table_id in [t for t in self.shelves if t not in self.state.tables_by_id]:
-            self.shelves.pop(table_id).close()
+        for table_id in [t for t in self.match_stores if t not in self.state.tables_by_id]:
+            self.match_stores.pop(table_id).close()
         if any(t not in self.state.tables_by_id for t, _ in self._masks):
             self._masks.clear()
         for query_id in self.spark_plans.keys() - queries.keys():

@@ -41,7 +41,7 @@ class KeptAnswers(Readiness):
     listings: Listings
     rolled_files: RollupFiles
     windows: WindowHistory
-    chooser: StorageChoice
+    storage_choice: StorageChoice
     ready: CurrentRows
     samples: SampleCache
 
@@ -86,8 +86,8 @@ class KeptAnswers(Readiness):
             ready = None
             if mark is last:
                 if asked:
-                    self.chooser.note(definition.id, mark.cycle)
-                ready = self.ready if self.chooser.of(definition.id, answer) == "complete" else None
+                    self.storage_choice.note(definition.id, mark.cycle)
+                ready = self.ready if self.storage_choice.of(definition.id, answer) == "complete" else None
             return hold_select(self.store, query, answer.plan, window, self._log_access(), ready)
 
     def held_join(self, name: str) -> JoinAt:

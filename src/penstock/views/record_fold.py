@@ -37,10 +37,10 @@ class RecordFold(StreamClocks):
     def __init__(self, folder: DataFolder, catalog: Callable[[], CatalogState] | None) -> None:
         super().__init__(catalog)
         self._folder = folder
-        self.shelves: dict[int, MatchStore] = {}
+        self.match_stores: dict[int, MatchStore] = {}
         self.counted = QueryCounters()
         self.slices = SliceStore()
-        self.census = WindowIndex()
+        self.window_index = WindowIndex()
         self.evaluations = EvaluationStore(folder)
         self.touched: set[int] = set()  # queries that the last cycle changed in more than their matches
         self._failed: set[int] = set()  # queries that the last cycle could not do
@@ -110,14 +110,14 @@ class RecordFold(StreamClocks):
     def _take_of_table(self, table_id: int, kind: str, rows: int, position: int, payload: bytes, now_us: int) -> None:
         """What a cycle says of a table, or of many of its queries at once."""
         if kind == "newest":
-            self.census.nows.heard(table_id, self._take_newest(table_id, rows, payload, now_us))
+            self.window_index.nows.heard(table_id, self._take_newest(table_id, rows, payload, now_us))
         elif kind == "heard":
             vids, times = np.split(np.frombuffer(payload, np.int64), 2)
             self.heard[table_id][vids] = times
         elif kind == "counts":
             self.counted.add(*np.split(np.frombuffer(payload, np.int64), 2))
         elif kind == "sheet":
-            self.shelf(table_id).put(name_from_bytes(table_id, position, payload))
+            self.match_store(table_id).put(name_from_bytes(table_id, position, payload))
         elif kind == "slices":
             try:
                 self.slices.fold(payload, rows)
@@ -125,12 +125,12 @@ class RecordFold(StreamClocks):
                 for query_id in self.slices.users_of(payload):
                     self.poison(query_id, f"its slices cannot be taken in: {type(failure).__name__}: {failure}")
         elif kind == "lists":
-            self.shelf(table_id).put_lists(lists_from_bytes(position, payload))
+            self.match_store(table_id).put_lists(lists_from_bytes(position, payload))
 
-    def shelf(self, table_id: int) -> MatchStore:
-        if table_id not in self.shelves:
-            self.shelves[table_id] = MatchStore(self._folder.sheets)
-        return self.shelves[table_id]
+    def match_store(self, table_id: int) -> MatchStore:
+        if table_id not in self.match_stores:
+            self.match_stores[table_id] = MatchStore(self._folder.sheets)
+        return self.match_stores[table_id]
 
     def matched(self, query_id: int) -> int:
         """How many rows have met a query's predicate since it came."""

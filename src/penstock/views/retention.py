@@ -70,9 +70,9 @@ def _trim_matches(store: AnswerStore, keep_from: dict[int, int]) -> None:
             lowest[table_id] = min(lowest.get(table_id, position), position)
     store.slices.trim(keep_from)
     known = {q: keep_from.get(q, 0) for q in store.answers}
-    for table_id, shelf in store.shelves.items():
-        shelf.merge(known)
-        shelf.forget_below(lowest.get(table_id, FOREVER))
+    for table_id, match_store in store.match_stores.items():
+        match_store.merge(known)
+        match_store.forget_below(lowest.get(table_id, FOREVER))
 
 
 def _trim_joins(store: AnswerStore, keep_from: dict[int, int], oldest_cycle: int) -> None:

@@ -52,8 +52,8 @@ def snapshot_of(store: AnswerStore) -> CommitRecord:
         rows.append((table_id, "newest", store.rows.get(table_id, 0), 0, payload))
         heard = store.heard[table_id][vids]
         rows.append((table_id, "heard", 0, 0, vids.astype(np.int64).tobytes() + heard.tobytes()))
-    for table_id, shelf in store.shelves.items():
-        rows.extend(_shelf(table_id, shelf))
+    for table_id, match_store in store.match_stores.items():
+        rows.extend(_match_store(table_id, match_store))
     rows.extend((table_id, "slices", 0, 0, payload) for table_id, payload in store.slices.snapshot())
     rows.extend(store.evaluations.snapshot())
     results = result_table(rows)
@@ -72,13 +72,13 @@ def _matches(query_id: int, answer: QueryState) -> Iterator[ResultRow]:
         yield query_id, "values", 0, 0, bytes(sink.getvalue())
 
 
-def _shelf(table_id: int, shelf: MatchStore) -> Iterator[ResultRow]:
+def _match_store(table_id: int, match_store: MatchStore) -> Iterator[ResultRow]:
     """A match store's lists in full; of its bit matrices only the file, the rows and the queries that they cover."""
-    for lists in shelf.lists:
+    for lists in match_store.lists:
         yield table_id, "lists", 0, lists.first, lists.to_bytes()
-    for kept in shelf.sheets:
+    for kept in match_store.sheets:
         yield table_id, "sheet", 0, kept.first, kept.name.to_bytes()
-    for lost in shelf.lost:
+    for lost in match_store.lost:
         name = BitMatrixRef(table_id, lost.first, lost.end, 0, 0, None, lost.members)
         yield table_id, "sheet", 0, lost.first, name.to_bytes()
 

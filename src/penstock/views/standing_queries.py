@@ -70,7 +70,7 @@ class StandingQueries(KeptAnswers):
         self.store = self._new_store()
         self.result_files = ResultFiles(folder)
         self.finished: frozenset[int] = frozenset()
-        self.chooser = StorageChoice()
+        self.storage_choice = StorageChoice()
         self.ready = CurrentRows()
         self.samples = SampleCache()
         self._torn = False  # whether the store has part of a cycle
@@ -160,27 +160,27 @@ class StandingQueries(KeptAnswers):
                 answering = answer is not None and answer.answers
                 self.windows.note(record.cycle, query_id, answer.window if answer is not None and answering else None)
                 if answer is None:
-                    self.chooser.forget(query_id)
+                    self.storage_choice.forget(query_id)
                     self.ready.forget(query_id)
             # Under the lock: a reader that sees a query in the store finds it in the newest mark.
             mark = Mark(
                 record.cycle,
                 record.end,
-                store.census.nows.at(record.cycle, store.state, store.newest),
+                store.window_index.nows.at(record.cycle, store.state, store.newest),
                 WindowsAt(self.windows, record.cycle),
-                {query_id: self._join_mark(store.answers[query_id]) for query_id in store.census.joins},
+                {query_id: self._join_mark(store.answers[query_id]) for query_id in store.window_index.joins},
                 resample_marks(store),
             )
             self.feed.append(mark)
-            self.finished = frozenset(q for q in store.census.ending if self._is_finished(q, mark))
+            self.finished = frozenset(q for q in store.window_index.ending if self._is_finished(q, mark))
             self._torn = False
 
     def _move_on(self) -> None:
         """Bring the answers up to date that are kept current, as many as a cycle has time for."""
         with self._lock:
-            for query_id in self.chooser.calm_down(self.store.cycle):
+            for query_id in self.storage_choice.calm_down(self.store.cycle):
                 self.ready.forget(query_id)
-            wanted = [*self.chooser.ready(), *self.store.complete]
+            wanted = [*self.storage_choice.ready(), *self.store.complete]
             names = [self.store.state.queries_by_id[q].name for q in wanted if q in self.store.answers]
         until = time.monotonic() + READY_SECONDS
         for name in names:
@@ -189,7 +189,7 @@ class StandingQueries(KeptAnswers):
             try:
                 held = self.held(name, asked=False)
                 if len(held.inside()) > READY_MAX_ROWS:
-                    self.chooser.too_large(held.query_id)
+                    self.storage_choice.too_large(held.query_id)
             except PenstockError:
                 pass  # it is paused or was dropped: a client that asks gets an error
             except Exception as failure:  # no other query's trouble
@@ -199,12 +199,12 @@ class StandingQueries(KeptAnswers):
         """How a query's answer is kept right now."""
         with self._lock:
             answer = self.store.answers.get(query_id)
-            return self.chooser.of(query_id, answer) if answer is not None else "complete"
+            return self.storage_choice.of(query_id, answer) if answer is not None else "complete"
 
     def strategy_reason(self, query_id: int) -> str:
         with self._lock:
             answer = self.store.answers.get(query_id)
-            return self.chooser.why(query_id, answer) if answer is not None else "Spark keeps the last answer"
+            return self.storage_choice.why(query_id, answer) if answer is not None else "Spark keeps the last answer"
 
     def memory_of(self, query_id: int) -> int:
         """Bytes that a query's answer takes in memory; its share of what it shares with others."""

@@ -84,7 +84,7 @@ class AggregateAt(TableAnswer):
             found = self._compute(self.fresh())
         return sorted_rows(found, self.plan.sorted)
 
-    def _compute(self, fetcher: LogReader) -> pa.Table:
+    def _compute(self, log_reader: LogReader) -> pa.Table:
         span, at = self.instant.range(), self.instant
         low, high = span if span is not None else (0, -1)
         panes = self.plan.panes
@@ -95,7 +95,7 @@ class AggregateAt(TableAnswer):
         if rolled is not None:
             low, high = rolled.low, rolled.high
             look = replace(look, low=low, high=high, floor=max(look.floor, rolled.position))
-        looked, groups = self._look(fetcher, measures, look)
+        looked, groups = self._look(log_reader, measures, look)
         rests: dict[UncoveredRows, list[tuple[Measure, CellSum]]] = {}
         for measure, parts_of in looked.items():
             for each in parts_of:
@@ -105,7 +105,7 @@ class AggregateAt(TableAnswer):
             for rest, needed in rests.items()
             for first, end in rest.positions
             for sliced in slice_log(
-                fetcher,
+                log_reader,
                 family_of(self.plan),
                 [measure for measure, _ in needed],
                 (first, end),
@@ -136,7 +136,7 @@ class AggregateAt(TableAnswer):
                 with self.locked():
                     return number_groups(groups, sliced)
 
-            whole |= read_exactly(fetcher, self.plan, loose, whole, exact, known)
+            whole |= read_exactly(log_reader, self.plan, loose, whole, exact, known)
         with self.locked() as store:
             if is_approximate(self.plan):
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
@@ -163,7 +163,7 @@ class AggregateAt(TableAnswer):
         return store.slices.of(self.plan)
 
     def _look(
-        self, fetcher: LogReader, measures: tuple[Measure, ...], look: CellRange
+        self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
         """What is known in cells, after all of the history that the window reaches has been sliced."""
         first = max(self.reach, look.floor)
@@ -180,14 +180,14 @@ class AggregateAt(TableAnswer):
                         for m in measures
                     }, family.groups
             for (low, high), needed in gaps:
-                self._slice(fetcher, needed, low, high)
+                self._slice(log_reader, needed, low, high)
 
-    def _slice(self, fetcher: LogReader, measures: list[Measure], first: int, end: int) -> None:
+    def _slice(self, log_reader: LogReader, measures: list[Measure], first: int, end: int) -> None:
         """Slice a range that nobody has sliced. What was read need not be read again if this stops half-way."""
         width = slice_width(self.plan.panes)
         for low in range(first, end, READ_ROWS):
             high = min(end, low + READ_ROWS)
             # As many rows as are read at a time; nothing where retention has taken them meanwhile.
-            sliced = list(slice_log(fetcher, family_of(self.plan), measures, (low, high), width))
+            sliced = list(slice_log(log_reader, family_of(self.plan), measures, (low, high), width))
             with self.locked() as store:
                 self._family(store).put(measures, (low, high), sliced)

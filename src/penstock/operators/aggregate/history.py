@@ -21,7 +21,7 @@ Keep = Callable[[Ints, Ints], np.ndarray]
 
 
 def slice_log(
-    fetcher: LogReader,
+    log_reader: LogReader,
     family: Family,
     measures: Sequence[Measure],
     positions: tuple[int, int],
@@ -32,12 +32,12 @@ def slice_log(
     first, end = positions
     index = PredicateIndex([(1, family.static_predicate, family.stream_predicate)])
     wanted = columns_needed(family, tuple(measures))
-    lost = fetcher.lost(first, end)
+    lost = log_reader.lost(first, end)
     if lost is not None:
-        raise fetcher.missing(lost)
-    versions = fetcher.static.versions()
+        raise log_reader.missing(lost)
+    versions = log_reader.static.versions()
     for low in range(first, end, READ_ROWS):
-        for start, vids, columns in fetcher.runs(low, min(end, low + READ_ROWS), wanted):
+        for start, vids, columns in log_reader.runs(low, min(end, low + READ_ROWS), wanted):
             matrix = index.match_matrix(columns, vids, versions)
             chosen = set_bits(matrix.words[matrix.row_of[0]])
             times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()

@@ -21,9 +21,9 @@ from penstock.operators.base.log_reader import LogReader
 class LatchAt(AggregateAt):
     """Nothing is read from the log, unless a piece goes on past an older cycle's head."""
 
-    def _compute(self, fetcher: LogReader) -> pa.Table:
+    def _compute(self, log_reader: LogReader) -> pa.Table:
         measures, head = measures_of(self.plan), self.instant.head
-        self._mend(fetcher, measures)
+        self._mend(log_reader, measures)
         with self.locked() as store:
             family = self._family(store)
             assert isinstance(family, LatchFamily)
@@ -35,7 +35,7 @@ class LatchAt(AggregateAt):
             raise error("cycle_gone", cycle=self.cycle, oldest=oldest)
         parts: dict[Measure, list[Combined]] = {m: [lines] for m, (lines, _) in known.items()}
         missed = (first, head)
-        read = list(slice_log(fetcher, family_of(self.plan), measures, missed, SECOND_US)) if first < head else []
+        read = list(slice_log(log_reader, family_of(self.plan), measures, missed, SECOND_US)) if first < head else []
         with self.locked():
             for sliced in read:
                 numbers = number_groups(groups, sliced)
@@ -45,7 +45,7 @@ class LatchAt(AggregateAt):
             whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
             return answer_table(self.plan, whole, groups, self.now_us or 0)
 
-    def _mend(self, fetcher: LogReader, measures: tuple[Measure, ...]) -> None:
+    def _mend(self, log_reader: LogReader, measures: tuple[Measure, ...]) -> None:
         """Read what a failed cycle did not tell, as long as the log has it."""
         with self.locked() as store:
             gaps = self._family(store).missing(measures, 0, self.instant.head)
@@ -56,4 +56,4 @@ class LatchAt(AggregateAt):
                     "LATCH has lost its state: it failed, and the readings are no longer kept",
                     hint="drop the query, create it anew",
                 )
-            self._slice(fetcher, needed, first, end)
+            self._slice(log_reader, needed, first, end)

@@ -33,15 +33,15 @@ class NewestRowsAt(AggregateAt):
     counted: WindowMatches = field(kw_only=True)
     static: StaticRows = field(kw_only=True)
 
-    def _compute(self, fetcher: LogReader) -> pa.Table:
+    def _compute(self, log_reader: LogReader) -> pa.Table:
         window = self.instant.window
         assert isinstance(window, RowsWindow)
-        positions = newest_counted(self.counted, self.instant, window, fetcher, self.static).positions
+        positions = newest_counted(self.counted, self.instant, window, log_reader, self.static).positions
         panes, groups, measures = self.plan.panes, Groups(), measures_of(self.plan)
         width = math.gcd(panes.width, panes.step) if panes is not None else SECOND_US
         parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
         for piece in _pieces(np.sort(positions)):
-            for sliced in slice_log(fetcher, family_of(self.plan), measures, piece, width, among(positions)):
+            for sliced in slice_log(log_reader, family_of(self.plan), measures, piece, width, among(positions)):
                 numbers = number_groups(groups, sliced)
                 for measure, cells in zip(measures, sliced.cells, strict=True):
                     own = replace(cells, groups=numbers[cells.groups])

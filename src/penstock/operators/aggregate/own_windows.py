@@ -21,10 +21,10 @@ class OwnWindowsAt(AggregateAt):
 
     part: ClassVar[type[AggregateAt]] = AggregateAt  # how each of the windows is answered
 
-    def _compute(self, fetcher: LogReader) -> pa.Table:
-        return answer_by_window(self.plan, lambda us, part: self._over(us, part, fetcher))
+    def _compute(self, log_reader: LogReader) -> pa.Table:
+        return answer_by_window(self.plan, lambda us, part: self._over(us, part, log_reader))
 
-    def _over(self, us: int | None, part: AggregatePlan, fetcher: LogReader) -> pa.Table:
+    def _over(self, us: int | None, part: AggregatePlan, log_reader: LogReader) -> pa.Table:
         instant, span = self.instant, self.instant.range()
         if us is not None and span is not None and instant.now_us is not None:
             high = min(span[1], instant.now_us)
@@ -34,6 +34,6 @@ class OwnWindowsAt(AggregateAt):
             self.cycle, self.query_id, self.name, part, instant, self.reach, self.locked, self.reader, self.fresh
         )
         held.rollup = self.rollup
-        found = held._compute(fetcher)
+        found = held._compute(log_reader)
         self.note = together([note for note in (self.note, held.note) if note is not None])
         return found

@@ -41,7 +41,7 @@ def loose_measures(plan: AggregatePlan, whole: Whole) -> list[Measure]:
 
 
 def read_exactly(
-    fetcher: LogReader, plan: AggregatePlan, measures: list[Measure], whole: Whole, look: CellRange, known: Known
+    log_reader: LogReader, plan: AggregatePlan, measures: list[Measure], whole: Whole, look: CellRange, known: Known
 ) -> dict[Measure, Combined]:
     """The same measures with the rows that the outer aggregate sees, and no others: the inner one is known exactly."""
     kept = inside(((look.low, look.high + 1),), look.low, look.high)
@@ -52,7 +52,7 @@ def read_exactly(
         line_of = {group: line for line, group in enumerate(combined.groups.tolist())}
         bags = [np.empty(0, INTERVAL)] * len(line_of)
         rows = Measure(PREFIX, measure.arguments)
-        for sliced in slice_log(fetcher, family_of(plan), [rows], (look.floor, look.head), _WIDTH_US, kept):
+        for sliced in slice_log(log_reader, family_of(plan), [rows], (look.floor, look.head), _WIDTH_US, kept):
             (cells,) = sliced.cells
             for group, data in zip(known(sliced)[cells.groups].tolist(), cells.state["pairs"], strict=True):
                 line = line_of[group]

@@ -172,7 +172,7 @@ class JoinAt:
         assert upper is not None and self.now_us is not None
         begin, end = spans[0]
         source = self.inputs[0]
-        found = self._fetcher(0).times(
+        found = self._log_reader(0).times(
             self.alone,
             source.head,
             begin if low is None else low,
@@ -263,7 +263,7 @@ class JoinAt:
     def _fetch(self, place: int, positions: Ids, wanted: set[str]) -> dict[str, pa.Array]:
         """Columns of an input's rows, in any order and as often as they are named."""
         unique, back = np.unique(positions, return_inverse=True)
-        found = self._fetcher(place).columns(wanted | {TIME_COLUMN}, unique)
+        found = self._log_reader(place).columns(wanted | {TIME_COLUMN}, unique)
         if len(found[TIME_COLUMN]) < len(unique):
             self._check_files(place, unique)
             raise rows_gone(self)
@@ -279,7 +279,7 @@ class JoinAt:
             if lost is not None:
                 raise missing_file(table_id, lost)
 
-    def _fetcher(self, place: int) -> LogReader:
+    def _log_reader(self, place: int) -> LogReader:
         return LogReader(self.log, self.inputs[place].table, self.inputs[place].static)
 
 

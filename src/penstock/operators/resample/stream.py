@@ -38,19 +38,19 @@ class StreamWindow:
         inside = [s for s in self.reader().segments() if s.min_ts >= low and s.max_ts <= high]
         return sum(max(0, min(s.end, self.head) - max(s.first, self.floor)) for s in inside)
 
-    def times(self, fetcher: LogReader, low: int, high: int) -> TimedPositions:
+    def times(self, log_reader: LogReader, low: int, high: int) -> TimedPositions:
         """Its rows inside the window and [low, high], in log order."""
-        return TimedPositions.together([no_rows(), *self.times_in_pieces(fetcher, low, high)])
+        return TimedPositions.together([no_rows(), *self.times_in_pieces(log_reader, low, high)])
 
-    def times_in_pieces(self, fetcher: LogReader, low: int, high: int) -> Iterator[TimedPositions]:
+    def times_in_pieces(self, log_reader: LogReader, low: int, high: int) -> Iterator[TimedPositions]:
         """The same, for so many rows of the log at a time."""
         low, high = max(low, self.span[0]), min(high, self.span[1])
         if low > high:
             return
-        fetcher.require(None, self.floor, self.head)
-        for first, end in fetcher.ranges(self.floor, self.head, low, high):
+        log_reader.require(None, self.floor, self.head)
+        for first, end in log_reader.ranges(self.floor, self.head, low, high):
             for start in range(first, end, PIECE_ROWS):
-                found = fetcher.times(None, min(end, start + PIECE_ROWS), low, high, start)
+                found = log_reader.times(None, min(end, start + PIECE_ROWS), low, high, start)
                 yield found if self.passing is None else found.take(np.flatnonzero(self.passing[found.vids]))
 
 
@@ -98,7 +98,7 @@ class TimedRows:
 
 def read_rows(
     stream: StreamWindow,
-    fetcher: LogReader,
+    log_reader: LogReader,
     times: tuple[int, int],
     predicate: Expr | None,
     asked: Sequence[Expr],
@@ -106,33 +106,33 @@ def read_rows(
 ) -> TimedRows:
     """Its rows inside the window and between two times that satisfy the predicate, in log order, with the columns that are asked for."""
     wanted = asked if predicate is None else [*asked, predicate]
-    found = list(_in_pieces(stream, fetcher, times, predicate, wanted, room))
-    return TimedRows.together(found) if found else rows_at(fetcher, no_rows(), wanted)
+    found = list(_in_pieces(stream, log_reader, times, predicate, wanted, room))
+    return TimedRows.together(found) if found else rows_at(log_reader, no_rows(), wanted)
 
 
 def _in_pieces(
     stream: StreamWindow,
-    fetcher: LogReader,
+    log_reader: LogReader,
     times: tuple[int, int],
     predicate: Expr | None,
     asked: Sequence[Expr],
     room: Room,
 ) -> Iterator[TimedRows]:
     """Of what the predicate throws away there is one piece in memory at a time."""
-    for found in stream.times_in_pieces(fetcher, *times):
+    for found in stream.times_in_pieces(log_reader, *times):
         if predicate is None:
             room.take(len(found.positions))
-            yield rows_at(fetcher, found, asked)
+            yield rows_at(log_reader, found, asked)
             continue
-        rows = rows_at(fetcher, found, asked)
+        rows = rows_at(log_reader, found, asked)
         kept = np.flatnonzero(evaluate_mask(predicate, rows.columns, rows.count))
         room.take(len(kept))
         yield rows.take(kept)
 
 
-def rows_at(fetcher: LogReader, found: TimedPositions, asked: Sequence[Expr]) -> TimedRows:
+def rows_at(log_reader: LogReader, found: TimedPositions, asked: Sequence[Expr]) -> TimedRows:
     """Rows of the log with the columns that are asked for."""
     wanted = set().union(*(columns_of(e) for e in asked)) - {POSITION_COLUMN.name}
-    columns = fetcher.columns(wanted, found.positions)
+    columns = log_reader.columns(wanted, found.positions)
     columns[POSITION_COLUMN.name] = pa.array(found.positions)
     return TimedRows(found, columns)

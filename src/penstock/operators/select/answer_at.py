@@ -62,11 +62,11 @@ def _matches(
     predicate = plan.static_predicate
     found: Blocks | MatchPositions = _copy(answer.matches)
     if isinstance(window, TimeWindow) and not calls_user_code(plan):
-        shelf = store.shelves.get(plan.table_id)
+        match_store = store.match_stores.get(plan.table_id)
         found = MatchPositions(
             query.id,
             _copy(answer.matches),
-            shelf.view() if shelf is not None else MatchStoreAt(),
+            match_store.view() if match_store is not None else MatchStoreAt(),
             answer.known,
             answer.reach,
             answer.evaluated,

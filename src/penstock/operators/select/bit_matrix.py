@@ -86,7 +86,7 @@ def name_from_bytes(table_id: int, first: int, payload: bytes) -> BitMatrixRef:
     )
 
 
-def write_sheet(folder: Path, sheet: BitMatrix) -> str | None:
+def write_matrix(folder: Path, sheet: BitMatrix) -> str | None:
     """Leave a sheet for the server; its file name, or None where there is no room for it."""
     # A task that is run twice writes two files: only the committed one is named.
     name = f"{sheet.table_id}-{sheet.first:016d}-{uuid.uuid4().hex}.sheet"
@@ -125,7 +125,7 @@ def _file_parts(head: Ints, sheet: BitMatrix) -> Iterator[npt.NDArray[Any]]:
         yield sheet.words[sheet.chosen[first : first + at_once]]
 
 
-def map_sheet(path: Path) -> BitMatrix | None:
+def map_matrix(path: Path) -> BitMatrix | None:
     """A sheet as it lies in shared memory; None where it is gone or torn."""
     try:
         # Arrow's map outlives its file, while one of `mmap` keeps a descriptor, and there may be thousands.

@@ -37,7 +37,7 @@ class CurrentRows:
         self._lock = threading.Lock()
         self._known: dict[int, Ready] = {}
 
-    def inside(self, query_id: int, cycle: int, matches: WindowMatches, at: WindowAt, fetcher: LogReader) -> Ints:
+    def inside(self, query_id: int, cycle: int, matches: WindowMatches, at: WindowAt, log_reader: LogReader) -> Ints:
         """The positions inside the window at a cycle, ascending."""
         with self._lock:
             known = self._known.get(query_id)
@@ -50,7 +50,7 @@ class CurrentRows:
         if known.cycle < cycle:
             # NOW never steps back, so what was before the window stays out of it.
             kept = known.rows.take(np.flatnonzero((known.rows.times >= low) & (known.rows.positions >= at.floor)))
-            new = matches.times(fetcher, at.head, low, FOREVER, first=max(known.head, at.floor))
+            new = matches.times(log_reader, at.head, low, FOREVER, first=max(known.head, at.floor))
             known = Ready(cycle, at.head, at.window, TimedPositions.together([kept, new]))
             self._keep(query_id, known)
         positions: Ints = known.rows.positions

@@ -97,12 +97,12 @@ class MatchEvaluator:
 
     def __call__(self, first: int, end: int) -> Ints:
         """The positions in [first, end) that match; rows that retention has taken do not."""
-        fetcher = self.reader()
+        log_reader = self.reader()
         index = PredicateIndex([(1, self.plan.static_predicate, self.plan.stream_predicate)])
         wanted = columns_of(self.plan.stream_predicate) if self.plan.stream_predicate is not None else set()
         found = [np.empty(0, np.int64)]
         for low in range(first, end, EVALUATE_ROWS):
-            for start, vids, columns in fetcher.runs(low, min(end, low + EVALUATE_ROWS), wanted):
-                matrix = index.match_matrix(columns, vids, fetcher.static.versions())
+            for start, vids, columns in log_reader.runs(low, min(end, low + EVALUATE_ROWS), wanted):
+                matrix = index.match_matrix(columns, vids, log_reader.static.versions())
                 found.append(set_bits(matrix.words[matrix.row_of[0]]) + start)
         return np.concatenate(found)

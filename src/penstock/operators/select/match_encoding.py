@@ -14,7 +14,7 @@ from penstock.cycle.result_rows import ResultRow, told
 from penstock.expr.answer_matrix import Matrix
 from penstock.expr.bits import bitmap_of_words
 from penstock.expr.row_lists import list_rows
-from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, write_sheet
+from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, write_matrix
 from penstock.operators.select.durability import Durability
 from penstock.operators.select.position_lists import PositionLists
 from penstock.operators.select.step import Key, SelectStep
@@ -37,7 +37,7 @@ def wants_matrix(shared: SelectStep, batch: LogBatch) -> bool:
     return len(shared) >= MATRIX_MIN_QUERIES and batch.count > 0
 
 
-def mark_rows(shared: SelectStep, batch: LogBatch, table_id: int, folder: Path) -> Iterator[ResultRow | Found]:
+def encode_matches(shared: SelectStep, batch: LogBatch, table_id: int, folder: Path) -> Iterator[ResultRow | Found]:
     """Rows for the commit record; answers that go there as bitmaps of offsets in the batch are left to the caller."""
     for start in range(0, batch.count, SHEET_MAX_ROWS):
         part = batch.part(start, min(SHEET_MAX_ROWS, batch.count - start))
@@ -96,4 +96,4 @@ def _sheet(matrix: Matrix, chosen: npt.NDArray[np.bool_], part: LogBatch, table_
     rows, wanted = row_of.astype(np.int32), used.astype(np.int64)
     sheet = BitMatrix(table_id, part.first, end, queries, rows, times, vids, matrix.words, wanted)
     low, high = int(part.times.min()), int(part.times.max())
-    return BitMatrixRef(table_id, part.first, end, low, high, write_sheet(folder, sheet), BitMap(queries.tolist()))
+    return BitMatrixRef(table_id, part.first, end, low, high, write_matrix(folder, sheet), BitMap(queries.tolist()))

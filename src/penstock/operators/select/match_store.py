@@ -15,7 +15,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from penstock.operators.base.ranges import Range
-from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, map_sheet
+from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, map_matrix
 from penstock.operators.select.position_lists import MOST_ROWS, Ints, PositionLists, merge_lists
 from penstock.views.query_counters import QueryCounters
 
@@ -109,7 +109,7 @@ class MatchStore:
         return self._view
 
     def put(self, name: BitMatrixRef) -> None:
-        sheet = map_sheet(self.folder / name.file) if name.file is not None else None
+        sheet = map_matrix(self.folder / name.file) if name.file is not None else None
         fits = sheet is not None and (sheet.table_id, sheet.first, sheet.end) == (name.table_id, name.first, name.end)
         if sheet is None or not fits:
             self._note_lost(name)

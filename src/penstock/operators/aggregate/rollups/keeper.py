@@ -64,10 +64,10 @@ class RollupKeeper:
             rolled, table = state.rolled_up(rollup.id), state.tables_by_id.get(rollup.table_id)
             if rolled is None or table is None or rolled.position >= position:
                 return  # it was dropped, or has them
-            fetcher = LogReader(self._log.folder, table, state.rows(table.id))
-            now_us = own_now(table, fetcher.segments(), self._clock)
+            log_reader = LogReader(self._log.folder, table, state.rows(table.id))
+            now_us = own_now(table, log_reader.segments(), self._clock)
             stepper = Stepper(shape_of(rollup), levels_at(rollup.tiers, now_us), partial(self._read, rollup))
-            self._write(rollup, rolled, stepper.step(rolled, fetcher, position))
+            self._write(rollup, rolled, stepper.step(rolled, log_reader, position))
 
     def _read(self, rollup: RollupDefinition, file: RollupFile) -> RollupCells:
         return read_cells(self._root, rollup.id, file, shape_of(rollup))

@@ -40,14 +40,14 @@ class OneShotAggregateAt(AggregateAt):
         return self._computed()
 
     def _look(
-        self, fetcher: LogReader, measures: tuple[Measure, ...], look: CellRange
+        self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
         panes, groups = self.plan.panes, Groups()
         width = slice_width(panes) if panes is None else math.gcd(panes.width, panes.step)
         parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
         keep = inside([(-FOREVER, FOREVER)], look.low, look.high)
-        for positions in fetcher.ranges(look.floor, look.head, look.low, look.high):
-            for sliced in slice_log(fetcher, family_of(self.plan), measures, positions, width, keep):
+        for positions in log_reader.ranges(look.floor, look.head, look.low, look.high):
+            for sliced in slice_log(log_reader, family_of(self.plan), measures, positions, width, keep):
                 numbers = number_groups(groups, sliced)
                 for measure, cells in zip(measures, sliced.cells, strict=True):
                     own = replace(cells, groups=numbers[cells.groups])

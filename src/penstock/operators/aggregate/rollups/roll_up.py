@@ -43,11 +43,11 @@ class Stepper:
         self._shape, self._levels, self._read = shape, levels, read
         self._partials: list[Partial] = shape.partials()
 
-    def step(self, rolled: RollupState, fetcher: LogReader, end: int) -> Step:
+    def step(self, rolled: RollupState, log_reader: LogReader, end: int) -> Step:
         """Take in the readings from where the rollup stands up to a position, or some of them."""
         step = Step(min(end, rolled.position + STEP_ROWS))
         parts: dict[Place, list[RollupCells]] = {}
-        fresh = self._of_log(fetcher, rolled.position, step.position)
+        fresh = self._of_log(log_reader, rolled.position, step.position)
         if fresh is not None:
             self._put(step, parts, fresh, 0)
         for file in rolled.files:
@@ -64,10 +64,10 @@ class Stepper:
             step.cells[place] = added_up([*new, *(self._read(file) for file in joined)], width, self._partials)
         return step
 
-    def _of_log(self, fetcher: LogReader, first: int, end: int) -> RollupCells | None:
+    def _of_log(self, log_reader: LogReader, first: int, end: int) -> RollupCells | None:
         """The readings in [first, end) as cells of the finest tier."""
         width, parts = self._levels[0].every_us, []
-        for sliced in slice_log(fetcher, self._shape.family, self._shape.measures, (first, end), width):
+        for sliced in slice_log(log_reader, self._shape.family, self._shape.measures, (first, end), width):
             parts.append(of_rows(sliced))
             if sum(map(len, parts)) > CELLS_AT_ONCE:
                 parts = [added_up(parts, width, self._partials)]
