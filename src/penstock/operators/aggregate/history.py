@@ -1,4 +1,4 @@
-"""Cells of rows that no record tells: the server meets the log with a family, as workers do."""
+"""Slice rows of the log in the server, as workers do, where no commit record has their cells."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def slice_log(
     keep: Keep | None = None,
     only: Ints | None = None,
 ) -> Iterator[SlicedFamily]:
-    """Slice the rows in [first, end) that belong to the family and whose times `keep` says yes to, some at a time.
+    """Slice the rows in [first, end) that belong to the family and have times that `keep` accepts, some at a time.
 
     `only`: at these positions.
     """

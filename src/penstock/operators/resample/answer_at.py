@@ -1,4 +1,4 @@
-"""A question with RESAMPLE at a kept cycle, at a past time or asked once: cut loose from the store."""
+"""Take a question with RESAMPLE out of the store, to be read without the lock: at a kept cycle, at a past time, or once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def hold_with(
     most: int | None,
     kept: SampleCache | None = None,
 ) -> ResampleAt:
-    """The same with ranges of time of one's own, by relation. `ends`: of the cycle before, whose rows readers of queries see, and of this one."""
+    """The same with given time ranges by relation. `ends`: offsets of the last cycle but one (for readers) and of the last."""
     asked = plan.resampled
     assert asked is not None
     times, values = (
