@@ -170,7 +170,7 @@ class AggregateAt(TableAnswer):
         while True:
             with self.locked() as store:
                 family, panes = self._family(store), self.plan.panes
-                # A new window may ask for other measures; then nobody keeps those of the one that is answered here.
+                # A new window may need other measures; then the family no longer has those of the window that is answered here.
                 known = tuple(m for m in measures if m in family.measures)
                 gaps = family.missing(known, first, look.head) if look.head > first else []
                 if not gaps:
@@ -183,7 +183,7 @@ class AggregateAt(TableAnswer):
                 self._slice(log_reader, needed, low, high)
 
     def _slice(self, log_reader: LogReader, measures: list[Measure], first: int, end: int) -> None:
-        """Slice a range that nobody has sliced. What was read need not be read again if this stops half-way."""
+        """Slice a range that has no cells yet. Each part is stored at once, so nothing is read again if this stops half-way."""
         width = slice_width(self.plan.panes)
         for low in range(first, end, READ_ROWS):
             high = min(end, low + READ_ROWS)

@@ -1,4 +1,4 @@
-"""An aggregation's answer at a kept cycle, cut loose from the store."""
+"""Take an aggregation's answer at a kept cycle out of the store, so that it can be read without the lock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.views.retention import now_at
 
 
 class Owner(Protocol):
-    """Who owns the answers."""
+    """The object that owns the answers."""
 
     store: AnswerStore
     feed: CommitFeed

@@ -1,4 +1,4 @@
-"""Approximate answers that were given: whoever asks about the same cycle gets the same, and what they took."""
+"""A cache of approximate answers: all clients get the same answer about the same cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What EXPLAIN says of an aggregation's slices."""
+"""The lines of EXPLAIN about an aggregation's slices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _own_slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> l
 
 
 def result_slice_lines(store: SliceStore, query_id: int) -> list[str]:
-    """The same of aggregates over a join, whose results nobody shares."""
+    """The same lines for aggregates over a join; queries do not share its cells."""
     family = store.results_of(query_id)
     if family is None:
         return ["  slices: none yet, results are taken in on request"]

@@ -49,7 +49,7 @@ class FamilyStore:
         return list(found.items())
 
     def put(self, measures: list[Measure], gap: Range, parts: list[SlicedFamily]) -> None:
-        """Take in what somebody sliced of a range, unless it has become known meanwhile."""
+        """Add the cells of a range, unless another thread has added them meanwhile."""
         numbers = [number_groups(self.groups, sliced) for sliced in parts]
         for place, measure in enumerate(measures):
             known = self.measures.get(measure)
@@ -95,7 +95,7 @@ class FamilyStore:
         self.groups = groups
 
     def empty(self) -> None:
-        """Forget everything; whoever asks slices the log again."""
+        """Forget everything; the next answer slices the log again."""
         self.groups = Groups()
         for measure in self.measures:
             self.give_up(measure)

@@ -1,4 +1,4 @@
-"""Cells of rows that no record tells: the server meets the log with a family, as workers do."""
+"""Slice rows of the log in the server, as workers do, where no commit record has their cells."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slice_log(
     width: int,
     keep: Keep | None = None,
 ) -> Iterator[SlicedFamily]:
-    """Slice the rows of a range of positions that belong to the family and that `keep` says yes to, some at a time."""
+    """Slice the rows of a range of positions that belong to the family and that `keep` accepts, some at a time."""
     first, end = positions
     index = PredicateIndex([(1, family.static_predicate, family.stream_predicate)])
     wanted = columns_needed(family, tuple(measures))

@@ -1,7 +1,7 @@
-"""The state of a LATCH query: cells cut by where rows stand in the log, merged once no kept cycle tells them apart.
+"""The state of a LATCH query: cells by log range, merged once no kept cycle distinguishes them.
 
 A row counts for ever, whatever its time, so time is not cut. A cell's `start` and `width` are log positions here: the piece
-of the log that a commit record told. The answer at a cycle is the sum of the pieces below its head. Pieces below the head of
+of the log that a commit record covers. The answer at a cycle is the sum of the pieces below its head. Pieces below the head of
 the oldest kept cycle become one cell per group, which outlives the rows: snapshots have it, so a restart does, too.
 """
 
@@ -35,7 +35,7 @@ class LatchFamily(FamilyStore):
         return PieceStore(measure.make())
 
     def missing(self, measures: tuple[Measure, ...], first: int, head: int) -> list[tuple[Range, list[Measure]]]:
-        """Holes: rows that no record told, because something failed."""
+        """Holes: log ranges that no record covers, because something failed."""
         found: dict[Range, list[Measure]] = {}
         for measure in measures:
             covered = self.measures[measure].covered
@@ -79,12 +79,12 @@ class LatchFamily(FamilyStore):
             known.cells.coarsen(partial(_connected, known.covered))
 
     def give_up(self, measure: Measure) -> None:
-        """Nobody can make the state anew, unless the log has all of it."""
+        """Forget a measure's state. It can be computed again only if the log still has all rows."""
         super().give_up(measure)
         self.measures[measure].covered = LOST
 
     def doubt(self, measure: Measure) -> None:
-        """What failed was not told, and is a hole."""
+        """Nothing to do: rows of a failed cycle are in no record, and so they are a hole already."""
 
 
 def _connected(covered: Ranges, first: int, end: int) -> bool:

@@ -1,4 +1,4 @@
-"""An answer over the newest rows of a stream: they are found and aggregated when somebody asks."""
+"""The answer of an aggregation over the newest rows of a stream: they are found and aggregated on request."""
 
 from __future__ import annotations
 

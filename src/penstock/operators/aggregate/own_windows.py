@@ -1,4 +1,4 @@
-"""An answer over one stream whose aggregates have windows of their own."""
+"""The answer of aggregates with windows of their own over one stream."""
 
 from __future__ import annotations
 

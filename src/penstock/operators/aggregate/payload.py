@@ -1,4 +1,4 @@
-"""Cells as they travel in commit records and snapshots: one Arrow stream with the groups' keys beside each cell."""
+"""Encode cells for commit records and snapshots: one Arrow stream with the groups' keys beside each cell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARTS = ("starts", "widths", "firsts", "lasts", "rows")
 
 @dataclass(frozen=True, slots=True)
 class CellBatch:
-    """What a payload says: whose cells, of which rows of the log, and the groups' keys, one tuple per cell."""
+    """A decoded payload: cells of one family, their log ranges, and the groups' keys, one tuple per cell."""
 
     family: str
     measures: list[str]

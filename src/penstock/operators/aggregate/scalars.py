@@ -1,4 +1,4 @@
-"""Subqueries that are values: answered first, each by slices of its own, then constants among the aggregates around them."""
+"""Scalar subqueries: each is answered first, from slices of its own, and is then a constant in the query around it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The standing aggregations of one table, kept ready in a worker: each family is sliced once, whoever asks."""
+"""The step of a worker for all standing aggregations of one table: each family is sliced once for all its queries."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ class AggregateStep:
         return needed
 
     def slice(self, batch: LogBatch, table_id: int, spans: Spans = ()) -> Iterator[ResultRow]:
-        """Rows for the commit record. A family without rows says so, too: then nobody has to look.
+        """Rows for the commit record. A family without rows has one, too, so that the server need not read the log for it.
 
-        `spans`: which part of the batch (query, first, end) a fill reads for whom; each is alone in its family.
+        `spans`: the part of the batch that a fill reads for each query (query, first, end); each is alone in its family.
         """
         if not self._families:
             return
@@ -116,7 +116,7 @@ class AggregateStep:
             try:
                 sliced = slice_family(family, measures, rows, chosen, min(members.widths))
             except pa.ArrowException as failure:
-                # A plan of an older version that no longer would be made; nobody else's answers suffer from it.
+                # A plan of an older version that would not be made any more; answers of other families are not affected.
                 yield from self._failed(family, error("internal_error", detail=f"slices: {failure}"), batch.first)
                 continue
             partials = {measure_name(m): m.make() for m in measures}

@@ -1,4 +1,4 @@
-"""WITHIN n PERCENT is kept: where buckets leave more doubt than was asked for, the rows of the window are read."""
+"""Keep the bound of WITHIN n PERCENT: where buckets leave more doubt than the bound, the rows of the window are read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Known = Callable[[SlicedFamily], Ints]
 
 
 def loose_measures(plan: AggregatePlan, whole: Whole) -> list[Measure]:
-    """The measures whose buckets do not keep what some aggregate of them promises."""
+    """The measures with buckets that do not keep the bound of some aggregate."""
     found: dict[Measure, None] = {}
     for call in plan.aggregates:
         measure = measure_of(call)

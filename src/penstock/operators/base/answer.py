@@ -40,7 +40,7 @@ class AnswerAt(Protocol):
 
     @property
     def stands_for(self) -> int:
-        """The cycle whose rows and definitions the answer is made of: this one, or an earlier one of Spark SQL."""
+        """The cycle that gives the answer its rows and definitions: this one, or an earlier one for Spark SQL."""
         ...
 
     @property
@@ -152,7 +152,7 @@ def rows_gone(held: AnswerAt) -> PenstockError:
 
 
 def answered_otherwise(cycle: int) -> PenstockError:
-    """For a subscriber whose query was given a window with which cycles answer it, or Spark SQL, and it was not so before."""
+    """The error for a subscriber to a query that moved from cycles to Spark SQL, or back, with its new window."""
     return error(
         "cycle_gone",
         cycle=cycle,

@@ -1,4 +1,4 @@
-"""From positions to rows: read the log where a bitmap says so, cut to the window, project late."""
+"""Read rows of the log by position: at the positions of a bitmap, inside a window, with projection last."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class LogReader:
     def times(
         self, blocks: Blocks | None, end: int, low: int = -FOREVER, high: int = FOREVER, first: int = 0
     ) -> TimedPositions:
-        """Positions in [first, end) that `blocks` names (None: all) whose ts is in [low, high]."""
+        """Positions in [first, end) that `blocks` names (None: all) with ts in [low, high]."""
         self.require(blocks, first, end)
         found = []
         for segment in self.segments():

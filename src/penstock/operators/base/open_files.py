@@ -1,4 +1,4 @@
-"""The log's newest files, kept mapped: invocations read the same few again and again."""
+"""A cache of memory maps of the log's newest files: invocations read the same few files again and again."""
 
 from __future__ import annotations
 

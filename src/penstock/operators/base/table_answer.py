@@ -1,4 +1,4 @@
-"""What aggregations have in common as answers: a table that is there as a whole, compared with that of another cycle."""
+"""The base of answers that are one whole table, such as aggregations: changes are found by comparing two cycles."""
 
 from __future__ import annotations
 

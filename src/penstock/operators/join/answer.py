@@ -1,6 +1,6 @@
-"""A window join's answer as of a committed cycle: results inside their windows, and rows that stayed alone.
+"""A window join's answer as of a committed cycle: results inside their windows, and rows without a partner.
 
-An id is a result's number, or, for a row of the first input that no partner came for, -1 minus its log position.
+An id is a result's number, or, for a row of the first input without a partner, -1 minus its log position.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class JoinAt:
         return inside, inside[~self._among(inside, before, inside_before)], all_rows(before, inside_before[~stayed])
 
     def of_times(self, low: int, high: int) -> Ids:
-        """What a reader of the query sees: rows whose own time lies in [low, high], whatever the query's window shows now.
+        """What a reader of the query sees: rows with a time in [low, high], also outside the query's window.
 
         Only those that it can ever have shown, with no tuple before its window at its START.
         """
@@ -130,7 +130,7 @@ class JoinAt:
         return shown
 
     def span(self) -> tuple[int, int] | None:
-        """[low, high] of a join whose inputs have the same window; None where no NOW is known yet."""
+        """[low, high] of a join with the same window for all inputs; None where no NOW is known yet."""
         assert self.windows.uniform
         spans = self._spans()
         return spans[0] if spans is not None else None
@@ -164,7 +164,7 @@ class JoinAt:
         return times
 
     def _alone_inside(self, low: int | None = None) -> Ids:
-        """Rows without a partner whose window has passed, inside theirs; ascending ids."""
+        """Rows inside the window that have no partner and can get none, since their join window has passed; ascending ids."""
         spans = self._spans()
         if not self.alone or spans is None:
             return np.empty(0, np.int64)
@@ -226,7 +226,7 @@ class JoinAt:
         return table.take(pa.array(np.searchsorted(chosen, order)))
 
     def project(self, picked: ChosenResults) -> pa.Table:
-        """The rows of results none of whose tuples is gone."""
+        """The rows of results that still have all tuples in the log."""
         by_input = dict(enumerate(picked.positions(len(self.inputs))))
         return self._project(by_input, len(picked.numbers), picked)
 

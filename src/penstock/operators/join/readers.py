@@ -1,4 +1,4 @@
-"""Queries that read a window join like a stream: how far back they reach, and how far back there is something to read.
+"""Queries that read a window join like a stream: how far back their windows reach, and how far back results are kept.
 
 A join keeps its results for as long as its own window or one of its readers reaches them.
 """
@@ -34,7 +34,7 @@ def reached_by_readers(store: AnswerStore, query_id: int, oldest: Mark) -> Itera
 
 
 def read_now(query_id: int, oldest: Mark) -> int | None:
-    """NOW of a join, and so of who reads nothing else, at a cycle."""
+    """NOW of a join at a cycle, which is also NOW of queries that read only this join."""
     known = oldest.joins.get(query_id)
     return known.now_us if known is not None else None
 
@@ -55,7 +55,7 @@ def trim_readers(store: AnswerStore, oldest: Mark) -> None:
 
 
 def check_readers(name: str, plan: Plan, state: CatalogState) -> None:
-    """Refuse a new plan for a window join that can no longer be read like a stream while somebody does so."""
+    """Refuse a new plan for a window join that other queries read, if it can no longer be read like a stream."""
     if isinstance(plan, JoinPlan):
         return
     for definition in state.queries.values():

@@ -21,7 +21,7 @@ class ResultFiles:
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
         self._seen: set[str] = set()
-        self._dropped: list[tuple[int, str]] = []  # (cycle since when nobody names it, file)
+        self._dropped: list[tuple[int, str]] = []  # (first cycle in which no answer names it, file)
         self._used: set[str] = set()
         self._loading = False
 
@@ -36,7 +36,7 @@ class ResultFiles:
         self._used = used
 
     def begin_loading(self) -> None:
-        """What is in use will be told anew."""
+        """Forget which files are in use: `note` will collect them again."""
         self._used, self._dropped, self._seen, self._loading = set(), [], set(), True
 
     def remove_orphans(self, commits: CommitStore) -> None:

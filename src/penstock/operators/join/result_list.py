@@ -1,4 +1,4 @@
-"""A join's results in the order of commits. The n-th one has that number for ever, so numbers are ids.
+"""A join's results in the order of commits. A result's number never changes, so numbers are ids.
 
 Chunks never change; readers keep the list they have. What a chunk's file held can be dropped from the old end.
 """
@@ -89,9 +89,9 @@ class JoinResults:
         return {c.file for c in self.chunks if c.file is not None}
 
     def inside(self, first: int, end: int, low: int, high: int, latest_after: int | None = None) -> ChosenResults:
-        """Results with a number in [first, end) whose tuples all lie in [low, high], by number.
+        """Results with a number in [first, end) and all tuples in [low, high], by number.
 
-        With `latest_after` only those whose latest tuple lies after it.
+        With `latest_after` only results with the latest tuple after it.
         """
         numbers, parts = [], []
         for chunk in self.chunks:

@@ -36,8 +36,8 @@ class ResampleAt(TableAnswer):
     plan: SparkPlan
     times: StreamWindow
     values: StreamWindow
-    kept: SampleCache | None  # None: nobody will ask the same again
-    most: int | None  # rows that the answer may have; None: whoever asks takes only the first ones of it
+    kept: SampleCache | None  # None: the same question will not be asked again
+    most: int | None  # rows that the answer may have; None: the caller takes only the first rows
     _known: CachedSamples | None = field(default=None)
 
     @property
@@ -48,7 +48,7 @@ class ResampleAt(TableAnswer):
         return self.found().table
 
     def found(self, before: ResampleAt | None = None) -> SampleAnswer:
-        """`before`: an answer that somebody holds, from which this one can move on."""
+        """The samples of this cycle. `before`: an earlier answer of the caller, from which this one can be updated."""
         if self._known is None:
             self._known = self._find(before._known if before is not None else None)
         return self._known.found
@@ -60,7 +60,7 @@ class ResampleAt(TableAnswer):
         if before is not None and before.cycle == self.cycle:
             Room(self.most).take(
                 before.found.table.num_rows
-            )  # whoever it is kept for may have asked for the first ones
+            )  # it may be cached for a caller that took only the first rows
             return before
 
         def work(readers: SampleReaders) -> Sampled:
@@ -84,7 +84,7 @@ class ResampleAt(TableAnswer):
         return found
 
     def _nearest(self, held: CachedSamples | None) -> CachedSamples | None:
-        """The newest answer up to this cycle from which it goes on. Who is far behind finds none but its own among those kept."""
+        """The newest answer up to this cycle that can be updated to it: a cached one, or the one that the caller holds."""
         asked = self.plan.resampled
         assert asked is not None
         known = self.kept.before(self.query_id, self.plan, self.cycle) if self.kept is not None else None

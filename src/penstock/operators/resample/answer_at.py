@@ -1,4 +1,4 @@
-"""A question with RESAMPLE at a kept cycle, at a past time or asked once: cut loose from the store."""
+"""Take a question with RESAMPLE out of the store, to be read without the lock: at a kept cycle, at a past time, or once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
 class ResampleRequest:
     """A question with RESAMPLE at a cycle: NOW, and the range of time of each relation by its name.
 
-    `ends`: of the cycle before, whose rows readers of queries see, and of this one.
+    `ends`: offsets of the last cycle but one (for readers of queries) and of the last.
     """
 
     query_id: int

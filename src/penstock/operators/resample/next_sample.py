@@ -1,4 +1,4 @@
-"""From one cycle's answer with RESAMPLE to a later one's: only what is new, and what new readings lie near, is looked at again."""
+"""Update an answer with RESAMPLE to a later cycle: only new rows, and rows near new readings, are sampled again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A SELECT with RESAMPLE that is asked once, or about a past time: from the logs, without Spark."""
+"""Answer a SELECT with RESAMPLE once, or as of a past time, from the logs and without Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluation | None:
-    """The answer at the last committed cycle; None where Spark has to give it: nobody asked for a RESAMPLE, or too much is read."""
+    """The answer at the last committed cycle; None where Spark has to give it: without RESAMPLE, or with too many rows."""
     if plan.resampled is None:
         return None
     began = time.monotonic()
@@ -43,5 +43,5 @@ def hold_once(
 
 
 def answer_once(held: ResampleAt) -> pa.Table | None:
-    """None where that is too much to read for anybody but Spark."""
+    """The answer; None where there are too many rows to read without Spark."""
     return None if too_many(held.times, held.values) is not None else held.answer()

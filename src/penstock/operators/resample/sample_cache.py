@@ -1,4 +1,4 @@
-"""What the newest answers with RESAMPLE were made of, so that the next cycle's need not read all of their windows."""
+"""A cache of the samples of the newest answers with RESAMPLE, so that the next cycle need not read whole windows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SampleCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, tuple[CachedSamples, ...]] = OrderedDict()  # by query; whoever was asked last at the end
+        self._kept: OrderedDict[int, tuple[CachedSamples, ...]] = OrderedDict()  # by query; the last used one at the end
         self._bytes = 0
 
     def before(self, query_id: int, plan: SparkPlan, cycle: int) -> CachedSamples | None:
@@ -43,7 +43,7 @@ class SampleCache:
         return max(known, key=lambda kept: kept.cycle, default=None)
 
     def keep(self, query_id: int, kept: CachedSamples) -> None:
-        """As long as there is room; what alone is too large drives nobody out."""
+        """Cache the samples of an answer, and drop the least recently used ones over the limit; too large ones are left out."""
         if kept.nbytes > MOST_BYTES:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""What an answer with RESAMPLE is made of: readings of one stream, and what the other's value was at their times."""
+"""The samples of an answer with RESAMPLE: readings of one stream, and the other stream's values at their times."""
 
 from __future__ import annotations
 

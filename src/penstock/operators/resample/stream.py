@@ -55,7 +55,7 @@ class StreamWindow:
 
 
 class Room:
-    """How many rows an answer may have. Whoever finds rows says so before reading more of them; one too many is refused."""
+    """The row limit of an answer. Each step takes its rows from it before it reads more; one row too many is an error."""
 
     def __init__(self, most: int | None) -> None:
         self.most = most

@@ -1,4 +1,4 @@
-"""A query's answer at a kept cycle, cut loose from the store: what `AnswerAt` needs to be read without the lock."""
+"""Take a query's answer at a kept cycle out of the store, so that it can be read without the lock."""
 
 from __future__ import annotations
 

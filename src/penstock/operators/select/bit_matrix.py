@@ -1,7 +1,7 @@
-"""Sheets: what many queries select of one run of rows, as one file of bits that tasks write and the server maps.
+"""Bit matrices: the matches of many queries in one range of rows, as one file of bits that tasks write and the server maps.
 
-A sheet is soft state. Its content follows from the log range and the definitions, so it may be lost at any time; the
-commit record names it together with its members, and whoever misses one evaluates those rows again.
+A bit matrix is soft state. Its content follows from the log range and the definitions, so it may be lost at any time. The
+commit record names it with its queries; where the file is missing, the server evaluates those rows again.
 
 Layout, little-endian, each part padded to 8 bytes: head (int64), queries (int64, ascending), the matrix row of each
 (int32), times (int64) and static versions (int32) of the log rows, the matrix (uint64).
@@ -44,7 +44,7 @@ class BitMatrix:
     times: Ints
     vids: npt.NDArray[np.int32]
     words: Words
-    # Which rows of `words` are meant, where not all are: who writes a sheet needs no second matrix of them.
+    # The rows of `words` that count, where not all do: so the writer of a bit matrix needs no copy of them.
     chosen: Ints | None = None
 
     @property
@@ -63,7 +63,7 @@ class BitMatrix:
 
 @dataclass(frozen=True, slots=True)
 class BitMatrixRef:
-    """What a commit record says of a sheet: where it is, what it covers, and for whom."""
+    """A bit matrix as a commit record names it: its file, its log range and its queries."""
 
     table_id: int
     first: int
@@ -87,7 +87,7 @@ def name_from_bytes(table_id: int, first: int, payload: bytes) -> BitMatrixRef:
 
 
 def write_matrix(folder: Path, sheet: BitMatrix) -> str | None:
-    """Leave a sheet for the server; its file name, or None where there is no room for it."""
+    """Write a bit matrix for the server; its file name, or None where the disk or memory is full."""
     # A task that is run twice writes two files: only the committed one is named.
     name = f"{sheet.table_id}-{sheet.first:016d}-{uuid.uuid4().hex}.sheet"
     aside = folder / f".{name}"
@@ -126,7 +126,7 @@ def _file_parts(head: Ints, sheet: BitMatrix) -> Iterator[npt.NDArray[Any]]:
 
 
 def map_matrix(path: Path) -> BitMatrix | None:
-    """A sheet as it lies in shared memory; None where it is gone or torn."""
+    """A bit matrix as it lies in shared memory; None where it is gone or torn."""
     try:
         # Arrow's map outlives its file, while one of `mmap` keeps a descriptor, and there may be thousands.
         with pa.memory_map(str(path)) as file:
@@ -141,14 +141,14 @@ def _parts_of(raw: npt.NDArray[np.uint8]) -> BitMatrix:
     magic, table_id, first, end, count, answers, width = (int(n) for n in head[:7])
     rows = end - first
     if magic != _MAGIC or width != words_for(rows):
-        raise ValueError("not a sheet")
+        raise ValueError("not a bit matrix")
     at = _HEAD * 8
 
     def part(dtype: Any, length: int) -> Any:
         nonlocal at
         size = np.dtype(dtype).itemsize * length
         if at + size > len(raw):
-            raise ValueError("a torn sheet")
+            raise ValueError("a torn bit matrix")
         found = raw[at : at + size].view(dtype)
         at += size + -size % 8
         return found

@@ -1,6 +1,6 @@
-"""Answers that are kept current: the rows inside the window, moved on at each cycle instead of cut out when asked.
+"""Answers that are kept current: the rows inside the window, updated at each cycle instead of computed on request.
 
-For queries that are asked about more often than cycles come. An answer that is behind is moved on when somebody asks.
+For queries with more requests than cycles. An answer that is behind is updated at the next request.
 """
 
 from __future__ import annotations

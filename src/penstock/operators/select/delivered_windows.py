@@ -1,7 +1,7 @@
-"""Which rows a plain subscriber has been told of already, from the windows that it was told through.
+"""Which rows a plain subscriber has received already, derived from the windows of its events.
 
-A window over time only moves on. So of the rows that came with one cycle all were told, now or later, from where the window
-began then to where it ends at last: two numbers a cycle and not a row remembered. Each change of window begins an era.
+A window over time only moves forward. So of the rows of one cycle all were delivered, then or later, from the window's begin in
+that cycle to its end now: this takes two numbers per cycle, and none per row. Each change of window begins an era.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_CYCLES = 1 << 16
 
 @dataclass(slots=True)
 class _Era:
-    """One window. Rows below heads[i] (and not below the one before) were told from the time lows[i] on, up to `high`."""
+    """One window. Rows below heads[i] (and not below the one before) were delivered from the time lows[i] on, up to `high`."""
 
     window: Window
     heads: list[int] = field(default_factory=list)
@@ -33,7 +33,7 @@ class _Era:
         self.heads.append(head)
         self.lows.append(low)
         if len(self.heads) > MOST_CYCLES:
-            # Cycles two by two, from the later time on: what is forgotten may be told again, but nothing is kept back.
+            # Cycles two by two, from the later time on: rows that are forgotten may be delivered again, but none is left out.
             self.heads, self.lows = self.heads[1::2], self.lows[1::2]
 
     def has(self, rows: TimedPositions) -> np.ndarray:
@@ -43,7 +43,7 @@ class _Era:
 
 
 class DeliveredWindows:
-    """One subscriber's past. Windows of rows leave no trace here: what they showed may be told again."""
+    """The delivered windows of one subscriber. Windows of rows are not recorded: their rows may be delivered again."""
 
     def __init__(self) -> None:
         self._eras: list[_Era] = []

@@ -1,4 +1,4 @@
-"""Matches that the server finds by itself, where no record and no sheet says them: evaluated when asked, and kept."""
+"""Matches that the server evaluates on request, and keeps, where neither a record nor a bit matrix has them."""
 
 from __future__ import annotations
 

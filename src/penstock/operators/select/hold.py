@@ -1,4 +1,4 @@
-"""Which rows a condition has lasted for: `WHERE ... FOR 30 SECONDS`, from the rows that match the condition.
+"""`WHERE ... FOR 30 SECONDS`: finds the rows up to which the condition has lasted, from the rows that match it.
 
 A row is in if its condition is true at it and at all rows of its sensor back to one that is old enough: so all rows since
 the window's beginning, less that time, are looked at, and of each sensor the newest one before (its eve). A row changes
@@ -31,7 +31,7 @@ class HoldPositions:
     """The rows of a query with FOR, read like `MatchPositions`: as of any head, since late rows may change older answers.
 
     `true` are the rows at which the condition is true; `passing` says which static versions the query is about, and
-    `heard` which sensors have readings at all.
+    `heard` names the sensors that have readings at all.
     """
 
     plan: SelectPlan
@@ -43,7 +43,7 @@ class HoldPositions:
     memory: HoldCache
 
     def times(self, log_reader: LogReader, end: int, low: int, high: int, first: int) -> TimedPositions:
-        """Rows in [first, end) whose ts is in [low, high], in log order."""
+        """Rows in [first, end) with ts in [low, high], in log order."""
         known = self.memory.nearest(self.memory.found, low, end, self.floor)
         kept, since, lowest = no_rows(), low, FOREVER
         if known is not None:
@@ -129,7 +129,7 @@ class HoldPositions:
         return np.flatnonzero(times > NEVER)
 
     def _take_newer(self, rows: TimedPositions, times: Ints, positions: Ints) -> Ints:
-        """Put rows in that are newer than what is there; the sensors whose row that changed."""
+        """Put rows in that are newer than the present ones; returns the sensors with a new row."""
         sids = self.sids[rows.vids]
         last = newest_of_each(sids, rows.times, rows.positions)
         sids, when, where = sids[last], rows.times[last], rows.positions[last]

@@ -1,4 +1,4 @@
-"""What was found lately about a condition that has to last, for a few cycles and windows. Soft."""
+"""A cache of results for conditions that have to last, for a few cycles and windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the answers of many queries to one run of new rows: a sheet, lists, or bitmaps in the record."""
+"""Encode the matches of many queries in one range of new rows: as a bit matrix, as lists, or as bitmaps in the record."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _counts(
     table_id: int,
     first: int,
 ) -> Iterator[ResultRow]:
-    """How many rows each of these queries matched: nobody has to look into lists and sheets for that."""
+    """How many rows each of these queries matched, so that the server need not read lists and bit matrices for it."""
     if chosen.any():
         found = counts[chosen]
         yield table_id, "counts", int(found.sum()), first, matrix.numbers[chosen].tobytes() + found.tobytes()

@@ -1,4 +1,4 @@
-"""Which rows match one query, from wherever that is known: record, lists, sheets, or the log itself."""
+"""The rows that match one query, from commit records, lists, bit matrices, or by evaluation over the log."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from penstock.operators.select.position_lists import Ints
 class MatchPositions:
     """A query's matches as of one cycle, safe to read while the next one is folded in.
 
-    In the ranges `covered` the record, lists and sheets say everything; elsewhere, and where a sheet is lost, the
-    predicate is evaluated. Rows below `reach` are older than any window of the query.
+    In the ranges `covered` records, lists and bit matrices have all matches; elsewhere, and where a bit matrix is lost,
+    the predicate is evaluated. Rows below `reach` are older than any window of the query.
     """
 
     query_id: int
@@ -56,13 +56,13 @@ class MatchPositions:
         return list(joined([*gaps, *lost])) if lost else gaps
 
     def to_evaluate(self, log_reader: LogReader, first: int, end: int, low: int) -> int:
-        """How many rows of [first, end) with a ts from `low` on only the predicate itself can tell."""
+        """How many rows of [first, end) with ts from `low` on have to be evaluated."""
         first = max(first, self.reach)
         ranges = log_reader.ranges(first, end, low, FOREVER) if first < end else []
         return sum(high - start for a, b in ranges for start, high in self._gaps(a, b))
 
     def times(self, log_reader: LogReader, end: int, low: int, high: int, first: int) -> TimedPositions:
-        """Matches in [first, end) whose ts is in [low, high], in log order."""
+        """Matches in [first, end) with ts in [low, high], in log order."""
         first = max(first, self.reach)
         found: list[TimedPositions] = []
         at = first
@@ -79,7 +79,7 @@ class MatchPositions:
         return TimedPositions.together(found) if found else no_rows()
 
     def _from_log(self, log_reader: LogReader, first: int, end: int, low: int, high: int) -> list[TimedPositions]:
-        """The same where no sheet says the times."""
+        """The same where no bit matrix has the times."""
         if first >= end:
             return []
         lost = log_reader.lost(first, end)

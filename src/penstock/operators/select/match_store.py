@@ -1,7 +1,7 @@
-"""One table's sheets and lists in the server: what tasks found for many queries at once, by log range.
+"""The match store of one table: bit matrices and lists with the matches of many queries, by log range.
 
-Lists are durable. Sheets are not: one that is lost or given up leaves its range and its members behind, so that a
-member knows which rows it has to look at again.
+Lists are durable. Bit matrices are not: the store keeps the range and the queries of a lost one, so that these rows are
+evaluated again for these queries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_LISTS = 24
 
 @dataclass(frozen=True, slots=True)
 class StoredMatrix:
-    """A sheet that is there, and how the commit record names it."""
+    """A bit matrix that exists, and how the commit record names it."""
 
     name: BitMatrixRef
     sheet: BitMatrix
@@ -43,7 +43,7 @@ class StoredMatrix:
 
 @dataclass(frozen=True, slots=True)
 class LostMatrix:
-    """A log range whose sheet is gone; `members` were answered by it."""
+    """A log range with a lost bit matrix; `members` are the queries that it had."""
 
     first: int
     end: int
@@ -52,14 +52,14 @@ class LostMatrix:
 
 @dataclass(frozen=True, slots=True)
 class MatchStoreAt:
-    """A shelf as of one cycle, safe to read while others are put on it."""
+    """A match store as of one cycle, safe to read while the store changes."""
 
     sheets: tuple[StoredMatrix, ...] = ()
     lost: tuple[LostMatrix, ...] = ()
     lists: tuple[PositionLists, ...] = ()
 
     def overlapping(self, first: int, end: int) -> Iterator[StoredMatrix]:
-        """Sheets with rows in [first, end), in log order."""
+        """Bit matrices with rows in [first, end), in log order."""
         # They do not overlap, so they end in the order in which they begin.
         at = bisect_left(self.sheets, first + 1, key=_end)
         while at < len(self.sheets) and self.sheets[at].first < end:
@@ -67,7 +67,7 @@ class MatchStoreAt:
             at += 1
 
     def positions(self, query_id: int, first: int, end: int) -> list[Ints]:
-        """What sheets and lists name in [first, end) for a query, ascending each."""
+        """Matches of a query in [first, end) from bit matrices and lists, each part ascending."""
         found = []
         for kept in self.overlapping(first, end):
             row = kept.sheet.row(query_id)
@@ -81,7 +81,7 @@ class MatchStoreAt:
         return found
 
     def missing(self, query_id: int, first: int, end: int) -> list[Range]:
-        """Where in [first, end) a query was answered by a sheet that is gone."""
+        """Ranges in [first, end) where the bit matrix of a query is lost."""
         return [
             (max(lost.first, first), min(lost.end, end))
             for lost in self.lost
@@ -91,14 +91,14 @@ class MatchStoreAt:
 
 @dataclass(slots=True)
 class MatchStore:
-    """The sheets and lists of one table. Changed under its owner's lock."""
+    """The bit matrices and lists of one table. Changed under its owner's lock."""
 
     folder: Path
     sheets: list[StoredMatrix] = field(default_factory=list)
     lost: list[LostMatrix] = field(default_factory=list)
     lists: list[PositionLists] = field(default_factory=list)
     nbytes: int = 0
-    # Added up as they come and go: whoever lists ten thousand queries looks into no sheet.
+    # Added up as they come and go: a list of ten thousand queries reads no bit matrix.
     _shares: QueryCounters = field(default_factory=QueryCounters)
     _unused: list[Path] = field(default_factory=list)
     _view: MatchStoreAt | None = None
@@ -127,11 +127,11 @@ class MatchStore:
         self._view = None
 
     def share(self, query_id: int) -> int:
-        """Bytes of sheets and lists that are there for a query, divided among those who share them."""
+        """A query's share of the bytes of bit matrices and lists, divided among the queries of each."""
         return self._shares[query_id]
 
     def give_up(self, some: list[StoredMatrix]) -> None:
-        """Drop sheets; whoever asks for their rows evaluates them."""
+        """Drop bit matrices; their rows are evaluated again on request."""
         gone = {id(k) for k in some}
         self.sheets = [k for k in self.sheets if id(k) not in gone]
         for kept in some:
@@ -140,7 +140,7 @@ class MatchStore:
         self._view = None
 
     def give_up_passed(self, now_us: int, spans: Sequence[tuple[int, BitMap]]) -> None:
-        """Drop the sheets that the windows of all their members have left behind. `spans`: the widest first, and whose."""
+        """Drop the bit matrices that no window of their queries reaches. `spans`: widths and their queries, the widest first."""
         shortest = spans[-1][0] if spans else None
         old = []
         for kept in self.sheets:
@@ -154,7 +154,7 @@ class MatchStore:
             self.give_up(old)
 
     def forget_below(self, position: int) -> None:
-        """Nobody will ask for rows below a position again."""
+        """Forget bit matrices below a position: no window reaches these rows any more."""
         for kept in [k for k in self.sheets if k.end <= position]:
             self._remove(kept)
         self.sheets = [k for k in self.sheets if k.end > position]
@@ -163,7 +163,7 @@ class MatchStore:
         self._view = None
 
     def merge(self, keep_from: dict[int, int] | None) -> None:
-        """Make few lists of many, without what their queries do not reach any more, if that is said."""
+        """Merge many lists into few. With `keep_from`, drop positions below it, which their queries no longer reach."""
         if len(self.lists) <= (0 if keep_from is not None else 1):
             return
         groups = [group for near in _within_reach(self.lists) for group in _to_merge(near)]
@@ -185,17 +185,17 @@ class MatchStore:
             self._unused.append(self.folder / kept.name.file)
 
     def take_files(self) -> list[Path]:
-        """Files that nobody needs any more, for whoever removes them."""
+        """Files that are no longer needed; the caller removes them."""
         unused, self._unused = self._unused, []
         return unused
 
     def _note_lost(self, name: BitMatrixRef) -> None:
         insort(self.lost, LostMatrix(name.first, name.end, name.members), key=_first)
         if len(self.lost) > MOST_LOST:
-            # Saying that more queries miss more rows is safe: they look at rows that they know already.
+            # Larger lost ranges for more queries are safe: some known rows are then evaluated again.
             pairs = zip(self.lost[::2], self.lost[1::2], strict=False)
             rest = self.lost[-1:] if len(self.lost) % 2 else []
-            # Sheets are lost in any order, so a later one may lie within what was made of two before.
+            # Bit matrices are lost in any order, so a later range may lie within a merged one.
             self.lost = [LostMatrix(a.first, max(a.end, b.end), a.members | b.members) for a, b in pairs] + rest
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ def _to_merge(parts: list[PositionLists]) -> list[list[PositionLists]]:
 
 
 def _sheet_shares(sheet: BitMatrix) -> tuple[Ints, Ints]:
-    """Bytes of a sheet by query."""
+    """Bytes of a bit matrix by query."""
     return sheet.queries, np.full(len(sheet.queries), sheet.nbytes // max(1, len(sheet.queries)))
 
 

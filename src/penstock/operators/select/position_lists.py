@@ -1,6 +1,6 @@
-"""Lists: what many queries select of a run of rows, each only a little; durable in the commit record.
+"""Lists: the few matches of each of many queries in one range of rows; durable in the commit record.
 
-One array of queries, one of where each one's part ends, one of row numbers: nobody goes query by query until asked.
+One array of queries, one with the end of each query's part, one of row numbers: all queries are handled at once.
 """
 
 from __future__ import annotations

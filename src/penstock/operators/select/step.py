@@ -1,4 +1,4 @@
-"""The standing select-project queries of one table, kept ready in a worker to meet rows together."""
+"""The step of a worker for all standing select-project queries of one table: one shared pass over the rows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How a query's answer is kept, chosen by cost: all three give the same rows.
+"""Choose how a query's answer is kept, by cost; all three strategies give the same rows.
 
 - complete: the rows inside the window are kept current at each cycle. Costs each cycle, an invocation nearly nothing.
 - partial: matches are found as rows come, the window is cut when asked. Costs bits per row, little per invocation.
-- none: nothing is kept, an invocation evaluates its window. Costs only those who ask; chosen only on request.
+- none: nothing is kept, an invocation evaluates its window. Costs only at invocations; chosen only on request.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _SLICED_RESULTS = "slices of a join's results are kept, a window adds up those i
 
 
 def unheeded(plan: Plan, asked: str | None) -> str | None:
-    """Why a strategy that somebody asks for changes nothing; None where it is followed."""
+    """Why a requested strategy changes nothing; None where it is used."""
     if asked is None or (asked == "partial" and not evaluated_by_spark(plan)):
         return None
     return _only_way(plan, plan.window if isinstance(plan, SelectPlan) else None, asked)
 
 
 def _only_way(plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
-    """The reason why an answer is kept in one way only, whatever somebody asks for; None where there is a choice."""
+    """The reason why an answer is kept in one way only, whatever strategy is requested; None where there is a choice."""
     if isinstance(plan, AggregatePlan):
         return "slices are kept, a window adds up those inside it when asked"
     if isinstance(plan, JoinAggregatePlan) or (isinstance(plan, SparkPlan) and plan.top is not None):
@@ -65,7 +65,7 @@ class _Asked:
 
 
 class StorageChoice:
-    """Counts who is asked about how often. Called under its owner's lock."""
+    """Counts how often each query is invoked, and chooses its strategy. Called under its owner's lock."""
 
     def __init__(self) -> None:
         self._asked: dict[int, _Asked] = {}
@@ -97,7 +97,7 @@ class StorageChoice:
         return f"it is {rate}" if asked is not None and asked.ready else f"it is not {rate}"
 
     def note(self, query_id: int, cycle: int) -> None:
-        """Somebody asked for the current answer."""
+        """Count one request for the current answer of a query."""
         asked = self._asked.get(query_id)
         if asked is None:
             asked = self._asked[query_id] = _Asked(cycle)
@@ -115,7 +115,7 @@ class StorageChoice:
 
     def calm_down(self, cycle: int) -> list[int]:
         """Queries that are not asked about any more; they are kept current no longer."""
-        # Whoever is asked about is looked at again after LOOK_CYCLES: nobody asked for as long as that.
+        # A query with requests is checked again after LOOK_CYCLES: these had none for longer than that.
         gone = [q for q, a in self._asked.items() if cycle - a.since > 2 * LOOK_CYCLES]
         for query_id in gone:
             del self._asked[query_id]

@@ -27,10 +27,10 @@ class WindowMatches:
     matches: Blocks | MatchPositions | HoldPositions
     base: Blocks | None = None
     passing: np.ndarray | None = None
-    heard: np.ndarray | None = None  # sensors with a reading that counts: until all are found, one reads on
+    heard: np.ndarray | None = None  # sensors with a reading that counts: until all are found, more rows are read
 
     def times(self, log_reader: LogReader, end: int, low: int, high: int, first: int) -> TimedPositions:
-        """Matches in [first, end) whose ts is in [low, high]."""
+        """Matches in [first, end) with ts in [low, high]."""
         if isinstance(self.matches, MatchPositions | HoldPositions):
             return self.matches.times(log_reader, end, low, high, first)
         return log_reader.times(self.matches, end, low, high, first)
@@ -162,7 +162,7 @@ def newest_counted(
 
 
 def _oldest_that_stays(rows: TimedPositions, window: RowsWindow, matches: WindowMatches, static: StaticRows) -> int:
-    """Rows before this time cannot be among the newest; NEVER while some group still has room."""
+    """Rows before this time cannot be among the newest; NEVER while some group has too few rows."""
     if not window.per_sensor:
         return int(rows.times.min()) if len(rows.times) == window.count else NEVER
     sids, counts = np.unique(static.sids[rows.vids], return_counts=True)

@@ -1,4 +1,4 @@
-"""Answers of queries that Spark SQL evaluates, as the commit records tell them, and one of them at a cycle."""
+"""Answers of queries that Spark SQL evaluates, folded from commit records, and the answer of one query at a cycle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = frozenset({EVALUATION, EVALUATION_ERROR})
 
 @dataclass(frozen=True, slots=True)
 class QueryEvaluations:
-    """What is kept of one query: the last evaluations, each with the cycle whose record brought it, the newest last."""
+    """The last evaluations of one query, each with the cycle of the record that brought it, the newest last."""
 
     kept: tuple[tuple[int, Evaluation], ...] = ()
     failure: Failure | None = None
@@ -147,7 +147,7 @@ class EvaluationAt(TableAnswer):
 
 
 def same_rows(one: pa.Table, other: pa.Table) -> bool:
-    """Whether two answers have the same rows, in any order: Spark SQL keeps none unless it is told to."""
+    """Whether two answers have the same rows, in any order: without ORDER BY, Spark SQL gives rows in any order."""
     if one.num_rows != other.num_rows or one.schema != other.schema:
         return False
     return bool(one.equals(other)) or not len(without(one, other))

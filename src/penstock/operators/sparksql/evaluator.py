@@ -1,7 +1,7 @@
-"""Standing queries that no kernel covers: re-evaluated as Spark SQL outside the cycle, under a budget.
+"""Evaluate standing queries that no kernel covers as Spark SQL, outside the cycle and under a time budget.
 
-Each answer is stamped with the cycle it stands for and enters the next commit record. One thread goes round the queries whose inputs moved;
-after a run of t seconds it rests, so that all of them together use no more than their share of time.
+Each answer has the cycle that it stands for and enters the next commit record. One thread evaluates the queries with new input
+in turn; after a run of t seconds it rests, so that all of them together use no more than their share of time.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Evaluator:
         return self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
 
     def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table | InputFiles]) -> Evaluation:
-        """Evaluate once at a moment of one's own; `cycle` is whose definitions and log it stands on."""
+        """Evaluate once at a given moment; `cycle` is the cycle of the definitions and the log that it uses."""
         began = time.monotonic()
         others = replace(plan, relations=tuple(r for r in plan.relations if r.name not in joins))
         table = self._runner().run(plan, moment, {**self._system(others), **joins})
@@ -131,7 +131,7 @@ class Evaluator:
         return ROUND_S + (spent * (1 / self._settings.spark_query_budget - 1) if spent > 0.01 else 0.0)
 
     def _due(self) -> list[int]:
-        """Queries whose inputs moved since their last evaluation."""
+        """Queries with new input since their last evaluation."""
         due = []
         with self._standing.locked() as store:
             if store.offset is None:
@@ -174,7 +174,7 @@ class Evaluator:
         return due
 
     def _confirm(self, query_id: int, store: AnswerStore) -> None:
-        """An answer whose inputs are those of its evaluation is that of the last cycle, too."""
+        """Note that the answer also stands for the last cycle, if its input has not changed since the evaluation."""
         found = store.evaluations.stands_for(query_id)
         if found is not None and self._found.get(query_id, store.cycle) <= found[0] < store.cycle:
             store.evaluations.confirm(query_id, store.cycle, found[1])

@@ -92,7 +92,7 @@ class JoinRead:
 
 
 def joins_below(plan: SparkPlan, state: CatalogState, name: str) -> dict[str, str]:
-    """By relation the query whose join it reads: the plan's own (its query is called `name`), or another's."""
+    """By relation the query of the join that it reads: the plan's own query, called `name`, or another one."""
     found = {}
     for relation in plan.relations:
         if relation.kind == "core":
@@ -186,7 +186,7 @@ def _fields(join: JoinPlan, with_journal: bool) -> tuple[Field, ...]:
 
 
 def _in_order_of_rows(ids: Ids) -> Ids:
-    """As `JoinAt.rows` gives them: who stayed alone comes first, by position."""
+    """Ids in the order of the join's rows: rows without a partner come first, by position."""
     ordered: Ids = np.concatenate([-np.sort(-ids[ids < 0]), np.sort(ids[ids >= 0])])
     return ordered
 

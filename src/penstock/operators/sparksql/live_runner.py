@@ -1,4 +1,4 @@
-"""Spark SQL on the session that is alive now: an engine that restarted has another one."""
+"""Run Spark SQL on the present Spark session: an engine that restarted has a new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a Spark-run query's windows lie: NOW over its streams, and each relation's time range."""
+"""The moment of a query that Spark SQL evaluates: NOW over its streams, and each relation's time range."""
 
 from __future__ import annotations
 

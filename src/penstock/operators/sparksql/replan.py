@@ -1,4 +1,4 @@
-"""Plans of Spark SQL that an older version stored: planned again from the query's own SQL.
+"""Plan queries of Spark SQL again from their own SQL where an older version stored the plan.
 
 Texts of version 1 have places that were filled in by text substitution, so a literal could become SQL. Later ones may have
 regular expressions of Java's, which backtrack. Neither are run (`sql.plan.plan_json`).

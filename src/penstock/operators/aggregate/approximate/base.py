@@ -1,4 +1,4 @@
-"""What approximate partials have in common: cells that may be cut, bounds, and a promise."""
+"""The base of approximate partials: cells that may be cut, bounds, and a guaranteed error."""
 
 from __future__ import annotations
 

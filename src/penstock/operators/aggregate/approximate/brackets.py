@@ -1,4 +1,4 @@
-"""What an approximate partial says of a window without reading rows, and for which groups that is not enough."""
+"""Bounds of an approximate partial over a window without reading rows, and the groups for which rows must be read."""
 
 from __future__ import annotations
 

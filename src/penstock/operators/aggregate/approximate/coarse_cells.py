@@ -1,4 +1,4 @@
-"""Old cells become wider: neighbours are joined while together they weigh little beside everything newer of their group.
+"""Merge old cells into wider ones: neighbours are merged while their weight is small beside all newer cells of their group.
 
 That is the rule of an exponential histogram, for any partial that merges: whatever BEGIN is, only the one cell that it cuts is
 uncertain, and it weighs at most `share` of what is inside. A group has about 2 / share * log(rows) cells.

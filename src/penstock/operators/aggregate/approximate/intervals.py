@@ -1,4 +1,4 @@
-"""How much lies where on the line: closed intervals with weights, which say for certain what lies beyond any cut.
+"""Weighted closed intervals of a number line: they give certain bounds of the weight beyond any cut.
 
 The buckets of a correlated aggregate that merge: those of two cells lie beside each other, overlapping or not, and nothing is ever
 cut. So no mass is made or lost, and the only doubt is about the intervals that hold the cut.

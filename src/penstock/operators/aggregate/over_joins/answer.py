@@ -31,7 +31,7 @@ from penstock.views.answer_store import AnswerStore
 
 @dataclass(slots=True, eq=False)
 class JoinAggregateAt(TableAnswer):
-    """Computed when first asked for. Results are told by number, so cells are facts whenever one looks.
+    """Computed on the first request. Results have permanent numbers, so a cell never becomes wrong.
 
     Over the query's own join all tuples of a result have to lie in `span`. A reader of another query's results (`reads`) sees
     their own time alone, the latest, and of the older ones those that the query can ever have shown.
@@ -76,7 +76,7 @@ class JoinAggregateAt(TableAnswer):
                 if family.due(look, 1) is not None:
                     continue  # it was emptied meanwhile
                 lines, rest = family.look(look)
-                groups = family.groups  # whoever forgets or empties puts others in their place
+                groups = family.groups  # trimming and emptying replace this object, they do not change it
             break
         read = self._read(family, look, rest)
         with self.locked():
@@ -96,7 +96,7 @@ class JoinAggregateAt(TableAnswer):
             return store.slices.of_results(self.query_id, generation, self.top, len(self.join.inputs))
 
     def _take_in(self, family: ResultsFamily, look: ResultRange) -> None:
-        """Make cells of what nobody has made cells of, some results at a time."""
+        """Make cells of the results that are in no cell yet, some at a time."""
         with family.slicing:
             while True:
                 with self.locked() as store:
@@ -113,7 +113,7 @@ class JoinAggregateAt(TableAnswer):
                     family.take(due, sliced, picked.numbers[~reached], ends[~reached])
 
     def _read(self, family: ResultsFamily, look: ResultRange, rest: UncoveredRows) -> list[SlicedResults]:
-        """Results that no cell tells apart from others which do not count."""
+        """Slice single results from cells that also hold results which do not count."""
         found = []
         for first, end in rest.positions:
             for low in range(first, end, READ_ROWS):

@@ -1,4 +1,4 @@
-"""Aggregates over a join at a kept cycle: over the query's own join, or over that of a query which it reads."""
+"""Take the answer of aggregates over a join at a kept cycle: over the query's own join, or over a join that it reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hold_over_own(
 def hold_over_read(
     told: JoinAt, definition: QueryDefinition, plan: SparkPlan, cycle: int, now_us: int | None, locked: Locked
 ) -> JoinAggregateAt:
-    """`told`: the other query's results, as readers see them at the cycle; NOW is that of its streams."""
+    """`told`: the results of the other query, as readers see them at the cycle; NOW is that of its streams."""
     (relation,), top = plan.relations, plan.top
     assert top is not None and isinstance(relation.window, TimeWindow)
     span = None

@@ -1,7 +1,7 @@
 """The cells of one join's results, of one generation. Every result that was taken in is in exactly one cell.
 
 A result is taken in once a window has reached its latest time. Until then it waits, so that cells need not be cut by that time:
-in most looks all that a cell holds has been reached, and where it has not, the cell's marks say so.
+for most answers a cell's content has been reached as a whole, and where it has not, the cell's marks show it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Due:
 
 
 class ResultsFamily:
-    """Called under the store's lock. Who takes results in holds `slicing`, so that nobody takes in what another does."""
+    """The cells of a join's results. Called under the store's lock.
+
+    A thread that adds results holds `slicing`, so that no result is added twice.
+    """
 
     def __init__(self, query_id: int, top: AggregatePlan, inputs: int) -> None:
         self.users = {query_id}
@@ -54,7 +57,7 @@ class ResultsFamily:
         self.empty()
 
     def empty(self) -> None:
-        """Forget everything; whoever asks takes all results in again."""
+        """Forget everything; the next answer takes all results in again."""
         self._emptied += 1
         self.groups = Groups()
         self.cells = CellStore(self.partial)
@@ -75,7 +78,7 @@ class ResultsFamily:
     # -- taking results in
 
     def due(self, look: ResultRange, most: int) -> Due | None:
-        """Some results that a look needs and nobody has looked at, or that have been reached by now; None for none."""
+        """Some results that a look needs and no cell has: new ones, or ones that the window has reached; None for none."""
         if look.low < self._from:
             self.empty()  # a window was made wider
         reached = self._waiting[self._ends <= look.high][:most]

@@ -1,4 +1,4 @@
-"""Results of a join into cells: cut by the time at which they leave a window, by the pane of their latest, and by group."""
+"""Slice results of a join into cells: by the time when they leave a window, by the pane of their latest time, and by group."""
 
 from __future__ import annotations
 

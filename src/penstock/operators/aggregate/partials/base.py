@@ -1,4 +1,4 @@
-"""What every partial aggregate does: take rows in, merge, say the value."""
+"""The base of all partial aggregates: add rows, merge, give the value."""
 
 from __future__ import annotations
 

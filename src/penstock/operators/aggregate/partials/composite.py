@@ -1,4 +1,4 @@
-"""Several partials of the same cells as one, so that a cell has one place and what is known of its rows stands beside it."""
+"""Several partials of the same cells as one partial, so that a cell holds all that is known of its rows."""
 
 from __future__ import annotations
 

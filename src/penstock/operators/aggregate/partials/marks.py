@@ -1,4 +1,4 @@
-"""What decides whether all rows of a cell count: the latest time among them, and where in each log their oldest tuple stands."""
+"""Marks of a cell, which decide whether all its rows count: their latest time, and the log position of their oldest tuple."""
 
 from __future__ import annotations
 

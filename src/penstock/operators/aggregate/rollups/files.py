@@ -118,7 +118,7 @@ class _Wanted:
 
 
 class RollupFiles:
-    """Reads files and remembers what was read last: whoever follows a long window asks for the same ones every cycle."""
+    """Reads files and keeps the last ones in memory: a subscriber to a long window needs the same files every cycle."""
 
     def __init__(self, root: Path, most_bytes: int = MEMORY_BYTES) -> None:
         self.root = root

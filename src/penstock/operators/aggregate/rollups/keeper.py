@@ -1,4 +1,4 @@
-"""Rolls readings up before retention takes them, and removes files that nothing names any more."""
+"""Rolls readings up before retention deletes them, and removes files that the journal no longer names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.streams.log.retention import own_now
 from penstock.streams.log.stream_log import StreamLog
 from penstock.views.standing_queries import StandingQueries
 
-GRACE_S = 60.0  # for whoever has read the names of files and not yet the files
+GRACE_S = 60.0  # for readers that have the names of files and have not opened them yet
 
 
 class RollupKeeper:
@@ -42,7 +42,7 @@ class RollupKeeper:
         self._crash_point = crash_point
         self._unnamed: dict[Path, tuple[float, int]] = {}  # since when, and since which entry, nothing names a file
         self.failures: dict[int, str] = {}
-        # A file is nobody's between its writing and its entry, and two steps from one state would write the same names.
+        # A file has no journal entry until it is complete, and two steps from one state would write the same names.
         self._lock = threading.RLock()
 
     def retain(self, table_id: int, position: int) -> None:
@@ -78,7 +78,7 @@ class RollupKeeper:
         for (tier, block_us), cells in sorted(step.cells.items(), key=lambda item: item[0]):
             place = (number + len(added), rollup.tiers[tier].every_us, block_us)
             added.append(write_cells(self._root, rollup.id, cells, shape, place, self._crash_point))
-        # The files are in place: from the entry on they are part of the rollup, before it they are nobody's.
+        # The files are written: with the journal entry they become part of the rollup.
         self._catalog.close_rollup(rollup, rolled, step.closing(added))
         self._crash_point("rollup:closed")
 

@@ -1,4 +1,4 @@
-"""What answers, EXPLAIN and system tables say of rollups."""
+"""Notices of answers, lines of EXPLAIN and rows of system tables about rollups."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def rollup_lines(rollup: RollupDefinition, rolled: RollupState, failure: str | N
 
 
 def _show_measure(measure: Measure) -> str:
-    """`total(kw)`, or with what is special of an approximate one: `approx_distinct(who) epsilon=0.05`."""
+    """`total(kw)`, or with the parameters of an approximate one: `approx_distinct(id) epsilon=0.05`."""
     kind, *said = measure.partial.split(" ")
     special = [each for each in said if each.startswith(("epsilon=", "p="))]
     return " ".join([f"{kind}({', '.join(map(show, measure.arguments)) or '*'})", *special])

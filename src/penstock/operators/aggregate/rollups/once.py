@@ -1,4 +1,4 @@
-"""A SELECT that is asked once, from rows of the log and, where it reaches further back, cells of a rollup: without Spark."""
+"""Answer a one-shot SELECT without Spark, from rows of the log and, for older readings, cells of a rollup."""
 
 from __future__ import annotations
 

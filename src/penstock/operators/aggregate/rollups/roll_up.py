@@ -1,4 +1,4 @@
-"""One step of a rollup: readings of the log become cells, blocks that expired become coarser, small files become one."""
+"""One step of a rollup: make cells of readings, merge expired blocks into a coarser tier, and merge small files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rollup can say what a question asks of readings that the log has no more."""
+"""Choose a rollup that can answer a question about readings that the log no longer has."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _match(rollup: RollupDefinition, plan: AggregatePlan) -> Match:
 
 
 def _columns(rollup: RollupDefinition) -> set[str]:
-    """Columns whose value a cell knows: they are keys as they are."""
+    """Columns with a known value in each cell: those that are keys themselves."""
     return {key.name for key in shape_of(rollup).family.keys if isinstance(key, Column)}
 
 

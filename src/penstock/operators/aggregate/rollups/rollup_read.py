@@ -1,4 +1,4 @@
-"""What a rollup says of a window: its cells, and the window that they can answer exactly."""
+"""Read a rollup's cells for a window, and find the window that they can answer exactly."""
 
 from __future__ import annotations
 

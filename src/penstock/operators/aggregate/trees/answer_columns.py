@@ -1,4 +1,4 @@
-"""Rows of an answer for a tree of aggregates: when they are, what tells them apart, and one column's values."""
+"""Rows of an answer for an aggregate tree: their times, their unique numbers, and one column's values."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _numbers_of(values: pa.ChunkedArray | pa.Array, count: int) -> np.ndarray[An
 class SelectRows:
     """Those of a select-project query: all that match and retention holds, whatever its own window shows.
 
-    That is what a reader of it sees. Rows that no record tells of are evaluated, `most_rows` of them at most.
+    That is what a reader of it sees. Rows that no record covers are evaluated, `most_rows` of them at most.
     """
 
     held: SelectAt
@@ -145,7 +145,7 @@ class JoinRows:
         return FOREVER if None in bounds else max((b for b in bounds if b is not None), default=0)
 
     def since(self, first: int, low: int) -> tuple[Ids, Ids]:
-        """Times and numbers of the results from a number on, all of whose tuples lie at or after a time."""
+        """Times and numbers of the results from a number on with no tuple before a time."""
         picked = self.held.results.inside(first, self.held.count, low, FOREVER)
         kept = self._kept(picked)
         return picked.column(LATEST)[kept], picked.numbers[kept]
@@ -171,7 +171,7 @@ class JoinRows:
         return found
 
     def _kept(self, picked: ChosenResults) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Those whose readings retention has left."""
+        """Which results have all readings still in the log."""
         positions = picked.positions(len(self.held.inputs))
         found: np.ndarray[Any, np.dtype[np.bool_]] = np.ones(len(picked.numbers), np.bool_)
         for mine, source in zip(positions, self.held.inputs, strict=True):

@@ -50,7 +50,7 @@ class AggregatesOnDemand:
         if asked is None:
             raise NotAnswered(plan.reason)
         began = time.monotonic()
-        # Whoever comes later stands on a later cycle: a tree only ever grows to the right.
+        # A later request is answered at a later cycle: a tree only grows to the right.
         with self.trees.lock_of(asked.query):
             totals, moment, cycle = self._totals(plan, asked)
         return Evaluation(_row(asked, totals), cycle, moment.now_us, time.monotonic() - began)
@@ -126,7 +126,7 @@ class AggregatesOnDemand:
         return tree.tree.answer(low, high)
 
     def _of_join(self, query_id: int, column: Expr, rows: JoinRows, reader: TimeWindow | None, now_us: int) -> Totals:
-        """Of results whose tuples lie inside the window of the join and whose latest one lies inside the reader's."""
+        """Totals of results with all tuples inside the window of the join and the latest tuple inside the reader's window."""
         span = rows.span()
         if span is None:
             return Totals(kind_of(column))
@@ -153,7 +153,7 @@ class AggregatesOnDemand:
         times, numbers = rows.since(tree.head, low)
         if (len(tree.tree) + len(numbers)) * ROW_BYTES > self.trees.most_bytes:
             raise NotAnswered("a tree over so many rows takes more memory than a quarter of answers_memory_mb")
-        # All of them before the first goes in: whoever fails on the way leaves the tree as it was.
+        # All columns are read before the first row is added: a failed read leaves the tree as it was.
         for part, values in list(rows.columns(numbers, column)):
             put(tree.tree, times[part], numbers[part], values)
         tree.head = rows.head

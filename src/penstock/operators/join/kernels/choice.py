@@ -1,4 +1,4 @@
-"""Which algorithm a step uses, and why: what each would cost, from how many rows are new, old and near.
+"""Choose the algorithm of a step by estimated cost, from the numbers of new, old and near rows.
 
 Nanoseconds per row as `make bench-joins` saw them; only their proportions matter. The answer is the same whatever is
 chosen, so every step and every part may choose anew.

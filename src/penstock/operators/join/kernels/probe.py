@@ -1,4 +1,4 @@
-"""Probing a run: which of its rows lie in each tuple's period and, where there is a key, have the tuple's key."""
+"""Probe a run: find its rows in each tuple's period that have, where there is a key, the tuple's key."""
 
 from __future__ import annotations
 

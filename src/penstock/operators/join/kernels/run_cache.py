@@ -1,4 +1,4 @@
-"""What is worked out from runs and kept beside them for the next look: other orders, doubles, what retention left.
+"""A cache of data derived from runs: other orders, columns as doubles, and the rows that retention has left.
 
 All of it can be made again, so all runs of a process together keep only so many bytes: what was used last stays.
 """
@@ -14,7 +14,7 @@ _held: dict[int, ref[RunCache]] = {}  # those with something in them, the one us
 
 
 class RunCache(dict[Hashable, Any]):
-    """What is kept beside one run. It goes with the run, or where others need the room."""
+    """The cached data of one run. It is dropped with the run, or when other runs need the memory."""
 
     __slots__ = ("__weakref__", "nbytes")
 

@@ -79,7 +79,7 @@ def build_run(first: int, end: int, ts: Ints, pos: Ints, key: Ints | None, colum
 
 
 def attach_run(first: int, end: int, ts: Ints, pos: Ints, key: Ints | None, columns: Mapping[str, pa.Array]) -> Run:
-    """A run whose rows are laid out already."""
+    """A run of rows that are in the order of a run already."""
     low, high = (int(ts.min()), int(ts.max())) if len(ts) else (0, 0)
     if key is None:
         return Run(first, end, ts, pos, NO_KEY, columns, NO_BUCKETS, low, high)

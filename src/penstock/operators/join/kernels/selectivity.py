@@ -1,4 +1,4 @@
-"""How much conditions and equalities keep, as the steps so far have seen it: what decides which stream is bound next."""
+"""The selectivity of conditions and equalities as measured in steps so far; it decides which stream is bound next."""
 
 from __future__ import annotations
 

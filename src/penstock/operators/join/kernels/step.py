@@ -96,7 +96,7 @@ def join_step(join: Join, rows: Sequence[RunRows], functions: Functions | None =
 
 
 class _Turn:
-    """The combinations whose last new tuple is of one stream."""
+    """Finds the combinations with their last new tuple in one stream."""
 
     def __init__(self, join: Join, rows: Sequence[RunRows], last: int, functions: Functions, programs: Programs) -> None:
         self._join = join

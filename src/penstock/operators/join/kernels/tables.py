@@ -1,4 +1,4 @@
-"""Ordinary tables beside a join: each combination with the rows that are alive at its journal position and match.
+"""Join combinations with ordinary tables: with the rows that match and are alive at the combination's journal position.
 
 A row has versions, each alive for journal positions [born, died); all of them stay, by number.
 """

@@ -1,4 +1,4 @@
-"""Inequalities between a stream and what is bound: its rows in the order of their values, searched instead of scanned.
+"""Search a stream's rows in the order of their values for inequalities with bound streams, instead of scanning the period.
 
 The rows that satisfy x < y stand together at one end of that order. Where they are few, they are picked from there and those
 outside the period dropped; where they are many, the period is scanned as before.

@@ -1,4 +1,4 @@
-"""What the algorithms' files have in common: from sides to index arrays, given a schedule and a way to search."""
+"""What the algorithms share: it runs a schedule and a search over sides, and returns index arrays."""
 
 from __future__ import annotations
 

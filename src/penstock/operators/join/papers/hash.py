@@ -1,7 +1,7 @@
 """HW-join: a new tuple looks back through hash tables on the key instead of whole buffers.
 
-The tuples of a bucket form a chain in the order of time, so a probe stops at the period's edge. Tuples in buckets that nobody
-probes need no cleaning of their own: a chain ends at the first tuple that its stream has dropped.
+The tuples of a bucket form a chain in the order of time, so a probe stops at the period's edge. Buckets without probes need no
+cleaning of their own: a chain ends at the first tuple that its stream has dropped.
 """
 
 from __future__ import annotations

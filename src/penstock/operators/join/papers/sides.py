@@ -1,4 +1,4 @@
-"""What a window join reads and what it counts: one `Side` per stream, and `Counters`."""
+"""The input of a window join algorithm, one `Side` per stream, and its `Counters`."""
 
 from __future__ import annotations
 

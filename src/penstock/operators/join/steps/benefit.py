@@ -1,8 +1,8 @@
-"""Whether joins that are alike gain from running as one: what their steps cost, together and apart.
+"""Decide whether similar joins run as one step, by the measured cost of their steps together and apart.
 
-One step for all makes combinations that hardly anybody wants where members' conditions have little in common. Where it makes
-far more than it gives out, the members run apart for some steps, and whatever took less time goes on. It is what this worker
-has seen; it changes the cost of a step, never a result.
+One step for all makes many useless combinations where members' conditions have little in common. Where it makes far more than
+it gives out, the members run apart for some steps, and the cheaper way goes on. The choice uses measurements of this worker
+only; it changes the cost of a step, never a result.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A file's name is the log range and the share of the keys that it stands for, and its content follows from those. So a file can be
 missing, repeated by a replay or removed at any time, and nothing is lost: what no file covers is read from the log. A run may
-hold more keys than the part that reads it: nobody looks those up.
+hold more keys than the part that reads it: these are never looked up.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class BufferFolder:
         return chosen
 
     def gone(self) -> list[DroppedRows]:
-        """Log ranges whose rows were here and were dropped, oldest first."""
+        """Log ranges with dropped runs, oldest first."""
         try:
             names = os.listdir(self.path)
         except FileNotFoundError:
@@ -80,11 +80,11 @@ class BufferFolder:
         return sorted(DroppedRows(_cells(m), int(m[5])) for n in names if (m := _GONE.match(n)))
 
     def publish(self, run: Run, share: Share) -> None:
-        """Make a run visible to whoever comes next."""
+        """Write a run to its file, so that later steps can read it."""
         target = self._path_of(KeyRange(run.first, run.end, share))
         if target.exists():
             return
-        # The link leads into this host's shared memory, where nobody may have been before.
+        # The link leads into this host's shared memory, where the folder may not exist yet.
         os.makedirs(os.path.realpath(self.path), mode=0o700, exist_ok=True)
         names = ["#ts", "#pos", *(["#key"] if run.keyed else []), *run.columns]
         arrays = [
@@ -107,7 +107,7 @@ class BufferFolder:
     def tidy(self, keep_from: int, before: int) -> None:
         """Drop runs that time has passed, and merge what became too many below a log position.
 
-        Rows of the step itself stay apart: another part may still have to tell them from old ones.
+        Rows of the step itself stay apart: another part may still have to distinguish them from old ones.
         """
         runs: list[BufferedRun] = []
         for path, cells in self._own_files():
@@ -117,7 +117,7 @@ class BufferFolder:
             else:
                 self._drop(path, cells, run)
         self._join_neighbours_gone()
-        # Empty runs say that there is nothing to read; before the oldest row that is kept nobody asks.
+        # Empty runs show that there is nothing to read; they are not needed before the oldest kept row.
         oldest = min((h.cells.first for h in runs if len(h.run)), default=max((h.cells.first for h in runs), default=0))
         for empty in [h for h in runs if not len(h.run) and h.cells.end <= oldest]:
             runs.remove(empty)
@@ -132,7 +132,7 @@ class BufferFolder:
         return self.path / f"{_text(cells)}.run"
 
     def _drop(self, path: Path, cells: KeyRange, run: Run | None) -> None:
-        """Remove a run, but remember up to which time its rows went: whoever looks for later ones need not read them."""
+        """Remove a run, but remember the time of its latest row: a step that needs only later rows does not read this range."""
         if run is not None:
             (self.path / DroppedRows(cells, run.max_ts).name).touch()
         _remove(path)
@@ -159,7 +159,7 @@ class BufferFolder:
                 (self.path / each.name).unlink(missing_ok=True)
 
     def shrink(self, room: int) -> int:
-        """Drop the oldest runs until the rest fits; returns what is left of the room."""
+        """Drop the oldest runs until the rest fits into `room` bytes; returns the bytes that are left."""
         sizes = [(path, cells, _size(path)) for path, cells in self._own_files()]
         for path, cells, size in reversed(sizes):
             room -= size
@@ -273,7 +273,7 @@ def _to_merge(found: Sequence[Sequence[BufferedRun]]) -> Iterable[Sequence[Buffe
 
 
 def buffer_folders(root: Path, share: Share) -> list[BufferFolder]:
-    """The buffers of all streams, whoever used them last."""
+    """The buffer folders of all streams under a root."""
     try:
         return [BufferFolder(root / stream, share) for stream in os.listdir(root) if not stream.startswith(".")]
     except FileNotFoundError:
@@ -281,7 +281,7 @@ def buffer_folders(root: Path, share: Share) -> list[BufferFolder]:
 
 
 def remove_unused(root: Path, used: set[str]) -> None:
-    """Remove the buffers of streams that nobody joins any more."""
+    """Remove the buffers of streams that no join reads any more."""
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(root):
             if name not in used and not name.startswith("."):

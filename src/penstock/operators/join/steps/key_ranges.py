@@ -1,4 +1,4 @@
-"""What a buffered run stands for: a range of the log, and of that the keys whose hash lies in a range.
+"""The area of a buffered run: a range of the log, and a range of key hashes.
 
 The hash has RANGES equal ranges. A step with little to do is one part and owns them all, one with much to do is cut into parts
 that own neighbouring ranges; so parts may be more or fewer from step to step, and runs of either kind lie side by side.
@@ -40,7 +40,7 @@ def share_of(part: int, parts: int) -> Share:
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyRange:
-    """Rows of log positions [first, end) whose key belongs to a share."""
+    """Rows at log positions [first, end) with a key that belongs to a share."""
 
     first: int
     end: int
@@ -55,7 +55,7 @@ class KeyRange:
 
 
 def without(areas: Iterable[KeyRange], taken: Sequence[KeyRange]) -> list[KeyRange]:
-    """What of some areas nobody has taken, oldest first."""
+    """The areas without the parts in `taken`, oldest first."""
     left = [a for a in areas if a.area]
     for one in taken:
         left = [rest for area in left for rest in _minus(area, one)]

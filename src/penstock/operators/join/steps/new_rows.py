@@ -1,7 +1,7 @@
-"""New rows of a step, in parts: which a part joins, and which of them begin a combination there.
+"""The new rows of one part of a step: the rows that it joins, and those of them that begin a combination.
 
-Who begins where follows from log positions and from the keys that are hot, never from what a stream's own predicates leave.
-So joins of a group are shared out alike, as one or each by itself, and parts need not agree on which.
+Where a row begins combinations follows from log positions and hot keys, never from the predicates of a stream. So joins
+of a group divide rows in the same way, together or apart, and parts need not agree on which of these they do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from penstock.operators.join.steps.units import JoinUnit, TableStep
 
 
 class NewRows:
-    """What the units of one task read: each stream once, whoever joins it."""
+    """Reads the new rows for the units of one task: each stream once for all joins."""
 
     def __init__(self, buffers: Path, reader: SliceReader) -> None:
         self._buffers = buffers
@@ -54,7 +54,7 @@ class NewRows:
         return [self._with_key(stream, hot, unit) for stream in join.streams]
 
     def _bag(self, stream: BufferedStream, unit: JoinUnit) -> Bag:
-        """All new rows of a stream, whoever's they are."""
+        """All new rows of a stream, of all parts."""
         step = unit.tables[stream.table_id]
         key = (self._name(stream), step.start, step.end)
         if key not in self._bags:

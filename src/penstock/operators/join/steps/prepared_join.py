@@ -1,4 +1,4 @@
-"""A join plan made ready to run: what each stream's rows must carry, and under which name their buffers are shared."""
+"""A prepared join: the columns that each stream's rows need, and the name under which their buffers are shared."""
 
 from __future__ import annotations
 

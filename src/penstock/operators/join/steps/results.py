@@ -97,7 +97,7 @@ class Results:
 
 
 def as_error(failure: Exception) -> PenstockError:
-    """What a query is told whose join failed."""
+    """The error of a query with a failed join."""
     if isinstance(failure, PenstockError):
         return failure
     return quarantined(f"the join could not be computed: {type(failure).__name__}: {failure}")

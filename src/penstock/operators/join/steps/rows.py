@@ -212,7 +212,7 @@ def _neighbours(pieces: Sequence[Slice]) -> list[tuple[Slice, ...]]:
 
 
 def read_run(reader: SliceReader, stream: BufferedStream, pieces: Sequence[Slice], share: Share) -> Run:
-    """The rows of neighbouring slices whose keys belong to a share, laid out."""
+    """A run of the rows of neighbouring slices with keys that belong to a share."""
     bag = read_bag(reader, stream, pieces)
     if bag.key is not None:
         bag = bag.keep(belongs(bag.key, share))
@@ -237,5 +237,5 @@ def laid_out(bag: Bag, first: int, end: int) -> Run:
 
 
 def loose(bag: Bag, first: int, end: int) -> Run:
-    """Rows that only begin combinations: nobody looks anything up in them."""
+    """A run of rows that only begin combinations: without buckets, since it is never probed."""
     return Run(first, end, bag.ts, bag.pos, bag.key if bag.key is not None else NO_KEY, bag.columns)

@@ -89,7 +89,7 @@ class JoinTask:
         benefit = benefit_of(group)
         if benefit.together:
             try:
-                # Nothing is said before all is known: where it fails, each member finds out for itself whose trouble it is.
+                # No row is given out before all are known: after a failure each member runs alone, and only the cause fails.
                 said = list(self._run_shared(group, unit, group))
             except OSError:
                 raise
@@ -106,7 +106,7 @@ class JoinTask:
         benefit.ran_apart(time.perf_counter() - began, unit.rows)
 
     def _groups(self, unit: JoinUnit) -> list[Shared]:
-        """The members of a group have the same tables and key, so that a step has all of them; filling is everybody's own."""
+        """The groups that run as one in a unit. Members have the same tables and key; a join that fills runs alone."""
         if unit.generation != LIVE:
             return []
         present = set(unit.queries)
@@ -206,14 +206,14 @@ class JoinTask:
             yield from join_with_tables(join, found, self._definitions.state, functions)
 
     def _first_rows(self, join: PreparedJoin, unit: JoinUnit) -> list[Ints]:
-        """New rows of the first input, also those that no key can match: whoever has no partner is an answer."""
+        """New rows of the first input, also those that no key can match: rows without a partner are answers."""
         alone = replace(join.streams[0], keys=(), columns=())
         return [self._reader.read(alone, piece).pos for piece in unit.tables[alone.table_id].slices]
 
     def _publish(self, join: PreparedJoin, rows: list[StreamRows]) -> None:
         """Leave buffers for the next step. All of it is soft: a full memory costs time, not results."""
         if len(rows) == 1:
-            return  # nobody looks for partners among them
+            return  # no stream looks for partners in it
         reach = join.reach()
         furthest = reaches(self._definitions)
         newest = [newest_time([*r.kept, r.fresh]) for r in rows]
@@ -250,7 +250,7 @@ class JoinTask:
 
 
 def _or_its_error(query_id: int, said: Iterator[ResultRow]) -> Iterator[ResultRow]:
-    """One query's trouble must not stop the others; the disk's is everybody's: the cycle is tried again."""
+    """The rows of a query, or its error, so that others go on. An error of the disk is raised: the cycle is tried again."""
     try:
         yield from said
     except OSError:

@@ -1,4 +1,4 @@
-"""Which join steps a cycle takes, in parts: new rows for running joins, pieces of history for those that fill."""
+"""Units of join work in a cycle, in parts: new rows for running joins, ranges of history for joins that fill."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class JoinUnit:
 
     @property
     def share(self) -> Share:
-        """Whose keys are this part's, where there is a key."""
+        """The range of key hashes of this part, where there is a key."""
         return share_of(self.part, self.parts)
 
 
@@ -76,7 +76,7 @@ def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
     return found
 
 
-# Whoever plans and whoever runs may be one process, each with a state of its own.
+# The planner and the tasks may run in one process, each with a state of its own.
 _MOST_KNOWN = 4
 _KNOWN: dict[int, tuple[dict[int, QueryDefinition], dict[int, JoinPlan]]] = {}
 _PLANS: dict[int, tuple[QueryDefinition, JoinPlan]] = {}
