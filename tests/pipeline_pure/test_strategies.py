@@ -83,7 +83,7 @@ def test_a_query_that_is_asked_for_often_is_kept_current_and_no_longer_when_nobo
 
 
 def test_a_query_that_was_asked_for_many_times_in_its_last_cycle_is_let_go_of_as_well() -> None:
-    chooser = storage_choice.Chooser()
+    chooser = storage_choice.StorageChoice()
     for cycle in range(1, storage_choice.LOOK_CYCLES + 2):
         chooser.note(1, cycle)
         chooser.note(1, cycle)

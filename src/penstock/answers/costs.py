@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.answers.cost_shares import Floats, Users, own_ms
+from penstock.answers.cost_shares import Floats, CostShares, own_ms
 from penstock.cycle.commits import CommitRecord
 
 CYCLES_SHOWN = 1000
@@ -33,11 +33,11 @@ class Costs:
         self._queries: Ints = np.empty(0, np.int64)  # ascending
         self._sums = np.zeros((0, _FIGURES))
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
-        self._users = Users()
+        self._users = CostShares()
         self.version: object = None
         self._noted_s: float | None = None
 
-    def follow(self, version: object, sharing: Collection[int], known: Collection[int], users: Users) -> None:
+    def follow(self, version: object, sharing: Collection[int], known: Collection[int], users: CostShares) -> None:
         """Definitions changed: the queries `sharing` take part in cycles from now on; `known` are all there are."""
         with self._lock:
             queries = np.sort(np.fromiter(known, np.int64, len(known)))

@@ -14,7 +14,7 @@ MOST = 256
 LONGEST = 10_000
 
 
-class KnownQuestions:
+class PlanCache:
     """The plans of those that were asked last. Any thread may ask."""
 
     def __init__(self) -> None:

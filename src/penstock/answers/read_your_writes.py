@@ -11,7 +11,7 @@ from penstock.views.standing_queries import StandingQueries
 READ_YOUR_WRITES_S = 5.0
 
 
-class OwnWrites:
+class ReadYourWrites:
     """The part of the database that waits for what was written to it."""
 
     log: StreamLog

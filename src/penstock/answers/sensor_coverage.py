@@ -10,11 +10,11 @@ from penstock.expr.evaluate import evaluate_static
 from penstock.sql.plan import StreamUse
 from penstock.types import format_duration
 from penstock.views.query_state import NEVER
-from penstock.views.stream_clocks import Nows
+from penstock.views.stream_clocks import StreamClocks
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class SensorCoverage:
     """The sensors that pass a query's static conditions today, and those of them that say nothing, or have ended."""
 
     table: str
@@ -34,7 +34,7 @@ class Hearing:
         return f'sensors of "{self.table}": {self.sensors}, {missing or "all of them with readings"}'
 
 
-def hearing_of(nows: Nows, use: StreamUse) -> Hearing | None:
+def hearing_of(nows: StreamClocks, use: StreamUse) -> SensorCoverage | None:
     """As of the last committed cycle; None before the first."""
     table = nows.state.tables_by_id.get(use.table_id)
     if table is None or nows.offset is None:
@@ -53,4 +53,4 @@ def hearing_of(nows: Nows, use: StreamUse) -> Hearing | None:
     never = ~ended & (times == NEVER)
     silent = ~ended & ~never & (nows.offset.now_us - times > table.options.idle_us)
     counts = [int(mask.sum()) for mask in (never, silent, ended)]
-    return Hearing(table.name, len(sids), counts[0], counts[1], counts[2], table.options.idle_us)
+    return SensorCoverage(table.name, len(sids), counts[0], counts[1], counts[2], table.options.idle_us)

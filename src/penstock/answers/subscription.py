@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import error
-from penstock.operators.base.answer import Held, Ids, SelectHeld, answered_otherwise
-from penstock.operators.base.table_answer import AnsweredHeld
-from penstock.operators.select.delivered_windows import Told
-from penstock.views.feed import Feed
+from penstock.operators.base.answer import AnswerAt, Ids, SelectAt, answered_otherwise
+from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.select.delivered_windows import DeliveredWindows
+from penstock.views.feed import CommitFeed
 from penstock.views.results import Event
 from penstock.views.standing_queries import StandingQueries
 
@@ -35,7 +35,7 @@ class Subscription(Protocol):
 class Waiting:
     """What all subscribers share: they are notified of committed cycles, and they can be closed."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: CommitFeed) -> None:
         self._feed = feed
         self._closed = False
         self._callbacks: list[Callable[[], None]] = []
@@ -67,8 +67,8 @@ class SelectSubscription(Waiting):
         self._standing = standing
         self._name = name
         self._changes = changes
-        self._before: Held | None = None
-        self._told = Told()
+        self._before: AnswerAt | None = None
+        self._told = DeliveredWindows()
         self._inside: Ids = np.empty(0, np.int64)  # kept for changes only
         self._from_cycle = from_cycle
         self._rested = False
@@ -81,7 +81,7 @@ class SelectSubscription(Waiting):
         held = self._held(cycle - 1)
         if self._changes:
             self._inside = held.inside()
-        elif isinstance(held, AnsweredHeld):
+        elif isinstance(held, TableAnswer):
             # Now: when the next cycle is compared with it, retention may have taken what it stands on.
             held.answer()
         self._begin_with(held)
@@ -125,9 +125,9 @@ class SelectSubscription(Waiting):
         self._begin_with(held)
         return self._event(held, inside, None)
 
-    def _begin_with(self, held: Held) -> None:
+    def _begin_with(self, held: AnswerAt) -> None:
         self._before = held
-        if isinstance(held, SelectHeld):
+        if isinstance(held, SelectAt):
             self._told.begin(held.instant)
 
     def _step(self) -> Event | None:
@@ -145,13 +145,13 @@ class SelectSubscription(Waiting):
             entered = self._entered(before, held)
         return self._event(held, entered, left) if len(entered) or (left is not None and left.num_rows) else None
 
-    def _entered(self, before: Held, held: Held) -> Ids:
+    def _entered(self, before: AnswerAt, held: AnswerAt) -> Ids:
         """New rows that were not sent before: a window that is made wider shows rows again that had left it."""
-        if not isinstance(held, SelectHeld) or not isinstance(before, SelectHeld) or held.plan.lasting is not None:
+        if not isinstance(held, SelectAt) or not isinstance(before, SelectAt) or held.plan.lasting is not None:
             return held.entered(before)
         return self._told.without_told(held.entered_rows(before), before.instant, held.instant).positions
 
-    def _after(self, before: Held) -> Held | None:
+    def _after(self, before: AnswerAt) -> AnswerAt | None:
         """The answer one cycle on; None where the query rests after all."""
         with self._standing.locked() as store:
             if not store.knows(before.query_id):
@@ -169,17 +169,17 @@ class SelectSubscription(Waiting):
                 raise answered_otherwise(held.cycle)
             return held
 
-    def _held(self, cycle: int | None) -> Held:
+    def _held(self, cycle: int | None) -> AnswerAt:
         return self._standing.held(self._name, cycle)
 
-    def _event(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:
+    def _event(self, held: AnswerAt, entered: Ids, left: pa.Table | None) -> Event:
         if left is not None and left.num_rows:
             return self._made(held, entered, left)
         # What rows say depends on the cycle as well: a join counts its results anew when it reads its history again.
         key = (held.query_id, held.cycle, held.floors, self._changes, entered.tobytes())
         return self._standing.events.get(key, lambda: self._made(held, entered, None))
 
-    def _made(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:
+    def _made(self, held: AnswerAt, entered: Ids, left: pa.Table | None) -> Event:
         rows = held.rows(entered)
         if self._changes:
             rows = with_operation(rows, "+")

@@ -87,9 +87,8 @@ class CycleTrial:
         end = planner.latest(start)
         self._skipped = planner.skipped(end.journal)
         state = planner.state_at(end.journal)
-        worker = WorkerLimits(job.worker_memory_mb, job.function_timeout_ms)
-        memory = job.join_memory_mb << 20
-        self._tasks = cycle_tasks(scratch.log, start, end, state, 1, memory, self._skipped, worker)
+        worker = WorkerLimits(job.worker_memory_mb, job.function_timeout_ms, job.join_memory_mb << 20)
+        self._tasks = cycle_tasks(scratch.log, (start, end), state, 1, self._skipped, worker)
         # Before the first fork: then each try finds them in its memory.
         self._state = definitions_at(str(scratch.root), end.journal).state
         self.tables = sorted({unit.table_id for task in self._tasks for unit in task.units})

@@ -36,7 +36,7 @@ _WHOLE = ("format_version", "folder_id")
 
 
 @dataclass(slots=True)
-class Progress:
+class BackupProgress:
     """How far the backup that is being written has come."""
 
     files: int = 0
@@ -47,7 +47,7 @@ class Progress:
         self.bytes += count
 
 
-def back_up(database: Database, target: Path, link: bool, progress: Progress) -> list[str]:
+def back_up(database: Database, target: Path, link: bool, progress: BackupProgress) -> list[str]:
     """Write a folder to `target` that `penstock serve --data target` can open.
 
     What comes back are the files that were damaged before, a sentence each: they are copied as they are. With `link`,
@@ -122,7 +122,7 @@ def _snapshot(database: Database) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _copy_snapshot(snapshot: Path, target: Path, link: bool, progress: Progress) -> list[str]:
+def _copy_snapshot(snapshot: Path, target: Path, link: bool, progress: BackupProgress) -> list[str]:
     """Copy and sum every file; the damaged ones."""
     names = list(list_files(snapshot))
     progress.total_bytes = sum((snapshot / name).stat().st_size for name in names)

@@ -15,7 +15,7 @@ import numpy as np
 from penstock.database.plan_graph import Passing, PlanGraph
 from penstock.expr.evaluate import evaluate_mask, evaluate_static_of
 from penstock.expr.expression import UserCall, columns_of, walk
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.log_reader import LogReader
 
 if TYPE_CHECKING:
     from penstock.database.database import Database
@@ -53,14 +53,14 @@ class Flows:
             return
         first = max(before, head - ROWS_A_LOOK)
         wanted = {name for step in steps if step.stream is not None for name in columns_of(step.stream)}
-        fetcher = Fetcher(self._database.log.folder, table, self._database.catalog.state.rows(table.id))
+        log_reader = LogReader(self._database.log.folder, table, self._database.catalog.state.rows(table.id))
         passed, rows = dict.fromkeys(steps, 0), 0
-        for _, vids, columns in fetcher.runs(first, head, wanted) if first < head else ():
+        for _, vids, columns in log_reader.runs(first, head, wanted) if first < head else ():
             rows += len(vids)
             for step in steps:
                 keep = evaluate_mask(step.stream, columns, len(vids))
                 if step.static is not None:
-                    keep = keep & evaluate_static_of(step.static, fetcher.static.versions(), vids)
+                    keep = keep & evaluate_static_of(step.static, log_reader.static.versions(), vids)
                 passed[step] += int(np.count_nonzero(keep))
         per_s = (head - before) / seconds
         self._rates |= {step: per_s * passed[step] / rows if rows else 0.0 for step in steps}

@@ -13,7 +13,7 @@ _ENDS = (
     ("housekeeper", "close"),
     ("sampler", "close"),
     ("observer", "close"),
-    ("spark_queries", "stop"),
+    ("evaluator", "stop"),
     ("ingest", "close"),
     ("engine", "stop"),
     ("follower", "stop"),

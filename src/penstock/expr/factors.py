@@ -20,7 +20,7 @@ from penstock.expr.evaluate import Calls, Columns, Functions, evaluate, mask_of
 from penstock.expr.expression import Expr
 from penstock.expr.gaps import EMPTY, Bytes, Int32s
 from penstock.expr.normal_form import Both, Either, Term
-from penstock.expr.term_combinations import Combinations
+from penstock.expr.term_combinations import TermCombinations
 
 # Below this many factors on an attribute, comparing them one by one is quicker than sorting into gaps.
 SHARE_FROM = 32
@@ -55,7 +55,7 @@ class FactorSet:
         self._free: list[int] = []
         self._attributes: dict[Expr, Attribute] = {}
         self._general: dict[int, Expr] = {}
-        self._combinations = Combinations()
+        self._combinations = TermCombinations()
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -152,7 +152,7 @@ class Prepared:
     `failed` names the terms that could not be evaluated because a user's function failed; they count as never true.
     """
 
-    def __init__(self, rows: int, slots: int, combinations: Combinations) -> None:
+    def __init__(self, rows: int, slots: int, combinations: TermCombinations) -> None:
         self.rows = rows
         self.failed: dict[int, PenstockError] = {}
         self.sorted: list[tuple[Attribute, Int32s]] = []

@@ -35,7 +35,7 @@ from penstock.operators.join.kernels.probe import probe
 from penstock.operators.join.kernels.program import Slot, compile_condition
 from penstock.operators.join.kernels.refinement import set_bits
 from penstock.operators.join.kernels.runs import attach_run, build_run
-from penstock.operators.join.kernels.value_order import Picked
+from penstock.operators.join.kernels.value_order import ValueRanges
 from penstock.operators.join.papers.ranges import against, match_ranges
 from penstock.operators.join.papers.registry import ALGORITHMS
 from penstock.operators.join.papers.sides import Counters, Side
@@ -97,7 +97,7 @@ def joins_by_value() -> None:
     values = np.zeros((1, _ROWS))
     for outer in (values, np.asfortranarray(np.zeros((2, _ROWS)))):
         match_ranges(against(program, 1), outer, values, begin, end)
-    Picked(condition, times, begin, end, np.ones(_ROWS, np.bool_)).inside(begin, end, slice(None))
+    ValueRanges(condition, times, begin, end, np.ones(_ROWS, np.bool_)).inside(begin, end, slice(None))
 
 
 def joins_together() -> None:

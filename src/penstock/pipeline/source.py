@@ -24,7 +24,7 @@ CYCLE_SCHEMA = "query BIGINT, kind STRING, rows BIGINT, position BIGINT, payload
 
 
 class PenstockSource(DataSource):
-    """Options: folder; for a stream start, parallelism and limits; for a batch a history.HistoryRequest, or files as handed.Handed names them."""
+    """Options: folder; for a stream start, parallelism and limits; for a batch a history.HistoryRequest, or files as input_files.InputFiles names them."""
 
     @classmethod
     def name(cls) -> str:
@@ -38,9 +38,9 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if "files" in self.options:
-            from penstock.pipeline.input_files import HandedReader
+            from penstock.pipeline.input_files import InputFilesReader
 
-            return HandedReader(dict(self.options))
+            return InputFilesReader(dict(self.options))
         from penstock.pipeline.history import HistoryReader
 
         return HistoryReader(dict(self.options))
@@ -93,9 +93,11 @@ class CycleReader(DataSourceStreamReader):
         first, last = offset_from_json(start), offset_from_json(end)
         skipped, state = self._planner().skipped(last.journal), self._planner().state_at(last.journal)
         parallelism, memory = int(self._options["parallelism"]), int(self._options["join_memory_mb"]) << 20
-        limits = WorkerLimits(int(self._options["worker_memory_mb"]), int(self._options["function_timeout_ms"]))
+        limits = WorkerLimits(
+            int(self._options["worker_memory_mb"]), int(self._options["function_timeout_ms"]), memory
+        )
         log = Path(self._options["folder"]) / "log"
-        return cycle_tasks(log, first, last, state, parallelism, memory, skipped, limits)
+        return cycle_tasks(log, (first, last), state, parallelism, skipped, limits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.cycle.result_rows import as_batch, heading

@@ -24,7 +24,7 @@ from penstock.expr import expression as expressions
 from penstock.expr.user_functions import compile_function
 from penstock.expr.windows import FOREVER
 from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, HistoryRequest
-from penstock.pipeline.input_files import Handed
+from penstock.pipeline.input_files import InputFiles
 from penstock.pipeline.jobs import history_workers, read_parallelism, statement_jobs
 from penstock.pipeline.spark_parser import check_parsed
 from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
@@ -62,12 +62,12 @@ class SparkRunner:
         self._registered: dict[str, Function] = {}
         self._parsed: dict[tuple[str, tuple[str, ...], tuple[str, ...]], None] = {}  # what Spark's parser agreed to
 
-    def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | Handed]) -> pa.Table:
+    def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | InputFiles]) -> pa.Table:
         """The answer as an Arrow table with the plan's outputs as columns. `given`: relations as rows, by name."""
         with statement_jobs(self._spark):
             return self._run(plan, moment, given)
 
-    def _run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | Handed]) -> pa.Table:
+    def _run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | InputFiles]) -> pa.Table:
         relations = tuple(relation.name for relation in plan.relations)
         names = check_spark_text(plan.sql, relations, plan.functions)
         views: dict[str, str] = {}
@@ -112,11 +112,11 @@ class SparkRunner:
                 self._registered[function.name] = function
 
     def _frame(
-        self, relation: Relation, names: frozenset[str], moment: Moment, given: Mapping[str, pa.Table | Handed]
+        self, relation: Relation, names: frozenset[str], moment: Moment, given: Mapping[str, pa.Table | InputFiles]
     ) -> DataFrame:
         if relation.name in given:
             rows = given[relation.name]
-            if isinstance(rows, Handed):
+            if isinstance(rows, InputFiles):
                 return self._spark.read.format("penstock_history").options(**rows.options()).load()
             return self._spark.createDataFrame(rows)
         request, columns = self._request(relation, names, moment)

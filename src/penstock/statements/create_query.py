@@ -25,7 +25,7 @@ from penstock.sql.planning.aggregate.latch import registered
 from penstock.sql.planning.planner import reads_of
 from penstock.sql.query_options import query_facts
 from penstock.statements.notices import notices_of
-from penstock.statements.registration_batch import Together, named_in
+from penstock.statements.registration_batch import RegistrationBatch, named_in
 from penstock.statements.replies import done
 from penstock.statements.select import plan_of
 from penstock.views.results import Result
@@ -132,7 +132,7 @@ def register_all(database: Database, wanted: Iterable[Wanted], count: int, on_er
     """
     state = database.catalog.state.frozen()
     with loading():
-        made, became = _plan_all(database, wanted, count, Together(state))
+        made, became = _plan_all(database, wanted, count, RegistrationBatch(state))
     bad = [outcome.failure for outcome in became if outcome.failure is not None]
     if bad and on_error == "none":
         raise _first_of(bad)
@@ -142,7 +142,7 @@ def register_all(database: Database, wanted: Iterable[Wanted], count: int, on_er
 
 
 def _plan_all(
-    database: Database, wanted: Iterable[Wanted], count: int, together: Together
+    database: Database, wanted: Iterable[Wanted], count: int, together: RegistrationBatch
 ) -> tuple[dict[str, NewQuery], list[Outcome]]:
     made = together.made
     became: list[Outcome] = []
@@ -218,7 +218,7 @@ def _new_query(
         assert isinstance(plan, SparkPlan)
         database.wait_for_own_writes()
         with database.statements.heavy_turn():
-            database.spark_queries.admit(plan, coming)
+            database.evaluator.admit(plan, coming)
     join = join_of(plan)
     if join is not None:
         check_join_fits(join, database.folder.log, database.settings)

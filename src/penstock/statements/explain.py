@@ -12,7 +12,7 @@ from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines, slice_lines
 from penstock.operators.aggregate.rollups.notices import plan_lines
-from penstock.operators.aggregate.trees.answer_columns import NotKept
+from penstock.operators.aggregate.trees.answer_columns import NotAnswered
 from penstock.operators.resample.once import resampled_once
 from penstock.operators.select.storage_choice import unheeded
 from penstock.operators.sparksql.evaluation_rows import Evaluation
@@ -107,12 +107,12 @@ def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluation, list[str
     if resampled is not None:
         return resampled, []
     if plan.resampled is not None:
-        return database.spark_queries.run(plan, None), ["answered by Spark SQL, because too much has to be read"]
+        return database.evaluator.run(plan, None), ["answered by Spark SQL, because too much has to be read"]
     try:
         return database.on_demand.answer(plan), []
-    except NotKept as reason:
+    except NotAnswered as reason:
         told = [f"answered by Spark SQL, because {reason}"] if plan.on_demand is not None else []
-        return database.spark_queries.run(plan, None), told
+        return database.evaluator.run(plan, None), told
 
 
 def _kept(database: Database, name: str) -> list[str]:

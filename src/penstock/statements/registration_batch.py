@@ -19,7 +19,7 @@ def named_in(select: st.Select) -> set[str]:
     return {fold(t.this) for t in select.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
 
 
-class Together:
+class RegistrationBatch:
     """What a call has made so far, and why it refused the others."""
 
     def __init__(self, state: CatalogState) -> None:

@@ -13,7 +13,7 @@ from penstock.errors import error
 from penstock.operators.aggregate.rollups.once import answer_from_log
 from penstock.operators.aggregate.rollups.once import answer_once as answer_from_rollup
 from penstock.operators.aggregate.rollups.rollup_choice import find_match
-from penstock.operators.aggregate.trees.answer_columns import NotKept
+from penstock.operators.aggregate.trees.answer_columns import NotAnswered
 from penstock.operators.resample.once import resampled_once
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.sql import statements as st
@@ -92,9 +92,9 @@ def answer_once(database: Database, plan: SparkPlan) -> Evaluation:
     found = resampled_once(database.standing, plan)
     if found is not None:
         return found
-    with contextlib.suppress(NotKept):
+    with contextlib.suppress(NotAnswered):
         return database.on_demand.answer(plan)
-    return database.spark_queries.run(plan, None)
+    return database.evaluator.run(plan, None)
 
 
 def _unobserved(database: Database, plan: SparkPlan, table: pa.Table) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.base.ranges import joined
 from penstock.operators.join.result_list import JoinResults
 from penstock.operators.select.durability import meets_rows
-from penstock.operators.select.hold_cache import LastingMemory
+from penstock.operators.select.hold_cache import HoldCache
 from penstock.sql.plan import (
     AggregatePlan,
     JoinAggregatePlan,
@@ -39,12 +39,12 @@ from penstock.sql.plan import (
     window_of,
 )
 from penstock.streams.log.segments import list_readable
-from penstock.views.query_state import Answer
-from penstock.views.record_fold import Taking
+from penstock.views.query_state import QueryState
+from penstock.views.record_fold import RecordFold
 from penstock.views.snapshot import restore, snapshot_of
 
 
-class AnswerStore(Taking):
+class AnswerStore(RecordFold):
     """All answers as of one committed cycle, with the definitions and the newest times that go with it."""
 
     def __init__(
@@ -86,7 +86,7 @@ class AnswerStore(Taking):
             if answer is not None:
                 _settle(answer, _filling(record.end, query_id))
                 self._note_latch(answer)
-            self.census.take(query_id, answer, self.state.tables_by_id)
+            self.window_index.take(query_id, answer, self.state.tables_by_id)
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
         self._note_moved(record)
 
@@ -109,8 +109,8 @@ class AnswerStore(Taking):
             self.touched.add(query_id)
         for table_id in [t for t in self.newest if t not in self.state.tables_by_id]:
             del self.newest[table_id], self.heard[table_id], self.rows[table_id]
-        for table_id in [t for t in self.shelves if t not in self.state.tables_by_id]:
-            self.shelves.pop(table_id).close()
+        for table_id in [t for t in self.match_stores if t not in self.state.tables_by_id]:
+            self.match_stores.pop(table_id).close()
         if any(t not in self.state.tables_by_id for t, _ in self._masks):
             self._masks.clear()
         for query_id in self.spark_plans.keys() - queries.keys():
@@ -150,10 +150,10 @@ class AnswerStore(Taking):
             return
         known = self.answers.get(query_id)
         if known is None:
-            known = Answer(plan, definition.start_us, window_of(plan))
+            known = QueryState(plan, definition.start_us, window_of(plan))
             known.reach = self._reach(whole, plan, definition.start_us)
             if isinstance(plan, SelectPlan) and plan.lasting is not None:
-                known.lasting = LastingMemory()
+                known.lasting = HoldCache()
             self.answers[query_id] = known
         else:
             known.pending = window_of(plan) if window_of(plan) != known.window else None
@@ -181,7 +181,7 @@ class AnswerStore(Taking):
         self.touched.add(query_id)
 
     def _follow_strategy(
-        self, query_id: int, answer: Answer, definition: QueryDefinition, record: CommitRecord
+        self, query_id: int, answer: QueryState, definition: QueryDefinition, record: CommitRecord
     ) -> None:
         answer.strategy = definition.strategy
         (self.complete.add if answer.strategy == "complete" else self.complete.discard)(query_id)
@@ -189,7 +189,7 @@ class AnswerStore(Taking):
             position = record.start.data.get(answer.plan.table_id, 0)
             (answer.go_live if meets_rows(definition, answer.plan) else answer.rest)(position)
 
-    def _note_latch(self, answer: Answer) -> None:
+    def _note_latch(self, answer: QueryState) -> None:
         """Since when a state without end has all rows: what retention had taken when the query came is not in it."""
         plan = answer.plan
         if not isinstance(plan, AggregatePlan) or plan.latch is None:
@@ -254,7 +254,7 @@ class AnswerStore(Taking):
         plan = self.spark_plans.get(definition.id) if definition is not None else None
         return definition if plan is not None and plan.resampled is not None else None
 
-    def read_by(self, plan: SparkPlan) -> Answer | None:
+    def read_by(self, plan: SparkPlan) -> QueryState | None:
         """The join that such a query reads."""
         read = self.state.queries.get(plan.relations[0].table)
         return self.answers.get(read.id) if read is not None else None
@@ -289,7 +289,7 @@ class AnswerStore(Taking):
         return snapshot_of(self)
 
 
-def _settle(answer: Answer, filling: tuple[int, int] | None) -> None:
+def _settle(answer: QueryState, filling: tuple[int, int] | None) -> None:
     """A query that has nothing left to read answers through the window that it was given last."""
     answer.filling = filling
     if filling is None and not answer.paused:

@@ -13,7 +13,7 @@ from penstock.cancellation import current_cancellation
 from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error
 from penstock.sql.plan import SparkPlan
-from penstock.views.stream_clock_index import NowsAt
+from penstock.views.stream_clock_index import StreamClocksAt
 from penstock.views.window_history import WindowsAt
 
 _log = logging.getLogger("penstock.queries")
@@ -39,28 +39,28 @@ class ResampleMark:
 
 
 @dataclass(frozen=True, slots=True)
-class CycleMark:
+class Mark:
     """One committed cycle: its end, NOW of each valid-time stream that a query reads, windows of queries that answer."""
 
     cycle: int
     end: Offset
-    nows: NowsAt
+    nows: StreamClocksAt
     windows: WindowsAt
     joins: dict[int, JoinMark] = field(default_factory=dict)
     resampled: dict[int, ResampleMark] = field(default_factory=dict)
 
 
-class Feed:
+class CommitFeed:
     """The last committed cycles, in order. Readers wait on it; the follower appends."""
 
     def __init__(self, keep: int) -> None:
-        self._marks: deque[CycleMark] = deque(maxlen=keep)
+        self._marks: deque[Mark] = deque(maxlen=keep)
         self._changed = threading.Condition()
         self._closed = False
         self._wakes = 0
         self._listeners: list[Callable[[], None]] = []
 
-    def append(self, mark: CycleMark) -> None:
+    def append(self, mark: Mark) -> None:
         with self._changed:
             self._marks.append(mark)
         self.wake()
@@ -101,11 +101,11 @@ class Feed:
                 _log.warning("a subscriber could not be notified and is removed: %s", failure)
                 self.unlisten(callback)
 
-    def last(self) -> CycleMark | None:
+    def last(self) -> Mark | None:
         with self._changed:
             return self._marks[-1] if self._marks else None
 
-    def mark(self, cycle: int) -> CycleMark:
+    def mark(self, cycle: int) -> Mark:
         """A kept cycle; cycle_gone where it is older than what is kept, or is still to come."""
         with self._changed:
             oldest = self._marks[0].cycle if self._marks else 0

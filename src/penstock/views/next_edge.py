@@ -48,7 +48,7 @@ def next_edge(store: AnswerStore, moved: bool) -> int:
 
 def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
     """Outer and anti joins with rows that still wait for a partner: after its window, such a row may be an answer."""
-    for query_id in store.census.joins:
+    for query_id in store.window_index.joins:
         plan = store.answers[query_id].plan
         if isinstance(plan, JoinPlan) and plan.missing != "inner":
             table = store.state.tables_by_id[plan.inputs[0].table_id]
@@ -61,7 +61,7 @@ def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
 
 def _windows(store: AnswerStore) -> Iterator[tuple[Table, Window | None, int | None]]:
     """Every window over a stream that a running query looks through, each once."""
-    for table_id, look, start_us in store.census.looks:
+    for table_id, look, start_us in store.window_index.looks:
         yield store.state.tables_by_id[table_id], look, start_us
     for query_id, plan in store.spark_plans.items():
         for relation in plan.relations:

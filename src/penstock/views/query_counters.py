@@ -8,7 +8,7 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 
-class Counted:
+class QueryCounters:
     """A sum per query. Queries that go take theirs with them."""
 
     def __init__(self) -> None:

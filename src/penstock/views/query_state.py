@@ -10,17 +10,17 @@ import pyarrow as pa
 from penstock.cycle.positions import BLOCK_ROWS
 from penstock.expr.windows import FOREVER, AnyWindow, JoinWindows, TimeWindow
 from penstock.operators.base.ranges import Ranges, from_position, joined
-from penstock.operators.join.partnered_rows import Blocks, Partners
+from penstock.operators.join.partnered_rows import Blocks, PartneredRows
 from penstock.operators.join.result_list import JoinResults
-from penstock.operators.select.evaluated_matches import Evaluated
-from penstock.operators.select.hold_cache import LastingMemory
+from penstock.operators.select.evaluated_matches import EvaluatedMatches
+from penstock.operators.select.hold_cache import HoldCache
 from penstock.sql.plan import AggregatePlan, KernelPlan, Scalar
 
 NEVER = -(2**62)
 
 
 @dataclass(slots=True)
-class Answer:
+class QueryState:
     """One query's matches. `window` is what invocations see; a changed one waits in `pending` for its history."""
 
     plan: KernelPlan
@@ -30,7 +30,7 @@ class Answer:
     matches: Blocks = field(default_factory=dict)
     base: Blocks = field(default_factory=dict)
     values: list[pa.Table] = field(default_factory=list)
-    partners: Partners = field(default_factory=Partners)
+    partners: PartneredRows = field(default_factory=PartneredRows)
     results: JoinResults | None = None
     told: tuple[int, dict[int, dict[str, Any]]] | None = None  # what the parts of a join's last step say of themselves
     earlier: tuple[JoinResults, ...] = ()  # what was the answer at older cycles that are still kept, one per change
@@ -45,9 +45,9 @@ class Answer:
     covered: Ranges = ()  # log ranges with matches in records and bit matrices, apart from the one that still grows
     live_since: int | None = None  # from here on they say every new row's; None: not for now
     reach: int = 0  # rows below this are older than any window of the query
-    evaluated: Evaluated = field(default_factory=Evaluated)
+    evaluated: EvaluatedMatches = field(default_factory=EvaluatedMatches)
     strategy: str | None = None  # the strategy that a user asked for
-    lasting: LastingMemory | None = None  # of a condition that has to last
+    lasting: HoldCache | None = None  # of a condition that has to last
     top: AggregatePlan | None = None  # what a join's results are aggregated by, if these are no answer themselves
 
     @property

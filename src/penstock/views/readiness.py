@@ -6,8 +6,8 @@ import threading
 
 from penstock.errors import PenstockError, error
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import Feed
-from penstock.views.query_state import Answer
+from penstock.views.feed import CommitFeed
+from penstock.views.query_state import QueryState
 
 WAIT_S = 10.0
 FIRST_EVALUATION_S = 60.0
@@ -25,9 +25,9 @@ class Readiness:
 
     _lock: threading.RLock
     store: AnswerStore
-    feed: Feed
+    feed: CommitFeed
 
-    def _answer_of(self, name: str) -> Answer | None:
+    def _answer_of(self, name: str) -> QueryState | None:
         with self._lock:
             definition = self.store.state.queries.get(name)
             return self.store.answers.get(definition.id) if definition is not None else None

@@ -66,7 +66,7 @@ class _Table:
 
 
 @dataclass(frozen=True, slots=True)
-class NowsAt:
+class StreamClocksAt:
     """The NOWs of one cycle."""
 
     tables: Mapping[int, _Table]
@@ -82,7 +82,7 @@ class NowsAt:
         return int(then[place]) if then[place] > NEVER else None
 
 
-class StreamNows:
+class StreamClockIndex:
     """Counts the queries that read each stream. Changed by the follower, under its owner's lock."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class StreamNows:
         if table_id in self._tables:
             self._tables[table_id].moved.append(vids)
 
-    def at(self, cycle: int, state: CatalogState, newest: Mapping[int, Times]) -> NowsAt:
+    def at(self, cycle: int, state: CatalogState, newest: Mapping[int, Times]) -> StreamClocksAt:
         """NOW of all streams once a cycle has brought what it brings."""
         for table_id, table in self._tables.items():
             times = newest.get(table_id)
@@ -113,7 +113,7 @@ class StreamNows:
                 table.known_from[place] = cycle
             table.new.clear()
             table.moved.clear()
-        return NowsAt(self._tables, cycle, {table_id: table.nows for table_id, table in self._tables.items()})
+        return StreamClocksAt(self._tables, cycle, {table_id: table.nows for table_id, table in self._tables.items()})
 
 
 def _move_on(table: _Table, state: CatalogState, table_id: int, newest: Times) -> None:

@@ -13,17 +13,17 @@ from penstock.cycle.offset import Offset
 from penstock.expr.evaluate import evaluate_static
 from penstock.expr.expression import Expr
 from penstock.sql.plan import stream_uses
-from penstock.views.query_state import NEVER, Answer
+from penstock.views.query_state import NEVER, QueryState
 
 MASKS_KEPT = 256
 
 
-class Nows:
+class StreamClocks:
     """The part of the answers that knows the time."""
 
     def __init__(self, beside: Callable[[], CatalogState] | None = None) -> None:
         self.state = CatalogState(beside)
-        self.answers: dict[int, Answer] = {}
+        self.answers: dict[int, QueryState] = {}
         self.offset: Offset | None = None
         self.newest: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
         self.heard: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}  # NOW of the cycle that brought the newest
@@ -91,7 +91,7 @@ class Nows:
             heard = heard[: len(mask)][mask[: len(heard)]]
         return self.offset.now_us - int(heard.max(initial=NEVER)) > table.options.idle_us
 
-    def query_now(self, answer: Answer) -> int | None:
+    def query_now(self, answer: QueryState) -> int | None:
         return self.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(answer.plan)])
 
     def now_of_streams(self, streams: Sequence[tuple[int, Expr | None]]) -> int | None:

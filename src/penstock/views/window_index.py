@@ -12,26 +12,26 @@ from pyroaring import BitMap
 from penstock.catalog.model import Table
 from penstock.expr.windows import Bound, JoinWindows, TimeWindow, Window
 from penstock.sql.plan import AggregatePlan, JoinPlan, KernelPlan, SelectPlan, stream_uses, tables_under
-from penstock.views.query_state import Answer, ends
-from penstock.views.stream_clock_index import NowKey, StreamNows
+from penstock.views.query_state import QueryState, ends
+from penstock.views.stream_clock_index import NowKey, StreamClockIndex
 
 # A window over a table's rows; START where the window depends on it.
 Look = tuple[int, Window, int | None]
 T = TypeVar("T")
 
 
-class Census:
+class WindowIndex:
     """Distinct streams, windows and spans over all answers."""
 
     def __init__(self) -> None:
-        self.nows = StreamNows()
+        self.nows = StreamClockIndex()
         self.looks: Counter[Look] = Counter()
         self.joins: set[int] = set()
         self.ending: set[int] = set()
         self._spans: dict[int, dict[int, BitMap]] = {}  # by table and span, whose it is
         self._told: dict[int, tuple[list[NowKey], list[Look], list[tuple[int, int]]]] = {}
 
-    def take(self, query_id: int, answer: Answer | None, tables: dict[int, Table]) -> None:
+    def take(self, query_id: int, answer: QueryState | None, tables: dict[int, Table]) -> None:
         """A query came, changed, or (None) went."""
         if answer is None or not tables_under(answer.plan) <= tables.keys():
             self._leave(query_id)

@@ -14,7 +14,7 @@ _MOST_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
-class Kept:
+class WithinStats:
     """How WITHIN n PERCENT was kept: of so many answers so many were read from the log, and the newest had this doubt."""
 
     answers: int = 0
@@ -22,11 +22,11 @@ class Kept:
     doubt: float = 0.0
 
 
-class Said:
+class AnswerCache:
     """The newest answers by query, cycle, window and NOW. Called under the store's lock."""
 
     def __init__(self) -> None:
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, WithinStats] = {}
         self._answers: Cache[Key, pa.Table] = Cache(most=MOST, most_bytes=_MOST_BYTES)
 
     def get(self, key: Key) -> pa.Table | None:

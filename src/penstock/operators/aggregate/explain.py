@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.expr.windows import RowsWindow
-from penstock.operators.aggregate.answer_cache import Kept
+from penstock.operators.aggregate.answer_cache import WithinStats
 from penstock.operators.aggregate.over_joins.slices import SLICE_US
 from penstock.operators.aggregate.shape import measures_of, slice_width
 from penstock.operators.aggregate.store import SliceStore
@@ -56,7 +56,7 @@ def result_slice_lines(store: SliceStore, query_id: int) -> list[str]:
     ]
 
 
-def _kept_lines(kept: Kept | None) -> list[str]:
+def _kept_lines(kept: WithinStats | None) -> list[str]:
     """How WITHIN n PERCENT was kept."""
     if kept is None:
         return []

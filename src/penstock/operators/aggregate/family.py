@@ -9,11 +9,11 @@ import numpy as np
 
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.approximate.base import Approximate
-from penstock.operators.aggregate.approximate.brackets import NONE, Looked, look_approximately
+from penstock.operators.aggregate.approximate.brackets import NONE, CellSum, look_approximately
 from penstock.operators.aggregate.approximate.store import cell_store
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints
-from penstock.operators.aggregate.partials.cell_sums import Look, Panes, choose_cells, combine
+from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes, choose_cells, combine
 from penstock.operators.aggregate.partials.cells import Cells, CellStore
 from penstock.operators.aggregate.shape import Family, Measure, measure_name
 from penstock.operators.aggregate.slicer import SlicedFamily
@@ -60,7 +60,7 @@ class FamilyStore:
                 known.cells.put(renumbered(cells, own[cells.groups]))
             known.covered = joined([*known.covered, gap])
 
-    def fold(self, told: payload.Told) -> None:
+    def fold(self, told: payload.CellBatch) -> None:
         numbers = self.groups.number(told.keys())
         for measure, known in self.measures.items():
             name = measure_name(measure)
@@ -71,17 +71,17 @@ class FamilyStore:
                 known.cells.put(self.told_cells(told, name, measure, numbers))
                 known.covered = joined([*known.covered, *told.ranges])
 
-    def told_cells(self, told: payload.Told, name: str, measure: Measure, numbers: Ints) -> Cells:
+    def told_cells(self, told: payload.CellBatch, name: str, measure: Measure, numbers: Ints) -> Cells:
         return told.cells(name, self.measures[measure].cells.partial, numbers)
 
-    def look(self, measure: Measure, look: Look, panes: Panes | None) -> list[Looked]:
+    def look(self, measure: Measure, look: CellRange, panes: Panes | None) -> list[CellSum]:
         """What cells say inside a look, and what of the log has to be read beside them."""
         store = self.measures[measure].cells
         view = store.view()
         if isinstance(store.partial, Approximate):
             return look_approximately(view, store.partial, look, panes)
         chosen, rest = choose_cells(view, look)
-        return [Looked(combine(view.take(chosen), store.partial, panes), rest, NONE)]
+        return [CellSum(combine(view.take(chosen), store.partial, panes), rest, NONE)]
 
     def renumber(self) -> None:
         """Forget the keys of groups that have no cells, once they are most of them."""

@@ -47,12 +47,12 @@ class LatchFamily(FamilyStore):
         pieces = [replace(part, cells=[_piece(cells, gap) for cells in part.cells]) for part in parts]
         super().put(measures, gap, pieces)
 
-    def fold(self, told: payload.Told) -> None:
+    def fold(self, told: payload.CellBatch) -> None:
         if told.about:  # a snapshot: its cells are pieces already
             self.kept_from_us = told.about["kept_from_us"]
         super().fold(told)
 
-    def told_cells(self, told: payload.Told, name: str, measure: Measure, numbers: np.ndarray) -> Cells:
+    def told_cells(self, told: payload.CellBatch, name: str, measure: Measure, numbers: np.ndarray) -> Cells:
         cells = super().told_cells(told, name, measure, numbers)
         return cells if told.about else _piece(cells, told.ranges[0])
 

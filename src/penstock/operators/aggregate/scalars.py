@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expr.expression import Column, Expr, Literal, substituted, walk
-from penstock.operators.base.table_answer import AnsweredHeld
+from penstock.operators.base.table_answer import TableAnswer
 from penstock.sql.plan import AggregatePlan, Output, scalar_name
 
 
-def with_values(plan: AggregatePlan, subqueries: Sequence[AnsweredHeld]) -> AggregatePlan:
+def with_values(plan: AggregatePlan, subqueries: Sequence[TableAnswer]) -> AggregatePlan:
     """The plan with what each subquery says in place of its name. Not to be called under the lock: it may read the log."""
     if not subqueries:
         return plan

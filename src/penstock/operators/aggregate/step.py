@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.cycle.log_batch import Rows
+from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import ResultRow, told
 from penstock.errors import PenstockError, error
 from penstock.expr.predicate_index import PredicateIndex
@@ -39,7 +39,7 @@ class _Members:
         self.widths: Counter[int] = Counter()
 
 
-class SlicePass:
+class AggregateStep:
     """Queries come and go without touching other families. One may ask for several aggregations: its own and its subqueries'."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class SlicePass:
             needed |= columns_needed(family, tuple(members.measures))
         return needed
 
-    def slice(self, batch: Rows, table_id: int, spans: Spans = ()) -> Iterator[ResultRow]:
+    def slice(self, batch: LogBatch, table_id: int, spans: Spans = ()) -> Iterator[ResultRow]:
         """Rows for the commit record. A family without rows has one, too, so that the server need not read the log for it.
 
         `spans`: the part of the batch that a fill reads for each query (query, first, end); each is alone in its family.
@@ -119,9 +119,8 @@ class SlicePass:
                 # A plan of an older version that would not be made any more; answers of other families are not affected.
                 yield from self._failed(family, error("internal_error", detail=f"slices: {failure}"), batch.first)
                 continue
-            names = [measure_name(m) for m in measures]
-            partials = [m.make() for m in measures]
-            data = payload.to_bytes(family_name(family), names, [(first, end)], sliced.keys, sliced.cells, partials)
+            partials = {measure_name(m): m.make() for m in measures}
+            data = payload.to_bytes(family_name(family), partials, [(first, end)], sliced.keys, sliced.cells)
             yield table_id, "slices", len(found), batch.first, data
 
     def _failed(self, family: Family, failure: PenstockError, first: int) -> Iterator[ResultRow]:

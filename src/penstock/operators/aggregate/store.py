@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 import numpy as np
 
 from penstock.operators.aggregate import payload
-from penstock.operators.aggregate.answer_cache import Said
+from penstock.operators.aggregate.answer_cache import AnswerCache
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore, renumbered
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.over_joins.family import ResultsFamily
@@ -33,7 +33,7 @@ class SliceStore:
         self._of_results: dict[
             int, dict[Generation, ResultsFamily]
         ] = {}  # by query and generation of its join's results
-        self.said = Said()
+        self.said = AnswerCache()
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had met when the query came
 
     def take(self, query_id: int, plan: AggregatePlan | None, beside: tuple[AggregatePlan, ...] = ()) -> None:
@@ -205,8 +205,6 @@ class SliceStore:
                 used, inverse = np.unique(cells.groups, return_inverse=True)
                 keys = family.groups.columns(used, types)
                 one = renumbered(cells, inverse)
-                partials = [known.cells.partial]
-                data = payload.to_bytes(
-                    name, [measure_name(measure)], known.covered, keys, [one], partials, family.about()
-                )
+                partials = {measure_name(measure): known.cells.partial}
+                data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about())
                 yield family.family.table_id, data

@@ -52,7 +52,7 @@ def no_rows() -> TimedPositions:
     return TimedPositions(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
 
 
-class Fetcher:
+class LogReader:
     """Reads one table's log for one answer, from one listing: compacted files are found again by position."""
 
     def __init__(

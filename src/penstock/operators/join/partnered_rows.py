@@ -10,7 +10,7 @@ Blocks = dict[int, BitMap]
 
 
 @dataclass(slots=True)
-class Partners:
+class PartneredRows:
     """Rows with a partner, and for the kept cycles which ones were new in each."""
 
     blocks: Blocks = field(default_factory=dict)

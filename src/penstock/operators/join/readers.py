@@ -12,11 +12,11 @@ from penstock.errors import error
 from penstock.operators.sparksql.moments import now_of_plan
 from penstock.sql.plan import JoinPlan, Plan, SparkPlan, plan_from_json, window_of
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CycleMark
+from penstock.views.feed import Mark
 from penstock.views.query_state import NEVER, window_low
 
 
-def reached_by_readers(store: AnswerStore, query_id: int, oldest: CycleMark) -> Iterator[int | None]:
+def reached_by_readers(store: AnswerStore, query_id: int, oldest: Mark) -> Iterator[int | None]:
     """For each reader of a join since when it needs tuples; None where nothing bounds it yet.
 
     Spark SQL reads as of now; slices are asked about all kept cycles, the oldest of which is given.
@@ -33,13 +33,13 @@ def reached_by_readers(store: AnswerStore, query_id: int, oldest: CycleMark) -> 
                 yield None if low is None else low - _spread(answer.plan)
 
 
-def read_now(query_id: int, oldest: CycleMark) -> int | None:
+def read_now(query_id: int, oldest: Mark) -> int | None:
     """NOW of a join at a cycle, which is also NOW of queries that read only this join."""
     known = oldest.joins.get(query_id)
     return known.now_us if known is not None else None
 
 
-def trim_readers(store: AnswerStore, oldest: CycleMark) -> None:
+def trim_readers(store: AnswerStore, oldest: Mark) -> None:
     """Forget slices of results that no reader reaches."""
     for reader_id, plan in store.spark_plans.items():
         answer = store.read_by(plan) if plan.top is not None else None

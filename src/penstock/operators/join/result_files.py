@@ -27,7 +27,7 @@ class ResultFiles:
 
     def note(self, store: AnswerStore) -> None:
         """After a cycle: which files are in use, and which no longer."""
-        joins = [store.answers[query_id] for query_id in store.census.joins]
+        joins = [store.answers[query_id] for query_id in store.window_index.joins]
         used = {f for a in joins for r in (a.results, a.coming, *a.earlier) if r is not None for f in r.files}
         used |= store.evaluations.files()
         self._dropped += [(store.cycle, name) for name in self._used - used]

@@ -9,29 +9,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
-from penstock.operators.base.answer import Held, Ids
-from penstock.operators.base.log_reader import Fetcher
-from penstock.operators.base.table_answer import AnsweredHeld, without
+from penstock.operators.base.answer import AnswerAt, Ids
+from penstock.operators.base.table_answer import TableAnswer, without
 from penstock.operators.resample.next_sample import goes_on, move_on
-from penstock.operators.resample.sample_cache import Kept, KeptSamples
-from penstock.operators.resample.samples import Found, Sampled, answer_of, check_size, room_for, sample
-from penstock.operators.resample.stream import Room, Stream
+from penstock.operators.resample.sample_cache import CachedSamples, SampleCache
+from penstock.operators.resample.samples import (
+    SampleAnswer,
+    Sampled,
+    SampleReaders,
+    answer_of,
+    check_size,
+    room_for,
+    sample,
+)
+from penstock.operators.resample.stream import Room, StreamWindow
 from penstock.sql.plan import SparkPlan
 
 
 @dataclass(slots=True, eq=False)
-class ResampleHeld(AnsweredHeld):
+class ResampleAt(TableAnswer):
     """Found when first asked for. The logs up to the cycle's heads do not change, so it is the same whenever one looks."""
 
     cycle: int
     query_id: int
     now_us: int | None
     plan: SparkPlan
-    times: Stream
-    values: Stream
-    kept: KeptSamples | None  # None: the same question will not be asked again
+    times: StreamWindow
+    values: StreamWindow
+    kept: SampleCache | None  # None: the same question will not be asked again
     most: int | None  # rows that the answer may have; None: the caller takes only the first rows
-    _known: Kept | None = field(default=None)
+    _known: CachedSamples | None = field(default=None)
 
     @property
     def floors(self) -> tuple[int, ...]:
@@ -40,13 +47,13 @@ class ResampleHeld(AnsweredHeld):
     def answer(self) -> pa.Table:
         return self.found().table
 
-    def found(self, before: ResampleHeld | None = None) -> Found:
+    def found(self, before: ResampleAt | None = None) -> SampleAnswer:
         """The samples of this cycle. `before`: an earlier answer of the caller, from which this one can be updated."""
         if self._known is None:
             self._known = self._find(before._known if before is not None else None)
         return self._known.found
 
-    def _find(self, held: Kept | None) -> Kept:
+    def _find(self, held: CachedSamples | None) -> CachedSamples:
         asked = self.plan.resampled
         assert asked is not None
         before = self._nearest(held)
@@ -56,27 +63,27 @@ class ResampleHeld(AnsweredHeld):
             )  # it may be cached for a caller that took only the first rows
             return before
 
-        def work(of_times: Fetcher, of_values: Fetcher) -> Sampled:
+        def work(readers: SampleReaders) -> Sampled:
             room = room_for(asked, self.most)
             if before is None:
-                return sample(asked, self.times, self.values, of_times, of_values, room)
-            return move_on(asked, before.sampled, self.times, self.values, of_times, of_values, room)
+                return sample(asked, self.times, self.values, readers, room)
+            return move_on(asked, before.sampled, self.times, self.values, readers, room)
 
         if before is None:
             check_size(asked, self.times, self.values, self.most)
         try:
-            sampled = work(self.times.reader(), self.values.reader())
+            sampled = work(SampleReaders(self.times.reader(), self.values.reader()))
         except PenstockError as failure:  # by the last listing; where that is too old, by a new one
             if failure.condition != "corrupt_segment":
                 raise
-            sampled = work(self.times.fresh(), self.values.fresh())
-        found = Kept(self.plan, self.cycle, sampled, answer_of(asked, sampled))
+            sampled = work(SampleReaders(self.times.fresh(), self.values.fresh()))
+        found = CachedSamples(self.plan, self.cycle, sampled, answer_of(asked, sampled))
         Room(self.most).take(found.found.table.num_rows)
         if self.kept is not None:
             self.kept.keep(self.query_id, found)
         return found
 
-    def _nearest(self, held: Kept | None) -> Kept | None:
+    def _nearest(self, held: CachedSamples | None) -> CachedSamples | None:
         """The newest answer up to this cycle that can be updated to it: a cached one, or the one that the caller holds."""
         asked = self.plan.resampled
         assert asked is not None
@@ -85,18 +92,18 @@ class ResampleHeld(AnsweredHeld):
             known = held
         return known if known is not None and goes_on(asked, known.sampled, self.times, self.values) else None
 
-    def entered(self, before: Held) -> Ids:
+    def entered(self, before: AnswerAt) -> Ids:
         """Rows with a new value."""
-        assert isinstance(before, ResampleHeld)
+        assert isinstance(before, ResampleAt)
         return _new_rows(self.found(before), before.found())
 
-    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
-        assert isinstance(before, ResampleHeld)
+    def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        assert isinstance(before, ResampleAt)
         left = before.answer().take(pa.array(_new_rows(before.found(), self.found(before))))
         return self.inside(), self.entered(before), left
 
 
-def _new_rows(rows: Found, others: Found) -> Ids:
+def _new_rows(rows: SampleAnswer, others: SampleAnswer) -> Ids:
     """Which rows are not among the others, as often as they are there.
 
     Most readings are in both answers with the same values, and only the rest is compared one by one.

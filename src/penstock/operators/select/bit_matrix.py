@@ -33,7 +33,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class BitMatrix:
     """The answers of `queries` to the rows [first, end) of a table, with what a window is cut by."""
 
     table_id: int
@@ -62,7 +62,7 @@ class Sheet:
 
 
 @dataclass(frozen=True, slots=True)
-class SheetName:
+class BitMatrixRef:
     """A bit matrix as a commit record names it: its file, its log range and its queries."""
 
     table_id: int
@@ -78,15 +78,15 @@ class SheetName:
         return orjson.dumps(head) + b"\n" + self.members.serialize()
 
 
-def name_from_bytes(table_id: int, first: int, payload: bytes) -> SheetName:
+def name_from_bytes(table_id: int, first: int, payload: bytes) -> BitMatrixRef:
     head, members = payload.split(b"\n", 1)
     facts: dict[str, Any] = orjson.loads(head)
-    return SheetName(
+    return BitMatrixRef(
         table_id, first, facts["end"], facts["min_ts"], facts["max_ts"], facts["file"], BitMap.deserialize(members)
     )
 
 
-def write_sheet(folder: Path, sheet: Sheet) -> str | None:
+def write_matrix(folder: Path, sheet: BitMatrix) -> str | None:
     """Write a bit matrix for the server; its file name, or None where the disk or memory is full."""
     # A task that is run twice writes two files: only the committed one is named.
     name = f"{sheet.table_id}-{sheet.first:016d}-{uuid.uuid4().hex}.sheet"
@@ -115,7 +115,7 @@ def write_sheet(folder: Path, sheet: Sheet) -> str | None:
     return name
 
 
-def _file_parts(head: Ints, sheet: Sheet) -> Iterator[npt.NDArray[Any]]:
+def _file_parts(head: Ints, sheet: BitMatrix) -> Iterator[npt.NDArray[Any]]:
     yield from (head, sheet.queries, sheet.row_of, sheet.times, sheet.vids)
     if sheet.chosen is None:
         yield sheet.words
@@ -125,7 +125,7 @@ def _file_parts(head: Ints, sheet: Sheet) -> Iterator[npt.NDArray[Any]]:
         yield sheet.words[sheet.chosen[first : first + at_once]]
 
 
-def map_sheet(path: Path) -> Sheet | None:
+def map_matrix(path: Path) -> BitMatrix | None:
     """A bit matrix as it lies in shared memory; None where it is gone or torn."""
     try:
         # Arrow's map outlives its file, while one of `mmap` keeps a descriptor, and there may be thousands.
@@ -136,7 +136,7 @@ def map_sheet(path: Path) -> Sheet | None:
         return None
 
 
-def _parts_of(raw: npt.NDArray[np.uint8]) -> Sheet:
+def _parts_of(raw: npt.NDArray[np.uint8]) -> BitMatrix:
     head = raw[: _HEAD * 8].view(np.int64)
     magic, table_id, first, end, count, answers, width = (int(n) for n in head[:7])
     rows = end - first
@@ -155,6 +155,6 @@ def _parts_of(raw: npt.NDArray[np.uint8]) -> Sheet:
 
     queries, row_of = part(np.int64, count), part(np.int32, count)
     times, vids = part(np.int64, rows), part(np.int32, rows)
-    return Sheet(
+    return BitMatrix(
         table_id, first, end, queries, row_of, times, vids, part(np.uint64, answers * width).reshape(answers, width)
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.expr.windows import FOREVER, TimeWindow, Window
 from penstock.operators.base.log_reader import TimedPositions
-from penstock.operators.select.window_cut import Instant
+from penstock.operators.select.window_cut import WindowAt
 
 MOST_CYCLES = 1 << 16
 
@@ -42,17 +42,17 @@ class _Era:
         return (rows.times >= lows[place]) & (rows.times <= self.high)
 
 
-class Told:
+class DeliveredWindows:
     """The delivered windows of one subscriber. Windows of rows are not recorded: their rows may be delivered again."""
 
     def __init__(self) -> None:
         self._eras: list[_Era] = []
 
-    def begin(self, at: Instant) -> None:
+    def begin(self, at: WindowAt) -> None:
         """It has the answer as of an instant."""
         self._note(at, None)
 
-    def without_told(self, rows: TimedPositions, before: Instant, after: Instant) -> TimedPositions:
+    def without_told(self, rows: TimedPositions, before: WindowAt, after: WindowAt) -> TimedPositions:
         """Rows that came in between two instants, less those that it knows; it knows them all from now on."""
         if len(self._eras) > 1 or before.window != after.window:
             known = np.zeros(len(rows.positions), np.bool_)
@@ -64,7 +64,7 @@ class Told:
             self._note(after, None)
         return rows
 
-    def _note(self, at: Instant, before: Instant | None) -> None:
+    def _note(self, at: WindowAt, before: WindowAt | None) -> None:
         if not self._eras or self._eras[-1].window != at.window:
             self._eras.append(_Era(at.window))
         span = at.range() if isinstance(at.window, TimeWindow) else None

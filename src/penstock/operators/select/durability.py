@@ -10,7 +10,7 @@ from penstock.expr.windows import TimeWindow
 from penstock.sql.plan import AggregatePlan, SelectPlan
 
 
-class Keeping(IntEnum):
+class Durability(IntEnum):
     """What a task may do with a query's matches."""
 
     RECORD = 0  # only workers can find them again, or a count of rows needs all of them: a bitmap in the record
@@ -18,11 +18,11 @@ class Keeping(IntEnum):
     SOFT = 2  # the window passes: many matches go to a bit matrix, and are evaluated again if that is lost
 
 
-def keeping_of(plan: SelectPlan) -> Keeping:
+def keeping_of(plan: SelectPlan) -> Durability:
     if not is_pure(plan):
-        return Keeping.RECORD
+        return Durability.RECORD
     assert isinstance(plan.window, TimeWindow)
-    return Keeping.SOFT if plan.window.slides else Keeping.LISTED
+    return Durability.SOFT if plan.window.slides else Durability.LISTED
 
 
 def is_pure(plan: SelectPlan | AggregatePlan) -> bool:

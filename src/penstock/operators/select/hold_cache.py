@@ -15,7 +15,7 @@ KEPT = 4  # cycles that are asked about at the same time: of invocations, and of
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HoldRows:
     """All rows from a time on that the condition has lasted for, below `head`; `lowest` is the lowest position that mattered."""
 
     since: int
@@ -39,14 +39,14 @@ class Eves:
         return int(self.positions.min(initial=FOREVER))
 
 
-Kept = TypeVar("Kept", Found, Eves)
+Kept = TypeVar("Kept", HoldRows, Eves)
 
 
 @dataclass(slots=True)
-class LastingMemory:
+class HoldCache:
     """What was found lately about one query. Soft: whatever is missing is read from the log."""
 
-    found: list[Found] = field(default_factory=list)
+    found: list[HoldRows] = field(default_factory=list)
     eves: list[Eves] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -15,9 +15,9 @@ import numpy as np
 from pyroaring import BitMap
 
 from penstock.operators.base.ranges import Range
-from penstock.operators.select.bit_matrix import Sheet, SheetName, map_sheet
-from penstock.operators.select.position_lists import MOST_ROWS, Ints, Lists, merge_lists
-from penstock.views.query_counters import Counted
+from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, map_matrix
+from penstock.operators.select.position_lists import MOST_ROWS, Ints, PositionLists, merge_lists
+from penstock.views.query_counters import QueryCounters
 
 # A reader looks into each one.
 MOST_SHEETS = 4096
@@ -26,11 +26,11 @@ MOST_LISTS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredMatrix:
     """A bit matrix that exists, and how the commit record names it."""
 
-    name: SheetName
-    sheet: Sheet
+    name: BitMatrixRef
+    sheet: BitMatrix
 
     @property
     def first(self) -> int:
@@ -42,7 +42,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostMatrix:
     """A log range with a lost bit matrix; `members` are the queries that it had."""
 
     first: int
@@ -51,14 +51,14 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class ShelfView:
+class MatchStoreAt:
     """A match store as of one cycle, safe to read while the store changes."""
 
-    sheets: tuple[Kept, ...] = ()
-    lost: tuple[Lost, ...] = ()
-    lists: tuple[Lists, ...] = ()
+    sheets: tuple[StoredMatrix, ...] = ()
+    lost: tuple[LostMatrix, ...] = ()
+    lists: tuple[PositionLists, ...] = ()
 
-    def overlapping(self, first: int, end: int) -> Iterator[Kept]:
+    def overlapping(self, first: int, end: int) -> Iterator[StoredMatrix]:
         """Bit matrices with rows in [first, end), in log order."""
         # They do not overlap, so they end in the order in which they begin.
         at = bisect_left(self.sheets, first + 1, key=_end)
@@ -90,38 +90,38 @@ class ShelfView:
 
 
 @dataclass(slots=True)
-class Shelf:
+class MatchStore:
     """The bit matrices and lists of one table. Changed under its owner's lock."""
 
     folder: Path
-    sheets: list[Kept] = field(default_factory=list)
-    lost: list[Lost] = field(default_factory=list)
-    lists: list[Lists] = field(default_factory=list)
+    sheets: list[StoredMatrix] = field(default_factory=list)
+    lost: list[LostMatrix] = field(default_factory=list)
+    lists: list[PositionLists] = field(default_factory=list)
     nbytes: int = 0
     # Added up as they come and go: a list of ten thousand queries reads no bit matrix.
-    _shares: Counted = field(default_factory=Counted)
+    _shares: QueryCounters = field(default_factory=QueryCounters)
     _unused: list[Path] = field(default_factory=list)
-    _view: ShelfView | None = None
+    _view: MatchStoreAt | None = None
 
-    def view(self) -> ShelfView:
+    def view(self) -> MatchStoreAt:
         if self._view is None:
-            self._view = ShelfView(tuple(self.sheets), tuple(self.lost), tuple(self.lists))
+            self._view = MatchStoreAt(tuple(self.sheets), tuple(self.lost), tuple(self.lists))
         return self._view
 
-    def put(self, name: SheetName) -> None:
-        sheet = map_sheet(self.folder / name.file) if name.file is not None else None
+    def put(self, name: BitMatrixRef) -> None:
+        sheet = map_matrix(self.folder / name.file) if name.file is not None else None
         fits = sheet is not None and (sheet.table_id, sheet.first, sheet.end) == (name.table_id, name.first, name.end)
         if sheet is None or not fits:
             self._note_lost(name)
         else:
-            insort(self.sheets, Kept(name, sheet), key=_first)
+            insort(self.sheets, StoredMatrix(name, sheet), key=_first)
             self.nbytes += sheet.nbytes
             self._shares.add(*_sheet_shares(sheet))
         if len(self.sheets) > MOST_SHEETS:
             self.give_up(self.sheets[: MOST_SHEETS // 8])
         self._view = None
 
-    def put_lists(self, lists: Lists) -> None:
+    def put_lists(self, lists: PositionLists) -> None:
         self.lists.append(lists)
         self._shares.add(*_list_shares(lists))
         self._view = None
@@ -130,7 +130,7 @@ class Shelf:
         """A query's share of the bytes of bit matrices and lists, divided among the queries of each."""
         return self._shares[query_id]
 
-    def give_up(self, some: list[Kept]) -> None:
+    def give_up(self, some: list[StoredMatrix]) -> None:
         """Drop bit matrices; their rows are evaluated again on request."""
         gone = {id(k) for k in some}
         self.sheets = [k for k in self.sheets if id(k) not in gone]
@@ -178,7 +178,7 @@ class Shelf:
         self.lists = [*whole, *merged]
         self._view = None
 
-    def _remove(self, kept: Kept) -> None:
+    def _remove(self, kept: StoredMatrix) -> None:
         self.nbytes -= kept.sheet.nbytes
         self._shares.take(*_sheet_shares(kept.sheet))
         if kept.name.file is not None:
@@ -189,14 +189,14 @@ class Shelf:
         unused, self._unused = self._unused, []
         return unused
 
-    def _note_lost(self, name: SheetName) -> None:
-        insort(self.lost, Lost(name.first, name.end, name.members), key=_first)
+    def _note_lost(self, name: BitMatrixRef) -> None:
+        insort(self.lost, LostMatrix(name.first, name.end, name.members), key=_first)
         if len(self.lost) > MOST_LOST:
             # Larger lost ranges for more queries are safe: some known rows are then evaluated again.
             pairs = zip(self.lost[::2], self.lost[1::2], strict=False)
             rest = self.lost[-1:] if len(self.lost) % 2 else []
             # Bit matrices are lost in any order, so a later range may lie within a merged one.
-            self.lost = [Lost(a.first, max(a.end, b.end), a.members | b.members) for a, b in pairs] + rest
+            self.lost = [LostMatrix(a.first, max(a.end, b.end), a.members | b.members) for a, b in pairs] + rest
 
     def close(self) -> None:
         """The table is gone."""
@@ -206,9 +206,9 @@ class Shelf:
             path.unlink(missing_ok=True)
 
 
-def _within_reach(lists: list[Lists]) -> list[list[Lists]]:
+def _within_reach(lists: list[PositionLists]) -> list[list[PositionLists]]:
     """Lists by where they lie: as many together as one list has row numbers for."""
-    groups: list[list[Lists]] = []
+    groups: list[list[PositionLists]] = []
     for part in sorted(lists, key=lambda part: part.first):
         if groups and part.end - groups[-1][0].first < MOST_ROWS:
             groups[-1].append(part)
@@ -217,7 +217,7 @@ def _within_reach(lists: list[Lists]) -> list[list[Lists]]:
     return groups
 
 
-def _to_merge(parts: list[Lists]) -> list[list[Lists]]:
+def _to_merge(parts: list[PositionLists]) -> list[list[PositionLists]]:
     """The largest stays as it is while the others are small beside it: a position is merged log n times."""
     sizes = [len(p.offsets) for p in parts]
     large = int(np.argmax(sizes))
@@ -226,12 +226,12 @@ def _to_merge(parts: list[Lists]) -> list[list[Lists]]:
     return [parts]
 
 
-def _sheet_shares(sheet: Sheet) -> tuple[Ints, Ints]:
+def _sheet_shares(sheet: BitMatrix) -> tuple[Ints, Ints]:
     """Bytes of a bit matrix by query."""
     return sheet.queries, np.full(len(sheet.queries), sheet.nbytes // max(1, len(sheet.queries)))
 
 
-def _list_shares(lists: Lists) -> tuple[Ints, Ints]:
+def _list_shares(lists: PositionLists) -> tuple[Ints, Ints]:
     """Bytes of lists by query: its row numbers, its id and where they begin."""
     return lists.queries, lists.offsets.itemsize * np.diff(lists.starts) + 16
 
@@ -241,9 +241,9 @@ def _within(positions: Ints, first: int, end: int) -> Ints:
     return positions[low:high]
 
 
-def _first(kept: Kept | Lost) -> int:
+def _first(kept: StoredMatrix | LostMatrix) -> int:
     return kept.first
 
 
-def _end(kept: Kept) -> int:
+def _end(kept: StoredMatrix) -> int:
     return kept.end

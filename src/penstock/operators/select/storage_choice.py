@@ -13,7 +13,7 @@ from typing import Literal
 from penstock.expr.windows import AnyWindow, TimeWindow
 from penstock.operators.select.durability import calls_user_code, is_pure
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, Plan, SelectPlan, SparkPlan, evaluated_by_spark
-from penstock.views.query_state import Answer
+from penstock.views.query_state import QueryState
 
 Strategy = Literal["complete", "partial", "none"]
 
@@ -64,13 +64,13 @@ class _Asked:
     ready: bool = False
 
 
-class Chooser:
+class StorageChoice:
     """Counts how often each query is invoked, and chooses its strategy. Called under its owner's lock."""
 
     def __init__(self) -> None:
         self._asked: dict[int, _Asked] = {}
 
-    def of(self, query_id: int, answer: Answer) -> Strategy:
+    def of(self, query_id: int, answer: QueryState) -> Strategy:
         if (
             not isinstance(answer.plan, SelectPlan)
             or _only_way(answer.plan, answer.window, answer.strategy) is not None
@@ -83,7 +83,7 @@ class Chooser:
         asked = self._asked.get(query_id)
         return "complete" if asked is not None and asked.ready else "partial"
 
-    def why(self, query_id: int, answer: Answer) -> str:
+    def why(self, query_id: int, answer: QueryState) -> str:
         """The reason, for EXPLAIN."""
         if answer.top is not None:
             return _SLICED_RESULTS

@@ -11,8 +11,8 @@ import pyarrow as pa
 from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.errors import PenstockError
-from penstock.operators.base.answer import Held, Ids
-from penstock.operators.base.table_answer import AnsweredHeld, without
+from penstock.operators.base.answer import AnswerAt, Ids
+from penstock.operators.base.table_answer import TableAnswer, without
 from penstock.operators.sparksql.evaluation_rows import (
     EVALUATION,
     EVALUATION_ERROR,
@@ -123,7 +123,7 @@ class EvaluationStore:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationHeld(AnsweredHeld):
+class EvaluationAt(TableAnswer):
     """The answer of such a query at a cycle: the newest evaluation that was committed by then."""
 
     cycle: int
@@ -140,10 +140,10 @@ class EvaluationHeld(AnsweredHeld):
     def answer(self) -> pa.Table:
         return self.evaluation.table
 
-    def entered(self, before: Held) -> Ids:
-        if isinstance(before, EvaluationHeld) and before.evaluation is self.evaluation:
+    def entered(self, before: AnswerAt) -> Ids:
+        if isinstance(before, EvaluationAt) and before.evaluation is self.evaluation:
             return np.empty(0, np.int64)
-        return AnsweredHeld.entered(self, before)
+        return TableAnswer.entered(self, before)
 
 
 def same_rows(one: pa.Table, other: pa.Table) -> bool:

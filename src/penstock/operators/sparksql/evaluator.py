@@ -30,7 +30,7 @@ from penstock.operators.sparksql.join_rows import (
 )
 from penstock.operators.sparksql.moments import moment_of
 from penstock.operators.sparksql.replan import with_text
-from penstock.pipeline.input_files import Handed
+from penstock.pipeline.input_files import InputFiles
 from penstock.pipeline.spark_sql import Moment, SparkRunner
 from penstock.services import Service
 from penstock.settings import Settings
@@ -44,7 +44,7 @@ ROUND_S = 0.05
 TIMEOUTS_MAX = 3
 
 
-class SparkQueries:
+class Evaluator:
     """Answers of the standing queries outside the shared pass."""
 
     def __init__(
@@ -91,7 +91,7 @@ class SparkQueries:
         rows = fetch_rows(reads, picked, {}, plan, moment.state, self._place)
         return self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
 
-    def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table | Handed]) -> Evaluation:
+    def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table | InputFiles]) -> Evaluation:
         """Evaluate once at a given moment; `cycle` is the cycle of the definitions and the log that it uses."""
         began = time.monotonic()
         others = replace(plan, relations=tuple(r for r in plan.relations if r.name not in joins))

@@ -8,18 +8,18 @@ import numpy as np
 
 from penstock.operators.aggregate.approximate.base import Approximate
 from penstock.operators.aggregate.partials.base import Ints, Partial
-from penstock.operators.aggregate.partials.cell_sums import Combined, Look, Panes, Rest, choose_cells, combine
+from penstock.operators.aggregate.partials.cell_sums import Combined, CellRange, Panes, UncoveredRows, choose_cells, combine
 from penstock.operators.aggregate.partials.cells import Cells, no_cells
 
 NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Looked:
+class CellSum:
     """Lines that cells say, and what has to be read beside them: of all groups but some, or (`only`) of some."""
 
     lines: Combined
-    rest: Rest
+    rest: UncoveredRows
     groups: Ints
     only: bool = False
 
@@ -28,13 +28,13 @@ class Looked:
         return np.isin(groups, self.groups, invert=not self.only)
 
 
-def unsliced(partial: Partial, look: Look, panes: Panes | None) -> Looked:
+def unsliced(partial: Partial, look: CellRange, panes: Panes | None) -> CellSum:
     """A look at a measure that has no cells: all of it has to be read."""
-    rest = Rest(((look.low, look.high + 1),), ((look.floor, look.head),)) if look.floor < look.head else Rest((), ())
-    return Looked(combine(no_cells(partial), partial, panes), rest, NONE)
+    rest = UncoveredRows(((look.low, look.high + 1),), ((look.floor, look.head),)) if look.floor < look.head else UncoveredRows((), ())
+    return CellSum(combine(no_cells(partial), partial, panes), rest, NONE)
 
 
-def look_approximately(cells: Cells, partial: Approximate, look: Look, panes: Panes | None) -> list[Looked]:
+def look_approximately(cells: Cells, partial: Approximate, look: CellRange, panes: Panes | None) -> list[CellSum]:
     """A cell that only BEGIN cuts counts with what it may hold; groups that would break their promise are looked at exactly."""
     ends = cells.starts + cells.widths
     bridged = (cells.starts < look.low) & (ends > look.low) & (ends - 1 <= look.high)
@@ -52,16 +52,16 @@ def look_approximately(cells: Cells, partial: Approximate, look: Look, panes: Pa
     lines = combine(together([others.take(chosen), within]), partial, panes)
     bad = np.union1d(bad, lines.groups[~partial.within(lines.state)])
     if not len(bad):
-        return [Looked(lines, rest, NONE)]
+        return [CellSum(lines, rest, NONE)]
     kept = ~np.isin(lines.groups, bad)
     good_lines = Combined(lines.windows[kept], lines.groups[kept], {n: a[kept] for n, a in lines.state.items()})
     mine = cells.take(np.isin(cells.groups, bad))
     chosen, more = choose_cells(mine, look)
     exact = combine(mine.take(chosen), partial, panes)
-    return [Looked(good_lines, rest, bad), Looked(exact, more, bad, only=True)]
+    return [CellSum(good_lines, rest, bad), CellSum(exact, more, bad, only=True)]
 
 
-def _touches(cells: Cells, rest: Rest) -> np.ndarray:
+def _touches(cells: Cells, rest: UncoveredRows) -> np.ndarray:
     found = np.zeros(len(cells), np.bool_)
     for low, high in rest.periods:
         found |= (cells.starts < high) & (cells.starts + cells.widths > low)

@@ -15,7 +15,7 @@ from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.over_joins.slices import SLICE_US, SlicedResults, partial_of
 from penstock.operators.aggregate.partials.base import Ints
-from penstock.operators.aggregate.partials.cell_sums import Combined, Look, Rest, choose_cells, combine
+from penstock.operators.aggregate.partials.cell_sums import Combined, CellRange, UncoveredRows, choose_cells, combine
 from penstock.operators.aggregate.partials.cells import CellStore
 from penstock.operators.aggregate.partials.marks import LATEST, oldest
 from penstock.sql.plan import AggregatePlan
@@ -24,7 +24,7 @@ FEW_GROUPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class ResultsLook:
+class ResultRange:
     """Which results a question counts: inside [low, high], with a number below `count` and tuples that are kept."""
 
     low: int
@@ -77,7 +77,7 @@ class ResultsFamily:
 
     # -- taking results in
 
-    def due(self, look: ResultsLook, most: int) -> Due | None:
+    def due(self, look: ResultRange, most: int) -> Due | None:
         """Some results that a look needs and no cell has: new ones, or ones that the window has reached; None for none."""
         if look.low < self._from:
             self.empty()  # a window was made wider
@@ -102,7 +102,7 @@ class ResultsFamily:
 
     # -- looking
 
-    def look(self, look: ResultsLook) -> tuple[Combined, Rest]:
+    def look(self, look: ResultRange) -> tuple[Combined, UncoveredRows]:
         """What cells say, and of which earliest times and numbers results have to be read beside them."""
         cells = self.cells.view()
         marks = self.partial.part(cells.state, len(self.partial.parts) - 1)
@@ -110,7 +110,7 @@ class ResultsFamily:
         for place in range(self._inputs):
             doubtful |= marks[oldest(place)] < look.floors[place]
         cut_by_time = replace(cells, widths=np.full(len(cells), SLICE_US))
-        chosen, rest = choose_cells(cut_by_time, Look(look.low, FOREVER, 0, look.count), doubtful)
+        chosen, rest = choose_cells(cut_by_time, CellRange(look.low, FOREVER, 0, look.count), doubtful)
         return self.combined(SlicedResults([], cells.take(chosen)), self.groups), rest
 
     def combined(self, sliced: SlicedResults, groups: Groups) -> Combined:

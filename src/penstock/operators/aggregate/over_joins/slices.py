@@ -14,7 +14,7 @@ from penstock.operators.aggregate.groups import Key
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.cells import Cells
-from penstock.operators.aggregate.partials.composite import Together
+from penstock.operators.aggregate.partials.composite import CompositePartial
 from penstock.operators.aggregate.partials.groups import number_groups
 from penstock.operators.aggregate.partials.marks import Marks
 from penstock.operators.aggregate.partials.slices import slice_rows
@@ -25,7 +25,7 @@ SLICE_US = SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ResultRows:
     """Some results, by number: where their tuples stand in the logs, and the columns that are asked for."""
 
     numbers: Ints
@@ -47,12 +47,12 @@ class SlicedResults:
     cells: Cells
 
 
-def partial_of(top: AggregatePlan, inputs: int) -> Together:
+def partial_of(top: AggregatePlan, inputs: int) -> CompositePartial:
     """All measures of a plan, and last what decides whether a cell counts."""
-    return Together([*(measure.make() for measure in measures_of(top)), Marks(inputs)])
+    return CompositePartial([*(measure.make() for measure in measures_of(top)), Marks(inputs)])
 
 
-def slice_results(top: AggregatePlan, together: Together, rows: Rows) -> SlicedResults:
+def slice_results(top: AggregatePlan, together: CompositePartial, rows: ResultRows) -> SlicedResults:
     columns = {name: rows.table.column(name).combine_chunks() for name in rows.table.column_names}
     count = len(rows.numbers)
     groups, keys = number_groups([evaluate(key, columns, count) for key in top.keys], count)

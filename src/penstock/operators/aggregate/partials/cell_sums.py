@@ -12,7 +12,7 @@ from penstock.operators.aggregate.partials.cells import Cells
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CellRange:
     """What a question looks at: ts in [low, high], log positions in [floor, head), and panes that no cell may straddle."""
 
     low: int
@@ -23,14 +23,14 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class UncoveredRows:
     """What cells do not say: rows with a ts in one of these periods (half-open), all of which stand in the position ranges."""
 
     periods: tuple[tuple[int, int], ...]
     positions: tuple[tuple[int, int], ...]
 
 
-def choose_cells(cells: Cells, look: Look, doubtful: np.ndarray | None = None) -> tuple[np.ndarray, Rest]:
+def choose_cells(cells: Cells, look: CellRange, doubtful: np.ndarray | None = None) -> tuple[np.ndarray, UncoveredRows]:
     """Which cells count as they are, and what of the log has to be read beside them.
 
     `doubtful` are cells of which not every row may count, whatever the look says of them.
@@ -57,7 +57,7 @@ def choose_cells(cells: Cells, look: Look, doubtful: np.ndarray | None = None) -
         at = np.searchsorted(lows, ends - 1, side="right") - 1
         cut = seen & (at >= 0) & (highs[np.maximum(at, 0)] > cells.starts)
     positions = joined(np.maximum(cells.firsts[cut], look.floor), np.minimum(cells.lasts[cut] + 1, look.head))
-    return seen & ~cut, Rest(periods, positions)
+    return seen & ~cut, UncoveredRows(periods, positions)
 
 
 def joined(lows: Ints, highs: Ints) -> tuple[tuple[int, int], ...]:

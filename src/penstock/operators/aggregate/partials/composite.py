@@ -8,7 +8,7 @@ from typing import Any
 from penstock.operators.aggregate.partials.base import Accumulator, Ints, Mergeable, State
 
 
-class Together(Mergeable):
+class CompositePartial(Mergeable):
     """The fields of its parts, numbered. Rows come in through the parts: `joined` puts what they made of them side by side."""
 
     def __init__(self, parts: Sequence[Accumulator]) -> None:

@@ -12,12 +12,12 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.rollup_records import RollupDefinition, RollupFile, RollupState
 from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
-from penstock.operators.aggregate.rollups.cells import RolledCells
+from penstock.operators.aggregate.rollups.cells import RollupCells
 from penstock.operators.aggregate.rollups.files import FOLDER, path_of, read_cells, write_cells
 from penstock.operators.aggregate.rollups.roll_up import Step, Stepper
 from penstock.operators.aggregate.rollups.shape import shape_of
 from penstock.operators.aggregate.rollups.tiers import levels_at
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.log_reader import LogReader
 from penstock.streams.log.atomic_file import CrashPoint, as_storage_error, no_crash
 from penstock.streams.log.retention import own_now
 from penstock.streams.log.stream_log import StreamLog
@@ -64,12 +64,12 @@ class RollupKeeper:
             rolled, table = state.rolled_up(rollup.id), state.tables_by_id.get(rollup.table_id)
             if rolled is None or table is None or rolled.position >= position:
                 return  # it was dropped, or has them
-            fetcher = Fetcher(self._log.folder, table, state.rows(table.id))
-            now_us = own_now(table, fetcher.segments(), self._clock)
+            log_reader = LogReader(self._log.folder, table, state.rows(table.id))
+            now_us = own_now(table, log_reader.segments(), self._clock)
             stepper = Stepper(shape_of(rollup), levels_at(rollup.tiers, now_us), partial(self._read, rollup))
-            self._write(rollup, rolled, stepper.step(rolled, fetcher, position))
+            self._write(rollup, rolled, stepper.step(rolled, log_reader, position))
 
-    def _read(self, rollup: RollupDefinition, file: RollupFile) -> RolledCells:
+    def _read(self, rollup: RollupDefinition, file: RollupFile) -> RollupCells:
         return read_cells(self._root, rollup.id, file, shape_of(rollup))
 
     def _write(self, rollup: RollupDefinition, rolled: RollupState, step: Step) -> None:

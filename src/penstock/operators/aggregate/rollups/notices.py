@@ -10,7 +10,7 @@ from penstock.catalog.rollup_records import RollupDefinition, RollupState, Tier
 from penstock.catalog.state import CatalogState
 from penstock.clock import format_timestamp
 from penstock.operators.aggregate.rollups.rollup_choice import find_match, why_not
-from penstock.operators.aggregate.rollups.rollup_read import RolledLook, RollupSource
+from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
 from penstock.operators.aggregate.rollups.shape import shape_of
 from penstock.operators.aggregate.shape import Measure
 from penstock.sql.explain.notation import show, show_conditions
@@ -30,7 +30,7 @@ class RolledUpNote:
     window_us: tuple[int, int] | None = None
 
 
-def note_of(source: RollupSource, look: RolledLook | None, low: int, high: int) -> RolledUpNote:
+def note_of(source: RollupSource, look: RollupRange | None, low: int, high: int) -> RolledUpNote:
     """`low` and `high` are what was asked for."""
     if look is None:
         return RolledUpNote(source.kept_from_us)

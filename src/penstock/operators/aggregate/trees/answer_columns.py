@@ -15,11 +15,11 @@ from penstock.expr.expression import Column, Expr, calls_user, substituted
 from penstock.expr.windows import FOREVER, RowsWindow
 from penstock.operators.aggregate.trees.totals import Kind
 from penstock.operators.aggregate.trees.tree import AggregateTree
-from penstock.operators.base.answer import Ids, SelectHeld
-from penstock.operators.join.answer import JoinHeld
-from penstock.operators.join.result_list import Picked
+from penstock.operators.base.answer import Ids, SelectAt
+from penstock.operators.join.answer import JoinAt
+from penstock.operators.join.result_list import ChosenResults
 from penstock.operators.join.steps.results import EARLIEST, LATEST
-from penstock.operators.select.match_positions import Positions
+from penstock.operators.select.match_positions import MatchPositions
 from penstock.sql.plan import Output
 from penstock.types import TIMESTAMP
 from penstock.views.query_state import NEVER
@@ -27,7 +27,7 @@ from penstock.views.query_state import NEVER
 ROWS_AT_ONCE = 1 << 17
 
 
-class NotKept(Exception):
+class NotAnswered(Exception):
     """Why no tree answers a question; Spark does."""
 
 
@@ -42,9 +42,9 @@ def column_of(argument: Expr, outputs: tuple[Output, ...], with_time: bool) -> E
     try:
         found = substituted(argument, named)
     except KeyError:
-        raise NotKept("the query has other columns now") from None
+        raise NotAnswered("the query has other columns now") from None
     if calls_user(found):
-        raise NotKept("a user's function runs in workers only")
+        raise NotAnswered("a user's function runs in workers only")
     return found
 
 
@@ -79,7 +79,7 @@ class SelectRows:
     That is what a reader of it sees. Rows that no record covers are evaluated, `most_rows` of them at most.
     """
 
-    held: SelectHeld
+    held: SelectAt
     floor: int
     head: int
     most_rows: int
@@ -92,15 +92,15 @@ class SelectRows:
     def since(self, first: int, low: int) -> tuple[Ids, Ids]:
         """Times and positions of the matches from a position and a time on."""
         known = self.held.matches.matches
-        if not isinstance(known, Positions):
-            raise NotKept("a user's function runs in workers only")
+        if not isinstance(known, MatchPositions):
+            raise NotAnswered("a user's function runs in workers only")
         # A reader sees what is older than any window of the query, too. Of windows of rows only the newest are recorded.
         counts = isinstance(self.held.plan.window, RowsWindow)
         whole = replace(known, reach=0, keep=False, covered=() if counts else known.covered)
         held = replace(self.held, matches=replace(self.held.matches, matches=whole))
         first = max(first, self.floor)
         if held.to_evaluate(first, self.head, low) > self.most_rows:
-            raise NotKept("there are more than history_max_rows readings that the query has not met")
+            raise NotAnswered("there are more than history_max_rows readings that the query has not met")
         rows = held.since(first, self.head, low)
         return rows.times, rows.positions
 
@@ -112,7 +112,7 @@ class SelectRows:
             part = slice(first, min(len(positions), first + ROWS_AT_ONCE))
             table = held.rows(positions[part])
             if table.num_rows < part.stop - part.start:
-                raise NotKept(_GONE)
+                raise NotAnswered(_GONE)
             yield part, table.column(0)
 
 
@@ -120,7 +120,7 @@ class SelectRows:
 class JoinRows:
     """Those of a window join: results, by the time of their latest tuple."""
 
-    held: JoinHeld
+    held: JoinAt
 
     @property
     def identity(self) -> object:
@@ -159,9 +159,9 @@ class JoinRows:
             except PenstockError as failure:
                 if failure.condition != "cycle_gone":
                     raise
-                raise NotKept(_GONE) from failure
+                raise NotAnswered(_GONE) from failure
             if table.num_rows < part.stop - part.start:
-                raise NotKept(_GONE)
+                raise NotAnswered(_GONE)
             yield part, table.column(0)
 
     def begin_after(self, numbers: Ids, low: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -170,7 +170,7 @@ class JoinRows:
         found: np.ndarray[Any, np.dtype[np.bool_]] = np.isin(numbers, picked.numbers[picked.column(EARLIEST) >= low])
         return found
 
-    def _kept(self, picked: Picked) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def _kept(self, picked: ChosenResults) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which results have all readings still in the log."""
         positions = picked.positions(len(self.held.inputs))
         found: np.ndarray[Any, np.dtype[np.bool_]] = np.ones(len(picked.numbers), np.bool_)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.operators.join.kernels.step import Join, Rows
+from penstock.operators.join.kernels.step import Join, RunRows
 
 PROBE_NS = 40  # one look into one run
 INSERT_NS = 250  # one row gathered from the runs and put into hash chains that last for a step
@@ -27,7 +27,7 @@ class Choice:
     why: str
 
 
-def choose(join: Join, rows: Sequence[Rows], keyed: bool, hint: str | None, uniform: bool, hot: bool = False) -> Choice:
+def choose(join: Join, rows: Sequence[RunRows], keyed: bool, hint: str | None, uniform: bool, hot: bool = False) -> Choice:
     """The cheapest algorithm for these rows, or the one that the hint names.
 
     `hot`: whether rows of hot keys are shared out; only our own step knows about that.
@@ -49,7 +49,7 @@ def choose(join: Join, rows: Sequence[Rows], keyed: bool, hint: str | None, unif
     return Choice(best, costs[best], f"{what}; expected {costs[best]:.1f} ms" + (f", {others}" if others else ""))
 
 
-def _costs(join: Join, rows: Sequence[Rows], keyed: bool, uniform: bool) -> dict[str, float]:
+def _costs(join: Join, rows: Sequence[RunRows], keyed: bool, uniform: bool) -> dict[str, float]:
     fresh = [len(r.starts) for r in rows]
     streams = range(len(rows))
     if join.links:
@@ -73,7 +73,7 @@ def _costs(join: Join, rows: Sequence[Rows], keyed: bool, uniform: bool) -> dict
     return costs
 
 
-def _looked_up(join: Join, rows: Sequence[Rows], start: int) -> float:
+def _looked_up(join: Join, rows: Sequence[RunRows], start: int) -> float:
     """Nanoseconds for the partners of one new row: a look into every run where an equality leads, else a scan."""
     bound, cost = [start], 0.0
     while len(bound) < len(rows):

@@ -10,10 +10,10 @@ from typing import Any
 from weakref import ref
 
 _most = 256 << 20
-_held: dict[int, ref[Beside]] = {}  # those with something in them, the one used last at the end
+_held: dict[int, ref[RunCache]] = {}  # those with something in them, the one used last at the end
 
 
-class Beside(dict[Hashable, Any]):
+class RunCache(dict[Hashable, Any]):
     """The cached data of one run. It is dropped with the run, or when other runs need the memory."""
 
     __slots__ = ("__weakref__", "nbytes")

@@ -34,7 +34,7 @@ LOOK_NS = 40
 CANDIDATE_NS = 2.2
 
 
-class Rows(Protocol):
+class RunRows(Protocol):
     """One stream's rows of this part."""
 
     @property
@@ -82,7 +82,7 @@ class Join:
     links: tuple[Link, ...] = ()
 
 
-def join_step(join: Join, rows: Sequence[Rows], functions: Functions | None = None) -> Iterator[Combinations]:
+def join_step(join: Join, rows: Sequence[RunRows], functions: Functions | None = None) -> Iterator[Combinations]:
     """The step's combinations, in blocks."""
     programs = Programs(join.aliases, join.conditions)
     for last in range(len(rows)):
@@ -98,7 +98,7 @@ def join_step(join: Join, rows: Sequence[Rows], functions: Functions | None = No
 class _Turn:
     """Finds the combinations with their last new tuple in one stream."""
 
-    def __init__(self, join: Join, rows: Sequence[Rows], last: int, functions: Functions, programs: Programs) -> None:
+    def __init__(self, join: Join, rows: Sequence[RunRows], last: int, functions: Functions, programs: Programs) -> None:
         self._join = join
         self._rows = rows
         self._last = last
@@ -210,7 +210,7 @@ class _Turn:
                 yield made.with_rows(stream, alias, run, left, right), due
             return
         begin, end = ranges(run, *period)
-        picked = pick_by_value(due, made, self._join.aliases, alias, run, begin, end)
+        picked = pick_by_value(due, made, self._join.aliases, alias, run, (begin, end))
         if picked is not None:
             others = tuple(c for c in due if c is not picked.condition)
             for first, last in _portions(picked.first, picked.last, PAIRS):

@@ -85,7 +85,7 @@ Use = Literal["inner", "left", "exists", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LookupTable:
     """One table as combinations meet it: `place` is where they keep the version, after the places of the streams."""
 
     place: int
@@ -98,7 +98,7 @@ class Table:
 
 
 def with_table(
-    made: Combinations, journal: Ints, aliases: Sequence[str], table: Table, functions: Functions
+    made: Combinations, journal: Ints, aliases: Sequence[str], table: LookupTable, functions: Functions
 ) -> Iterator[tuple[Combinations, Ints]]:
     """Combinations with each row that matches, or those that have one or none, and their journal positions."""
     begin, end = _candidates(made, journal, aliases, table, functions)
@@ -130,7 +130,7 @@ def with_table(
 
 
 def _candidates(
-    made: Combinations, journal: Ints, aliases: Sequence[str], table: Table, functions: Functions
+    made: Combinations, journal: Ints, aliases: Sequence[str], table: LookupTable, functions: Functions
 ) -> tuple[Ints, Ints]:
     count = len(made)
     number, known = np.zeros(count, np.int64), np.ones(count, np.bool_)
@@ -140,7 +140,7 @@ def _candidates(
     return table.versions.look_up(number, known, journal)
 
 
-def _joined(made: Combinations, table: Table, vids: Ints) -> Combinations:
+def _joined(made: Combinations, table: LookupTable, vids: Ints) -> Combinations:
     index = pa.array(vids, mask=vids < 0)  # no version: NULL in every column
     added = {f"{table.alias}.{name}": column.take(index) for name, column in table.columns.items()}
     return Combinations({**made.pos, table.place: vids}, made.ts, made.key, {**made.columns, **added})

@@ -39,7 +39,7 @@ def share_of(part: int, parts: int) -> Share:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Cells:
+class KeyRange:
     """Rows at log positions [first, end) with a key that belongs to a share."""
 
     first: int
@@ -50,11 +50,11 @@ class Cells:
     def area(self) -> int:
         return (self.end - self.first) * self.share.size
 
-    def touches(self, other: Cells) -> bool:
+    def touches(self, other: KeyRange) -> bool:
         return self.first < other.end and other.first < self.end and self.share.touches(other.share)
 
 
-def without(areas: Iterable[Cells], taken: Sequence[Cells]) -> list[Cells]:
+def without(areas: Iterable[KeyRange], taken: Sequence[KeyRange]) -> list[KeyRange]:
     """The areas without the parts in `taken`, oldest first."""
     left = [a for a in areas if a.area]
     for one in taken:
@@ -62,15 +62,15 @@ def without(areas: Iterable[Cells], taken: Sequence[Cells]) -> list[Cells]:
     return sorted(left)
 
 
-def _minus(area: Cells, taken: Cells) -> list[Cells]:
+def _minus(area: KeyRange, taken: KeyRange) -> list[KeyRange]:
     if not area.touches(taken):
         return [area]
     first, end = max(area.first, taken.first), min(area.end, taken.end)
     low, high = max(area.share.low, taken.share.low), min(area.share.high, taken.share.high)
     around = [
-        Cells(area.first, first, area.share),
-        Cells(end, area.end, area.share),
-        Cells(first, end, Share(area.share.low, low)),
-        Cells(first, end, Share(high, area.share.high)),
+        KeyRange(area.first, first, area.share),
+        KeyRange(end, area.end, area.share),
+        KeyRange(first, end, Share(area.share.low, low)),
+        KeyRange(first, end, Share(high, area.share.high)),
     ]
     return [c for c in around if c.area]

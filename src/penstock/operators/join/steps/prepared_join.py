@@ -21,7 +21,7 @@ from penstock.types import BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class BufferedStream:
     """What buffers hold of one input: which rows, under which keys, with which columns. Equal ones share buffers.
 
     `linked` are keys that only some of the inputs share; each is a column of numbers, `link_column`.
@@ -90,7 +90,7 @@ class PreparedJoin:
 
     plan: JoinPlan
     join: Join
-    streams: tuple[Stream, ...]
+    streams: tuple[BufferedStream, ...]
     computed: tuple[Output, ...]  # outputs that call a user's function: computed here, never in the server
     stated: Bounds
     tables: tuple[OrdinaryTable, ...] = ()
@@ -121,7 +121,7 @@ def prepare(plan: JoinPlan) -> PreparedJoin:
     for place, given in enumerate(plan.inputs):
         columns = tuple(sorted(_own_names(named, given.alias) - {TIME_COLUMN}))
         streams.append(
-            Stream(
+            BufferedStream(
                 given.table_id,
                 given.static_predicate,
                 given.stream_predicate,

@@ -47,7 +47,7 @@ from penstock.operators.join.steps.prepared_joins import (
     spare_streams,
 )
 from penstock.operators.join.steps.results import Results, as_error, bitmaps, result_table
-from penstock.operators.join.steps.rows import LogReader, StreamRows
+from penstock.operators.join.steps.rows import SliceReader, StreamRows
 from penstock.operators.join.steps.tables import join_with_tables
 from penstock.operators.join.steps.units import LIVE, JoinUnit
 
@@ -65,7 +65,7 @@ class JoinTask:
         self._memory_bytes = memory_bytes
         # Each worker of the host has its own, and there are as many as cores.
         run_cache.allow(memory_bytes // 4 // CORES)
-        self._reader = LogReader(folder.log, definitions, memory_bytes)
+        self._reader = SliceReader(folder.log, definitions, memory_bytes)
         self._rows = NewRows(self._root, self._reader)
         self._used: dict[BufferFolder, tuple[int, int]] = {}
         self._share = WHOLE  # the narrowest of its units
