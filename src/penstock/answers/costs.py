@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Costs:
-    """The last thousand cycles one by one, and sums per query: a row of numbers each, so ten thousand cost no loop."""
+    """The costs of the last thousand cycles, and sums per query: one row of an array each, so updates need no loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -31,7 +31,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Recent:
-    """Of one table: by sid the newest values, and per second of the last two minutes the last number of each."""
+    """The newest readings of one table: by sid the newest values, and the last number in each second of two minutes."""
 
     seen: int = 0
     newest_us: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -49,7 +49,7 @@ class Recent:
 
 
 class Latest:
-    """One per server; threads take turns."""
+    """The newest readings of all tables, one object per server. One thread at a time reads."""
 
     def __init__(self, log: Path) -> None:
         self._log = log

@@ -12,7 +12,7 @@ READ_YOUR_WRITES_S = 5.0
 
 
 class ReadYourWrites:
-    """The part of the database that waits for what was written to it."""
+    """Waits until the answers include what a client has written; a base of `Database`."""
 
     log: StreamLog
     catalog: Catalog

@@ -15,7 +15,7 @@ from penstock.views.stream_clocks import StreamClocks
 
 @dataclass(frozen=True, slots=True)
 class SensorCoverage:
-    """The sensors that pass a query's static conditions today, and those of them that say nothing, or have ended."""
+    """The number of sensors that pass a query's static conditions today, and of those that are silent or have ended."""
 
     table: str
     sensors: int

@@ -35,7 +35,7 @@ FloorOf = Callable[[int], int]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one cycle may take on."""
+    """Limits of the rows and fills of one cycle."""
 
     cycle_max_rows: int
     fill_max_rows: int

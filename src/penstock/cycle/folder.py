@@ -84,7 +84,7 @@ class DataFolder:
 
 
 class FolderLock:
-    """Makes the folder this process's own until `release`, and creates what is missing in it."""
+    """Locks the folder for this process until `release`, and creates its missing subfolders."""
 
     def __init__(self, folder: DataFolder) -> None:
         self.folder = folder

@@ -1,7 +1,7 @@
-"""The planner process's view: what is on disk now, turned into the next cycle.
+"""The planner: plans the next cycle from what is on disk now.
 
-Lives in Spark's planner process (a child of the JVM) and reads data heads first, then the journal, so that
-every entry that orders those rows is seen.
+It runs in Spark's planner process, a child of the JVM. It reads data heads first and the journal second, so that it
+sees every entry that those rows depend on.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The cycle from `start` on, and what a try may take."""
+    """The cycle to try, from `start` on, and the limits of a try."""
 
     folder: str
     start: dict[str, Any]

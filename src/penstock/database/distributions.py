@@ -29,7 +29,7 @@ QUANTILES = {"p05": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 class Distribution:
-    """Of one field: exact counts and moments of what was sampled, quantiles from 2048 values chosen evenly.
+    """The distribution of one field: exact counts and moments of the sample, quantiles from 2048 values chosen evenly.
 
     A quantile is off by about one percent of the rows. NaN and the infinities are counted, not measured.
     """
@@ -83,7 +83,7 @@ class Distribution:
 
 
 class Distributions:
-    """Of every field of every sensor table, over what was logged since this object was made."""
+    """The distributions of every field of every sensor table, of readings since this object was made."""
 
     def __init__(self, log_folder: Path, heads: Mapping[int, int]) -> None:
         self._folder = log_folder

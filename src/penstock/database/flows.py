@@ -25,7 +25,7 @@ EVERY_S = 2.0
 
 
 class Flows:
-    """The streams of one plan, looked at again and again."""
+    """Counts rows of the streams of one plan between requests."""
 
     def __init__(self, database: Database, now_s: Callable[[], float] = time.monotonic) -> None:
         self._database = database

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogSize:
-    """The log of one table. Rows before `first` were taken by retention."""
+    """The size of the log of one table. Retention deleted the rows before `first`."""
 
     table: str
     bytes: int

@@ -39,7 +39,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class PlanGraph:
-    """Arrows are pairs of places in `boxes`, which are in the order in which rows pass them."""
+    """A plan as boxes and arrows. Arrows are pairs of places in `boxes`; boxes are in the order in which rows pass them."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[tuple[int, int], ...]

@@ -1,6 +1,6 @@
 """Prepare this machine for quick starts: compile the kernels, then start Spark once to write its archive of Java classes.
 
-Machine code goes into Numba's cache (pipeline.compiling), Spark's classes into the archive (pipeline.archive). Done once
+Machine code goes into Numba's cache (`pipeline.kernel_cache`), Spark's classes into the archive (`pipeline.archive`). Done once
 per environment by `make`, or by `penstock warm-up`.
 """
 

@@ -19,7 +19,7 @@ from penstock.functions.values import fixed_width
 
 
 class Attribute:
-    """What the factors compare one attribute with. A change costs a look at what changed when rows come next."""
+    """The constants that factors compare one attribute with. A change is applied when the next rows come."""
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr

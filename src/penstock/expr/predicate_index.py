@@ -43,7 +43,7 @@ def _zeros(shape: tuple[int, int]) -> Words:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The index as arrays, until a query comes or goes. Rows of the matrix with the same mask stand together."""
+    """The index as arrays, valid until a query is added or removed. Rows of the matrix with the same mask stand together."""
 
     numbers: Int64s  # the queries, ascending
     row_of: Int32s  # beside `numbers`
@@ -205,7 +205,7 @@ class _Batch:
 
 
 class _Columns(Mapping[str, Any]):
-    """The batch's columns: static ones are gathered when first asked for."""
+    """The batch's columns; static columns are gathered at their first use."""
 
     def __init__(self, columns: Columns, vids: Int32s, versions: pa.Table) -> None:
         self._columns, self._vids, self._versions = columns, vids, versions

@@ -52,7 +52,7 @@ class InputFilesTask(InputPartition):
 
 
 class InputFilesReader(DataSourceReader):
-    """Reads them, a task for each."""
+    """Reads the files of a relation, one task per file."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._files: list[str] = orjson.loads(options["files"])

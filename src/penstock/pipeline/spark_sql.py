@@ -42,7 +42,7 @@ _LOST = (Py4JNetworkError, ConnectionError, EOFError)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a run stands for: an offset, the catalog there, NOW, and each relation's time range."""
+    """The moment of a run: an offset, the catalog there, NOW, and each relation's time range."""
 
     offset: Offset
     state: CatalogState

@@ -35,7 +35,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """What a worker may take for a task; 0 means any amount, but for joins."""
+    """Limits of a worker for a task; 0 means no limit, except for joins."""
 
     memory_mb: int = 0
     function_timeout_ms: int = 0
@@ -44,7 +44,7 @@ class WorkerLimits:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What a cycle leaves out because an entry beyond its end says so: queries with reasons, and tables not to be read.
+    """What a cycle leaves out because of a later journal entry: queries with reasons, and tables not to be read.
 
     The record holds the failure of each of these queries, so that readers of the record need no later entry.
     """

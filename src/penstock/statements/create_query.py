@@ -41,7 +41,7 @@ _COLLECT_EVERY = 50
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A query to be: what it asks, or why that could not be read."""
+    """A query to be created: its parsed text, or the error of parsing it."""
 
     name: str
     asks: st.Select | PenstockError

@@ -20,7 +20,7 @@ def named_in(select: st.Select) -> set[str]:
 
 
 class RegistrationBatch:
-    """What a call has made so far, and why it refused the others."""
+    """The queries that a call has planned so far, and the errors of those that it refused."""
 
     def __init__(self, state: CatalogState) -> None:
         self.made: dict[str, NewQuery] = {}

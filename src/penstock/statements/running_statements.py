@@ -33,9 +33,9 @@ Turn = Literal["none", "light", "heavy"]
 
 @dataclass(slots=True, eq=False)
 class RunningStatement:
-    """One statement at work. `owner` is compared with a caller's; `user` is for people.
+    """One running statement. `owner` is compared with a caller's owner; `user` is a name for display.
 
-    `limited`: it counts for its owner's share.
+    `limited`: it counts towards its owner's limit.
     """
 
     cancellation: Cancellation

@@ -21,7 +21,7 @@ _log = logging.getLogger("penstock.queries")
 
 @dataclass(frozen=True, slots=True)
 class JoinMark:
-    """A join at one cycle: which results are its answer's, how many there were, and its NOW."""
+    """A join at one cycle: the results of its answer, their number, and its NOW."""
 
     generation: int
     count: int

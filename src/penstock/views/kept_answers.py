@@ -34,7 +34,7 @@ from penstock.views.window_history import WindowHistory
 
 
 class KeptAnswers(Readiness):
-    """The part of the standing queries that gives answers, as of a cycle that readers can still name."""
+    """Gives answers of standing queries as of a kept cycle; a base of `StandingQueries`."""
 
     folder: DataFolder
     settings: Settings

@@ -36,7 +36,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Ready or not, and why."""
+    """Whether the server is ready, and the reason where it is not."""
 
     ready: bool
     reason: str

@@ -19,7 +19,7 @@ MASKS_KEPT = 256
 
 
 class StreamClocks:
-    """The part of the answers that knows the time."""
+    """NOW of streams and queries as of the last committed cycle."""
 
     def __init__(self, beside: Callable[[], CatalogState] | None = None) -> None:
         self.state = CatalogState(beside)

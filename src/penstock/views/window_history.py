@@ -11,7 +11,7 @@ _Change = tuple[int, AnyWindow | None]
 
 
 class WindowHistory:
-    """Changed by the follower, cycle after cycle; a reader of a cycle sees what it was then."""
+    """The windows of all queries by cycle. The follower changes it; a reader sees the windows of its own cycle."""
 
     def __init__(self) -> None:
         self._changes: dict[int, tuple[_Change, ...]] = {}

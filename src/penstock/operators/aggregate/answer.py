@@ -36,7 +36,7 @@ Reader = Callable[[], LogReader]
 
 @dataclass(slots=True, eq=False)
 class AggregateAt(TableAnswer):
-    """Computed when first asked for, from what the store holds by then: cells are facts, whenever one looks."""
+    """An aggregation's answer at a cycle. It is computed at the first request; later cells in the store do not change it."""
 
     cycle: int
     query_id: int

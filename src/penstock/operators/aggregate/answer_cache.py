@@ -15,7 +15,7 @@ _MOST_BYTES = 16 << 20
 
 @dataclass(slots=True)
 class WithinStats:
-    """How WITHIN n PERCENT was kept: of so many answers so many were read from the log, and the newest had this doubt."""
+    """How WITHIN n PERCENT was kept: the number of answers, how many of them read the log, and the doubt of the newest."""
 
     answers: int = 0
     read: int = 0

@@ -32,7 +32,7 @@ class MeasureStore:
 
 
 class FamilyStore:
-    """What the queries of a family share."""
+    """The groups and the cells by measure that the queries of a family share."""
 
     def __init__(self, family: Family) -> None:
         self.family = family

@@ -27,7 +27,7 @@ LOST: Ranges = ((-1, 0),)
 
 
 class LatchFamily(FamilyStore):
-    """One query's state. `kept_from_us`: since when it has all rows, for want of older ones when the query came."""
+    """The state of one LATCH query. `kept_from_us`: the time from which it has all rows; older ones were deleted before."""
 
     kept_from_us: int | None = None
 

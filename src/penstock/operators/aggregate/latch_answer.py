@@ -19,7 +19,7 @@ from penstock.operators.base.log_reader import LogReader
 
 @dataclass(slots=True, eq=False)
 class LatchAt(AggregateAt):
-    """Nothing is read from the log, unless a piece goes on past an older cycle's head."""
+    """The answer of a LATCH query at a cycle. It reads the log only if a piece continues past an older cycle's head."""
 
     def _compute(self, log_reader: LogReader) -> pa.Table:
         measures, head = measures_of(self.plan), self.instant.head

@@ -28,7 +28,7 @@ _NEAR = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class NewestRowsAt(AggregateAt):
-    """`counted` says which rows the window counts: those of the sensors that pass, before stream predicates."""
+    """The answer at a cycle. `counted` gives the rows that the window counts: of passing sensors, before stream predicates."""
 
     counted: WindowMatches = field(kw_only=True)
     static: StaticRows = field(kw_only=True)

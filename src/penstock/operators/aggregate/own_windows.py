@@ -17,7 +17,7 @@ from penstock.sql.plan import AggregatePlan
 
 @dataclass(slots=True, eq=False)
 class OwnWindowsAt(AggregateAt):
-    """One answer per window, put together."""
+    """The answer at a cycle: one answer per window, joined by key."""
 
     part: ClassVar[type[AggregateAt]] = AggregateAt  # how each of the windows is answered
 

@@ -31,7 +31,7 @@ Spans = Sequence[tuple[int, int, int]]
 
 
 class _Members:
-    """One family's queries: which measures and widths they ask for."""
+    """One family's queries, with their measures and widths."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -40,7 +40,7 @@ class _Members:
 
 
 class AggregateStep:
-    """Queries come and go without touching other families. One may ask for several aggregations: its own and its subqueries'."""
+    """All aggregations of one table. A new query changes its own families only; with its subqueries it may have several."""
 
     def __init__(self) -> None:
         self.plans: dict[int, tuple[AggregatePlan, ...]] = {}

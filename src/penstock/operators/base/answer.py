@@ -27,7 +27,7 @@ Read = TypeVar("Read")
 
 
 class AnswerAt(Protocol):
-    """What invocations and subscribers read."""
+    """One query's answer at a cycle, as invocations and subscribers read it."""
 
     @property
     def cycle(self) -> int: ...

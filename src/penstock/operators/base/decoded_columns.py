@@ -29,7 +29,7 @@ class _Kept:
 
 
 class DecodedColumns:
-    """By file, row group and column, those used last and lately. Any thread may ask."""
+    """Decoded columns by file, row group and column; unused ones are dropped. Thread-safe."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()

@@ -32,7 +32,7 @@ TOGETHER_ROWS, TOGETHER_TIMES = 1 << 16, 8
 
 @dataclass(frozen=True, slots=True)
 class TimedPositions:
-    """Rows of a stream that some bitmap names, in log order: where they are, when, and of which version."""
+    """Rows of a stream in log order: their positions, times and static versions."""
 
     positions: np.ndarray
     times: np.ndarray

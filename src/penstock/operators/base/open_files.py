@@ -20,7 +20,7 @@ _Mapped = tuple[pa.Table, dict[str, pa.DataType]]
 
 
 class OpenFiles:
-    """Arrow files as tables without a copy, and columns of compacted ones, those used last."""
+    """The last used Arrow files as tables without a copy, and columns of compacted files."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -14,7 +14,7 @@ from penstock.operators.base.answer import AnswerAt, Ids
 
 
 class TableAnswer(ABC):
-    """Ids are places in the answer."""
+    """An answer that is one table. Ids are places in that table."""
 
     __slots__ = ()
 

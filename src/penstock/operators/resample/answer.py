@@ -28,7 +28,7 @@ from penstock.sql.plan import SparkPlan
 
 @dataclass(slots=True, eq=False)
 class ResampleAt(TableAnswer):
-    """Found when first asked for. The logs up to the cycle's heads do not change, so it is the same whenever one looks."""
+    """An answer with RESAMPLE at a cycle, computed at the first request. The logs up to the cycle's heads do not change."""
 
     cycle: int
     query_id: int

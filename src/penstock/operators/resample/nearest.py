@@ -47,7 +47,7 @@ class Resampler:
 
 
 class _At:
-    """Times that are asked about, each of a key."""
+    """The requested times, each with a key."""
 
     def __init__(self, times: Ints, codes: Ints | None) -> None:
         self.times, self.codes = times, codes

@@ -29,7 +29,7 @@ class CachedSamples:
 
 
 class SampleCache:
-    """Soft: whatever is missing is found again. Any thread may ask."""
+    """The cached samples of all queries. Soft state: missing samples are computed again. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

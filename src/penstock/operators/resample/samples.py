@@ -50,7 +50,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class SampleAnswer:
-    """An answer, and at which log positions the readings stand that gave its rows their times."""
+    """An answer, and the log positions of the readings that gave its rows their times."""
 
     table: pa.Table
     positions: np.ndarray

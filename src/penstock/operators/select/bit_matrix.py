@@ -34,7 +34,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class BitMatrix:
-    """The answers of `queries` to the rows [first, end) of a table, with what a window is cut by."""
+    """The matches of `queries` among the rows [first, end) of a table, with the rows' times and static versions."""
 
     table_id: int
     first: int

@@ -18,7 +18,7 @@ from penstock.operators.select.window_cut import WindowAt, WindowMatches
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Matches from the beginning of the window on, as of a cycle; those past its end come in later."""
+    """Matches from the beginning of the window on, as of a cycle; matches past its end enter the answer later."""
 
     cycle: int
     head: int
@@ -31,7 +31,7 @@ class Ready:
 
 
 class CurrentRows:
-    """By query. Any thread may ask."""
+    """The current rows by query. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -23,7 +23,7 @@ EVALUATE_ROWS = 1 << 18
 
 
 class EvaluatedMatches:
-    """One query's own findings. Many threads may ask; two that miss the same rows both look, and agree."""
+    """One query's evaluated matches. Thread-safe: two threads that miss the same rows both evaluate them."""
 
     __slots__ = ("_blocks", "_lock", "_ranges")
 
@@ -90,7 +90,7 @@ def size_of(blocks: Blocks) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MatchEvaluator:
-    """Meets rows of the log with one query, as workers do."""
+    """Evaluates one query over rows of the log, as workers do."""
 
     plan: SelectPlan
     reader: Callable[[], LogReader]

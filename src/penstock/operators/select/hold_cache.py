@@ -44,7 +44,7 @@ Kept = TypeVar("Kept", HoldRows, Eves)
 
 @dataclass(slots=True)
 class HoldCache:
-    """What was found lately about one query. Soft: whatever is missing is read from the log."""
+    """The cached results of one query. Soft state: missing results are read from the log."""
 
     found: list[HoldRows] = field(default_factory=list)
     eves: list[Eves] = field(default_factory=list)

@@ -38,7 +38,7 @@ class Key:
 
 
 class SelectStep:
-    """Standing select-project queries of one table, ready to meet rows."""
+    """Evaluates all standing select-project queries of one table over rows."""
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions

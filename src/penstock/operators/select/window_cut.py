@@ -49,7 +49,7 @@ class WindowMatches:
 
 @dataclass(frozen=True, slots=True)
 class WindowAt:
-    """What a window is cut by: where the table's log begins and ends, NOW, START, and the window itself."""
+    """What the rows of a window depend on: begin and end of the table's log, NOW, START, and the window itself."""
 
     floor: int
     head: int

@@ -35,7 +35,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What an evaluation failed with."""
+    """The error of a failed evaluation."""
 
     condition: str
     message: str

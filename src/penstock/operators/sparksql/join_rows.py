@@ -50,7 +50,7 @@ class FetchedRows:
 
 @dataclass(frozen=True, slots=True)
 class JoinRead:
-    """What one relation reads of a join: its answer, or (`span`) rows by their own time, with that time."""
+    """A relation's read of a join: the join's answer, or (`span`) rows by their own time, with that time."""
 
     held: JoinAt
     span: tuple[int, int] | None = None

@@ -56,7 +56,7 @@ class ApproxCount(Approximate):
 
 
 class ApproxSum(Approximate):
-    """A sum within `epsilon` of the sum of absolute values, for certain: what is added and what is taken away apart."""
+    """A sum within `epsilon` of the sum of absolute values, for certain: positive and negative values are kept apart."""
 
     name = "approx_sum"
     functions = frozenset({"approx_sum", "approx_sum_error"})

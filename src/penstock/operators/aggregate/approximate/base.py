@@ -54,7 +54,7 @@ def _apart(large: Floats, small: Floats) -> Floats:
 
 
 class Approximate(Partial):
-    """A partial with a promise, kept however wide its cells are.
+    """A partial with a guaranteed error, for cells of any width.
 
     Beside the fields of its own a state has `newest`, the time of the cell's newest row, and where the kind brackets cut
     cells the same fields once more with CUT in front: what may or may not be inside.

@@ -16,7 +16,7 @@ NONE = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellSum:
-    """Lines that cells say, and what has to be read beside them: of all groups but some, or (`only`) of some."""
+    """Lines from cells, and the rows that have to be read besides: of all groups but some, or (`only`) of some."""
 
     lines: Combined
     rest: UncoveredRows

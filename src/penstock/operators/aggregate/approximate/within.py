@@ -30,7 +30,7 @@ _EVENLY = 40
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which rows the outer aggregate sees, how fine the buckets of a cell are, and how wide cells grow with age."""
+    """The parameters: which rows the outer aggregate sees, how fine the buckets of a cell are, how wide cells grow with age."""
 
     inner: str
     edges: Edges

@@ -25,7 +25,7 @@ FEW_GROUPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ResultRange:
-    """Which results a question counts: inside [low, high], with a number below `count` and tuples that are kept."""
+    """The results that an answer counts: inside [low, high], with a number below `count` and with tuples still in the log."""
 
     low: int
     high: int
@@ -35,7 +35,7 @@ class ResultRange:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Results by number that have to be taken in, and how often the family had been emptied when they were."""
+    """Numbers of results that have to be added, and how often the family had been emptied by then."""
 
     numbers: Ints
     emptied: int

@@ -26,7 +26,7 @@ SLICE_US = SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class ResultRows:
-    """Some results, by number: where their tuples stand in the logs, and the columns that are asked for."""
+    """Some results by number: the log positions of their tuples, and the columns that are needed."""
 
     numbers: Ints
     times: Ints  # by which they leave a window

@@ -20,7 +20,7 @@ State: TypeAlias = dict[str, Numbers]
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """An argument's values: in which cell each one is, when it was read, and where it stands in the log.
+    """An argument's values, each with its cell, its time and its log position.
 
     Those that are NULL are not among them, unless the partial keeps NULLs; then they are not `valid`.
     """
@@ -33,10 +33,10 @@ class Values:
 
 
 class Mergeable(ABC):
-    """What many cells keep, as arrays, and how cells become one.
+    """The state of many cells as arrays, and how cells are merged.
 
-    The order in which cells are merged must not change what they say, and nothing is ever taken out again: a window that
-    has moved on is added up anew.
+    The order of merges must not change the value, and nothing is ever subtracted: a window that has moved is added up
+    again.
     """
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Mergeable(ABC):
 
 
 class Accumulator(Mergeable):
-    """Takes rows in, too; in any order."""
+    """A mergeable state that also takes rows, in any order."""
 
     keeps_nulls: ClassVar[bool] = False
 
@@ -81,7 +81,7 @@ class Accumulator(Mergeable):
 
 
 class Partial(Accumulator):
-    """One kind of partial aggregate over arguments of one type: says the value of functions."""
+    """One kind of partial aggregate over arguments of one type; it gives the values of aggregate functions."""
 
     name: ClassVar[str]
     functions: ClassVar[frozenset[str]]

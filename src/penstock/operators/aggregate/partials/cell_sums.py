@@ -13,7 +13,7 @@ from penstock.operators.aggregate.partials.cells import Cells
 
 @dataclass(frozen=True, slots=True)
 class CellRange:
-    """What a question looks at: ts in [low, high], log positions in [floor, head), and panes that no cell may straddle."""
+    """The range of an answer: ts in [low, high], log positions in [floor, head), and panes that no cell may straddle."""
 
     low: int
     high: int
@@ -24,7 +24,7 @@ class CellRange:
 
 @dataclass(frozen=True, slots=True)
 class UncoveredRows:
-    """What cells do not say: rows with a ts in one of these periods (half-open), all of which stand in the position ranges."""
+    """Rows that whole cells do not cover: with ts in one of these half-open periods, inside the position ranges."""
 
     periods: tuple[tuple[int, int], ...]
     positions: tuple[tuple[int, int], ...]

@@ -12,7 +12,7 @@ LATEST = "latest"
 
 
 class Marks(Accumulator):
-    """Of results of a join over so many inputs. Its arguments are the latest time and a log position per input."""
+    """The marks of results of a join. The arguments are the latest time and a log position per input."""
 
     def __init__(self, inputs: int) -> None:
         self.inputs = inputs

@@ -27,7 +27,7 @@ GRACE_S = 60.0  # for readers that have the names of files and have not opened t
 
 
 class RollupKeeper:
-    """Called by the housekeeper's thread. `failures` says, by rollup, why it holds retention back."""
+    """Rolls up all tables. Called by the housekeeper's thread. `failures` has, by rollup, the error that delays retention."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from penstock.types import format_duration
 
 @dataclass(frozen=True, slots=True)
 class RolledUpNote:
-    """What an answer says that could have used a rollup: since when everything is in it, and what came from where.
+    """The notice of an answer that could use a rollup: the time from which it is complete, and the tiers that it used.
 
     `window_us` is what the answer is about, where cells of the rollup are in it.
     """

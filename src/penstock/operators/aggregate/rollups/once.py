@@ -34,7 +34,7 @@ READ_MAX_ROWS = 20_000_000
 
 @dataclass(slots=True, eq=False)
 class OneShotAggregateAt(AggregateAt):
-    """Nothing is kept for a question that is asked once: rows of the log are read, cells of the rollup added."""
+    """The answer of a one-shot SELECT. It reads rows of the log and adds cells of the rollup; nothing is kept."""
 
     def answer(self) -> pa.Table:
         return self._computed()
@@ -58,7 +58,7 @@ class OneShotAggregateAt(AggregateAt):
 
 @dataclass(slots=True, eq=False)
 class OneShotOwnWindowsAt(OwnWindowsAt):
-    """The same, of aggregates with windows of their own."""
+    """The answer of a one-shot SELECT with windows of its aggregates' own."""
 
     part: ClassVar[type[AggregateAt]] = OneShotAggregateAt
 

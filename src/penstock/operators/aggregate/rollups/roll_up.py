@@ -25,7 +25,7 @@ Place = tuple[int, int]  # the number of a tier and where a block of it begins
 
 @dataclass(slots=True)
 class Step:
-    """What a step will write: cells by tier and block, and the files that they take the place of."""
+    """The result of a step: cells by tier and block to write, and the files that they replace."""
 
     position: int
     cells: dict[Place, RollupCells] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from penstock.sql.plan import AggregateCall, AggregatePlan
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A rollup for a question: what the question asks of its keys, over columns that are named like them."""
+    """A rollup that can answer a question: the question's conditions and keys, as expressions over the rollup's keys."""
 
     rollup: RollupDefinition
     conditions: tuple[Expr, ...]

@@ -26,7 +26,7 @@ from penstock.sql.plan import AggregatePlan
 
 @dataclass(frozen=True, slots=True)
 class RollupUse:
-    """Cells of one tier that became part of an answer: how wide, and which time they cover (half-open)."""
+    """Cells of one tier that became part of an answer: their width, and the half-open time range that they cover."""
 
     every_us: int
     from_us: int
@@ -133,7 +133,7 @@ def find_source(plan: AggregatePlan, state: CatalogState, low: int, files: Rollu
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Of many cells when they begin and end, and when their first and last reading was."""
+    """Begin and end of many cells, and the times of their first and last readings."""
 
     starts: Ints
     ends: Ints

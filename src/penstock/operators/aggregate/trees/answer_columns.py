@@ -28,7 +28,7 @@ ROWS_AT_ONCE = 1 << 17
 
 
 class NotAnswered(Exception):
-    """Why no tree answers a question; Spark does."""
+    """Raised where no tree can answer a question, with the reason; Spark SQL answers it."""
 
 
 _GONE = "retention takes the rows just now"
@@ -74,7 +74,7 @@ def _numbers_of(values: pa.ChunkedArray | pa.Array, count: int) -> np.ndarray[An
 
 @dataclass(frozen=True, slots=True)
 class SelectRows:
-    """Those of a select-project query: all that match and retention holds, whatever its own window shows.
+    """Rows of a select-project query: all matches that are still in the log, also outside its own window.
 
     That is what a reader of it sees. Rows that no record covers are evaluated, `most_rows` of them at most.
     """
@@ -118,7 +118,7 @@ class SelectRows:
 
 @dataclass(frozen=True, slots=True)
 class JoinRows:
-    """Those of a window join: results, by the time of their latest tuple."""
+    """Rows of a window join: its results, by the time of their latest tuple."""
 
     held: JoinAt
 

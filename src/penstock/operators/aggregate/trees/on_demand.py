@@ -37,7 +37,7 @@ SHARE = 4  # of the memory that answers may take, trees may take this part besid
 
 
 class AggregatesOnDemand:
-    """Answers questions of the kind. Any thread may ask."""
+    """Answers aggregates over a query's answer from trees. Thread-safe."""
 
     def __init__(self, standing: StandingQueries, settings: Settings) -> None:
         self._standing = standing

@@ -20,7 +20,7 @@ OURS = ("sorted_runs", "scan")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What runs, what it is expected to cost (ms), and what the others would."""
+    """The chosen algorithm, its expected cost (ms), and the costs of the others."""
 
     algorithm: str
     cost_ms: float

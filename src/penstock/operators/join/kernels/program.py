@@ -65,7 +65,7 @@ class Program:
 
 
 def compile_condition(expr: Expr, layout: Mapping[str, Slot]) -> Program | None:
-    """The program of a condition, or None where `operators.evaluate` has to do it. `layout` is by flat column name."""
+    """The program of a condition, or None where `expr.evaluate` has to do it. `layout` is by flat column name."""
     compiler = _Compiler(layout)
     try:
         compiler.truth(expr)

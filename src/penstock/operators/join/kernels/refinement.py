@@ -31,7 +31,7 @@ Bound = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What one join asks of the combinations, in the names of the shared one."""
+    """One join's conditions on the combinations, in the names of the shared join."""
 
     number: int
     bounds: Bound
@@ -39,7 +39,7 @@ class Member:
 
 
 class Refinement:
-    """All members of a shared join. What the shared join has tested already is not tested again."""
+    """Refines a shared join for all its members. Conditions that the shared join has tested are not tested again."""
 
     def __init__(self, shared: Join, tested: Sequence[Expr], members: Sequence[Member], functions: Functions) -> None:
         self._shared = shared

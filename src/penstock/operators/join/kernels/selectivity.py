@@ -12,7 +12,7 @@ _MOST_JOINS = 256
 
 
 class Selectivity:
-    """Shares of the candidates that were kept, by what decided about them."""
+    """The share of candidates that were kept, by condition or equality."""
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, float] = {}

@@ -71,7 +71,7 @@ class RunRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What is joined: aliases in the order of FROM, how far apart their times may be, what must hold.
+    """A join: aliases in the order of FROM, bounds between their times, and conditions.
 
     `links` are keys that some of the streams share; rows with a key for all streams need none.
     """

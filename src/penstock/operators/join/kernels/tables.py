@@ -24,7 +24,7 @@ from penstock.operators.join.kernels.step import PAIRS
 class Versions:
     """A table's versions in order of their key and, for one key, of when they died. Without a key all have the same.
 
-    `codes` says both in one number, so that one binary search finds the versions of a key that outlive a position.
+    `codes` has both in one number, so that one binary search finds the versions of a key that outlive a position.
     """
 
     count: int  # of all versions that were looked at
@@ -86,7 +86,7 @@ Use = Literal["inner", "left", "exists", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class LookupTable:
-    """One table as combinations meet it: `place` is where they keep the version, after the places of the streams."""
+    """One ordinary table of a join: `place` is where combinations keep its version, after the places of the streams."""
 
     place: int
     alias: str

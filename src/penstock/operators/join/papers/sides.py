@@ -60,7 +60,7 @@ COUNTED = {
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What an algorithm did, added up over the steps it ran. `slots` is what kernels write, in the order of COUNTED."""
+    """Counters of an algorithm, added up over its steps. Kernels write `slots`, in the order of COUNTED."""
 
     slots: Int64s = field(default_factory=lambda: np.zeros(len(COUNTED), np.int64))
 

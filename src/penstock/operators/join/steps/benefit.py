@@ -23,7 +23,7 @@ _MOST_GROUPS = 256
 
 
 class Benefit:
-    """One group. Seconds are per row of the log."""
+    """The measured costs of one group, in seconds per row of the log."""
 
     def __init__(self, members: int) -> None:
         self._members = members
@@ -68,7 +68,7 @@ class Benefit:
 
 
 class _Seconds:
-    """What steps of one kind took. The first reads buffers back, and counts for little."""
+    """The duration of steps of one kind. The first step reads buffers back, and has little weight."""
 
     def __init__(self) -> None:
         self.steps = 0

@@ -45,7 +45,7 @@ class DroppedRows:
 
 @dataclass(frozen=True, slots=True)
 class BufferedRun:
-    """A run, and what it stands for."""
+    """A buffered run, and its log range and key range."""
 
     cells: KeyRange
     run: Run
@@ -53,7 +53,7 @@ class BufferedRun:
 
 @dataclass(frozen=True, slots=True)
 class BufferFolder:
-    """The runs of one stream, seen by a part. It cleans up after itself: each file belongs to the part of its first key."""
+    """The runs of one stream, as one part uses them. Each file belongs to the part of its first key, which removes it."""
 
     path: Path
     share: Share = WHOLE

@@ -28,7 +28,7 @@ HELD_ROWS = 2_000_000
 
 
 class MemberResults:
-    """One step's results of a group, member by member. Members that ask for the same have one copy."""
+    """One step's results of a group, by member. Members with equal conditions share one copy."""
 
     def __init__(
         self,

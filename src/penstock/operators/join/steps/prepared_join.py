@@ -22,7 +22,7 @@ from penstock.types import BOOLEAN
 
 @dataclass(frozen=True, slots=True)
 class BufferedStream:
-    """What buffers hold of one input: which rows, under which keys, with which columns. Equal ones share buffers.
+    """The buffered content of one input: its rows, keys and columns. Equal inputs share buffers.
 
     `linked` are keys that only some of the inputs share; each is a column of numbers, `link_column`.
     """
@@ -69,7 +69,7 @@ class BufferedStream:
 
 @dataclass(frozen=True, slots=True)
 class OrdinaryTable:
-    """What combinations need of one ordinary table: what they look up and test, and which of its columns are named."""
+    """One ordinary table of a join: the keys to look up, the conditions to test, and the columns that are needed."""
 
     alias: str
     table_id: int

@@ -65,7 +65,7 @@ def _table(place: int, each: OrdinaryTable, state: CatalogState) -> LookupTable:
 
 @dataclass(slots=True)
 class _Known:
-    """A table between two changes, as joins with the same keys and predicate look at it."""
+    """The cached look-up table of an ordinary table, for joins with the same keys and predicate, until the table changes."""
 
     rows: StaticRows
     table: pa.Table

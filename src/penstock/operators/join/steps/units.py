@@ -32,7 +32,7 @@ class TableStep:
 
 @dataclass(frozen=True, slots=True)
 class JoinUnit:
-    """One part of one step for some queries. `generation` is LIVE, or says which filling of a window it belongs to."""
+    """One part of one step for some queries. `generation` is LIVE, or the number of the fill that it belongs to."""
 
     queries: tuple[int, ...]
     tables: dict[int, TableStep]
