@@ -49,7 +49,7 @@ class Costs:
             self._sharing = np.searchsorted(queries, np.sort(np.fromiter(sharing, np.int64, len(sharing))))
 
     def note_cycle(self, record: CommitRecord, fold_ms: float = 0.0) -> None:
-        """A cycle was committed, and it took `fold_ms` to fold it into the answers."""
+        """Add the costs of a committed cycle; `fold_ms` is the time of folding it into the answers."""
         results = record.results
         results = results.append_column("bytes", pc.binary_length(results.column("payload")))
         ms = record.info.get("ms")
@@ -112,7 +112,7 @@ class Costs:
             return list(self._cycles)
 
     def of(self, query_id: int) -> dict[str, Any]:
-        """Of one query, over all cycles or evaluations so far."""
+        """The costs of one query, over all cycles or evaluations so far."""
         with self._lock:
             at = self._place(query_id)
             figures = self._sums[at].tolist() if at is not None else [0.0] * _FIGURES
@@ -121,7 +121,7 @@ class Costs:
         return {"evaluations": int(evaluations), **times, "rows": int(rows), "bytes": int(size)}
 
     def costliest(self, count: int) -> list[int]:
-        """The queries that took most time, then most rows; costliest first."""
+        """The queries with the most time, then the most rows; the costliest first."""
         with self._lock:
             order = np.lexsort((self._sums[:, _ROWS], self._sums[:, _MS]))[::-1][:count]
             found: list[int] = self._queries[order].tolist()

@@ -67,7 +67,7 @@ class Latest:
             return known
 
     def forget(self, tables: Mapping[int, Table]) -> None:
-        """Tables that are gone."""
+        """Forget dropped tables."""
         with self._lock:
             for table_id in self._tables.keys() - tables.keys():
                 del self._tables[table_id]

@@ -33,7 +33,7 @@ class ReadYourWrites:
         self.standing.feed.wait(covered, READ_YOUR_WRITES_S)
 
     def wait_for_query(self, definition: QueryDefinition) -> None:
-        """A query exists for readers from the cycle on that took it in."""
+        """Wait for the first cycle that includes a query: from then on it can be read."""
         known = self.catalog.state.query_positions.get(definition.id)
         if known is None:
             raise error("query_not_found", query=definition.name, hint="it was dropped")

@@ -142,7 +142,7 @@ class CommitStore:
 
 
 def read_newest_end(folder: DataFolder) -> Offset | None:
-    """Where the last committed cycle ended: where work goes on."""
+    """The end of the last committed cycle, from which work continues."""
     cycles, snapshots = list_numbers(folder.commits)
     if not cycles and not snapshots:
         return None

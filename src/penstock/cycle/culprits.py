@@ -56,7 +56,7 @@ def find_poison(folder: DataFolder, settings: Settings, start: Offset, stopping:
 
 
 def _ask(process: subprocess.Popen[bytes], job: bytes, stopping: threading.Event) -> bytes:
-    """What a process says to a job; one that takes too long, or longer than the server runs, is ended."""
+    """The answer of a separate process to a job. A process that takes too long, or outlives the server, is ended."""
     until = time.monotonic() + BUDGET_S + _BESIDE_S
     given: bytes | None = job
     while True:

@@ -43,7 +43,7 @@ class Limits:
     history_rows: int = 0  # histories up to this length are evaluated on request
 
     def shrunk(self, times: int) -> Limits:
-        """The same for cycles of fewer rows: one that took too long may pass in parts."""
+        """Limits for cycles of fewer rows: a cycle that took too long may succeed in parts."""
         if times == 1:
             return self
         fewer = [max(1, rows // times) for rows in (self.cycle_max_rows, self.fill_max_rows)]

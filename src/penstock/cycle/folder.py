@@ -52,12 +52,12 @@ class DataFolder:
 
     @property
     def outbox(self) -> Path:
-        """Where sinks write files, unless a setting says another place."""
+        """Where sinks write files, unless a setting names another folder."""
         return self.root / "out"
 
     @property
     def inbox(self) -> Path:
-        """Files that addresses of sensors may name, unless a setting says another place."""
+        """Files that addresses of sensors may name, unless a setting names another folder."""
         return self.root / "in"
 
     @property
@@ -134,7 +134,7 @@ class FolderLock:
 
 
 def close_to_others(root: Path) -> None:
-    """Make a folder its account's own: mode 0700. What is in it can then be reached by no other account, whatever its mode."""
+    """Set the mode of a folder to 0700. Then no other account can reach the files in it, whatever their modes."""
     mode = stat.S_IMODE(root.stat().st_mode)
     if mode & 0o077 == 0:
         return

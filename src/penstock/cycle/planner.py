@@ -30,7 +30,7 @@ class Planner:
     """Plans cycles for one data folder."""
 
     def __init__(self, folder: DataFolder, limits: Limits, clock: Clock | None = None, shrink: int = 1) -> None:
-        """`shrink`: the first cycle takes so many times fewer rows, each one after it twice as many as the last."""
+        """`shrink`: the first cycle takes that many times fewer rows, each later one twice as many as the one before."""
         self._folder = folder
         self._limits = limits
         self._shrink = shrink
@@ -96,9 +96,9 @@ class Planner:
         return 0 < edge <= now_us
 
     def skipped(self, position: int) -> Skipped:
-        """What a cycle that ends at a journal position leaves out: later entries have taken it out of the cycles.
+        """What a cycle that ends at a journal position leaves out, because later entries have taken it out of the cycles.
 
-        Such an entry comes after the rows that its queries could not take. Without this they would meet them again.
+        Such an entry comes after the rows that stopped its queries. Without this the queries would get these rows again.
         """
         self.state_at(position)
         later = [entry for entry in self._reader.waiting() if entry.kind == "quarantine"]

@@ -13,7 +13,7 @@ __all__ = ["ResultRow", "as_batch", "heading", "quarantined", "told"]
 
 
 def heading(task: CycleTask) -> list[ResultRow]:
-    """The first task of a cycle says which cycle it is."""
+    """The row with the cycle's number and offsets, which the first task of a cycle gives."""
     if task.cycle is None:
         return []
     start, end = task.cycle

@@ -38,7 +38,7 @@ _log = logging.getLogger("penstock.pipeline")
 
 
 def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
-    """Everything one task has to say, as record batches of RESULT_SCHEMA."""
+    """Run one task; its results as record batches of RESULT_SCHEMA."""
     if not _tasks_run:
         give_back_large_at_once()
     limit_worker(task.limits)
@@ -100,9 +100,9 @@ def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Itera
 def _meet_without_culprits(
     unit: Unit, definitions: Definitions, folder: DataFolder, failure: Exception
 ) -> list[ResultRow]:
-    """What a unit says without the queries that make it fail, and what these failed with.
+    """The results of a unit without the queries that make it fail, and the errors of these.
 
-    Where no query fails alone, the failure goes on: with fewer rows the cycle may succeed.
+    Where no query fails alone, the error is raised: with fewer rows the cycle may succeed.
     """
     skipped, table = definitions.skipped, definitions.state.tables_by_id[unit.table_id]
     named = [q for q, _, _ in unit.spans] or [
@@ -167,7 +167,7 @@ def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, slicing
 
 
 def _answer(shared: SelectStep, batch: LogBatch, key: Key, found: BitMap) -> Iterator[ResultRow]:
-    """One query's matches as a bitmap, with whatever the server may not compute."""
+    """One query's matches as a bitmap, with the output of user functions, which the server does not run."""
     if not found:
         return
     values = shared.values(key.query_id, batch, found) if key.kind == "match" else None

@@ -71,7 +71,7 @@ def back_up(database: Database, target: Path, link: bool, progress: BackupProgre
 
 @contextlib.contextmanager
 def _half_written(target: Path) -> Iterator[Path]:
-    """An empty folder beside the target, ours alone; gone afterwards unless it was renamed."""
+    """An empty folder beside the target, used by this backup only; it is removed afterwards unless it was renamed."""
     aside = target.with_name(f"{target.name}.{UNFINISHED}")
     try:
         aside.mkdir(parents=True, exist_ok=True, mode=0o700)

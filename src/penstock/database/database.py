@@ -187,7 +187,7 @@ class Database(ReadYourWrites):
         self._ready = True
 
     def _open_clock(self, committed: Offset | None) -> None:
-        """Let NOW go on from the newest time that the folder knows of."""
+        """Open the clock so that NOW continues from the newest time in the folder."""
         if isinstance(self.clock, GuardedClock):
             tables = self.catalog.state.tables_by_id.values()
             stamped = self.log.newest_us([t.id for t in tables if t.options.time == "transaction"])
@@ -423,7 +423,7 @@ class Database(ReadYourWrites):
         return time.monotonic() - self._began_s
 
     def backup(self, target: Path, link: bool = False) -> list[str]:
-        """Write a data folder that another server can open, while everything goes on; what was damaged before."""
+        """Copy the data folder while the server runs; another server can open the copy. Returns what was damaged before."""
         progress = self.backups[str(target)] = BackupProgress()
         try:
             return back_up(self, target, link, progress)

@@ -159,7 +159,7 @@ def _state(
 
 
 def _reader_failure(database: Database, query_id: int) -> str | None:
-    """What a reader of a join fails with: its own trouble, or that of the join."""
+    """The error of a query that reads a join: its own error, or that of the join."""
     store = database.standing.store
     plan = store.spark_plans.get(query_id)
     if plan is None:

@@ -62,7 +62,7 @@ class Distribution:
         self.measured = total
 
     def _keep(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-        """Each value measured so far is among the kept ones with the same probability."""
+        """Keep a random sample: each value so far is kept with the same probability."""
         room = min(max(KEPT_VALUES - self.measured, 0), len(values))
         self._kept[self.measured : self.measured + room] = values[:room]
         numbers = np.arange(self.measured + room, self.measured + len(values))
@@ -156,7 +156,7 @@ def _some_rows(piece: Slice, names: list[str], count: int, random: np.random.Gen
 
 
 def _short(value: float) -> float:
-    """Without digits that a sample cannot know."""
+    """Round a number to the digits that a sample can support."""
     return float(f"{value:.6g}")
 
 

@@ -34,7 +34,7 @@ class Flows:
         self._rates: dict[Passing, float] = {}
 
     def look(self, graph: PlanGraph) -> dict[Passing, float]:
-        """Rows per second that pass each step, since the look before; those not known yet are left out."""
+        """Rows per second that pass each step since the last request; unknown ones are left out."""
         now_s = self._now_s()
         steps = {box.passes for box in graph.boxes if box.passes is not None}
         for table_id in {step.table_id for step in steps}:

@@ -47,7 +47,7 @@ class Observer:
         self._catalog.observe(table_id, opened, closed, ended)
 
     def follow(self) -> None:
-        """Definitions changed, or a query finished: look again, soon."""
+        """Request another scan soon, because definitions changed or a query finished."""
         self._wake.set()
 
     def services(self) -> list[Service]:

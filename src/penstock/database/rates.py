@@ -76,5 +76,5 @@ class Rates:
 
 
 def _per_second(count: int, seconds: float) -> float:
-    """Within the first second a rate says nothing: it is taken as a second."""
+    """A count per second; a time below one second counts as one second, since a rate over less is meaningless."""
     return round(count / max(seconds, 1.0), 3)

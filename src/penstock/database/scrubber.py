@@ -1,7 +1,7 @@
 """The scrubber: reads every file of the data folder once in `scrub_days`, slowly, and notes what has rotted.
 
-So damage is found before the last good backup is deleted. A running server repairs what it can: a new snapshot covers damaged
-commit records and journal lines. Its progress is kept in `scrub.json`, so that a restart continues it.
+So damage is found before the last good backup is deleted. A running server repairs what it can: a new snapshot covers
+damaged commit records and journal lines. Its progress is kept in `scrub.json`, so that a restart continues it.
 """
 
 from __future__ import annotations

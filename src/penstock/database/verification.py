@@ -110,7 +110,7 @@ def _verify(root: Path, path: Path) -> None:
 
 
 def verify_data(path: Path) -> None:
-    """Raise where an Arrow or Parquet file is not what was written, or does not hold the rows that its name says."""
+    """Raise if an Arrow or Parquet file is damaged, or does not have the rows that its name states."""
     rows = None
     if path.suffix == ".arrow":
         source = pa.BufferReader(path.read_bytes())
@@ -145,7 +145,7 @@ def verify_folder(root: Path, took: Took = lambda size: None) -> list[Problem]:
 
 
 def _compare(root: Path) -> Iterator[Problem]:
-    """What files say of each other: the journal of itself, commit records of the journal and of the log."""
+    """Check that files agree: the journal with itself, commit records with the journal and the log."""
     if read_format(root) is None:
         yield Problem("format_version", "folder_id", "it does not say which format the folder has")
     state = CatalogState()

@@ -173,7 +173,7 @@ def either(terms: Iterable[Term]) -> Term:
 
 
 def _all_hold(attribute: Expr, comparisons: list[Comparison]) -> list[Comparison] | None:
-    """Comparisons of one attribute as the least that says the same; None where they exclude each other."""
+    """Comparisons of one attribute as the fewest equivalent ones; None where they exclude each other."""
     low = max((c.constants[0] for c in comparisons if c.code == GE), default=None)
     high = min((c.constants[0] for c in comparisons if c.code == LT), default=None)
 

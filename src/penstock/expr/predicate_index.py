@@ -33,7 +33,7 @@ _VECTORS_MAX_BYTES = 64 << 20
 
 
 def _vectors_at_once(rows: int) -> int:
-    """How many bit vectors of so many rows may be held at once."""
+    """How many bit vectors of this number of rows may be in memory at once."""
     return max(1, _VECTORS_MAX_BYTES // (8 * max(words_for(rows), 1)))
 
 

@@ -26,7 +26,7 @@ def is_own_machine(master: str) -> bool:
 
 
 def security_settings(settings: Settings) -> dict[str, str]:
-    """What Spark must know to talk to a master. invalid_option where another machine needs a secret and there is none."""
+    """Spark's security settings for a master. Raises invalid_option where another machine needs a secret and there is none."""
     if is_own_machine(settings.spark_master):
         signed = {"spark.authenticate": "true"}  # with executors in the JVM itself, Spark makes the secret
         if settings.spark_master.strip().startswith("local-cluster"):

@@ -201,7 +201,7 @@ class Engine:
     def _find_cause(self, stalled: bool) -> bool:
         """Whether queries that stop the cycle were found, and taken out of it.
 
-        A cycle that hangs is looked into at once. One that fails is tried again first: a process may have been killed.
+        A cycle that hangs is examined at once. One that fails is tried again first: a process may have been killed.
         """
         cycle, times = self._cycle(), self._failed[1] + 1 if self._failed[0] == self._cycle() else 1
         self._failed = cycle, times
@@ -240,7 +240,7 @@ class Engine:
             return "Spark's Java process died"
 
     def _restart(self) -> None:
-        """Resume from the last commit record; with a new JVM where the old one is gone."""
+        """Resume from the last commit record; with a new JVM where the old one has ended."""
         if self.spark is None or not _answers(self.spark):
             _forget_session()
             self._start_spark()
@@ -294,7 +294,7 @@ def _stop_quietly(query: StreamingQuery) -> None:
 
 
 def stop_session(spark: SparkSession | None) -> None:
-    """End Spark and its Java process for good, and wait until it is gone."""
+    """Stop Spark and its Java process, and wait for its end."""
     gateway: Any = SparkContext._gateway
     process = getattr(gateway, "proc", None)
     try:
@@ -322,7 +322,7 @@ def _answers(spark: SparkSession) -> bool:
 
 
 def _forget_session() -> None:
-    """Make PySpark start a new JVM next time; it has no public way to say so."""
+    """Make PySpark start a new JVM next time; it has no public method for it."""
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None

@@ -80,7 +80,7 @@ def pool_settings(settings: Settings, scratch: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def cycle_workers() -> Iterator[None]:
-    """What is handed to Spark inside runs in the workers of cycles, whatever `history_workers` does in other threads."""
+    """Jobs inside this block run in the workers of cycles, whatever `history_workers` does in other threads."""
     with _environment_lock:
         yield
 

@@ -36,7 +36,7 @@ _QUIET_LOG = Path(__file__).parent / "log4j2.properties"
 
 
 def java_settings(settings: Settings, train: Path | None = None) -> dict[str, str]:
-    """What the JVM must know when it starts; sets the environment that it and its workers inherit.
+    """The JVM's settings at its start; sets the environment that it and its workers inherit.
 
     With `train` it writes a class archive there when it ends (see `archive`).
     """

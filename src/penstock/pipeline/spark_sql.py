@@ -97,7 +97,7 @@ class SparkRunner:
         return result.rename_columns([n for n, _ in plan.outputs]).cast(schema, safe=False)
 
     def _check_parsed(self, text: str, relations: tuple[str, ...], functions: tuple[str, ...]) -> None:
-        """Have Spark's own parser look at a text, once for all runs of it."""
+        """Check a text with Spark's own parser, once for all runs of it."""
         if (text, relations, functions) not in self._parsed:
             check_parsed(self._spark, text, relations, functions)
             while len(self._parsed) >= _PARSED_KEPT:
@@ -187,7 +187,7 @@ def _spark_function(function: Function) -> Callable[..., object]:
 
 
 def translate(failure: PySparkException | Py4JJavaError) -> PenstockError:
-    """Spark's exception as one of ours: the first line of what it says, the rest as the cause."""
+    """Translate Spark's exception into an error of ours: the first line of its text, with the exception as cause."""
     text = str(failure)
     ours = re.search(r"penstock\.errors\.PenstockError: ([^\n]*)", text)
     if ours:

@@ -65,7 +65,7 @@ def explain(database: Database, statement: st.Explain) -> Result:
 
 
 def _stored(definition: QueryDefinition, state: CatalogState) -> Plan:
-    """A standing query's plan; without a text where an older version's cannot be planned again, as the query's state says."""
+    """A standing query's plan; without a text where the plan of an older version cannot be made again."""
     plan = plan_from_json(definition.plan)
     if isinstance(plan, SparkPlan):
         with contextlib.suppress(PenstockError):
@@ -102,7 +102,7 @@ def _analyzed(database: Database, plan: SparkPlan, asked: OneShotAggregate | Non
 
 
 def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluation, list[str]]:
-    """The answer, and why it was not the log or a tree that gave it where the plan says so."""
+    """The answer and, where Spark gave it instead of the log or a tree, the reason."""
     resampled = resampled_once(database.standing, plan)
     if resampled is not None:
         return resampled, []

@@ -20,6 +20,6 @@ def notices_of(database: Database, name: str, plan: Plan, strategy: str | None, 
 
 
 def strategy_unheeded(name: str, plan: Plan, strategy: str | None) -> str | None:
-    """That a strategy was asked for which such a query does not have."""
+    """The notice that a requested strategy does not apply to such a query; None where it does."""
     reason = unheeded(plan, strategy)
     return None if reason is None else f'strategy "{strategy}" changes nothing for query "{name}": {reason}'

@@ -223,7 +223,7 @@ class RunningStatements:
         )
 
     def _wait(self, statement: RunningStatement, until: Callable[[], bool]) -> None:
-        """Under the lock, which it lets go meanwhile."""
+        """Wait for a turn. Called under the lock, which is released while it waits."""
         if until():
             return
         statement.waits = True

@@ -55,7 +55,7 @@ def select(database: Database, statement: st.Select, alone: str | None = None) -
 
 
 def asked_of_rollup(database: Database, statement: st.Select) -> OneShotAggregate | None:
-    """A question that a rollup can say something of, wherever its window begins."""
+    """The plan of a question that a rollup can help to answer, wherever its window begins."""
     state = database.catalog.state.frozen()
     asked = asked_once(statement, state) if state.rollups else None
     return asked if asked is not None and find_match(asked.plan, state) is not None else None
@@ -70,7 +70,7 @@ def rolled_up(database: Database, asked: OneShotAggregate) -> Result | None:
 
 
 def answered_from_log(database: Database, asked: OneShotAggregate) -> Result:
-    """The answer to what Spark SQL cannot say."""
+    """The answer to a question that Spark SQL cannot evaluate."""
     database.wait_for_own_writes()
     with database.statements.heavy_turn():
         found = answer_from_log(database.standing, asked)
@@ -88,7 +88,7 @@ def answered(database: Database, plan: SparkPlan) -> Result:
 
 
 def answer_once(database: Database, plan: SparkPlan) -> Evaluation:
-    """From the log or the trees over another query's answer where they can say it, else by Spark."""
+    """Answer a question from the log or from trees over another query's answer where possible, else by Spark."""
     found = resampled_once(database.standing, plan)
     if found is not None:
         return found

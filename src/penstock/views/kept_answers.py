@@ -142,7 +142,7 @@ class KeptAnswers(Readiness):
         return EvaluationAt(mark.cycle, query_id, found, cycle, now_us)
 
     def told(self, name: str, mark: Mark | None = None) -> JoinAt:
-        """A window join as its readers see it at a cycle: one cycle later, whatever its own window shows."""
+        """A window join as its readers see it at a cycle: one cycle later, and also outside the join's own window."""
         with self._lock:
             query_id = self.store.state.queries[name].id
             answer = self.store.answers[query_id]

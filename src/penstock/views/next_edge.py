@@ -60,7 +60,7 @@ def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
 
 
 def _windows(store: AnswerStore) -> Iterator[tuple[Table, Window | None, int | None]]:
-    """Every window over a stream that a running query looks through, each once."""
+    """Every window over a stream that a running query uses, each once."""
     for table_id, look, start_us in store.window_index.looks:
         yield store.state.tables_by_id[table_id], look, start_us
     for query_id, plan in store.spark_plans.items():

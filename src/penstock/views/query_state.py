@@ -88,19 +88,19 @@ class QueryState:
             self.live_since = position
 
     def rest(self, position: int) -> None:
-        """New rows from a position on do not meet the query."""
+        """Note that new rows from a position on are not evaluated for the query."""
         if self.live_since is not None:
             self.covered = joined([*self.covered, (self.live_since, position)])
             self.live_since = None
 
     def doubt(self, position: int) -> None:
-        """Something failed: what the records say of rows below a position may not be everything."""
+        """Note a failure: the records may not have all matches below a position."""
         self.covered = ()
         if self.live_since is not None:
             self.live_since = position
 
     def forget_below(self, position: int) -> None:
-        """No window can reach rows below a position again; one that is made wider later must look at them anew."""
+        """Forget matches below a position, which no window reaches; a window that is made wider later evaluates them again."""
         self.reach = max(self.reach, position)
         cut_below(self.matches, position)
         cut_below(self.partners.blocks, position)

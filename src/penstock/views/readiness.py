@@ -132,7 +132,7 @@ class Readiness:
             raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
 
     def wait_ready(self, name: str, timeout_s: float | None = None) -> None:
-        """Wait a little for a query that is still filling its window; then say how far it is."""
+        """Wait a little for a query that is still filling its window; then raise an error with its state."""
         with self._lock:
             evaluated = self.store.evaluated(name) is not None
         if not self.is_ready(name, timeout_s or (FIRST_EVALUATION_S if evaluated else WAIT_S)):

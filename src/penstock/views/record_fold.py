@@ -108,7 +108,7 @@ class RecordFold(StreamClocks):
             self.touched.add(query_id)
 
     def _take_of_table(self, table_id: int, kind: str, rows: int, position: int, payload: bytes, now_us: int) -> None:
-        """What a cycle says of a table, or of many of its queries at once."""
+        """Fold a row of the record about a table, or about many of its queries at once."""
         if kind == "newest":
             self.window_index.nows.heard(table_id, self._take_newest(table_id, rows, payload, now_us))
         elif kind == "heard":
@@ -133,7 +133,7 @@ class RecordFold(StreamClocks):
         return self.match_stores[table_id]
 
     def matched(self, query_id: int) -> int:
-        """How many rows have met a query's predicate since it came."""
+        """How many rows have matched a query's predicate since its registration."""
         answer = self.answers.get(query_id)
         return (answer.matched if answer is not None else 0) + self.counted[query_id] + self.slices.matched(query_id)
 

@@ -84,7 +84,7 @@ def _match_store(table_id: int, match_store: MatchStore) -> Iterator[ResultRow]:
 
 
 def restore(store: AnswerStore, record: CommitRecord, folder: DataFolder) -> None:
-    """What a snapshot says of each query beside its matches."""
+    """Restore the state of each query, beside its matches, from a snapshot."""
     for query_id, answer in store.answers.items():
         kept = record.info["snapshot"].get(str(query_id))
         if kept is None:

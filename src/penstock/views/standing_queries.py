@@ -207,13 +207,13 @@ class StandingQueries(KeptAnswers):
             return self.storage_choice.why(query_id, answer) if answer is not None else "Spark keeps the last answer"
 
     def memory_of(self, query_id: int) -> int:
-        """Bytes that a query's answer takes in memory; its share of what it shares with others."""
+        """Bytes that a query's answer takes in memory, with its share of what several queries share."""
         with self._lock:
             beside = self.ready.size(query_id)[1] + self.samples.memory_of(query_id)
             return memory_of(self.store, query_id) + beside
 
     def rows_kept(self, query_id: int) -> int:
-        """How many of a query's matches are kept somewhere: enough for its window, and whatever was not trimmed yet."""
+        """How many of a query's matches are kept: those of its window, and older ones that are not trimmed yet."""
         with self._lock:
             return rows_kept(self.store, query_id)
 

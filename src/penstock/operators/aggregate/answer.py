@@ -143,7 +143,7 @@ class AggregateAt(TableAnswer):
             return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
 
     def _rolled_up(self, measures: tuple[Measure, ...], look: CellRange) -> RollupRange | None:
-        """What a rollup says of the readings below a log position."""
+        """The part of the answer from a rollup, of readings below a log position."""
         if self.rollup is None or look.low > look.high:
             return None
         if self.rollup.rolled.position > look.head and self.rollup.reaches(look.low, look.high):

@@ -75,7 +75,7 @@ class FamilyStore:
         return told.cells(name, self.measures[measure].cells.partial, numbers)
 
     def look(self, measure: Measure, look: CellRange, panes: Panes | None) -> list[CellSum]:
-        """What cells say inside a look, and what of the log has to be read beside them."""
+        """The sum of the cells in a range, and the rows of the log that have to be read besides."""
         store = self.measures[measure].cells
         view = store.view()
         if isinstance(store.partial, Approximate):
@@ -112,7 +112,7 @@ class FamilyStore:
         return cell_store(measure.make())
 
     def about(self) -> dict[str, Any]:
-        """What a snapshot says beside the cells."""
+        """What a snapshot holds of the family beside its cells."""
         return {}
 
     @property

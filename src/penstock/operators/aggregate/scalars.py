@@ -14,7 +14,7 @@ from penstock.sql.plan import AggregatePlan, Output, scalar_name
 
 
 def with_values(plan: AggregatePlan, subqueries: Sequence[TableAnswer]) -> AggregatePlan:
-    """The plan with what each subquery says in place of its name. Not to be called under the lock: it may read the log."""
+    """The plan with each subquery's value in place of its name. Not to be called under the lock: it may read the log."""
     if not subqueries:
         return plan
     values = {

@@ -24,5 +24,5 @@ class LogAccess:
         return LogReader(self.folder, table, static, lambda: listings.segments(table.id, head), listings.files)
 
     def fresh(self, table: Table, static: StaticRows) -> LogReader:
-        """Looks at the log anew."""
+        """Lists the files of the log again."""
         return LogReader(self.folder, table, static, lambda: self.listings.fresh(table.id))

@@ -189,7 +189,7 @@ class JoinAt:
         return found
 
     def _combinations(self, ids: Ids) -> np.ndarray:
-        """What ids stand for, whatever the generation: their positions and versions, as one comparable value each."""
+        """The positions and versions of ids, as one comparable value each, which does not depend on the generation."""
         alone, numbers = ids[ids < 0], ids[ids >= 0]
         picked = self.results.pick(numbers)
         known = [*picked.positions(len(self.inputs)), *picked.versions(self.plan).values()]

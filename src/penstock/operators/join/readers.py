@@ -70,7 +70,7 @@ def check_readers(name: str, plan: Plan, state: CatalogState) -> None:
 
 
 def _spread(plan: JoinPlan) -> int:
-    """How far apart the tuples of one row may lie: a reader asks for the latest of them, which says less of the others."""
+    """How far apart the tuples of one row may lie: a reader's window limits only the latest of them."""
     return max(upper for row in plan.bounds for upper in row if upper is not None)
 
 

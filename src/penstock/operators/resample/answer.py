@@ -122,7 +122,7 @@ def _new_rows(rows: SampleAnswer, others: SampleAnswer) -> Ids:
 
 
 def _equal(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> np.ndarray:
-    """Where two columns surely say the same."""
+    """Where two columns are certainly equal."""
     if pa.types.is_nested(ours.type):
         return np.zeros(len(ours), np.bool_)
     equal = pc.fill_null(pc.equal(ours, theirs), False)

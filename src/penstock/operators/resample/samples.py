@@ -63,7 +63,7 @@ def too_many(times: StreamWindow, values: StreamWindow) -> int | None:
 
 
 def check_size(plan: ResamplePlan, times: StreamWindow, values: StreamWindow, most: int | None) -> None:
-    """Refuse, before anything is read, what the names of files alone say to be too much."""
+    """Refuse an answer with too many rows before anything is read, by the row counts in file names."""
     if plan.times_predicate is None and times.passing is None:
         room_for(plan, most).take(times.rows_at_least())
     rows = too_many(times, values)

@@ -57,7 +57,7 @@ def hold_select(
 def _matches(
     store: AnswerStore, query: QueryAt, plan: SelectPlan, window: Window, evaluate: MatchEvaluator
 ) -> WindowMatches:
-    """A query's matches as they are now, with whatever a window of rows counts."""
+    """A query's present matches, with the rows that a window of rows counts."""
     answer = query.state
     predicate = plan.static_predicate
     found: Blocks | MatchPositions = _copy(answer.matches)

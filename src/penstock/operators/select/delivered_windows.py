@@ -53,7 +53,7 @@ class DeliveredWindows:
         self._note(at, None)
 
     def without_told(self, rows: TimedPositions, before: WindowAt, after: WindowAt) -> TimedPositions:
-        """Rows that came in between two instants, less those that it knows; it knows them all from now on."""
+        """New rows between two instants without those that were delivered; marks all of them as delivered."""
         if len(self._eras) > 1 or before.window != after.window:
             known = np.zeros(len(rows.positions), np.bool_)
             for era in self._eras:

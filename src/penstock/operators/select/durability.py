@@ -26,7 +26,7 @@ def keeping_of(plan: SelectPlan) -> Durability:
 
 
 def is_pure(plan: SelectPlan | AggregatePlan) -> bool:
-    """Whether the server itself can say which rows are inside: no user's code, and a window over time."""
+    """Whether the server itself can find the matches: without user code, and with a window over time."""
     return isinstance(plan.window, TimeWindow) and not calls_user_code(plan)
 
 

@@ -59,13 +59,13 @@ class HoldPositions:
         return rows.take(np.flatnonzero((rows.times <= high) & (rows.positions >= first)))
 
     def _rows(self, log_reader: LogReader, end: int, low: int, high: int, first: int) -> TimedPositions:
-        """All rows of the sensors that the query is about, whatever their condition says."""
+        """All rows of the query's sensors, whether the condition is true or not."""
         first = max(first, self.floor)
         rows = log_reader.times(None, end, low, high, first) if first < end else no_rows()
         return rows if self.passing is None else rows.take(np.flatnonzero(self.passing[rows.vids]))
 
     def _lasting(self, log_reader: LogReader, end: int, since: int) -> tuple[TimedPositions, int]:
-        """The rows from a time on, and the lowest position that had a say in them."""
+        """The rows from a time on, and the lowest log position that they depend on."""
         assert self.plan.lasting is not None
         us, beside = self.plan.lasting.us, self.plan.lasting.beside
         begin = max(since - us, -FOREVER)

@@ -199,7 +199,7 @@ class MatchStore:
             self.lost = [LostMatrix(a.first, max(a.end, b.end), a.members | b.members) for a, b in pairs] + rest
 
     def close(self) -> None:
-        """The table is gone."""
+        """Remove everything, because the table was dropped."""
         for kept in self.sheets:
             self._remove(kept)
         for path in self.take_files():

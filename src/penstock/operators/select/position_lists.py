@@ -50,7 +50,7 @@ def lists_from_bytes(first: int, payload: bytes) -> PositionLists:
 
 
 def merge_lists(parts: Sequence[PositionLists], keep_from: dict[int, int] | None) -> PositionLists | None:
-    """One for several, without positions below `keep_from` of their query (None: with all); queries not in it are gone."""
+    """Merge several lists, without positions below `keep_from` of their query (None: with all); other queries are dropped."""
     first, end = min(p.first for p in parts), max(p.end for p in parts)
     queries = np.concatenate([np.repeat(p.queries, np.diff(p.starts)) for p in parts])
     positions = np.concatenate([p.offsets.astype(np.int64) + p.first for p in parts])

@@ -180,7 +180,7 @@ class Evaluator:
             store.evaluations.confirm(query_id, store.cycle, found[1])
 
     def _gave_up(self, query_id: int, position: tuple[int, int]) -> bool:
-        """Whether a query took too long too often; one that was changed since begins anew."""
+        """Whether a query took too long too often; a change of the query resets the count."""
         count, of = self._timeouts.get(query_id, (0, position))
         if count and of != position:
             del self._timeouts[query_id]

@@ -158,7 +158,7 @@ def fetch_rows(
 
 
 def no_rows(plan: SparkPlan, state: CatalogState) -> dict[str, pa.Table]:
-    """Empty tables in place of joins' rows and of states: enough for Spark to say whether it accepts a query."""
+    """Empty tables in place of joins' rows and of states: enough for Spark to check a query."""
     found = {}
     for relation in plan.relations:
         join: JoinPlan | None = None

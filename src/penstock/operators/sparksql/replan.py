@@ -37,6 +37,6 @@ def with_text(plan: SparkPlan, definition: QueryDefinition, state: SqlCatalog) -
 
 
 def _is_same(found: SparkPlan, plan: SparkPlan) -> bool:
-    """Whether a text stands for what the stored plan says beside its own."""
+    """Whether a new plan of the text agrees with the rest of the stored plan."""
     kept = (plan.outputs, plan.relations, plan.core, plan.top, plan.resampled)
     return (found.outputs, found.relations, found.core, found.top, found.resampled) == kept

@@ -83,7 +83,7 @@ class Approximate(Partial):
 
     @abstractmethod
     def within(self, state: State) -> npt.NDArray[np.bool_]:
-        """Which lines keep the promise, whatever of the cut cells is inside."""
+        """Which lines keep the guaranteed error, whichever rows of the cut cells are inside."""
 
     @abstractmethod
     def weights(self, state: State) -> Floats:

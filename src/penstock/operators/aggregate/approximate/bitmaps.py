@@ -40,7 +40,7 @@ def map_count(epsilon: float) -> int:
 
 
 def distinct_count(bits: npt.NDArray[np.bool_]) -> DistinctCount:
-    """What the set bits say: a row per map; columns beyond the highest bit that is set may be left out."""
+    """The count from the set bits: one row per map; columns beyond the highest set bit may be left out."""
     maps = len(bits)
     empty = int((~bits.any(axis=1)).sum())
     if empty == maps:

@@ -29,13 +29,13 @@ class CellSum:
 
 
 def unsliced(partial: Partial, look: CellRange, panes: Panes | None) -> CellSum:
-    """A look at a measure that has no cells: all of it has to be read."""
+    """The sum of a measure without cells: all of its rows have to be read."""
     rest = UncoveredRows(((look.low, look.high + 1),), ((look.floor, look.head),)) if look.floor < look.head else UncoveredRows((), ())
     return CellSum(combine(no_cells(partial), partial, panes), rest, NONE)
 
 
 def look_approximately(cells: Cells, partial: Approximate, look: CellRange, panes: Panes | None) -> list[CellSum]:
-    """A cell that only BEGIN cuts counts with what it may hold; groups that would break their promise are looked at exactly."""
+    """Count cells that only BEGIN cuts with bounds; for groups that would break their guaranteed error, rows are read."""
     ends = cells.starts + cells.widths
     bridged = (cells.starts < look.low) & (ends > look.low) & (ends - 1 <= look.high)
     bridged &= (cells.firsts >= look.floor) & (cells.lasts < look.head)

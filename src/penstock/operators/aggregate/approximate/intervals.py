@@ -54,7 +54,7 @@ def row_by_row(x: Numbers, y: Floats) -> Bag:
 
 
 def beyond(bag: Bag, key: int, comparison: str) -> tuple[Mask, Mask]:
-    """Which intervals lie wholly on the asked side of a value, and which do so at least in part."""
+    """Which intervals lie as a whole on the requested side of a value, and which lie there at least in part."""
     low, high = bag["low"], bag["high"]
     if comparison == "ge":
         return low >= key, high >= key

@@ -64,7 +64,7 @@ class JoinAggregateAt(TableAnswer):
         return sorted_rows(found, top.sorted)
 
     def _over(self, us: int | None, part: AggregatePlan) -> pa.Table:
-        """All of the aggregates or some, over the window or the last so many microseconds of it."""
+        """All or some of the aggregates, over the window or over its last `us` microseconds."""
         low, high = self.span if self.span is not None else (0, -1)
         if us is not None and self.now_us is not None:
             low = max(low, min(high, self.now_us) - us)
@@ -132,7 +132,7 @@ class JoinAggregateAt(TableAnswer):
         return picked.column(LATEST if self.reads else EARLIEST)
 
     def _slice(self, family: ResultsFamily, picked: ChosenResults) -> SlicedResults | None:
-        """Cells of results, without those of which retention has taken a tuple and those that are not asked for."""
+        """Cells of results, without those that lost a tuple to retention and those outside the request."""
         join = self.join
         positions = picked.positions(len(join.inputs))
         picked = picked.keep(np.logical_and.reduce([p >= s.floor for p, s in zip(positions, join.inputs, strict=True)]))

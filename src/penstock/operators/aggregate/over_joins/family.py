@@ -89,7 +89,7 @@ class ResultsFamily:
         return None
 
     def take(self, due: Due, sliced: SlicedResults | None, waiting: Ints, ends: Ints) -> None:
-        """What came of results that were due: cells, and those that have to wait. Nothing where all begins anew."""
+        """Add the cells of results that were due, and those that have to wait; ignored if the family was emptied meanwhile."""
         if due.emptied != self._emptied:
             return
         stays = ~np.isin(self._waiting, due.numbers, assume_unique=True)
@@ -103,7 +103,7 @@ class ResultsFamily:
     # -- looking
 
     def look(self, look: ResultRange) -> tuple[Combined, UncoveredRows]:
-        """What cells say, and of which earliest times and numbers results have to be read beside them."""
+        """The sum of the cells, and the earliest times and numbers of the results that have to be read besides."""
         cells = self.cells.view()
         marks = self.partial.part(cells.state, len(self.partial.parts) - 1)
         doubtful = marks[LATEST] > look.high

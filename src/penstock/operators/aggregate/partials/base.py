@@ -91,7 +91,7 @@ class Partial(Accumulator):
 
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        """Whether it says the value of a function of arguments of these types."""
+        """Whether it gives the value of a function with arguments of these types."""
         return function in cls.functions and all(t.kind in ("INT", "BIGINT", "DOUBLE") for t in types)
 
     @property
@@ -101,7 +101,7 @@ class Partial(Accumulator):
 
     @abstractmethod
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
-        """The value per cell, NULL where there is none. `parameter`: what a call says beside its arguments."""
+        """The value per cell, NULL where there is none. `parameter`: a call's parameter beside its arguments."""
 
 
 def numbers_of(values: pa.Array) -> Numbers:

@@ -31,7 +31,7 @@ class UncoveredRows:
 
 
 def choose_cells(cells: Cells, look: CellRange, doubtful: np.ndarray | None = None) -> tuple[np.ndarray, UncoveredRows]:
-    """Which cells count as they are, and what of the log has to be read beside them.
+    """Which cells count as a whole, and which rows of the log have to be read besides.
 
     `doubtful` are cells of which not every row may count, whatever the look says of them.
     A cell that reaches over an edge of the window or of the log is not used, nor is any other of that time: the rows of

@@ -31,7 +31,7 @@ class RolledUpNote:
 
 
 def note_of(source: RollupSource, look: RollupRange | None, low: int, high: int) -> RolledUpNote:
-    """`low` and `high` are what was asked for."""
+    """The note of an answer; `low` and `high` are the requested window."""
     if look is None:
         return RolledUpNote(source.kept_from_us)
     name = source.match.rollup.name
@@ -48,7 +48,7 @@ def note_of(source: RollupSource, look: RollupRange | None, low: int, high: int)
 
 
 def together(notes: list[RolledUpNote]) -> RolledUpNote | None:
-    """What several looks at the same rollup say, each thing once."""
+    """Merge the notes of several reads of the same rollup, without repeats."""
     if not notes:
         return None
     known = [note.kept_from_us for note in notes if note.kept_from_us is not None]

@@ -67,7 +67,7 @@ class OneShotOwnWindowsAt(OwnWindowsAt):
 
 
 def rows_to_read(held: AggregateAt) -> int:
-    """How many rows of the log an answer has to look at, at most."""
+    """How many rows of the log an answer has to read, at most."""
     low, high = held.instant.range() or (0, -1)
     floor = max(held.instant.floor, held.rollup.rolled.position if held.rollup is not None else 0)
     return sum(end - first for first, end in held.reader().ranges(floor, held.instant.head, low, high))
@@ -104,7 +104,7 @@ def _answered(held: AggregateAt) -> Result:
 
 
 def _hold(standing: StandingQueries, asked: OneShotAggregate) -> AggregateAt | None:
-    """None where no cycle knows the table yet."""
+    """The answer at the last cycle; None where no cycle has the table yet."""
     plan, log = asked.plan, LogAccess(standing.folder.log, standing.listings)
     with standing.locked() as store:
         state = store.state

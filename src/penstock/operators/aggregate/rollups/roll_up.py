@@ -75,7 +75,7 @@ class Stepper:
         return found if found is not None and len(found) else None
 
     def _put(self, step: Step, parts: dict[Place, list[RollupCells]], cells: RollupCells, least: int) -> None:
-        """Sort cells by tier, none of them finer than `least`, and block. What no tier holds any more is gone."""
+        """Sort cells by tier, none of them finer than `least`, and by block. Cells older than all tiers are dropped."""
         places = np.maximum(places_of(cells.starts, self._levels), least)
         for tier in np.unique(places).tolist():
             mine = places == tier
@@ -96,7 +96,7 @@ class Stepper:
 
 
 def few_large(files: Sequence[RollupFile], cells: int) -> list[RollupFile]:
-    """Which files of a block are written anew together with so many new cells.
+    """Which files of a block are rewritten together with a number of new cells.
 
     None while there are few; then the small ones, so that a cell is written as often as its block's size doubles.
     """

@@ -65,7 +65,7 @@ class RollupSource:
         return any(file.last_us >= low and file.first_us <= high for file in self.rolled.files)
 
     def look(self, measures: tuple[Measure, ...], low: int, high: int, pane: int | None) -> RollupRange | None:
-        """None where it has nothing of that time, so that the log says everything."""
+        """The rollup's part of a window; None where it has nothing of that time, and the log has everything."""
         kept = self._stand_ins(measures)
         read = [(f, self._read(f, kept)) for f in self.rolled.files if f.last_us >= low and f.first_us <= high]
         read = [(file, cells) for file, cells in read if len(cells)]

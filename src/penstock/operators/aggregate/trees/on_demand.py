@@ -45,7 +45,7 @@ class AggregatesOnDemand:
         self.trees = AnswerTrees((settings.answers_memory_mb << 20) // SHARE)
 
     def answer(self, plan: SparkPlan) -> Evaluation:
-        """The answer at the last committed cycle. Raises NotAnswered where Spark has to say it."""
+        """The answer at the last committed cycle. Raises NotAnswered where Spark has to give it."""
         asked = plan.on_demand
         if asked is None:
             raise NotAnswered(plan.reason)
@@ -178,7 +178,7 @@ def _row(asked: OnDemand, totals: dict[Expr, Totals]) -> pa.Table:
 
 
 def _value(aggregate: Aggregate, totals: Totals) -> Any:
-    """As Spark says it: sums of integers wrap."""
+    """A value as Spark computes it: sums of integers wrap."""
     if aggregate.function == "sum" and totals.kind == "integer" and totals.sum is not None:
         return (int(totals.sum) + 2**63) % 2**64 - 2**63
     return getattr(totals, aggregate.function)

@@ -157,7 +157,7 @@ class AggregateTree:
         self._write(0, rows)
 
     def _write(self, first: int, rows: tuple[Array, ...]) -> None:
-        """Put ordered rows from an index on, in place of whatever was there, and mend the nodes above."""
+        """Write ordered rows from an index on, replacing older ones, and update the nodes above."""
         self._rows = first + len(rows[0])
         self._times, self._numbers, self._values, self._valid = (
             _with_room(a, first, self._rows) for a in self._row_arrays

@@ -30,7 +30,7 @@ class Choice:
 def choose(join: Join, rows: Sequence[RunRows], keyed: bool, hint: str | None, uniform: bool, hot: bool = False) -> Choice:
     """The cheapest algorithm for these rows, or the one that the hint names.
 
-    `hot`: whether rows of hot keys are shared out; only our own step knows about that.
+    `hot`: whether rows of hot keys are divided among parts; only our own step supports that.
     """
     if len(rows) == 1:
         return Choice("scan", 0.0, "each new row of the one stream is a combination")
@@ -74,7 +74,7 @@ def _costs(join: Join, rows: Sequence[RunRows], keyed: bool, uniform: bool) -> d
 
 
 def _looked_up(join: Join, rows: Sequence[RunRows], start: int) -> float:
-    """Nanoseconds for the partners of one new row: a look into every run where an equality leads, else a scan."""
+    """Nanoseconds to find the partners of one new row: a look-up in every run where an equality leads, else a scan."""
     bound, cost = [start], 0.0
     while len(bound) < len(rows):
         left = [s for s in range(len(rows)) if s not in bound]

@@ -43,7 +43,7 @@ class RunCache(dict[Hashable, Any]):
 
 
 def allow(most: int) -> None:
-    """From now on keep no more than so many bytes."""
+    """Set the limit in bytes."""
     global _most
     _most = most
 

@@ -56,7 +56,7 @@ class RunRows(Protocol):
         ...
 
     def runs(self) -> int:
-        """How many runs a look at the old rows has to go through."""
+        """How many runs a search of the old rows has to visit."""
         ...
 
     def near(self) -> int:
@@ -280,7 +280,7 @@ def _probes(run: Run, key: Ints, period: tuple[Ints, Ints]) -> Iterator[tuple[In
 
 
 def _portions(begin: Ints, end: Ints, pairs: int) -> Iterator[tuple[int, int]]:
-    """Neighbouring ranges that hold about so many pairs together: no more at a time than memory likes."""
+    """Split into neighbouring ranges with a limited number of pairs each, to limit memory."""
     edges = np.cumsum(end - begin)
     first = 0
     while first < len(begin):

@@ -30,7 +30,7 @@ def evaluate_backward(
     options: SearchOptions,
     purge_every: int = 1,
 ) -> list[Int64s]:
-    """A new tuple looks back."""
+    """Backward evaluation: each new tuple searches older tuples."""
     closed = bounds.matrix()
 
     def schedule(packed: Packed) -> Events:

@@ -44,7 +44,7 @@ class Benefit:
         self._left = ANEW
 
     def ran_together(self, seconds: float, rows: int, combinations: int, results: int, buffered: int = 0) -> None:
-        """A step of so many seconds over so many new rows and buffered ones made combinations, and gave out results."""
+        """Note a shared step: its seconds, its new and buffered rows, its combinations, and the results that it gave out."""
         self._together.add(seconds, rows)
         doubtful = combinations > MOST_LARGER * (results + self._members * STEP_IS_WORTH)
         affordable = self._members * buffered * READ_BACK_S < ANEW * seconds / 5

@@ -102,7 +102,7 @@ def _grouped(joins: Mapping[int, PreparedJoin]) -> list[Shared]:
 
 
 def can_share(plan: JoinPlan) -> bool:
-    """Outer joins count partners, hints say how to run, and users' functions may fail: those stay on their own."""
+    """Whether a join can be shared: not outer joins, joins with hints, or joins with user functions, which may fail."""
     tested = [e for i in plan.inputs for e in (i.static_predicate, i.stream_predicate, *i.keys) if e is not None]
     return (
         plan.missing == "inner"

@@ -192,7 +192,7 @@ class StreamRows:
                 yield held.run
 
     def read_back(self) -> list[BufferedRun]:
-        """What had to be read from the log because no buffer held it, and is still at hand."""
+        """Runs that were read from the log because no buffer had them, and are still in memory."""
         return self._read.values()
 
 

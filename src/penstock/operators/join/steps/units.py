@@ -133,7 +133,7 @@ def remaining_fills(start: Offset, state: CatalogState) -> dict[int, dict[int, t
 def advance_fills(
     left: Mapping[int, Mapping[int, tuple[int, int]]], budget: int
 ) -> dict[int, dict[int, tuple[int, int]]]:
-    """Every filling join goes on by its share of the budget, each of its tables in proportion to what it still has."""
+    """Advance every filling join by its share of the budget, each of its tables in proportion to its remaining rows."""
     after = {}
     for query_id, by_table in left.items():
         rows = {t: target - first for t, (first, target) in by_table.items()}
