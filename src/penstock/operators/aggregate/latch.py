@@ -60,7 +60,7 @@ class LatchFamily(FamilyStore):
         return {"kept_from_us": -FOREVER if self.kept_from_us is None else self.kept_from_us}
 
     def sum_below(self, measure: Measure, head: int) -> tuple[Combined, int]:
-        """The sum of the pieces below a head, and the position from which rows must be read because a piece continues past it."""
+        """The sum of the pieces below a head, and from which position rows must be read, where a piece continues past it."""
         store = self.measures[measure].cells
         cells = store.view()
         ends = cells.starts + cells.widths

@@ -152,7 +152,7 @@ class JoinTask:
             yield number, "error", 0, 0, told(failure)
 
     def _run_query(self, query_id: int, unit: JoinUnit, equal: int) -> Iterator[ResultRow]:
-        """Run a join by itself; `equal` joins have the same results."""
+        """Run a join by itself; `equal` is the number of other joins with the same results."""
         join, functions = prepared_join(self._definitions, query_id), self._definitions.functions()
         rows = self._rows.of(join, unit, join)
         began = time.perf_counter()
