@@ -31,7 +31,9 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("sensor", TEXT, "its key; values of a key of several columns are separated by commas"),
         SystemColumn("address", TEXT, "what its row holds in the stream column, without secrets"),
         SystemColumn(
-            "state", TEXT, "opening, open, idle, backing off, hung, ended, closed; pushed: it sends readings to the server"
+            "state",
+            TEXT,
+            "opening, open, idle, backing off, hung, ended, closed; pushed: it sends readings to the server",
         ),
         SystemColumn("readings", BIGINT, "readings that were stored"),
         _RATE,
@@ -39,7 +41,9 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         _LATE,
         _CLAMPED,
         _DEDUPLICATED,
-        SystemColumn("errors", BIGINT, "how often it could not be opened or read, and readings that could not be decoded"),
+        SystemColumn(
+            "errors", BIGINT, "how often it could not be opened or read, and readings that could not be decoded"
+        ),
         SystemColumn("last_error", TEXT, "the last error"),
         SystemColumn("last_reading", TIMESTAMP, "the newest time among its readings, also from before the start"),
     ),
@@ -70,11 +74,15 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         ),
         SystemColumn("asked_ms", DOUBLE, "processor time of the server that invocations took since its start"),
         SystemColumn("rows", BIGINT, "result rows of these evaluations"),
-        SystemColumn("bytes", BIGINT, "the size of these rows: in commit records, or in memory outside the shared pass"),
+        SystemColumn(
+            "bytes", BIGINT, "the size of these rows: in commit records, or in memory outside the shared pass"
+        ),
         SystemColumn(
             "strategy", TEXT, "how its answer is kept right now: complete, partial or none; NULL for Spark SQL"
         ),
-        SystemColumn("strategy_asked", TEXT, "the strategy that a user asked for; NULL: the server chooses the cheapest"),
+        SystemColumn(
+            "strategy_asked", TEXT, "the strategy that a user asked for; NULL: the server chooses the cheapest"
+        ),
         SystemColumn(
             "memory",
             BIGINT,
