@@ -20,7 +20,9 @@ def run_gca(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None
 
 
 def run_lca(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
-    return evaluate_forward(sides, bounds, conditions, counters, reaches(bounds), SearchOptions(chained=False, refine=True))
+    return evaluate_forward(
+        sides, bounds, conditions, counters, reaches(bounds), SearchOptions(chained=False, refine=True)
+    )
 
 
 def run_pairs(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:

@@ -24,7 +24,9 @@ def sheet(first: int, end: int, chosen: dict[int, list[int]]) -> BitMatrix:
     words = np.stack([pack(np.isin(np.arange(first, end), positions)) for positions in chosen.values()])
     times = np.arange(first, end, dtype=np.int64) * 10
     queries = np.array(sorted(chosen), np.int64)
-    return BitMatrix(1, first, end, queries, np.arange(len(chosen), dtype=np.int32), times, np.zeros(rows, np.int32), words)
+    return BitMatrix(
+        1, first, end, queries, np.arange(len(chosen), dtype=np.int32), times, np.zeros(rows, np.int32), words
+    )
 
 
 def named(folder: Path, found: BitMatrix) -> BitMatrixRef:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.answers.cost_shares import Floats, CostShares, own_ms
+from penstock.answers.cost_shares import CostShares, Floats, own_ms
 from penstock.cycle.commits import CommitRecord
 
 CYCLES_SHOWN = 1000

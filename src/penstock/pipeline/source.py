@@ -93,9 +93,7 @@ class CycleReader(DataSourceStreamReader):
         first, last = offset_from_json(start), offset_from_json(end)
         skipped, state = self._planner().skipped(last.journal), self._planner().state_at(last.journal)
         parallelism, memory = int(self._options["parallelism"]), int(self._options["join_memory_mb"]) << 20
-        limits = WorkerLimits(
-            int(self._options["worker_memory_mb"]), int(self._options["function_timeout_ms"]), memory
-        )
+        limits = WorkerLimits(int(self._options["worker_memory_mb"]), int(self._options["function_timeout_ms"]), memory)
         log = Path(self._options["folder"]) / "log"
         return cycle_tasks(log, (first, last), state, parallelism, skipped, limits)
 

@@ -148,7 +148,9 @@ def _plan_all(
     became: list[Outcome] = []
     for index, query in enumerate(wanted):
         if index % _COLLECT_EVERY == _COLLECT_EVERY - 1:
-            gc.collect(0)  # trees of SQL have many reference cycles; the garbage collector does not search for them meanwhile
+            gc.collect(
+                0
+            )  # trees of SQL have many reference cycles; the garbage collector does not search for them meanwhile
         reads: set[str] = set()
         try:
             if isinstance(query.asks, PenstockError):

@@ -23,7 +23,7 @@ from penstock.settings import Settings
 from penstock.sql.plan import own_windows_of
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import Mark, CommitFeed, JoinMark
+from penstock.views.feed import CommitFeed, JoinMark, Mark
 from penstock.views.kept_answers import KeptAnswers
 from penstock.views.memory import (
     forget_evaluated,

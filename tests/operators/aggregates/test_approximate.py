@@ -15,7 +15,7 @@ from penstock.operators.aggregate.approximate import store as coarse
 from penstock.operators.aggregate.approximate.brackets import CellSum, look_approximately
 from penstock.operators.aggregate.approximate.names import approximate_name, make_approximate
 from penstock.operators.aggregate.approximate.store import cell_store
-from penstock.operators.aggregate.partials.cell_sums import Combined, CellRange, Panes, combine, merge_combined
+from penstock.operators.aggregate.partials.cell_sums import CellRange, Combined, Panes, combine, merge_combined
 from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.slices import slice_rows
 from penstock.types import BIGINT, DOUBLE, TEXT, Field, Type

@@ -20,7 +20,7 @@ from penstock.operators.base.log_reader import LogReader
 from penstock.operators.select.window_cut import WindowAt, WindowMatches
 from penstock.sql.plan import AggregatePlan
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import Mark, CommitFeed
+from penstock.views.feed import CommitFeed, Mark
 from penstock.views.query_at import QueryAt
 from penstock.views.retention import now_at
 
@@ -36,9 +36,7 @@ class Owner(Protocol):
     def locked(self) -> Callable[[], AbstractContextManager[AnswerStore]]: ...
 
 
-def hold_aggregate(
-    owner: Owner, query: QueryAt, plan: AggregatePlan, window: Window, log: LogAccess
-) -> AggregateAt:
+def hold_aggregate(owner: Owner, query: QueryAt, plan: AggregatePlan, window: Window, log: LogAccess) -> AggregateAt:
     """Called under the lock."""
     now_us = now_at(owner.store, query.mark, query.id, query.state)
     held = _hold(owner, query, plan, now_us, window, log)
@@ -54,8 +52,7 @@ def hold_scalars(
 ) -> tuple[AggregateAt, ...]:
     """The subqueries of a question that is asked at this NOW through this window. Called under the lock."""
     return tuple(
-        _hold(owner, query, s.plan, now_us, window if s.inherits else s.plan.window, log)
-        for s in query.state.scalars
+        _hold(owner, query, s.plan, now_us, window if s.inherits else s.plan.window, log) for s in query.state.scalars
     )
 
 

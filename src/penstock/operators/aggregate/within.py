@@ -13,7 +13,7 @@ from penstock.operators.aggregate.approximate.within import Within
 from penstock.operators.aggregate.history import inside, slice_log
 from penstock.operators.aggregate.partials.bands import picked
 from penstock.operators.aggregate.partials.base import Ints
-from penstock.operators.aggregate.partials.cell_sums import Combined, CellRange
+from penstock.operators.aggregate.partials.cell_sums import CellRange, Combined
 from penstock.operators.aggregate.partials.correlated import PREFIX, inner_of
 from penstock.operators.aggregate.shape import Measure, family_of, measure_of
 from penstock.operators.aggregate.slicer import SlicedFamily

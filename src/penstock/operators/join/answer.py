@@ -20,7 +20,7 @@ from penstock.expr.windows import Bound, JoinWindows, TimeWindow
 from penstock.operators.base.answer import AnswerAt, Ids, all_rows, rows_gone
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.join.partnered_rows import Blocks
-from penstock.operators.join.result_list import JoinResults, ChosenResults
+from penstock.operators.join.result_list import ChosenResults, JoinResults
 from penstock.operators.join.steps.results import EARLIEST
 from penstock.sql.plan import JoinPlan
 from penstock.streams.log.missing_rows import lost_position, missing_file

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.log_reader import TimedPositions
 from penstock.operators.resample.samples import Sampled, SampleReaders, asked_of_times, values_at
-from penstock.operators.resample.stream import Room, TimedRows, StreamWindow, read_rows
+from penstock.operators.resample.stream import Room, StreamWindow, TimedRows, read_rows
 from penstock.sql.plan import ResamplePlan
 
 

@@ -33,7 +33,9 @@ class SampleCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, tuple[CachedSamples, ...]] = OrderedDict()  # by query; the last used one at the end
+        self._kept: OrderedDict[int, tuple[CachedSamples, ...]] = (
+            OrderedDict()
+        )  # by query; the last used one at the end
         self._bytes = 0
 
     def before(self, query_id: int, plan: SparkPlan, cycle: int) -> CachedSamples | None:

@@ -15,7 +15,7 @@ from penstock.operators.base.log_reader import LogReader, TimedPositions
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.resample import stream
 from penstock.operators.resample.nearest import Resampler, key_codes
-from penstock.operators.resample.stream import Room, TimedRows, StreamWindow, read_rows, rows_at
+from penstock.operators.resample.stream import Room, StreamWindow, TimedRows, read_rows, rows_at
 from penstock.sql.plan import ResamplePlan, resample_name
 
 # What of both logs one answer may have read; more than that is work for Spark, or for a shorter window.
@@ -129,7 +129,9 @@ def pieces_in_time(times: np.ndarray, near: np.ndarray, back_us: int, ahead_us: 
     return pieces
 
 
-def _values_from(plan: ResamplePlan, rows: TimedRows, near: TimedPositions, of_values: LogReader) -> dict[str, pa.Array]:
+def _values_from(
+    plan: ResamplePlan, rows: TimedRows, near: TimedPositions, of_values: LogReader
+) -> dict[str, pa.Array]:
     """The same from these readings of the other stream, of which its conditions may leave some out."""
     given = [call.value for call in plan.calls] + [theirs for _, theirs in plan.keys]
     others = rows_at(of_values, near, given if plan.values_predicate is None else [*given, plan.values_predicate])

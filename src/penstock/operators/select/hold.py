@@ -17,7 +17,7 @@ from penstock.expr.expression import columns_of
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows
 from penstock.operators.join.partnered_rows import Blocks
-from penstock.operators.select.hold_cache import Eves, HoldRows, HoldCache
+from penstock.operators.select.hold_cache import Eves, HoldCache, HoldRows
 from penstock.operators.select.hold_runs import Bools, Ints, lasting, newest_of_each
 from penstock.operators.select.match_positions import MatchPositions
 from penstock.sql.plan import SelectPlan
@@ -120,7 +120,9 @@ class HoldPositions:
 
     def _search_back(self, log_reader: LogReader, end: int, upto: int, times: Ints, positions: Ints) -> Ints:
         """From the newest file backwards, until no older one can hold a newer row of any sensor."""
-        files = sorted((f for f in log_reader.segments() if f.min_ts <= upto and f.first < end), key=lambda f: -f.max_ts)
+        files = sorted(
+            (f for f in log_reader.segments() if f.min_ts <= upto and f.first < end), key=lambda f: -f.max_ts
+        )
         for file in files:
             if file.max_ts < int(times[self.heard].min(initial=FOREVER)):
                 break

@@ -44,7 +44,9 @@ def encode_matches(shared: SelectStep, batch: LogBatch, table_id: int, folder: P
         yield from _mark_part(shared, part, start, table_id, folder)
 
 
-def _mark_part(shared: SelectStep, part: LogBatch, start: int, table_id: int, folder: Path) -> Iterator[ResultRow | Found]:
+def _mark_part(
+    shared: SelectStep, part: LogBatch, start: int, table_id: int, folder: Path
+) -> Iterator[ResultRow | Found]:
     matrix = shared.matrix(part)
     for number, failure in matrix.failed.items():
         yield Key.of(number).query_id, "error", 0, part.first, told(failure)
@@ -81,7 +83,9 @@ def _counts(
         yield table_id, "counts", int(found.sum()), first, matrix.numbers[chosen].tobytes() + found.tobytes()
 
 
-def _lists(matrix: Matrix, counts: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_], part: LogBatch) -> PositionLists:
+def _lists(
+    matrix: Matrix, counts: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_], part: LogBatch
+) -> PositionLists:
     found = counts[chosen]
     starts = np.append(0, np.cumsum(found))
     offsets = list_rows(matrix.words, matrix.row_of[chosen].astype(np.int64), found)

@@ -95,7 +95,9 @@ def rows_entered(
     return _union([inside, passed])
 
 
-def _entered_in_time(matches: WindowMatches, before: WindowAt, after: WindowAt, log_reader: LogReader) -> TimedPositions:
+def _entered_in_time(
+    matches: WindowMatches, before: WindowAt, after: WindowAt, log_reader: LogReader
+) -> TimedPositions:
     """The same with one window over time."""
     if after.now_us is None:
         return no_rows()

@@ -91,7 +91,9 @@ class Evaluator:
         rows = fetch_rows(reads, picked, {}, plan, moment.state, self._place)
         return self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
 
-    def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table | InputFiles]) -> Evaluation:
+    def run_at(
+        self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table | InputFiles]
+    ) -> Evaluation:
         """Evaluate once at a given moment; `cycle` is the cycle of the definitions and the log that it uses."""
         began = time.monotonic()
         others = replace(plan, relations=tuple(r for r in plan.relations if r.name not in joins))

@@ -13,12 +13,12 @@ from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.sql.plan.nodes import (
     AggregateCall,
     AggregatePlan,
+    CorrelatedGroups,
     JoinAggregatePlan,
     JoinInput,
     JoinPlan,
     JoinTable,
     Lasting,
-    CorrelatedGroups,
     Plan,
     Relation,
     Scalar,

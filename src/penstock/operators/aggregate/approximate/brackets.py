@@ -8,7 +8,14 @@ import numpy as np
 
 from penstock.operators.aggregate.approximate.base import Approximate
 from penstock.operators.aggregate.partials.base import Ints, Partial
-from penstock.operators.aggregate.partials.cell_sums import Combined, CellRange, Panes, UncoveredRows, choose_cells, combine
+from penstock.operators.aggregate.partials.cell_sums import (
+    CellRange,
+    Combined,
+    Panes,
+    UncoveredRows,
+    choose_cells,
+    combine,
+)
 from penstock.operators.aggregate.partials.cells import Cells, no_cells
 
 NONE = np.empty(0, np.int64)
@@ -30,7 +37,11 @@ class CellSum:
 
 def unsliced(partial: Partial, look: CellRange, panes: Panes | None) -> CellSum:
     """The sum of a measure without cells: all of its rows have to be read."""
-    rest = UncoveredRows(((look.low, look.high + 1),), ((look.floor, look.head),)) if look.floor < look.head else UncoveredRows((), ())
+    rest = (
+        UncoveredRows(((look.low, look.high + 1),), ((look.floor, look.head),))
+        if look.floor < look.head
+        else UncoveredRows((), ())
+    )
     return CellSum(combine(no_cells(partial), partial, panes), rest, NONE)
 
 

@@ -13,7 +13,7 @@ from penstock.errors import error
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.history import READ_ROWS, are_inside
-from penstock.operators.aggregate.over_joins.family import ResultsFamily, ResultRange
+from penstock.operators.aggregate.over_joins.family import ResultRange, ResultsFamily
 from penstock.operators.aggregate.over_joins.slices import ResultRows, SlicedResults, slice_results
 from penstock.operators.aggregate.partials.cell_sums import UncoveredRows, merge_combined
 from penstock.operators.aggregate.per_window import answer_by_window

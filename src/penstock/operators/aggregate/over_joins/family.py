@@ -15,7 +15,7 @@ from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.over_joins.slices import SLICE_US, SlicedResults, partial_of
 from penstock.operators.aggregate.partials.base import Ints
-from penstock.operators.aggregate.partials.cell_sums import Combined, CellRange, UncoveredRows, choose_cells, combine
+from penstock.operators.aggregate.partials.cell_sums import CellRange, Combined, UncoveredRows, choose_cells, combine
 from penstock.operators.aggregate.partials.cells import CellStore
 from penstock.operators.aggregate.partials.marks import LATEST, oldest
 from penstock.sql.plan import AggregatePlan

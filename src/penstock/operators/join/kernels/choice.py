@@ -27,7 +27,9 @@ class Choice:
     why: str
 
 
-def choose(join: Join, rows: Sequence[RunRows], keyed: bool, hint: str | None, uniform: bool, hot: bool = False) -> Choice:
+def choose(
+    join: Join, rows: Sequence[RunRows], keyed: bool, hint: str | None, uniform: bool, hot: bool = False
+) -> Choice:
     """The cheapest algorithm for these rows, or the one that the hint names.
 
     `hot`: whether rows of hot keys are divided among parts; only our own step supports that.

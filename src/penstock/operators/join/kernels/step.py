@@ -98,7 +98,9 @@ def join_step(join: Join, rows: Sequence[RunRows], functions: Functions | None =
 class _Turn:
     """Finds the combinations with their last new tuple in one stream."""
 
-    def __init__(self, join: Join, rows: Sequence[RunRows], last: int, functions: Functions, programs: Programs) -> None:
+    def __init__(
+        self, join: Join, rows: Sequence[RunRows], last: int, functions: Functions, programs: Programs
+    ) -> None:
         self._join = join
         self._rows = rows
         self._last = last

@@ -17,7 +17,7 @@ from penstock.operators.join.kernels.keys import Ints, part_of
 from penstock.operators.join.kernels.runs import Run
 from penstock.operators.join.steps.buffers import BufferFolder
 from penstock.operators.join.steps.key_ranges import RANGES, WHOLE, Share
-from penstock.operators.join.steps.prepared_join import PreparedJoin, BufferedStream
+from penstock.operators.join.steps.prepared_join import BufferedStream, PreparedJoin
 from penstock.operators.join.steps.rows import (
     Bag,
     SliceReader,

@@ -17,7 +17,7 @@ from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import evaluate, evaluate_mask, evaluate_static_of
 from penstock.operators.join.kernels.keys import Bools, Ints, key_numbers, part_of
 from penstock.operators.join.kernels.runs import NO_KEY, Run, build_run, cut_below
-from penstock.operators.join.steps.buffers import BufferFolder, DroppedRows, BufferedRun
+from penstock.operators.join.steps.buffers import BufferedRun, BufferFolder, DroppedRows
 from penstock.operators.join.steps.key_ranges import RANGES, WHOLE, KeyRange, Share, without
 from penstock.operators.join.steps.prepared_join import BufferedStream, link_column
 from penstock.streams.log.segment_rows import read_slice

@@ -13,7 +13,7 @@ from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.within import says
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import WithinPercent
-from penstock.sql.plan import AggregateCall, AggregatePlan, Output, CorrelatedGroups
+from penstock.sql.plan import AggregateCall, AggregatePlan, CorrelatedGroups, Output
 from penstock.sql.planning.aggregate.correlated_conditions import Correlation, correlation_of
 from penstock.sql.planning.aggregate.planner import AggregateCalls, expressions_of, refuse_around_aggregates
 from penstock.sql.planning.aggregate.within import APPROXIMATED, parameters
