@@ -80,7 +80,7 @@ class Latest:
             try:
                 rows = read_slice(piece, columns)
             except (OSError, pa.ArrowException, PenstockError):
-                continue  # compaction or retention took it, or it is damaged, which queries say
+                continue  # compaction or retention removed it, or it is damaged, which queries report
             if rows.num_rows:
                 self._take(known, rows, sids, fields)
 

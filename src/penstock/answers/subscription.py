@@ -175,7 +175,7 @@ class SelectSubscription(Waiting):
     def _event(self, held: AnswerAt, entered: Ids, left: pa.Table | None) -> Event:
         if left is not None and left.num_rows:
             return self._made(held, entered, left)
-        # What rows say depends on the cycle as well: a join counts its results anew when it reads its history again.
+        # Rows of ids depend on the cycle as well: a join numbers its results again when it reads its history again.
         key = (held.query_id, held.cycle, held.floors, self._changes, entered.tobytes())
         return self._standing.events.get(key, lambda: self._made(held, entered, None))
 

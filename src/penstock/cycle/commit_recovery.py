@@ -88,7 +88,7 @@ class _Recovery:
         if newest:
             self._mend_id((bases.get(newest) or records[newest]).end.folder)
         elif (cycles or snapshots) and not is_id_whole(self._folder.root):
-            self._mend_id(uuid.uuid4().hex)  # no file says which it was
+            self._mend_id(uuid.uuid4().hex)  # no file names it
         # Numbers that were moved aside are used, too.
         aside = list_numbers(self._folder.root / FOLDER / self._folder.commits.name)
         used = max([*cycles, *snapshots, *aside[0], *aside[1]], default=0)

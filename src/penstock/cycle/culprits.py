@@ -25,7 +25,7 @@ _BESIDE_S = 120.0
 
 
 def find_poison(folder: DataFolder, settings: Settings, start: Offset, stopping: threading.Event) -> dict[str, Any]:
-    """A `cycle_trial.Finding` about the cycle from an offset on, as JSON has it."""
+    """A `trial.Finding` about the cycle from an offset on, as decoded JSON."""
     job = {
         "folder": str(folder.root),
         "start": start.to_json(),

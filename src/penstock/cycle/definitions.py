@@ -81,7 +81,7 @@ class Definitions:
             elif entry.kind == "quarantine":
                 changed.update(quarantined_by(entry))
             elif entry.kind == "describe_query" and entry.body["name"] in known:
-                changed.add(known[entry.body["name"]].id)  # its strategy says whether it meets rows
+                changed.add(known[entry.body["name"]].id)  # its strategy decides whether cycles evaluate it
             elif entry.kind == SNAPSHOT:
                 changed.add(_JUMPED)
             elif entry.kind == "drop":

@@ -188,4 +188,4 @@ def _remove_shared(link: Path, root: Path) -> None:
         place = Path(os.readlink(link))
         if place.parent == SHARED and place.name.startswith(PREFIX) and is_of(place, root):
             shutil.rmtree(place, ignore_errors=True)
-            link.unlink(missing_ok=True)  # on other hosts of a cluster this says that the same place is left over
+            link.unlink(missing_ok=True)  # on other hosts of a cluster this marks the same folder as orphaned

@@ -107,7 +107,7 @@ class Planner:
 
     def state_at(self, position: int) -> CatalogState:
         """The definitions as they stood after a journal entry."""
-        if self._state.position > position:  # a cycle is planned once more, which is rare: begin anew
+        if self._state.position > position:  # a cycle is planned once more, which is rare: start from the beginning
             self._begin_anew()
         try:
             self._state.apply_many(self._reader.entries(upto=position))

@@ -23,7 +23,7 @@ class RecordQueue:
         self._hint.unlink(missing_ok=True)
         self._waiting: dict[int, ResultRow] = {}
         self._lock = threading.Lock()
-        self.on_put: Callable[[], None] = lambda: None  # where no planner process looks at the file
+        self.on_put: Callable[[], None] = lambda: None  # where no planner process reads the file
 
     def put(self, row: ResultRow) -> None:
         with self._lock:

@@ -142,7 +142,7 @@ class CycleTrial:
                 for _ in run_task(_restricted(task, left_out, tables)):
                     pass
         except OSError:
-            pass  # the disk's trouble is no query's
+            pass  # no query causes an error of the disk
         except MemoryError:
             said = b"it took too much memory (worker_memory_mb)"
         except BaseException as failure:

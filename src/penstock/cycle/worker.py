@@ -90,7 +90,7 @@ def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Itera
     try:
         said = list(_meet_rows(unit, definitions, folder, slicing))
     except OSError:
-        raise  # the disk's trouble is that of all queries: the cycle is tried again
+        raise  # an error of the disk concerns all queries: the cycle is tried again
     except Exception as failure:
         said = _meet_without_culprits(unit, definitions, folder, failure)
     yield from said

@@ -81,7 +81,7 @@ def _half_written(target: Path) -> Iterator[Path]:
             # Without a mark it is complete: a folder of another program, or a backup that is being renamed right now.
             hint = "a backup is written there before it gets its name; name another, or move that folder"
             raise error("already_exists", kind="folder", name=str(aside), hint=hint)
-        # One that was there is never made anew: it would come into a folder that was renamed meanwhile.
+        # An existing folder is never created again: it would be inside a folder that was renamed meanwhile.
         mark = os.open(aside / UNFINISHED, os.O_RDWR | (0 if begun else os.O_CREAT), 0o600)
     except (OSError, ValueError) as cause:  # no right to, too long a name
         raise error("invalid_parameter", detail=f"there can be no folder at {str(target)!r}: {cause}") from cause

@@ -257,7 +257,7 @@ class Database(ReadYourWrites):
     def _take_poisoned(self) -> None:
         with self.standing.locked() as store:
             poisoned, position = dict(store.poisoned), store.state.position
-        # A query that was changed or resumed after the cycle is another one: the cycle says nothing of it.
+        # A query that was changed or resumed after the cycle is another one: the cycle's error does not apply to it.
         changed = self.catalog.state.query_positions
         poisoned = {q: why for q, why in poisoned.items() if q in changed and changed[q][1] <= position}
         if poisoned:

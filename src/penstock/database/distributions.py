@@ -76,7 +76,7 @@ class Distribution:
             kept = self._kept[: min(self.measured, KEPT_VALUES)]
             facts |= {"least": self.least, "most": self.most, "mean": _short(self.mean)}
             facts["stddev"] = _short(math.sqrt(self._squares / self.measured))
-            # Halved, so that two values are never further apart than a number can say.
+            # Halved, so that the distance of two values never overflows.
             cuts = (np.quantile(kept / 2, list(QUANTILES.values())) * 2).tolist()
             facts |= {name: _short(cut) for name, cut in zip(QUANTILES, cuts, strict=True)}
         return facts
@@ -136,7 +136,7 @@ class Distributions:
             try:
                 out.append(_some_rows(pieces[index], names, ROWS_A_ROUND // count, self._random))
             except (OSError, pa.ArrowException, PenstockError):
-                continue  # compaction has replaced the file, or it is damaged, which its readers say
+                continue  # compaction has replaced the file, or it is damaged, which its readers report
         return out
 
 

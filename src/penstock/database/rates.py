@@ -51,7 +51,7 @@ class Rates:
 
     def _mark_of(self, table: Table, at_s: float, last: _Mark) -> _Mark:
         total = self._ingest.counters(table.name)["accepted"]
-        # A copy: what ingest hands out is a view of five times as much.
+        # A copy: ingest returns a view of an array five times as large.
         by_sid = last.by_sid if total == last.total else self._ingest.sensors(table.name)["accepted"].copy()
         return _Mark(at_s, total, by_sid)
 

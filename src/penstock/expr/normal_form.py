@@ -141,7 +141,7 @@ def both(terms: Iterable[Term]) -> Term:
             else:
                 parts.add(part)
     for attribute, comparisons in compared.items():
-        # A comparison that holds says that there is a value.
+        # A comparison that is true implies that there is a value.
         parts.discard(Call("not", (Call("is_null", (attribute,), BOOLEAN),), BOOLEAN))
         drawn = comparisons if len(comparisons) == 1 else _all_hold(attribute, comparisons)
         if drawn is None:

@@ -128,7 +128,7 @@ def _parse(body: str, filename: str) -> ast.Module:
             with contextlib.suppress(SyntaxError):
                 return ast.parse(f"{first.lstrip()}\n{other}", filename)
         if first.strip():
-            # The indent was not to blame: say what is wrong with the lines as a reader aligns them.
+            # The indent was not the cause: report the error in the lines as they are aligned here.
             return ast.parse(f"{first.lstrip()}\n{textwrap.dedent(rest)}", filename)
         raise problem
 

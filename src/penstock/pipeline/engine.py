@@ -59,7 +59,7 @@ class Engine:
         self.is_waiting: Callable[[], bool] = lambda: False
         self.lag: Callable[[], int] = lambda: 0  # how many committed cycles are not folded into answers yet
         self.trace: Callable[[Offset, threading.Event], bool] = lambda start, stopping: False
-        self.looking = False  # whether a cycle that failed is being looked into
+        self.looking = False  # whether the cause of a failed cycle is being searched
         self._shrink = 1
         self._failed: tuple[int, int] = (0, 0)  # the last committed cycle, and how often the one after it failed
         self._starts = 0  # of streaming queries: the number of the newest
@@ -145,7 +145,7 @@ class Engine:
         info = {"ms": round((time.monotonic() - began) * 1000, 1)}
         with self._committing:
             if query != self._starts:
-                # Its tasks went on after it was given up. The query after it plans the same rows anew.
+                # Its tasks went on after it was abandoned. The streaming query after it plans the same rows again.
                 raise error("stale_cycle", detail="the streaming query of this cycle was replaced meanwhile")
             record = self.commits.write(start, end, results, info)
             if record is not None:
@@ -170,7 +170,7 @@ class Engine:
             stalled = alive and progress.is_stalled(self._cycle())
             if alive and not stalled:
                 if self.failure is not None and self._cycle() > restarted_at:
-                    # It planned, ran and committed: only that shows that the trouble is over.
+                    # It planned, ran and committed: only that shows that the pipeline works again.
                     self.failure, tries, self._shrink = None, 0, 1
                 continue
             if self._stopping.is_set():

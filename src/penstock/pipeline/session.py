@@ -80,7 +80,7 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         "spark.sql.ansi.enabled": "false",
         # No statement names a file as its table.
         "spark.sql.runSQLOnFiles": "false",
-        # No text is anything but what it says: ${...} is not replaced, and a backslash escapes in literals.
+        # Texts are taken literally: ${...} is not replaced, and a backslash escapes in literals.
         "spark.sql.variable.substitute": "false",
         "spark.sql.parser.escapedStringLiterals": "false",
         "spark.sql.adaptive.enabled": "true",

@@ -77,7 +77,7 @@ class CycleReader(DataSourceStreamReader):
         return self._planner_object
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        # The server says where the last commit record ended: its own word, not the newest file, is the truth.
+        # The server gives the end of the last commit record; the newest file is not reliable.
         start: dict[str, Any] = json.loads(self._options["start"])
         return start
 

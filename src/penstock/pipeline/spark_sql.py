@@ -191,7 +191,7 @@ def translate(failure: PySparkException | Py4JJavaError) -> PenstockError:
     text = str(failure)
     ours = re.search(r"penstock\.errors\.PenstockError: ([^\n]*)", text)
     if ours:
-        # A worker raised it: Spark hands over the text of the trace, and in it the message.
+        # A worker raised it: Spark gives the text of the trace, and in it the message.
         message = ours.group(1).strip()
         if message.startswith("there is no table"):
             return PenstockError("table_not_found", message, hint="it was dropped while the question was answered")
@@ -207,7 +207,7 @@ def translate(failure: PySparkException | Py4JJavaError) -> PenstockError:
         hint = "write an inner join, or compare with starts_with(), ends_with() or contains()"
         return error("not_supported", feature=feature, hint=hint)
     if isinstance(failure, Py4JJavaError):
-        # What failed inside a job comes as a Java trace whose last cause says it.
+        # An error inside a job comes as a Java trace; its last cause is the error.
         causes = re.findall(r"^Caused by: [\w.$]+: (.*)$", text, re.MULTILINE)
         text = causes[-1] if causes else "Spark could not run the statement"
     first = next((line for line in text.splitlines() if line.strip()), "Spark could not run the statement")

@@ -136,7 +136,7 @@ def register_all(database: Database, wanted: Iterable[Wanted], count: int, on_er
     bad = [outcome.failure for outcome in became if outcome.failure is not None]
     if bad and on_error == "none":
         raise _first_of(bad)
-    check_cancelled()  # a cancelled script registers nothing, whatever it says about errors
+    check_cancelled()  # a cancelled script registers nothing, whatever its option for errors is
     database.catalog.create_queries(list(made.values()), state)
     return became
 

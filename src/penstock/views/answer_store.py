@@ -123,7 +123,7 @@ class AnswerStore(RecordFold):
             if changed > before:
                 try:
                     self._follow_definition(query_id, queries[query_id], record)
-                except Exception as failure:  # no other query's trouble
+                except Exception as failure:  # other queries are not affected
                     self.poison(query_id, f"its definition cannot be taken in: {type(failure).__name__}: {failure}")
         for query_id, answer in self.answers.items():
             if answer.strategy != queries[query_id].strategy:  # no change of what it answers, so of no position

@@ -32,7 +32,7 @@ class QueryState:
     values: list[pa.Table] = field(default_factory=list)
     partners: PartneredRows = field(default_factory=PartneredRows)
     results: JoinResults | None = None
-    told: tuple[int, dict[int, dict[str, Any]]] | None = None  # what the parts of a join's last step say of themselves
+    told: tuple[int, dict[int, dict[str, Any]]] | None = None  # what the parts of a join's last step report
     earlier: tuple[JoinResults, ...] = ()  # what was the answer at older cycles that are still kept, one per change
     coming: JoinResults | None = None  # of a join that reads its history: they take over once it is done
     filling: tuple[int, int] | None = None
@@ -43,7 +43,7 @@ class QueryState:
     error_condition: str = "function_failed"
     paused: bool = False
     covered: Ranges = ()  # log ranges with matches in records and bit matrices, apart from the one that still grows
-    live_since: int | None = None  # from here on they say every new row's; None: not for now
+    live_since: int | None = None  # from here on they have every new row's matches; None: not for now
     reach: int = 0  # rows below this are older than any window of the query
     evaluated: EvaluatedMatches = field(default_factory=EvaluatedMatches)
     strategy: str | None = None  # the strategy that a user asked for

@@ -62,7 +62,7 @@ class RecordFold(StreamClocks):
                 continue
             try:
                 self._take_of_query(row, answer, record.cycle)
-            except Exception as failure:  # no other query's trouble
+            except Exception as failure:  # other queries are not affected
                 self.poison(query_id, f"its results cannot be taken in: {type(failure).__name__}: {failure}")
 
     def poison(self, query_id: int, why: str) -> None:

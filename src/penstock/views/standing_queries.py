@@ -192,7 +192,7 @@ class StandingQueries(KeptAnswers):
                     self.storage_choice.too_large(held.query_id)
             except PenstockError:
                 pass  # it is paused or was dropped: a client that asks gets an error
-            except Exception as failure:  # no other query's trouble
+            except Exception as failure:  # other queries are not affected
                 _log.warning('the answer of "%s" cannot be kept current: %r', name, failure)
 
     def strategy_of(self, query_id: int) -> Strategy:

@@ -66,7 +66,7 @@ class StreamClocks:
         if known is None or len(known) < versions.count:
             known = evaluate_static(predicate, versions.versions())
             if len(self._masks) >= max(MASKS_KEPT, 2 * len(self.answers)):
-                self._masks.clear()  # questions that are asked once leave one each; those that stay make theirs again
+                self._masks.clear()  # every one-shot question leaves one; those of standing queries are made again
             self._masks[(table_id, predicate)] = known
         return known
 

@@ -46,7 +46,7 @@ class AggregateAt(TableAnswer):
     reach: int
     locked: Callable[[], AbstractContextManager[AnswerStore]]
     reader: Reader
-    fresh: Reader  # a reader that looks at the log anew
+    fresh: Reader  # a reader with a new list of the log's files
     _answer: pa.Table | None = field(default=None)
     scalars: tuple[AggregateAt, ...] = field(default=(), kw_only=True)  # of the plan's subqueries
     rollup: RollupSource | None = field(default=None, kw_only=True)  # for readings that the log has no more

@@ -25,7 +25,7 @@ class CellBatch:
     measures: list[str]
     ranges: list[tuple[int, int]]
     table: pa.Table
-    about: dict[str, Any]  # what else a snapshot says of the family
+    about: dict[str, Any]  # what else a snapshot holds of the family
 
     def keys(self) -> list[tuple[object, ...]]:
         names = [n for n in self.table.column_names if n.startswith("key.")]

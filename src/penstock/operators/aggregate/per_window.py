@@ -22,7 +22,7 @@ def answer_by_window(plan: AggregatePlan, over: Callable[[int | None, AggregateP
     first = list(range(len(plan.aggregates)))[:1]
     groups, count = Groups(), 0
     columns: dict[str, pa.Array] = {}
-    # The question's own window first: it says which groups there are.
+    # The question's own window first: it determines the groups.
     for us in (None, *sorted({us for us in plan.own_windows if us is not None})):
         places = [i for i, own in enumerate(plan.own_windows) if own == us]
         table = over(us, _part(plan, places or first))

@@ -34,7 +34,7 @@ class SliceStore:
             int, dict[Generation, ResultsFamily]
         ] = {}  # by query and generation of its join's results
         self.said = AnswerCache()
-        self._rows_before: dict[int, int] = {}  # how many rows a query's family had met when the query came
+        self._rows_before: dict[int, int] = {}  # how many rows a query's family had when the query was registered
 
     def take(self, query_id: int, plan: AggregatePlan | None, beside: tuple[AggregatePlan, ...] = ()) -> None:
         """A query came or changed. `plan` None: its own aggregates are of a join's results; `beside`: its subqueries."""

@@ -78,7 +78,7 @@ class SelectAt:
     values: list[pa.Table]
     instant: WindowAt
     reader: Callable[[], LogReader]
-    fresh: Callable[[], LogReader]  # a reader that looks at the log anew
+    fresh: Callable[[], LogReader]  # a reader with a new list of the log's files
     ready: CurrentRows | None = None  # where the answer is kept current
 
     @property

@@ -22,7 +22,7 @@ class StreamWindow:
     """`span` is its window's range of time, `passing` which static versions pass its initial scan (None: all)."""
 
     reader: Callable[[], LogReader]
-    fresh: Callable[[], LogReader]  # a reader that looks at the log anew
+    fresh: Callable[[], LogReader]  # a reader with a new list of the log's files
     floor: int
     head: int
     span: tuple[int, int]

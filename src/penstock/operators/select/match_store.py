@@ -19,7 +19,7 @@ from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, map_ma
 from penstock.operators.select.position_lists import MOST_ROWS, Ints, PositionLists, merge_lists
 from penstock.views.query_counters import QueryCounters
 
-# A reader looks into each one.
+# A reader searches each one.
 MOST_SHEETS = 4096
 MOST_LOST = 256
 MOST_LISTS = 24

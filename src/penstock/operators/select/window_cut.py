@@ -105,7 +105,7 @@ def _entered_in_time(
     (low, high), (old_low, old_high) = after.range_at(after.now_us), before.range_at(before.now_us or NEVER)
     head, floor, first = before.head, after.floor, min(low, old_low)
     if isinstance(matches.matches, HoldPositions):
-        # A late row may mend or break what lasts, so rows come in that were there already.
+        # A late row may repair or break a lasting condition, so older rows may enter.
         return _without(
             matches.times(log_reader, after.head, first, high, floor),
             matches.times(log_reader, head, old_low, old_high, floor),

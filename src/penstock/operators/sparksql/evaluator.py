@@ -63,7 +63,7 @@ class Evaluator:
         self._commits = standing.commits
         self._place = standing.folder.tmp / "handed"
         self._inputs: dict[int, tuple[object, object]] = {}
-        self._looked: dict[int, int] = {}  # the last cycle that moved when the inputs were looked at
+        self._looked: dict[int, int] = {}  # the last cycle with new data when the inputs were checked
         self._found: dict[
             int, int
         ] = {}  # the cycle that the last evaluation stands for, in the records or on its way there
@@ -268,7 +268,7 @@ class Evaluator:
         return True
 
     def _note_failure(self, query_id: int, name: str, failure: PenstockError) -> None:
-        if failure.condition != "over_budget":  # which only other inputs can mend
+        if failure.condition != "over_budget":  # which only other inputs can repair
             self._inputs.pop(query_id, None)
         level = logging.WARNING if self._fail(query_id, failure) else logging.DEBUG
         _log.log(level, 'query "%s" could not be evaluated: %s', name, failure.message)

@@ -71,7 +71,7 @@ def _light_neighbours(groups: Ints, weights: Floats, movable: np.ndarray, share:
         if fresh:
             newer, opened = 0.0, 0.0
         joins = not fresh and movable[i] and movable[i + 1]
-        # Where the share is without a limit weights say nothing.
+        # Where the share is without a limit, weights do not matter.
         if joins and (np.isinf(share) or opened + weights[i] <= share * newer):
             opened += weights[i]
         else:

@@ -61,7 +61,7 @@ class ResultsFamily:
         self._emptied += 1
         self.groups = Groups()
         self.cells = CellStore(self.partial)
-        self._upto = 0  # results below this were looked at
+        self._upto = 0  # results below this are in cells or wait
         self._waiting = np.empty(0, np.int64)  # those of them that were not reached yet
         self._ends = np.empty(0, np.int64)  # and their latest times
         self._from = -FOREVER  # results of older times were forgotten

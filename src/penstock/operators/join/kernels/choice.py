@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from penstock.operators.join.kernels.step import Join, RunRows
 
-PROBE_NS = 40  # one look into one run
+PROBE_NS = 40  # one look-up in one run
 INSERT_NS = 250  # one row gathered from the runs and put into hash chains that last for a step
 SWEEP_NS = 290  # the same, in the forward algorithm's two modes
 SCAN_NS = 2.2  # one candidate against a compiled condition

@@ -54,7 +54,7 @@ def _probe_keyed(
     left, right = np.empty(room, np.int64), np.empty(room, np.int64)
     at = 0
     for i in range(len(key)):
-        # Most runs overlap only some periods: the others need no look into the table.
+        # Most runs overlap only some periods: the others need no look-up in the table.
         if low[i] > span[1] or high[i] < span[0]:
             continue
         wanted = key[i]

@@ -25,11 +25,11 @@ from penstock.operators.join.kernels.value_order import pick_by_value
 
 # How many combinations are in the making at a time: enough to be fast, few enough to stay in the cache.
 BLOCK = 1 << 16
-# How many pairs are looked at together where no key narrows them down, and by how many times more if they only pass by.
+# How many pairs are tested at once where no key limits them, and how many times more if compiled code scans them.
 PAIRS = 1 << 20
 PROBED = 1 << 12
 SCANNED = 64
-# What a look into one run and a candidate of a scan cost; only their proportion matters.
+# The cost of a look-up in one run and of a candidate of a scan; only their proportion matters.
 LOOK_NS = 40
 CANDIDATE_NS = 2.2
 

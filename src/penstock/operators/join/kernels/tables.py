@@ -27,11 +27,11 @@ class Versions:
     `codes` has both in one number, so that one binary search finds the versions of a key that outlive a position.
     """
 
-    count: int  # of all versions that were looked at
+    count: int  # of all versions so far
     vids: Ints
     numbers: Ints  # their keys
     born: Ints
-    births: Ints  # the same as a tree: see `alive.earliest_births`
+    births: Ints  # the same as a tree: see `alive_versions.earliest_births`
     keys: Ints  # every key once
     deaths: Ints  # every journal position at which one died
     codes: Ints

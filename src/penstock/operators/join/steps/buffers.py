@@ -235,7 +235,7 @@ def layers(runs: Sequence[BufferedRun], share: Share) -> list[list[BufferedRun]]
     chosen: list[BufferedRun] = []
     for one in runs:
         if any(one.cells.touches(c.cells) for c in chosen):
-            continue  # what another run says already
+            continue  # what another run covers already
         chosen.append(one)
         if found and one.cells.first < max(h.cells.end for h in found[-1]):
             found[-1].append(one)

@@ -90,7 +90,7 @@ def _is_left_over(place: Path) -> bool:
     if host not in ("", _here()):
         return False
     if "" not in (folder_id, _id_of(root)) and folder_id != _id_of(root):
-        # Another folder took the path: what its link and its lock say is of another server.
+        # Another folder took the path: its link and its lock belong to another server.
         return host != "" and not _is_alive(int(pid))
     links = [root / "tmp" / name for name in LINKS]
     if not any(link.is_symlink() and Path(os.readlink(link)) == place for link in links):

@@ -134,7 +134,7 @@ class StreamRows:
     fresh: Run
     starts: Run
     own: Run  # the new rows that belong to this part and go into its buffers
-    shares: Sequence[Share]  # whose old rows are looked at: its own, and those of hot keys that others own
+    shares: Sequence[Share]  # the keys to search in old rows: its own, and hot keys of other parts
     kept: list[Run] = field(init=False)
     rows_read_back: int = 0
     _gone: list[DroppedRows] = field(init=False)
