@@ -1,9 +1,9 @@
 """Back up the data folder while the server runs.
 
-First a snapshot in `tmp` of the data folder: segments and commit records are immutable, so they are hard-linked; the journal is
-copied under the log's write lock, which is held for that long only. Then every byte of the snapshot is copied, its seal checked and its
-SHA-256 written to the manifest: rot that comes later does not reach the backup, and rot in the backup is noticed. The checkpoint
-is left out: a restored folder resumes from its last commit record.
+First it makes a snapshot of the data folder in `tmp`: segments and commit records are immutable, so they are hard-linked; the
+journal is copied under the log's write lock, which is held for that long only. Then it copies every byte of the snapshot,
+checks its seal and writes its SHA-256 to the manifest: later damage does not reach the backup, and damage in the backup is
+noticed. The checkpoint is left out: a restored folder resumes from its last commit record.
 
 The backup is written beside its target and renamed when it is complete and synced. A server that is killed meanwhile leaves a
 folder with the name and the mark of an unfinished backup, and the next backup to the same target removes it.

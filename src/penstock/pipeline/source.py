@@ -24,7 +24,10 @@ CYCLE_SCHEMA = "query BIGINT, kind STRING, rows BIGINT, position BIGINT, payload
 
 
 class PenstockSource(DataSource):
-    """Options: folder; for a stream start, parallelism and limits; for a batch a history.HistoryRequest, or files as input_files.InputFiles names them."""
+    """The data source. Options: the folder; for a stream start, parallelism and limits; for a batch what to read.
+
+    A batch reads what a `history.HistoryRequest` or an `input_files.InputFiles` describes.
+    """
 
     @classmethod
     def name(cls) -> str:

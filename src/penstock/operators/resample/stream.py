@@ -104,7 +104,7 @@ def read_rows(
     asked: Sequence[Expr],
     room: Room = ENDLESS,
 ) -> TimedRows:
-    """Its rows inside the window and between two times that satisfy the predicate, in log order, with the columns that are asked for."""
+    """Rows of a stream inside the window and between two times that satisfy the predicate, in log order."""
     wanted = asked if predicate is None else [*asked, predicate]
     found = list(_in_pieces(stream, log_reader, times, predicate, wanted, room))
     return TimedRows.together(found) if found else rows_at(log_reader, no_rows(), wanted)

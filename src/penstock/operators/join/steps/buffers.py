@@ -1,7 +1,7 @@
 """Buffers of the host: runs as files in shared memory, one folder per stream, attached by any worker.
 
-A file's name is the log range and the share of the keys that it stands for, and its content follows from those. So a file can be
-missing, repeated by a replay or removed at any time, and nothing is lost: what no file covers is read from the log. A run may
+A file's name is its log range and its share of the keys, and its content follows from those. So a file can be missing,
+repeated by a replay or removed at any time, and nothing is lost: what no file covers is read from the log. A run may
 hold more keys than the part that reads it: these are never looked up.
 """
 
