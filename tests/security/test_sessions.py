@@ -115,4 +115,4 @@ def test_where_nobody_has_to_sign_in_that_is_said(open_world: World) -> None:
     session = open_world.http.get("/v1/session").json()
     assert session == {"user": None, "role": "admin", "required": False, "expires": None}
     answer = open_world.http.post("/v1/session", json={"user": "ada", "password": "ada's secret"})
-    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "nobody has to sign in here")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "this server needs no sign-in")

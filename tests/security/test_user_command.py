@@ -29,7 +29,7 @@ def test_a_first_admin_opens_the_way_to_other_machines(tmp_path: Path) -> None:
     with pytest.raises(PenstockError, match="neither a token nor a user"):
         check_exposure(settings)
     refused = runner.invoke(app, ["user", "add", "ada", "--data", "d"], input="correct horse\n")
-    assert refused.exit_code == 1 and "nobody could administer" in refused.output
+    assert refused.exit_code == 1 and "no user could administer" in refused.output
     made = runner.invoke(app, ["user", "add", "ada", "--role", "admin", "--data", "d"], input="correct horse\n")
     assert made.exit_code == 0, made.output
     check_exposure(settings)

@@ -102,7 +102,7 @@ class Life(Pipe):
         def stands() -> bool:
             with self.db.standing.locked() as store:
                 found = store.evaluations.stands_for(query)
-                return found is not None and found[0] >= store.moved[0]
+                return found is not None and found[0] >= store.moved
 
         until(stands)
         return self.db.invoke(name)

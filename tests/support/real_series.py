@@ -7,7 +7,7 @@ beside the project, or where PENSTOCK_SERIES names one.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,8 +89,8 @@ class Story:
         newest = rows.ts.max()
         assert answer("day") == [about(statistics(rows.value[rows.ts >= newest - 24 * HOUR]))], name
         for query, width in (("hourly", HOUR), ("rolling", 3 * HOUR)):
-            right = [about({"window_start": start, **found}) for start, found in panes(rows, width)]
-            assert sorted(answer(query), key=lambda row: row["window_start"]) == right, (name, query)
+            found = db.invoke(f"{query}_{name.lower()}").table.sort_by("window_start")
+            compare(found, panes(rows, width), f"{name} {query}")
 
 
 def read_series(path: Path) -> pd.DataFrame:
@@ -114,13 +114,33 @@ def statistics(values: pd.Series[float]) -> dict[str, Any]:
     }
 
 
-def panes(rows: pd.DataFrame, width: pd.Timedelta) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Windows that begin at whole hours and have rows, oldest first."""
-    by_hour = dict(list(rows.value.groupby(rows.ts.dt.floor("h"))))
-    starts = {hour - back * HOUR for hour in by_hour for back in range(width // HOUR)}
-    for start in sorted(starts):
-        inside = [by_hour[h] for h in (start + n * HOUR for n in range(width // HOUR)) if h in by_hour]
-        yield start.to_pydatetime(), statistics(pd.concat(inside))
+def panes(rows: pd.DataFrame, width: pd.Timedelta) -> pd.DataFrame:
+    """Windows that begin at whole hours and have rows, oldest first, with what the rows of each say."""
+    ordered = rows.sort_values("ts", kind="stable")
+    hours, values = ordered.ts.dt.floor("h"), ordered.value.to_numpy()
+    starts = pd.DatetimeIndex(sorted({hour - back * HOUR for hour in set(hours) for back in range(width // HOUR)}))
+    firsts, ends = hours.searchsorted(starts), hours.searchsorted(starts + width)
+    inside = [values[first:end] for first, end in zip(firsts, ends, strict=True)]
+    return pd.DataFrame(
+        {
+            "window_start": starts,
+            "n": [len(some) for some in inside],
+            "mean": [some.mean() for some in inside],
+            "least": [some.min() for some in inside],
+            "most": [some.max() for some in inside],
+            "deviation": [some.std(ddof=1) if len(some) > 1 else np.nan for some in inside],
+        }
+    )
+
+
+def compare(found: pa.Table, right: pd.DataFrame, what: str) -> None:
+    """Column by column: there may be thousands of windows."""
+    assert found.column("window_start").to_pylist() == list(right.window_start), what
+    assert found.column("n").to_pylist() == list(right.n), what
+    assert found.column("deviation").is_null().to_pylist() == list(right.deviation.isna()), what
+    for column in ("mean", "least", "most", "deviation"):
+        values = found.column(column).cast(pa.float64()).to_numpy()
+        np.testing.assert_allclose(values, right[column].to_numpy(), rtol=1e-9, atol=1e-9, err_msg=f"{what} {column}")
 
 
 def about(row: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
-from penstock.clock import SECOND
 from penstock.cycle.commits import CommitRecord
 from penstock.cycle.cut import FirstNeeded, SegmentsOf
 from penstock.cycle.folder import DataFolder
@@ -59,7 +58,7 @@ class AnswerStore(RecordFold):
         self.spark_plans: dict[int, SparkPlan] = {}  # of the queries outside the shared pass
         self.cycle = 0
         self.start: Offset | None = None
-        self.moved = (0, 0)  # the last cycle that did more than bring evaluations, and its NOW
+        self.moved = 0  # the last cycle that did more than bring evaluations
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.complete: set[int] = set()  # queries with an answer that is kept current on a user's request
         self.orphans: dict[str, int] = {}  # bit matrices that no record names, and the cycle since when
@@ -94,8 +93,8 @@ class AnswerStore(RecordFold):
         """Whether Spark SQL may find something new: a cycle that only brought its own last answers changed nothing."""
         start, end = record.start, record.end
         came = start.data != end.data or start.journal != end.journal or bool(start.filling)
-        if came or not self.evaluations.took or end.now_us - self.moved[1] >= SECOND:
-            self.moved = record.cycle, end.now_us
+        if came or not self.evaluations.took:
+            self.moved = record.cycle
 
     def _follow_definitions(self, before: int, record: CommitRecord) -> None:
         if self.state.position == before and self.offset is not None:

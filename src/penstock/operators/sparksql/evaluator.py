@@ -155,7 +155,7 @@ class Evaluator:
                 if any(r.kind in ("ordinary", "static", "system") for r in plan.relations):
                     marks = (*marks, store.offset.journal)
                 if any(r.kind in ("system", "state") for r in plan.relations):
-                    marks = (*marks, store.moved[0])
+                    marks = (*marks, store.moved)
                 if any(r.kind == "query" for r in plan.relations) and store.start is not None:
                     # It reads another query's rows of a cycle ago, so it is due once more after its inputs rest.
                     marks = (*marks, sorted(store.start.data.items()))
@@ -166,9 +166,9 @@ class Evaluator:
                 known = self._inputs.get(query_id)
                 if known == (marks, times):
                     self._confirm(query_id, store)
-                elif known is None or known[0] != marks or self._looked.get(query_id) != store.moved[0]:
+                elif known is None or known[0] != marks or self._looked.get(query_id) != store.moved:
                     # That time has passed counts only with a cycle that brought more than evaluations.
-                    self._inputs[query_id], self._looked[query_id] = (marks, times), store.moved[0]
+                    self._inputs[query_id], self._looked[query_id] = (marks, times), store.moved
                     due.append(query_id)
             for kept in (self._inputs, self._looked, self._found, self._rows, self._journals, self._timeouts):
                 for gone in [q for q in kept if q not in store.spark_plans]:
