@@ -1,7 +1,8 @@
 """A standing query's answer as of a past time: its window with that time for NOW, over the log as it is known today.
 
 So a reading that came late is in the answer of its own time, and a query answers for times before its registration.
-Nothing is kept for this: a selection and RESAMPLE are evaluated here from the rows that their windows reach, anything else as Spark SQL.
+Nothing is kept for this: selections and RESAMPLE are evaluated here from the rows that their windows reach, anything else
+as Spark SQL.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Connections to Spark need its secret.
+"""Security settings of connections to Spark: each connection needs Spark's secret.
 
-A driver runs what connects to it, and its traffic has readings and definitions. On other machines it is signed and encrypted with a
-secret from a file, or not started. On this machine, `local[..]` and `local-cluster[..]`, everything stays on loopback, which
-other accounts of the machine reach, too: it is signed with a secret that is made at each start.
+A driver runs code of processes that connect to it, and its traffic has readings and definitions. With other machines, traffic
+is signed and encrypted with a secret from a file, or Spark is not started. On this machine (`local[..]`, `local-cluster[..]`)
+traffic stays on loopback, which other accounts of the machine reach, too: it is signed with a secret made at each start.
 """
 
 from __future__ import annotations

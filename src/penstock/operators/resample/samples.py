@@ -33,7 +33,7 @@ class SampleReaders:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Readings of the stream that gives the times, in log order, with the values of all calls by name, as of both streams' cycle."""
+    """Readings of the stream that gives the times, in log order, with the values of all calls by name, as of one cycle."""
 
     rows: TimedRows
     values: dict[str, pa.Array]
@@ -73,7 +73,7 @@ def check_size(plan: ResamplePlan, times: StreamWindow, values: StreamWindow, mo
 
 
 def room_for(plan: ResamplePlan, most: int | None) -> Room:
-    """For the readings that give the times of an answer of so many rows. HAVING, LIMIT and OFFSET may leave any number of them out."""
+    """The limit of readings for an answer of `most` rows; none with HAVING, LIMIT or OFFSET, which may leave any number out."""
     cut = plan.sorted is not None and (plan.sorted.limit is not None or plan.sorted.offset > 0)
     return Room(None if cut or plan.having is not None else most)
 

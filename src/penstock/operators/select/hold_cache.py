@@ -16,7 +16,7 @@ KEPT = 4  # cycles that are asked about at the same time: of invocations, and of
 
 @dataclass(frozen=True, slots=True)
 class HoldRows:
-    """All rows from a time on that the condition has lasted for, below `head`; `lowest` is the lowest position that mattered."""
+    """All rows below `head` from a time on at which the condition has lasted; they depend on positions from `lowest` on."""
 
     since: int
     head: int

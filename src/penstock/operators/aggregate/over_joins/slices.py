@@ -39,8 +39,8 @@ class ResultRows:
 class SlicedResults:
     """Cells, and the keys of the groups that they number.
 
-    A cell's `start` is the slice of the time at which results leave a window. Its `width` is the pane of the latest, 0 without panes: slices are all
-    equally wide, and one store finds its cells by (start, width, group).
+    A cell's `start` is the slice of the time at which results leave a window. All slices have the same width, so `width` holds
+    the pane of the latest time instead, 0 without panes: one store finds its cells by (start, width, group).
     """
 
     keys: list[Key]

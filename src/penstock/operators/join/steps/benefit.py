@@ -95,7 +95,7 @@ def benefit_of(group: Shared) -> Benefit:
 
 
 def _begun(group: Shared) -> Benefit:
-    """Groups change whenever a query comes or goes: where most members were quicker apart, they stay so until the next trial."""
+    """The benefit of a changed group: where most of its members were quicker apart, they stay apart until the next trial."""
     made = Benefit(len(group.members))
     apart = 0
     for number, uniform in group.uniforms.items():
