@@ -162,7 +162,7 @@ class Evaluator:
                 if below and mark is not None:
                     joins = [mark.joins.get(store.state.queries[q].id) for q in below.values()]
                     marks = (*marks, [(q, j and (j.generation, j.count)) for q, j in zip(below, joins, strict=True)])
-                    times = (*times, mark.end.now_us)
+                    times = (*times, [j and j.now_us for j in joins])
                 known = self._inputs.get(query_id)
                 if known == (marks, times):
                     self._confirm(query_id, store)
