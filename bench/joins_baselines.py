@@ -12,7 +12,7 @@ from penstock.operators.join.kernels.bounds import Bounds
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.family import evaluate_backward
 from penstock.operators.join.papers.registry import Algorithm
-from penstock.operators.join.papers.search import TEST_ALL
+from penstock.operators.join.papers.search import TEST_ALL, SearchOptions
 from penstock.operators.join.papers.sides import Counters, Int64s, Side
 
 PURGE_EVERY = 10_000
@@ -22,23 +22,21 @@ def run_ripple(
     sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters
 ) -> list[Int64s]:
     """Nested loops over whole buffers."""
-    return evaluate_backward(
-        sides, bounds, conditions, counters, chained=False, windows=TEST_ALL, purge_every=PURGE_EVERY
-    )
+    options = SearchOptions(chained=False, windows=TEST_ALL)
+    return evaluate_backward(sides, bounds, conditions, counters, options, purge_every=PURGE_EVERY)
 
 
 def run_xjoin(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
     """Whole hash buckets."""
-    return evaluate_backward(
-        sides, bounds, conditions, counters, chained=True, windows=TEST_ALL, purge_every=PURGE_EVERY
-    )
+    options = SearchOptions(chained=True, windows=TEST_ALL)
+    return evaluate_backward(sides, bounds, conditions, counters, options, purge_every=PURGE_EVERY)
 
 
 def run_nested_loop_in_order(
     sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters
 ) -> list[Int64s]:
     """The papers' NLW-join: ours, but streams are searched as FROM lists them, not the rarest first."""
-    return evaluate_backward(sides, bounds, conditions, counters, chained=False, rarest_first=False)
+    return evaluate_backward(sides, bounds, conditions, counters, SearchOptions(chained=False, rarest_first=False))
 
 
 BASELINES = {

@@ -9,17 +9,20 @@ import numpy as np
 from penstock.operators.join.kernels.bounds import UNBOUNDED, Bounds
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.family import Run, evaluate_backward, evaluate_forward, reaches
+from penstock.operators.join.papers.search import SearchOptions
 from penstock.operators.join.papers.sides import Counters, Int64s, Side
 
 
 def run_gca(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
     largest = bounds.largest()
     reach = np.full(len(sides), UNBOUNDED if largest is None else largest, np.int64)
-    return evaluate_forward(sides, bounds, conditions, counters, chained=False, reach=reach, refine=True)
+    return evaluate_forward(sides, bounds, conditions, counters, reach, SearchOptions(chained=False, refine=True))
 
 
 def run_lca(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
-    return evaluate_forward(sides, bounds, conditions, counters, chained=False, reach=reaches(bounds), refine=True)
+    return evaluate_forward(
+        sides, bounds, conditions, counters, reaches(bounds), SearchOptions(chained=False, refine=True)
+    )
 
 
 def run_pairs(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
@@ -29,7 +32,8 @@ def run_pairs(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | No
         stated[i, j] = UNBOUNDED if high is None else high
         stated[j, i] = UNBOUNDED if low is None else -low
     along = [(i, j) for i, j, _, _ in bounds.given]
-    return evaluate_backward(sides, bounds, conditions, counters, chained=False, upper=stated, along=along)
+    options = SearchOptions(chained=False, upper=stated, along=along)
+    return evaluate_backward(sides, bounds, conditions, counters, options)
 
 
 def run_fastest_first(
@@ -38,7 +42,7 @@ def run_fastest_first(
     """The stream with the most tuples is searched first, against our habit of beginning with the one that has the fewest."""
     most = max(range(len(sides)), key=lambda j: len(sides[j]))
     star = [(most, j) for j in range(len(sides)) if j != most]
-    return evaluate_backward(sides, bounds, conditions, counters, chained=False, along=star)
+    return evaluate_backward(sides, bounds, conditions, counters, SearchOptions(chained=False, along=star))
 
 
 NESTED: dict[str, Run] = {

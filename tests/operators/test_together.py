@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.aggregate.partials.cells import CellStore
-from penstock.operators.aggregate.partials.composite import Together
+from penstock.operators.aggregate.partials.composite import CompositePartial
 from penstock.operators.aggregate.partials.count import Count
 from penstock.operators.aggregate.partials.distinct import Distinct
 from penstock.operators.aggregate.partials.marks import LATEST, Marks, oldest
@@ -22,9 +22,9 @@ from penstock.types import BIGINT, DOUBLE
 def test_cells_in_any_pieces_say_what_their_rows_say(seed: int) -> None:
     chance = random.Random(seed)
     rows = [(chance.randint(0, 40), chance.randint(0, 2), chance.choice([None, 0.5, 2.0, -1.0])) for _ in range(60)]
-    store = CellStore(Together([Count(()), Total((DOUBLE,)), Distinct((DOUBLE,)), Marks(2)]))
+    store = CellStore(CompositePartial([Count(()), Total((DOUBLE,)), Distinct((DOUBLE,)), Marks(2)]))
     together = store.partial
-    assert isinstance(together, Together)
+    assert isinstance(together, CompositePartial)
     at = 0
     while at < len(rows):
         piece = rows[at : at + chance.choice([1, 7, 30])]

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cycle.cut import Limits
 from penstock.operators.select import match_encoding, storage_choice
-from penstock.operators.select.bit_matrix import Sheet, write_sheet
+from penstock.operators.select.bit_matrix import BitMatrix, write_matrix
 from penstock.views import standing_queries
 from penstock.views.answer_store import AnswerStore
 from penstock.views.memory import give_up_passed
@@ -29,16 +29,16 @@ class Losing:
         monkeypatch.setattr(match_encoding, "SHEET_MAX_ROWS", self._random.choice([2, 64, 1 << 16]))
         monkeypatch.setattr(match_encoding, "RARE_ROWS", self._random.choice([0, 0, 2]))
         monkeypatch.setattr(match_encoding, "RARE_SHARE", 1 << 30)
-        monkeypatch.setattr(match_encoding, "write_sheet", self._write)
+        monkeypatch.setattr(match_encoding, "write_matrix", self._write)
         monkeypatch.setattr(rig, "Limits", self._limits)
         monkeypatch.setattr(storage_choice, "LOOK_CYCLES", self._random.choice([1, 3, 16]))
         monkeypatch.setattr(storage_choice, "ASKED_PER_CYCLE", self._random.choice([0.1, 1.5]))
         monkeypatch.setattr(CreateQuery, "sql", property(self._create))
         monkeypatch.setattr(standing_queries, "give_up_passed", self._give_up)
 
-    def _write(self, folder: Path, sheet: Sheet) -> str | None:
+    def _write(self, folder: Path, sheet: BitMatrix) -> str | None:
         self.written += 1
-        name = write_sheet(folder, sheet)
+        name = write_matrix(folder, sheet)
         if name is not None and self._random.random() < 0.1:
             self.lost += 1
             (folder / name).unlink()
@@ -46,7 +46,7 @@ class Losing:
 
     def _give_up(self, store: AnswerStore, most: int) -> list[Path]:
         gone = give_up_passed(store, 0 if self._random.random() < 0.1 else most)
-        for shelf in store.shelves.values():
+        for shelf in store.match_stores.values():
             some = [kept for kept in shelf.sheets if self._random.random() < 0.1]
             self.lost += len(some)
             shelf.give_up(some)

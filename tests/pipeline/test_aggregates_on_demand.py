@@ -50,7 +50,7 @@ def both(db: Database, sql: str) -> tuple[pa.Table, pa.Table]:
     plan = plan_of(db, statement, standing=False)
     assert isinstance(plan, SparkPlan)
     for _ in range(20):
-        ours, theirs = db.on_demand.answer(plan), db.spark_queries.run(plan, None)
+        ours, theirs = db.on_demand.answer(plan), db.evaluator.run(plan, None)
         if ours.cycle == theirs.cycle:
             assert ours.now_us == theirs.now_us
             return ours.table, theirs.table

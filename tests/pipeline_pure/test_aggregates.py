@@ -323,7 +323,7 @@ def test_the_newest_rows_of_each_sensor_are_aggregated_when_asked_for(pipes: Cal
     pipe.restart()
     assert rows(pipe, "q") == expected
     told = "\n".join(pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist())
-    assert "the newest rows are read when somebody asks" in told
+    assert "the newest rows are read on request" in told
 
 
 def test_a_value_that_is_reported_on_change_weighs_as_long_as_it_stood(pipes: Callable[..., Pipe]) -> None:

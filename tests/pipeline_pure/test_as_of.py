@@ -182,7 +182,7 @@ def test_what_no_kernel_keeps_is_evaluated_at_that_time_as_spark_sql(
 ) -> None:
     monkeypatch.setattr(pipe.db, "wait_for_own_writes", lambda: None)
     runner = Runner()
-    pipe.db.spark_queries._runner = lambda: runner  # type: ignore[assignment,return-value]
+    pipe.db.evaluator._runner = lambda: runner  # type: ignore[assignment,return-value]
     pipe.probes(VALID.format(""))
     send(pipe, (1, 0, 1), (1, 30, 2))
     pipe.engine.drain()

@@ -258,7 +258,7 @@ def test_a_backup_that_a_server_opened_has_no_manifest_any_more(pipe: Pipe, tmp_
 def test_no_journal_line_goes_while_a_backup_is_written(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     removed: list[int] = []
     monkeypatch.setattr(pipe.db.catalog, "forget_before", removed.append)
-    pipe.db.backups["somewhere"] = backup.Progress()
+    pipe.db.backups["somewhere"] = backup.BackupProgress()
     pipe.db._tidy()
     assert removed == []
     del pipe.db.backups["somewhere"]

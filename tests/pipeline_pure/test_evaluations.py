@@ -36,7 +36,7 @@ class NoSpark:
 
 
 def use(pipe: Pipe, runner: Any) -> None:
-    pipe.db.spark_queries._runner = lambda: runner
+    pipe.db.evaluator._runner = lambda: runner
 
 
 def counted(pipe: Pipe, count: int) -> None:

@@ -28,7 +28,7 @@ def test_health_names_a_damaged_file_and_counts_the_queries_that_failed_of_it(pi
 def test_a_query_that_spark_cannot_evaluate_is_shown_as_failed(pipe: Pipe) -> None:
     pipe.probes()
     create_spark_query(pipe, "counted", "SELECT COUNT(*) AS n FROM probes")
-    pipe.db.spark_queries.stop()
+    pipe.db.evaluator.stop()
     pipe.engine.drain()
     definition = pipe.db.catalog.state.queries["counted"]
     assert pipe.db.query("counted")["state"] == "RUNNING"

@@ -11,7 +11,7 @@ import pytest
 from penstock.cycle import definitions as definitions_module
 from penstock.cycle.definitions import Definitions, definitions_at, definitions_since
 from penstock.cycle.step_cache import shared_pass
-from penstock.operators.select.step import SharedPass
+from penstock.operators.select.step import SelectStep
 from penstock.sql.plan import plan_from_json
 from tests.pipeline_pure.world import Pipe
 
@@ -43,7 +43,7 @@ def create(pipe: Pipe, name: str, number: float, table: str = "probes") -> None:
     )
 
 
-def held(shared: SharedPass) -> object:
+def held(shared: SelectStep) -> object:
     """All that decides what a pass answers."""
     index = shared._index
     terms = index._selections.factors._terms

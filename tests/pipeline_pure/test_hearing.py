@@ -22,8 +22,8 @@ def test_missing_sensors_are_counted_per_query(pipe: Pipe) -> None:
     pipe.push(1.0)
     pipe.push(2.0, sensor=2)
     pipe.engine.drain()
-    assert heard(pipe, "everywhere") == ['sensors of "probes": 4, 2 never heard']
-    assert heard(pipe, "north") == ['sensors of "probes": 2, 1 never heard']
+    assert heard(pipe, "everywhere") == ['sensors of "probes": 4, 2 without readings']
+    assert heard(pipe, "north") == ['sensors of "probes": 2, 1 without readings']
     pipe.clock.advance(11_000_000)
     pipe.push(3.0, sensor=3)
     pipe.engine.drain()
@@ -32,6 +32,6 @@ def test_missing_sensors_are_counted_per_query(pipe: Pipe) -> None:
     # A sensor that moves is the same one; one that is deleted is nobody's.
     pipe.db.execute("UPDATE probes SET place = 'east' WHERE id = 3; DELETE FROM probes WHERE id = 1")
     pipe.engine.drain()
-    assert heard(pipe, "north") == ['sensors of "probes": 0, all of them heard']
+    assert heard(pipe, "north") == ['sensors of "probes": 0, all of them with readings']
     pipe.restart()
-    assert heard(pipe, "everywhere") == ['sensors of "probes": 3, 1 never heard, 1 silent for more than 10s']
+    assert heard(pipe, "everywhere") == ['sensors of "probes": 3, 1 without readings, 1 silent for more than 10s']

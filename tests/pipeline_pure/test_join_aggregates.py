@@ -11,7 +11,7 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
-from penstock.operators.join.answer import JoinHeld
+from penstock.operators.join.answer import JoinAt
 from tests.support.join_life import Life, upto_now
 
 PAIRS = "FROM left_side a, right_side b WINDOW(a,b) = 2 SECONDS WHERE a.k = b.k AND b.n < 900"
@@ -89,8 +89,8 @@ def test_an_older_cycle_is_answered_as_it_was_and_a_subscriber_hears_of_each(lif
 
 def test_each_pair_is_read_from_the_log_once_and_the_cut_second_again(life: Life, monkeypatch: Any) -> None:
     read: list[int] = []
-    project = JoinHeld.project
-    monkeypatch.setattr(JoinHeld, "project", lambda held, p: read.append(len(p.numbers)) or project(held, p))
+    project = JoinAt.project
+    monkeypatch.setattr(JoinAt, "project", lambda held, p: read.append(len(p.numbers)) or project(held, p))
     life.execute(f"CREATE QUERY counted AS {COUNTED} BEGIN ('2020-01-01') END (NOW)")
     for _ in range(4):
         life.push()

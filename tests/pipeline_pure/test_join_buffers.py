@@ -15,7 +15,7 @@ from penstock.cycle import folder as folders
 from penstock.operators.join.kernels.runs import Run, build_run
 from penstock.operators.join.steps import buffers, orphaned_buffers
 from penstock.operators.join.steps.buffers import BufferFolder
-from penstock.operators.join.steps.key_ranges import RANGES, WHOLE, Cells, Share, share_of, without
+from penstock.operators.join.steps.key_ranges import RANGES, WHOLE, KeyRange, Share, share_of, without
 from penstock.operators.join.steps.rows import belongs
 
 LOWER, UPPER = share_of(0, 2), share_of(1, 2)
@@ -31,7 +31,7 @@ def run_of(first: int, end: int, share: Share) -> Run:
 
 def positions(folder: BufferFolder, end: int, share: Share) -> list[int]:
     """The rows of a share that are buffered, each as often as it is found."""
-    held = [h.run.pos for h in folder.runs([Cells(0, end, share)])]
+    held = [h.run.pos for h in folder.runs([KeyRange(0, end, share)])]
     found = np.concatenate([np.empty(0, np.int64), *held])
     return sorted(found[belongs(KEYS[found], share)].tolist())
 
@@ -53,9 +53,9 @@ def test_what_nobody_has_taken_is_left() -> None:
         taken = []
         for _ in range(rng.integers(0, 5)):
             (first, end), (low, high) = np.sort(rng.integers(0, 21, 2)), np.sort(rng.integers(0, RANGES + 1, 2))
-            taken.append(Cells(int(first), int(end), Share(int(low), int(high))))
+            taken.append(KeyRange(int(first), int(end), Share(int(low), int(high))))
             grid[first:end, low:high] = 1
-        for hole in without([Cells(0, 20)], taken):
+        for hole in without([KeyRange(0, 20)], taken):
             grid[hole.first : hole.end, hole.share.low : hole.share.high] += 1
         assert np.all(grid == 1)
 

@@ -33,7 +33,7 @@ def only_when_told(life: Life) -> None:
 def evaluate(life: Life) -> None:
     """Wait for the evaluation at the last cycle; the next cycle commits it."""
     query = life.db.definition("counted").id
-    until(lambda: life.db.spark_queries._found.get(query) == life.db.standing.store.cycle)
+    until(lambda: life.db.evaluator._found.get(query) == life.db.standing.store.cycle)
 
 
 @pytest.mark.parametrize(("keep", "snapshots"), [(1, 1), (1, 2), (2, 1), (2, 3), (5, 1)])

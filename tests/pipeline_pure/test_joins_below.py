@@ -9,7 +9,7 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
-from penstock.operators.join.answer import JoinHeld
+from penstock.operators.join.answer import JoinAt
 from tests.support.join_life import COUNTED, PAIRS, Life, last_times, until, upto_now
 
 
@@ -57,7 +57,7 @@ def test_nothing_of_the_join_is_left_when_its_query_goes(life: Life) -> None:
     life.push()
     life.settled("counted")
     life.execute("DROP QUERY counted")
-    store, queries = life.db.standing.store, life.db.spark_queries
+    store, queries = life.db.standing.store, life.db.evaluator
     assert not store.answers and not store.spark_plans
     until(lambda: not (store.evaluations.by_query or queries._rows or queries._inputs))
 
@@ -94,8 +94,8 @@ def test_a_subscriber_hears_of_new_values_and_not_of_cycles_without(life: Life) 
 
 def test_only_new_pairs_are_read_from_the_log(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[int] = []
-    rows = JoinHeld.rows
-    monkeypatch.setattr(JoinHeld, "rows", lambda held, ids: fetched.append(len(ids)) or rows(held, ids))
+    rows = JoinAt.rows
+    monkeypatch.setattr(JoinAt, "rows", lambda held, ids: fetched.append(len(ids)) or rows(held, ids))
     life.execute(f"CREATE QUERY counted AS {COUNTED}")
     life.push()
     life.settled("counted")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import SECOND
-from penstock.operators.join.answer import JoinHeld
+from penstock.operators.join.answer import JoinAt
 from penstock.operators.sparksql import input_files, join_rows
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.support.join_life import COUNTED, PAIRS, Life, last_times, until
@@ -55,8 +55,8 @@ def test_an_aggregate_gets_every_row_of_a_join_that_is_larger_than_any_answer(li
 
 def test_what_stays_is_not_written_again(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
-    real = JoinHeld.rows
-    monkeypatch.setattr(JoinHeld, "rows", lambda self, ids: written.append(len(ids)) or real(self, ids))
+    real = JoinAt.rows
+    monkeypatch.setattr(JoinAt, "rows", lambda self, ids: written.append(len(ids)) or real(self, ids))
     life.execute(f"CREATE QUERY counted AS {COUNTED} BEGIN ('2020-01-01') END (NOW)")
     last = 0
     for _ in range(6):
@@ -79,7 +79,7 @@ def test_files_go_with_the_question_and_with_the_query(life: Life) -> None:
     life.settled("counted")
     assert files(life)
     life.execute("DROP QUERY pairs CASCADE")
-    life.db.spark_queries._due()
+    life.db.evaluator._due()
     until(lambda: not files(life))
 
 

@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from penstock.answers.cost_shares import Users, own_ms
+from penstock.answers.cost_shares import CostShares, own_ms
 from penstock.cycle import work_time
 from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord
 from tests.pipeline_pure.world import Pipe
@@ -113,7 +113,7 @@ def test_invocations_are_counted_beside_the_cycles(spent: Spending) -> None:
 
 
 def test_parts_are_shared_among_their_users_and_what_nobody_uses_any_more_is_nobodys() -> None:
-    users = Users(calling={"f": [4, 5], "g": []}, slicing={9: [6]})
+    users = CostShares(calling={"f": [4, 5], "g": []}, slicing={9: [6]})
     rows = [
         (9, "spent", {"functions": {"f": 8.0, "g": 1.0, "gone": 2.0}, "slices": 3.0}),
         (9, "spent", {"queries": [4, 6], "ms": 10.0}),

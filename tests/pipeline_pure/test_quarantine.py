@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from penstock.cycle.log_batch import Rows
+from penstock.cycle.log_batch import LogBatch
 from penstock.errors import PenstockError
 from penstock.operators.aggregate import step
 from penstock.operators.aggregate.family import FamilyStore
 from penstock.operators.select import match_encoding
-from penstock.operators.select.step import SharedPass
-from penstock.views.record_fold import Taking
+from penstock.operators.select.step import SelectStep
+from penstock.views.record_fold import RecordFold
 from tests.pipeline_pure.world import Pipe
 
 MANY = 90
@@ -55,7 +55,7 @@ def create_function(pipe: Pipe, name: str, body: str, replace: str = "") -> None
 
 
 def failing_with(bad: int, method: Callable[..., Any]) -> Callable[..., Any]:
-    def fail(self: SharedPass, *arguments: Any) -> Any:
+    def fail(self: SelectStep, *arguments: Any) -> Any:
         if bad in self:
             raise RuntimeError("no kernel for this")
         return method(self, *arguments)
@@ -74,7 +74,7 @@ def test_a_query_whose_kernel_raises_is_taken_out_and_the_others_go_on(
     bad = number_of(pipe, "q2")
     with monkeypatch.context() as broken:
         for name in ("match", "matrix"):
-            broken.setattr(SharedPass, name, failing_with(bad, getattr(SharedPass, name)))
+            broken.setattr(SelectStep, name, failing_with(bad, getattr(SelectStep, name)))
         pipe.push(4.5)
         assert pipe.engine.cycle() is not None
         assert pipe.answer("q1") == [1.5, 3.5, 4.5] and pipe.answer("q3") == [3.5, 4.5]
@@ -104,7 +104,7 @@ def test_several_bad_queries_are_found_in_one_cycle(pipe: Pipe, monkeypatch: pyt
     bad = {number_of(pipe, name) for name in ("q0", "q7", "q8", "q77")}
     for name in ("match", "matrix"):
         for number in bad:
-            monkeypatch.setattr(SharedPass, name, failing_with(number, getattr(SharedPass, name)))
+            monkeypatch.setattr(SelectStep, name, failing_with(number, getattr(SelectStep, name)))
     pipe.push(80.5)
     assert pipe.engine.cycle() is not None
     assert {q.id for q in pipe.db.catalog.state.queries.values() if q.quarantined} == bad
@@ -112,14 +112,14 @@ def test_several_bad_queries_are_found_in_one_cycle(pipe: Pipe, monkeypatch: pyt
 
 
 def test_a_query_that_cannot_even_be_prepared_stops_no_other(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    add = SharedPass.add
+    add = SelectStep.add
 
-    def picky(self: SharedPass, query_id: int, *rest: Any) -> None:
+    def picky(self: SelectStep, query_id: int, *rest: Any) -> None:
         if query_id == number_of(pipe, "q1"):
             raise TypeError("what is this?")
         add(self, query_id, *rest)
 
-    monkeypatch.setattr(SharedPass, "add", picky)
+    monkeypatch.setattr(SelectStep, "add", picky)
     ask(pipe, 3)
     pipe.push(2.5)
     pipe.engine.drain()
@@ -152,14 +152,14 @@ def test_rows_that_cannot_be_read_fail_the_queries_of_their_table(pipe: Pipe, mo
     ask(pipe, 2)
     pipe.db.execute("CREATE QUERY other AS SELECT value FROM others")
     pipe.engine.drain()
-    read = Rows.read
+    read = LogBatch.read
 
-    def picky(unit: Any, table: Any, *rest: Any) -> Rows:
+    def picky(unit: Any, table: Any, *rest: Any) -> LogBatch:
         if table.name == "probes":
             raise ValueError("not a buffer")
         return read(unit, table, *rest)
 
-    monkeypatch.setattr(Rows, "read", picky)
+    monkeypatch.setattr(LogBatch, "read", picky)
     pipe.push(2.5)
     pipe.db.push("others", [{"id": 1, "value": 7.0}])
     pipe.engine.drain()
@@ -221,14 +221,14 @@ def test_results_that_the_server_cannot_take_in_fail_their_query_only(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(pipe, 3)
-    take, bad = Taking._take_of_query, number_of(pipe, "q1")
+    take, bad = RecordFold._take_of_query, number_of(pipe, "q1")
 
-    def picky(self: Taking, query_id: int, *rest: Any) -> None:
-        if query_id == bad:
+    def picky(self: RecordFold, row: tuple[int, str, int, int, bytes], *rest: Any) -> None:
+        if row[0] == bad:
             raise KeyError("match")
-        take(self, query_id, *rest)
+        take(self, row, *rest)
 
-    monkeypatch.setattr(Taking, "_take_of_query", picky)
+    monkeypatch.setattr(RecordFold, "_take_of_query", picky)
     pipe.push(7.0)
     pipe.engine.drain()
     assert pipe.answer("q0") == pipe.answer("q2") == [7.0]

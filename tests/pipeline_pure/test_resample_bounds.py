@@ -11,7 +11,7 @@ import pytest
 from penstock.answers import as_of
 from penstock.errors import PenstockError
 from penstock.operators.resample import once, samples, stream
-from penstock.operators.resample.answer import ResampleHeld
+from penstock.operators.resample.answer import ResampleAt
 from penstock.operators.resample.samples import pieces_in_time
 from tests.pipeline.asking import ask, rows_of
 from tests.pipeline_pure.resampling import ASKED, WINDOW, World, at, in_order
@@ -61,7 +61,7 @@ def test_an_answer_that_is_too_large_is_refused_before_it_is_read(
     read: list[int] = []
     rows_at = stream.rows_at
 
-    def counted(*args: object) -> stream.Rows:
+    def counted(*args: object) -> stream.TimedRows:
         read.append(1)
         return rows_at(*args)  # type: ignore[arg-type]
 
@@ -96,7 +96,7 @@ def test_an_answer_of_a_past_time_stands_on_one_cycle(
     cycle, expected = world.pipe.db.standing.store.cycle, world.answer(as_of=at(25))
     answer_once = once.answer_once
 
-    def after_another_cycle(held: ResampleHeld) -> pa.Table | None:
+    def after_another_cycle(held: ResampleAt) -> pa.Table | None:
         world.push(0, 30)
         return answer_once(held)
 

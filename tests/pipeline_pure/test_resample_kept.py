@@ -5,24 +5,24 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from penstock.operators.resample.sample_cache import MOST_BYTES, Kept, KeptSamples
+from penstock.operators.resample.sample_cache import MOST_BYTES, CachedSamples, SampleCache
 
 PLAN = cast(Any, "what is asked")
 
 
-def answer(cycle: int, share: float) -> Kept:
+def answer(cycle: int, share: float) -> CachedSamples:
     """An answer that takes a share of all that may be kept."""
     sized = SimpleNamespace(nbytes=int(share * MOST_BYTES))
-    return Kept(PLAN, cycle, cast(Any, sized), cast(Any, SimpleNamespace(table=SimpleNamespace(nbytes=0))))
+    return CachedSamples(PLAN, cycle, cast(Any, sized), cast(Any, SimpleNamespace(table=SimpleNamespace(nbytes=0))))
 
 
-def known(samples: KeptSamples, query_id: int, cycle: int) -> int | None:
+def known(samples: SampleCache, query_id: int, cycle: int) -> int | None:
     found = samples.before(query_id, PLAN, cycle)
     return None if found is None else found.cycle
 
 
 def test_a_large_answer_is_kept_alone() -> None:
-    samples = KeptSamples()
+    samples = SampleCache()
     for cycle in range(6):
         samples.keep(1, answer(cycle, 0.6))
         assert known(samples, 1, cycle) == cycle, "the next one would have to read its whole window"
@@ -32,7 +32,7 @@ def test_a_large_answer_is_kept_alone() -> None:
 
 
 def test_queries_in_turn_keep_their_newest_before_anybody_keeps_older_ones() -> None:
-    samples = KeptSamples()
+    samples = SampleCache()
     for cycle in range(4):
         for query_id in range(4):
             assert known(samples, query_id, cycle) == (cycle - 1 if cycle else None)
@@ -45,7 +45,7 @@ def test_queries_in_turn_keep_their_newest_before_anybody_keeps_older_ones() -> 
 
 
 def test_small_answers_are_kept_for_who_lags_behind() -> None:
-    samples = KeptSamples()
+    samples = SampleCache()
     for cycle in range(5):
         samples.keep(1, answer(cycle, 0.1))
     assert [known(samples, 1, cycle) for cycle in range(5)] == [None, None, 2, 3, 4]

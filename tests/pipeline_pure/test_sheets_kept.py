@@ -147,4 +147,4 @@ def test_dropped_queries_and_tables_take_their_sheets_along(pipe: Pipe) -> None:
     pipe.db.execute("DROP TABLE probes CASCADE")
     pipe.engine.drain()
     assert not sheets(pipe)
-    assert pipe.db.standing.store.shelves == {}
+    assert pipe.db.standing.store.match_stores == {}

@@ -14,23 +14,25 @@ from pytest import MonkeyPatch
 from penstock.expr.bits import pack
 from penstock.operators.select import bit_matrix
 from penstock.operators.select import match_store as shelves
-from penstock.operators.select.bit_matrix import Sheet, SheetName, map_sheet, name_from_bytes, write_sheet
-from penstock.operators.select.match_store import Shelf
-from penstock.operators.select.position_lists import Lists, lists_from_bytes, merge_lists
+from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, map_matrix, name_from_bytes, write_matrix
+from penstock.operators.select.match_store import MatchStore
+from penstock.operators.select.position_lists import PositionLists, lists_from_bytes, merge_lists
 
 
-def sheet(first: int, end: int, chosen: dict[int, list[int]]) -> Sheet:
+def sheet(first: int, end: int, chosen: dict[int, list[int]]) -> BitMatrix:
     rows = end - first
     words = np.stack([pack(np.isin(np.arange(first, end), positions)) for positions in chosen.values()])
     times = np.arange(first, end, dtype=np.int64) * 10
     queries = np.array(sorted(chosen), np.int64)
-    return Sheet(1, first, end, queries, np.arange(len(chosen), dtype=np.int32), times, np.zeros(rows, np.int32), words)
+    return BitMatrix(
+        1, first, end, queries, np.arange(len(chosen), dtype=np.int32), times, np.zeros(rows, np.int32), words
+    )
 
 
-def named(folder: Path, found: Sheet) -> SheetName:
+def named(folder: Path, found: BitMatrix) -> BitMatrixRef:
     low, high = int(found.times.min()), int(found.times.max())
-    file = write_sheet(folder, found)
-    return SheetName(1, found.first, found.end, low, high, file, BitMap(found.queries.tolist()))
+    file = write_matrix(folder, found)
+    return BitMatrixRef(1, found.first, found.end, low, high, file, BitMap(found.queries.tolist()))
 
 
 def test_a_sheet_is_read_as_it_was_written_and_a_torn_one_is_none(tmp_path: Path) -> None:
@@ -39,16 +41,16 @@ def test_a_sheet_is_read_as_it_was_written_and_a_torn_one_is_none(tmp_path: Path
     again = name_from_bytes(1, 100, name.to_bytes())
     assert again == name
     assert again.file is not None
-    read = map_sheet(tmp_path / again.file)
+    read = map_matrix(tmp_path / again.file)
     assert read is not None
     assert read.positions(read.row(3)).tolist() == [100, 163, 164, 230]
     assert read.positions(read.row(8)).tolist() == []
     assert (read.row(4), read.nbytes) == (-1, found.nbytes)
     path = tmp_path / again.file
     path.write_bytes(path.read_bytes()[:-8])
-    assert map_sheet(path) is None
+    assert map_matrix(path) is None
     path.write_bytes(b"")
-    assert map_sheet(path) is None
+    assert map_matrix(path) is None
 
 
 def test_of_a_large_matrix_only_the_rows_that_are_meant_are_written(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
@@ -59,7 +61,7 @@ def test_of_a_large_matrix_only_the_rows_that_are_meant_are_written(tmp_path: Pa
     found = replace(matrix, queries=queries, row_of=row_of, chosen=used)
     name = named(tmp_path, found)
     assert name.file is not None
-    read = map_sheet(tmp_path / name.file)
+    read = map_matrix(tmp_path / name.file)
     assert read is not None and read.words.shape[0] == 5
     for query in range(1, 8):
         if query in queries:
@@ -69,7 +71,7 @@ def test_of_a_large_matrix_only_the_rows_that_are_meant_are_written(tmp_path: Pa
 
 
 def test_sheets_keep_no_file_descriptor_and_are_there_after_their_file(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = MatchStore(tmp_path)
     before = len(os.listdir("/proc/self/fd"))
     for first in range(0, 64 * 50, 64):
         shelf.put(named(tmp_path, sheet(first, first + 64, {5: [first + 1]})))
@@ -82,11 +84,11 @@ def test_sheets_keep_no_file_descriptor_and_are_there_after_their_file(tmp_path:
 
 def test_a_folder_without_room_gives_no_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert write_sheet(tmp_path / "file", sheet(0, 64, {1: [1]})) is None
+    assert write_matrix(tmp_path / "file", sheet(0, 64, {1: [1]})) is None
 
 
 def test_what_is_given_up_is_missed_by_its_members_only(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = MatchStore(tmp_path)
     for first in (0, 64, 128):
         shelf.put(named(tmp_path, sheet(first, first + 64, {5: [first], 6: [first + 1]})))
     before = shelf.view()
@@ -103,18 +105,18 @@ def test_what_is_given_up_is_missed_by_its_members_only(tmp_path: Path) -> None:
 
 
 def test_many_lost_sheets_are_told_in_few_words_and_none_is_forgotten(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = MatchStore(tmp_path)
     for first in range(0, 10 * shelves.MOST_LOST, 10):
-        shelf.put(SheetName(1, first, first + 10, 0, 0, None, BitMap([first % 7])))
+        shelf.put(BitMatrixRef(1, first, first + 10, 0, 0, None, BitMap([first % 7])))
     assert len(shelf.lost) <= shelves.MOST_LOST
     for first in range(0, 10 * shelves.MOST_LOST, 10):
         assert any(low <= first < high for low, high in shelf.view().missing(first % 7, 0, 1 << 40))
 
 
 def test_a_sheet_that_is_lost_within_a_range_lost_before_takes_nothing_from_it(tmp_path: Path) -> None:
-    shelf, sheets = Shelf(tmp_path), 2 * shelves.MOST_LOST + 40
+    shelf, sheets = MatchStore(tmp_path), 2 * shelves.MOST_LOST + 40
     for number in [*range(0, sheets, 2), *range(1, sheets, 2)]:
-        shelf.put(SheetName(1, number * 10, number * 10 + 10, 0, 0, None, BitMap([7])))
+        shelf.put(BitMatrixRef(1, number * 10, number * 10 + 10, 0, 0, None, BitMap([7])))
     assert len(shelf.lost) <= shelves.MOST_LOST
     missing = shelf.view().missing(7, 0, sheets * 10)
     assert {row for low, high in missing for row in range(low, high)} == set(range(sheets * 10))
@@ -131,7 +133,7 @@ def test_merged_lists_hold_what_their_parts_held_from_where_a_query_reaches_on()
                 truth.setdefault(q, []).extend(positions)
             counts = [len(p) for p in chosen.values()]
             offsets = [p - first for positions in chosen.values() for p in positions]
-            lists = Lists(
+            lists = PositionLists(
                 first,
                 first + 100,
                 np.array(list(chosen), np.int64),
@@ -149,14 +151,14 @@ def test_merged_lists_hold_what_their_parts_held_from_where_a_query_reaches_on()
 
 
 def test_a_querys_share_is_what_is_there_for_it(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = MatchStore(tmp_path)
     shelf.put(named(tmp_path, sheet(0, 64, {5: [1], 6: [2]})))
     shelf.put(named(tmp_path, sheet(64, 128, {6: [70], 7: []})))
     half = shelf.sheets[0].sheet.nbytes // 2
     assert [shelf.share(q) for q in (4, 5, 6, 7)] == [0, half, 2 * half, half]
     for first in (0, 100, 200):
         found = np.array([5, 9], np.uint32)
-        shelf.put_lists(Lists(first, first + 100, np.array([6, 8]), np.array([0, 1, 2]), found))
+        shelf.put_lists(PositionLists(first, first + 100, np.array([6, 8]), np.array([0, 1, 2]), found))
     assert [shelf.share(q) for q in (5, 6, 8)] == [half, 2 * half + 60, 60]
     shelf.merge(None)
     assert shelf.share(8) == sum(4 * len(p) + 16 for part in shelf.lists if (p := part.positions(8)) is not None)
@@ -169,10 +171,10 @@ def test_a_querys_share_is_what_is_there_for_it(tmp_path: Path) -> None:
 
 
 def test_lists_are_merged_however_long_the_log_is(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = MatchStore(tmp_path)
     firsts = [0, 500, *(2**32 + 100 * n for n in range(200)), 3 * 2**32]
     for number, first in enumerate(firsts):
-        shelf.put_lists(Lists(first, first + 100, np.array([7]), np.array([0, 1]), np.array([5], np.uint32)))
+        shelf.put_lists(PositionLists(first, first + 100, np.array([7]), np.array([0, 1]), np.array([5], np.uint32)))
         if number % 20 == 19:
             shelf.merge(None)
     assert len(shelf.lists) < 10

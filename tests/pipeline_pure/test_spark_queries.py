@@ -45,7 +45,7 @@ def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
 @pytest.fixture
 def runner(pipe: Pipe) -> Runner:
     found = Runner()
-    pipe.db.spark_queries._runner = lambda: found  # type: ignore[assignment,return-value]
+    pipe.db.evaluator._runner = lambda: found  # type: ignore[assignment,return-value]
     pipe.probes()
     return found
 
@@ -53,7 +53,7 @@ def runner(pipe: Pipe) -> Runner:
 def test_a_failure_of_the_round_itself_does_not_end_it(
     pipe: Pipe, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queries = pipe.db.spark_queries
+    queries = pipe.db.evaluator
     broken: list[int] = []
 
     def due() -> list[int]:
@@ -69,7 +69,7 @@ def test_a_failure_of_the_round_itself_does_not_end_it(
 
 
 def test_nothing_of_a_dropped_query_is_kept(pipe: Pipe, runner: Runner) -> None:
-    queries = pipe.db.spark_queries
+    queries = pipe.db.evaluator
     runner.failure = error("engine_failed", detail="no")
     create_spark_query(pipe, "counted", COUNT)
     pipe.engine.drain()
@@ -113,7 +113,7 @@ def test_a_subscriber_hears_at_once_that_its_query_was_dropped(pipe: Pipe, runne
 
 
 def test_a_subscriber_waits_for_the_first_answer_no_longer_than_it_said(pipe: Pipe, runner: Runner) -> None:
-    pipe.db.spark_queries.stop()
+    pipe.db.evaluator.stop()
     create_spark_query(pipe, "counted", COUNT)
     pipe.engine.drain()
     subscription = pipe.db.subscribe("counted")
@@ -190,7 +190,7 @@ def test_a_question_about_a_table_that_no_cycle_knows_yet_is_told_to_wait(pipe: 
     plan = plan_query(parse_select(COUNT), pipe.db.catalog.state, standing=False)
     assert isinstance(plan, SparkPlan)
     with pytest.raises(PenstockError) as caught:
-        pipe.db.spark_queries.run(plan, None)
+        pipe.db.evaluator.run(plan, None)
     assert caught.value.condition == "not_ready"
 
 

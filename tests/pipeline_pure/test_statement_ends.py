@@ -103,7 +103,7 @@ class SlowSpark:
 
 def test_a_standing_query_that_times_out_three_times_in_a_row_fails_until_it_is_resumed(pipe: Pipe) -> None:
     slow = SlowSpark()
-    pipe.db.spark_queries._runner = lambda: slow  # type: ignore[assignment,return-value]
+    pipe.db.evaluator._runner = lambda: slow  # type: ignore[assignment,return-value]
     pipe.probes()
     create_spark_query(pipe, "counted", COUNT)
     pipe.engine.drain()
@@ -115,7 +115,7 @@ def test_a_standing_query_that_times_out_three_times_in_a_row_fails_until_it_is_
     assert caught.value.condition == "statement_timeout"
     pipe.push(1.0)
     pipe.engine.drain()
-    pipe.db.spark_queries._due()
+    pipe.db.evaluator._due()
     assert slow.runs == 3  # new readings do not begin it anew
     slow.quick = True
     pipe.db.execute("ALTER QUERY counted PAUSE")
@@ -130,7 +130,7 @@ def test_a_standing_query_that_times_out_three_times_in_a_row_fails_until_it_is_
 def test_one_slow_evaluation_keeps_the_answer_before(pipe: Pipe) -> None:
     slow = SlowSpark()
     slow.quick = True
-    pipe.db.spark_queries._runner = lambda: slow  # type: ignore[assignment,return-value]
+    pipe.db.evaluator._runner = lambda: slow  # type: ignore[assignment,return-value]
     pipe.probes()
     create_spark_query(pipe, "counted", COUNT)
     pipe.engine.drain()

@@ -45,7 +45,7 @@ def reopened(pipe: Pipe) -> Runner:
     """The folder opened again, with a stand-in for Spark."""
     pipe.restart()
     runner = Runner()
-    pipe.db.spark_queries._runner = lambda: runner  # type: ignore[assignment,return-value]
+    pipe.db.evaluator._runner = lambda: runner  # type: ignore[assignment,return-value]
     pipe.engine.drain()
     return runner
 

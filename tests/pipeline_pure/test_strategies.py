@@ -38,7 +38,7 @@ def test_all_strategies_give_the_same_rows_and_explain_names_them(pipe: Pipe, ch
         pipe.engine.drain()
     assert pipe.answer("seen") == [2.0, 3.0]
     assert pipe.db.standing.strategy_of(query_id) == chosen
-    assert f"answer kept: {chosen}, because somebody chose so" in explained(pipe)
+    assert f"answer kept: {chosen}, because a user chose it" in explained(pipe)
     pipe.restart()
     assert pipe.answer("seen") == [2.0, 3.0]
 
@@ -83,7 +83,7 @@ def test_a_query_that_is_asked_for_often_is_kept_current_and_no_longer_when_nobo
 
 
 def test_a_query_that_was_asked_for_many_times_in_its_last_cycle_is_let_go_of_as_well() -> None:
-    chooser = storage_choice.Chooser()
+    chooser = storage_choice.StorageChoice()
     for cycle in range(1, storage_choice.LOOK_CYCLES + 2):
         chooser.note(1, cycle)
         chooser.note(1, cycle)
@@ -120,7 +120,7 @@ def test_a_strategy_that_a_query_cannot_have_is_noted_and_explained(pipe: Pipe, 
     assert len(done.notices) == 1
     assert done.notices[0].startswith(f'strategy "{chosen}" changes nothing for query "seen": {ALWAYS_PARTIAL[asks]}')
     pipe.engine.drain()
-    assert f"strategy {chosen}, which somebody asked for, changes nothing: {ALWAYS_PARTIAL[asks]}" in explained(pipe)
+    assert f"strategy {chosen}, as requested, changes nothing: {ALWAYS_PARTIAL[asks]}" in explained(pipe)
     assert (
         pipe.db.execute("ALTER QUERY seen SET STRATEGY complete").notices[0].startswith('strategy "complete" changes')
     )

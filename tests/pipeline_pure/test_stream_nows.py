@@ -96,4 +96,4 @@ def test_a_stream_that_nobody_read_then_has_no_now_then(pipe: Pipe) -> None:
 
 
 def _keys(pipe: Pipe) -> list[NowKey]:
-    return [(i, p) for i, table in pipe.db.standing.store.census.nows._tables.items() for p in table.places]
+    return [(i, p) for i, table in pipe.db.standing.store.window_index.nows._tables.items() for p in table.places]

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.views import standing_queries
 from penstock.views.answer_store import AnswerStore
-from penstock.views.stream_clock_index import StreamNows
+from penstock.views.stream_clock_index import StreamClockIndex
 from tests.pipeline_pure.world import Pipe
 from tests.sinks.world import eventually
 
@@ -37,7 +37,7 @@ def test_a_cycle_that_could_not_be_folded_is_folded_with_the_next(
     pipe.push(2.0)
     waits, pipe.engine.lag = pipe.engine.lag, lambda: 0
     with monkeypatch.context() as broken:
-        broken.setattr(StreamNows if step == "at" else AnswerStore, step, fail)
+        broken.setattr(StreamClockIndex if step == "at" else AnswerStore, step, fail)
         assert pipe.engine.cycle() is not None
         (follower,) = pipe.db.follower.services()
         eventually(lambda: follower.failure is not None)

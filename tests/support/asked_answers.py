@@ -47,7 +47,7 @@ class World:
             self.runs += 1
             raise AssertionError("Spark was asked")
 
-        pipe.db.spark_queries.run = run  # type: ignore[method-assign]
+        pipe.db.evaluator.run = run  # type: ignore[method-assign]
 
     def push(self, count: int, late_s: float = 0.1) -> None:
         rng, rows = self.rng, []

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.clock import SECOND
-from penstock.pipeline.input_files import Handed, HandedReader
+from penstock.pipeline.input_files import InputFiles, InputFilesReader
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.pipeline_pure.world import Pipe
 
@@ -28,20 +28,20 @@ class Runner:
         self.given: dict[str, list[dict[str, Any]]] = {}
         self.in_files: dict[str, tuple[Path, ...]] = {}
 
-    def run(self, plan: SparkPlan, _: Any, given: dict[str, pa.Table | Handed]) -> pa.Table:
+    def run(self, plan: SparkPlan, _: Any, given: dict[str, pa.Table | InputFiles]) -> pa.Table:
         self.asked += 1
         for relation, handed in given.items():
-            self.in_files[f"{plan.sql} {relation}"] = handed.files if isinstance(handed, Handed) else ()
+            self.in_files[f"{plan.sql} {relation}"] = handed.files if isinstance(handed, InputFiles) else ()
             self.given[f"{plan.sql} {relation}"] = rows_of(handed).to_pylist()
         count = sum(rows_of(rows).num_rows for rows in given.values())
         return pa.table({name: pa.array([count]) for name, _ in plan.outputs})
 
 
-def rows_of(given: pa.Table | Handed) -> pa.Table:
+def rows_of(given: pa.Table | InputFiles) -> pa.Table:
     """Rows as a worker of Spark gets them."""
     if isinstance(given, pa.Table):
         return given
-    reader = HandedReader(given.options())
+    reader = InputFilesReader(given.options())
     schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in given.fields])
     return pa.Table.from_batches([b for task in reader.partitions() for b in reader.read(task)], schema)
 
@@ -69,7 +69,7 @@ class Life(Pipe):
 
     def open(self) -> None:
         super().open()
-        self.db.spark_queries._runner = lambda: self.runner  # type: ignore[assignment,return-value]
+        self.db.evaluator._runner = lambda: self.runner  # type: ignore[assignment,return-value]
 
     def push(self, count: int = 30, step_us: int = SECOND // 10) -> None:  # type: ignore[override]
         for table, rows in self.rows.items():

@@ -90,9 +90,8 @@ class LocalEngine:
 
     def tasks(self, start: Offset, end: Offset) -> list[CycleTask]:
         skipped, state = self._planner.skipped(end.journal), self._planner.state_at(end.journal)
-        memory = self.settings.join_memory_mb << 20
-        limits = WorkerLimits(0, self.settings.function_timeout_ms)
-        return cycle_tasks(self.folder.log, start, end, state, self.parallelism, memory, skipped, limits)
+        limits = WorkerLimits(0, self.settings.function_timeout_ms, self.settings.join_memory_mb << 20)
+        return cycle_tasks(self.folder.log, (start, end), state, self.parallelism, skipped, limits)
 
     def run(self, start: Offset, end: Offset) -> CommitRecord | None:
         began_s = time.monotonic()

@@ -1,7 +1,8 @@
 """A standing query's answer as of a past time: its window with that time for NOW, over the log as it is known today.
 
 So a reading that came late is in the answer of its own time, and a query answers for times before its registration.
-Nothing is kept for this: a selection and RESAMPLE are evaluated here from the rows that their windows reach, anything else as Spark SQL.
+Nothing is kept for this: selections and RESAMPLE are evaluated here from the rows that their windows reach, anything else
+as Spark SQL.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import evaluate_mask, evaluate_static
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.base.log_reader import Fetcher, TimedPositions
+from penstock.operators.base.log_reader import LogReader, TimedPositions
 from penstock.operators.resample.once import answer_once, hold_once
 from penstock.operators.select.window_cut import newest
 from penstock.operators.sparksql.moments import check_taken_in, now_of_plan
@@ -62,7 +63,7 @@ def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, l
     if isinstance(plan, SparkPlan) and moment is not None:
         table = answer_once(held) if held is not None else None
         if table is None:
-            table = database.spark_queries.run_at(plan, moment, cycle, {}).table
+            table = database.evaluator.run_at(plan, moment, cycle, {}).table
     else:
         table = past.rows(limit, most)
     return Result(table if limit is None else table.slice(0, limit), cycle=cycle, now_us=at_us)
@@ -107,7 +108,7 @@ def _windows(plan: SelectPlan | SparkPlan) -> list[Window | None]:
 
 
 def _check_kept(plan: Plan, store: AnswerStore, start_us: int | None, at_us: int) -> None:
-    """Refuse a time whose window reaches readings that retention may have taken."""
+    """Refuse a time if its window reaches readings that retention may have deleted."""
     assert isinstance(plan, SelectPlan | SparkPlan)
     kept_us = -FOREVER
     for table_id, _ in streams_of(plan, store.state):
@@ -159,7 +160,7 @@ class _PastRows:
         self._floor = store.state.retention(use.table_id)
         self._head = store.offset.data.get(use.table_id, 0)
         self._range = _range(plan.window, at_us, start_us)
-        self._fetcher = Fetcher(database.folder.log, store.state.tables_by_id[use.table_id], self._static)
+        self._log_reader = LogReader(database.folder.log, store.state.tables_by_id[use.table_id], self._static)
 
     def rows(self, limit: int | None, most: int) -> pa.Table:
         found = self._matching(self._counted())
@@ -169,22 +170,22 @@ class _PastRows:
                 detail=f"the answer has {len(found.positions)} rows, more than {most}",
                 hint="ask for fewer with a limit or a narrower window, or raise result_max_rows",
             )
-        return self._fetcher.rows(self._plan, found.positions[:limit], [])
+        return self._log_reader.rows(self._plan, found.positions[:limit], [])
 
     def _counted(self) -> TimedPositions:
-        """Rows inside the window whose sensor passes."""
+        """Rows inside the window that pass the plan's predicate on static columns."""
         window, (low, high) = self._plan.window, self._range
         rows = self._passing(low, high)
         if isinstance(window, RowsWindow):
             rows = rows.take(newest(rows, window, self._static))
             if self._floor and not window.per_sensor and len(rows.positions) < window.count:
-                # Of the rows that are missing some were there, and retention took them.
+                # Some of the missing rows existed, and retention deleted them.
                 kept = np.sort(self._passing(-FOREVER, FOREVER).times)[window.count - 1 :]
                 raise history_gone(high, int(kept[0]) if len(kept) else None, 0)
         return rows
 
     def _passing(self, low: int, high: int) -> TimedPositions:
-        rows = self._fetcher.times(None, self._head, low, high, self._floor)
+        rows = self._log_reader.times(None, self._head, low, high, self._floor)
         if self._plan.static_predicate is None:
             return rows
         passing = evaluate_static(self._plan.static_predicate, self._static.versions())
@@ -194,5 +195,5 @@ class _PastRows:
         predicate = self._plan.stream_predicate
         if predicate is None or not len(rows.positions):
             return rows
-        columns = self._fetcher.columns(columns_of(predicate), rows.positions)
+        columns = self._log_reader.columns(columns_of(predicate), rows.positions)
         return rows.take(np.flatnonzero(evaluate_mask(predicate, columns, len(rows.positions))))

@@ -1,9 +1,9 @@
-"""complete_from: since when an answer holds everything, where that is later than its window's beginning.
+"""complete_from: the time from which an answer has all rows, where that is later than the beginning of its window.
 
-Two things cut an answer short: retention threw readings away, and a sensor was opened only then. On a
-transaction-time table a sensor is complete from its opening on. On a valid-time table the wall clock of the opening
-says nothing about the data: there a sensor is complete from its first reading after the opening on, and one that
-has sent nothing since says nothing.
+An answer is incomplete where retention deleted readings, or where a sensor was not open yet. On a transaction-time
+table a sensor is complete from its opening on. On a valid-time table the time of the opening is unrelated to the
+times of the data: there a sensor is complete from its first reading after the opening on, and a sensor without
+readings since then is not considered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.views.standing_queries import StandingQueries
 
 
 class Completeness:
-    """Works out complete_from for answers as they leave."""
+    """Computes complete_from of answers."""
 
     def __init__(self, standing: StandingQueries) -> None:
         self._standing = standing

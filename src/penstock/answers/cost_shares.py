@@ -1,4 +1,4 @@
-"""Which part of a cycle is whose: joins and histories told it themselves, functions and slices are their users'."""
+"""Divide the work time of a cycle among its queries."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Users:
+class CostShares:
     """By function, the queries that call it as rows come; by table, those that slice its rows."""
 
     calling: Mapping[str, list[int]] = field(default_factory=dict)
     slicing: Mapping[int, list[int]] = field(default_factory=dict)
 
 
-def users_of(store: AnswerStore) -> Users:
+def users_of(store: AnswerStore) -> CostShares:
     calling: dict[str, list[int]] = defaultdict(list)
     slicing: dict[int, list[int]] = defaultdict(list)
     for query_id, answer in store.answers.items():
@@ -41,10 +41,10 @@ def users_of(store: AnswerStore) -> Users:
         elif isinstance(answer.plan, SelectPlan):
             for name in store.state.queries_by_id[query_id].reads_functions:
                 calling[name].append(query_id)
-    return Users(calling, slicing)
+    return CostShares(calling, slicing)
 
 
-def own_ms(results: pa.Table, users: Users) -> tuple[Ints, Floats]:
+def own_ms(results: pa.Table, users: CostShares) -> tuple[Ints, Floats]:
     """Queries and the milliseconds that a cycle spent on each, where that was measured; one may be named several times."""
     told = results.filter(pc.is_in(results.column("kind"), pa.array(["join_info", "spent"])))
     queries: list[int] = []
@@ -62,7 +62,7 @@ def _of_join(number: int, said: Mapping[str, Any]) -> Iterator[tuple[list[int], 
     yield [number], said["ms"] / (1 + said.get("shared_with", 0))
 
 
-def _of_unit(table_id: int, said: Mapping[str, Any], users: Users) -> Iterator[tuple[list[int], float]]:
+def _of_unit(table_id: int, said: Mapping[str, Any], users: CostShares) -> Iterator[tuple[list[int], float]]:
     if "queries" in said:
         yield said["queries"], said["ms"]
         return

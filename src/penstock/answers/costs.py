@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.answers.cost_shares import Floats, Users, own_ms
+from penstock.answers.cost_shares import CostShares, Floats, own_ms
 from penstock.cycle.commits import CommitRecord
 
 CYCLES_SHOWN = 1000
@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Costs:
-    """The last thousand cycles one by one, and sums per query: a row of numbers each, so ten thousand cost no loop."""
+    """The costs of the last thousand cycles, and sums per query: one row of an array each, so updates need no loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,11 +33,11 @@ class Costs:
         self._queries: Ints = np.empty(0, np.int64)  # ascending
         self._sums = np.zeros((0, _FIGURES))
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
-        self._users = Users()
+        self._users = CostShares()
         self.version: object = None
         self._noted_s: float | None = None
 
-    def follow(self, version: object, sharing: Collection[int], known: Collection[int], users: Users) -> None:
+    def follow(self, version: object, sharing: Collection[int], known: Collection[int], users: CostShares) -> None:
         """Definitions changed: the queries `sharing` take part in cycles from now on; `known` are all there are."""
         with self._lock:
             queries = np.sort(np.fromiter(known, np.int64, len(known)))
@@ -49,7 +49,7 @@ class Costs:
             self._sharing = np.searchsorted(queries, np.sort(np.fromiter(sharing, np.int64, len(sharing))))
 
     def note_cycle(self, record: CommitRecord, fold_ms: float = 0.0) -> None:
-        """A cycle was committed, and it took `fold_ms` to fold it into the answers."""
+        """Add the costs of a committed cycle; `fold_ms` is the time of folding it into the answers."""
         results = record.results
         results = results.append_column("bytes", pc.binary_length(results.column("payload")))
         ms = record.info.get("ms")
@@ -92,7 +92,7 @@ class Costs:
                 self._sums[at] += (1, seconds * 1000, answer.num_rows, answer.nbytes, 0.0)
 
     def note_asked(self, query_id: int, seconds: float) -> None:
-        """Somebody invoked a query, which took the server's processor so long."""
+        """Add the processor time that one invocation of a query took in the server."""
         with self._lock:
             at = self._place(query_id)
             if at is not None:
@@ -112,7 +112,7 @@ class Costs:
             return list(self._cycles)
 
     def of(self, query_id: int) -> dict[str, Any]:
-        """Of one query, over all cycles or evaluations so far."""
+        """The costs of one query, over all cycles or evaluations so far."""
         with self._lock:
             at = self._place(query_id)
             figures = self._sums[at].tolist() if at is not None else [0.0] * _FIGURES
@@ -121,7 +121,7 @@ class Costs:
         return {"evaluations": int(evaluations), **times, "rows": int(rows), "bytes": int(size)}
 
     def costliest(self, count: int) -> list[int]:
-        """The queries that took most time, then most rows; costliest first."""
+        """The queries with the most time, then the most rows; the costliest first."""
         with self._lock:
             order = np.lexsort((self._sums[:, _ROWS], self._sums[:, _MS]))[::-1][:count]
             found: list[int] = self._queries[order].tolist()

@@ -1,7 +1,7 @@
 """The first reading of a sensor after it was opened: where its data begins, in its own time.
 
 Found in the log by the arrival times that rows of valid-time tables carry, and remembered: each row is looked at
-once, however often somebody asks.
+once, no matter how many clients ask.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class _Known:
-    """Of one table, by sid: the opening that is meant, the first time after it, how far the log was searched."""
+    """What is known of one table, by sid: the opening, the first reading after it, and how far the log was searched."""
 
     def __init__(self) -> None:
         self.opened = self.times = self.searched = np.empty(0, np.int64)
@@ -43,7 +43,7 @@ class _Known:
 
 
 class FirstReadings:
-    """Looks in the log and remembers what it found."""
+    """Finds first readings in the log and remembers them."""
 
     def __init__(self, log_folder: Path) -> None:
         self._folder = log_folder

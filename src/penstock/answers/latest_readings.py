@@ -1,7 +1,7 @@
-"""The newest reading of each sensor and its last two minutes, for whoever looks: read from the log's newest rows.
+"""The newest reading of each sensor and its last two minutes, read from the log's newest rows on request.
 
-Nothing is kept current while nobody looks. A look reads what came since the last one, at most `ROWS_A_LOOK` rows, so a
-busy table costs as much as a quiet one; a sensor whose readings were all left out shows its older value.
+Nothing is updated between requests. A request reads the rows since the last one, at most `ROWS_A_LOOK` of them, so a
+busy table costs as much as a quiet one. If the limit leaves out all readings of a sensor, its older value stays.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Recent:
-    """Of one table: by sid the newest values, and per second of the last two minutes the last number of each."""
+    """The newest readings of one table: by sid the newest values, and the last number in each second of two minutes."""
 
     seen: int = 0
     newest_us: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -49,7 +49,7 @@ class Recent:
 
 
 class Latest:
-    """One per server; threads take turns."""
+    """The newest readings of all tables, one object per server. One thread at a time reads."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -67,7 +67,7 @@ class Latest:
             return known
 
     def forget(self, tables: Mapping[int, Table]) -> None:
-        """Tables that are gone."""
+        """Forget dropped tables."""
         with self._lock:
             for table_id in self._tables.keys() - tables.keys():
                 del self._tables[table_id]
@@ -80,7 +80,7 @@ class Latest:
             try:
                 rows = read_slice(piece, columns)
             except (OSError, pa.ArrowException, PenstockError):
-                continue  # compaction or retention took it, or it is damaged, which queries say
+                continue  # compaction or retention removed it, or it is damaged, which queries report
             if rows.num_rows:
                 self._take(known, rows, sids, fields)
 

@@ -1,4 +1,4 @@
-"""Questions that trees answer, by their text: asked again, they need no reading and no planning, which take longer.
+"""A cache of plans by SQL text, for questions that aggregate trees answer: parsing and planning take longer than the answer.
 
 A plan holds for as long as no definition changes. Other questions wait for Spark anyway.
 """
@@ -14,7 +14,7 @@ MOST = 256
 LONGEST = 10_000
 
 
-class KnownQuestions:
+class PlanCache:
     """The plans of those that were asked last. Any thread may ask."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Whoever has written something can read it: questions wait a while for the cycle that takes it in."""
+"""Read your writes: a question waits, for a limited time, until a committed cycle includes the client's last write."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from penstock.views.standing_queries import StandingQueries
 READ_YOUR_WRITES_S = 5.0
 
 
-class OwnWrites:
-    """The part of the database that waits for what was written to it."""
+class ReadYourWrites:
+    """Waits until the answers include what a client has written; a base of `Database`."""
 
     log: StreamLog
     catalog: Catalog
@@ -33,7 +33,7 @@ class OwnWrites:
         self.standing.feed.wait(covered, READ_YOUR_WRITES_S)
 
     def wait_for_query(self, definition: QueryDefinition) -> None:
-        """A query exists for readers from the cycle on that took it in."""
+        """Wait for the first cycle that includes a query: from then on it can be read."""
         known = self.catalog.state.query_positions.get(definition.id)
         if known is None:
             raise error("query_not_found", query=definition.name, hint="it was dropped")

@@ -1,4 +1,4 @@
-"""What sinks read of the standing queries."""
+"""The interface through which sinks read the answers of standing queries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SinkQueries:
-    """The door that sinks read through; what they read is not counted as asked for."""
+    """Gives sinks the answers of standing queries; their reads do not count as invocations."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Push: what one subscriber gets, cycle by cycle. Computed when it is asked for, so slow readers hold nothing."""
+"""Push: the events of one subscriber, cycle by cycle. They are computed on request, so slow readers use no memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import error
-from penstock.operators.base.answer import Held, Ids, SelectHeld, answered_otherwise
-from penstock.operators.base.table_answer import AnsweredHeld
-from penstock.operators.select.delivered_windows import Told
-from penstock.views.feed import Feed
+from penstock.operators.base.answer import AnswerAt, Ids, SelectAt, answered_otherwise
+from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.select.delivered_windows import DeliveredWindows
+from penstock.views.feed import CommitFeed
 from penstock.views.results import Event
 from penstock.views.standing_queries import StandingQueries
 
@@ -33,9 +33,9 @@ class Subscription(Protocol):
 
 
 class Waiting:
-    """The part that all subscribers share: being told that a cycle was committed, and letting go."""
+    """What all subscribers share: they are notified of committed cycles, and they can be closed."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: CommitFeed) -> None:
         self._feed = feed
         self._closed = False
         self._callbacks: list[Callable[[], None]] = []
@@ -67,8 +67,8 @@ class SelectSubscription(Waiting):
         self._standing = standing
         self._name = name
         self._changes = changes
-        self._before: Held | None = None
-        self._told = Told()
+        self._before: AnswerAt | None = None
+        self._told = DeliveredWindows()
         self._inside: Ids = np.empty(0, np.int64)  # kept for changes only
         self._from_cycle = from_cycle
         self._rested = False
@@ -77,11 +77,11 @@ class SelectSubscription(Waiting):
             self._begin_at(from_cycle)
 
     def _begin_at(self, cycle: int) -> None:
-        """The cycle before must be known, so that what came in can be told from what was there."""
+        """The cycle before must be known, so that new rows can be distinguished from older ones."""
         held = self._held(cycle - 1)
         if self._changes:
             self._inside = held.inside()
-        elif isinstance(held, AnsweredHeld):
+        elif isinstance(held, TableAnswer):
             # Now: when the next cycle is compared with it, retention may have taken what it stands on.
             held.answer()
         self._begin_with(held)
@@ -125,9 +125,9 @@ class SelectSubscription(Waiting):
         self._begin_with(held)
         return self._event(held, inside, None)
 
-    def _begin_with(self, held: Held) -> None:
+    def _begin_with(self, held: AnswerAt) -> None:
         self._before = held
-        if isinstance(held, SelectHeld):
+        if isinstance(held, SelectAt):
             self._told.begin(held.instant)
 
     def _step(self) -> Event | None:
@@ -145,13 +145,13 @@ class SelectSubscription(Waiting):
             entered = self._entered(before, held)
         return self._event(held, entered, left) if len(entered) or (left is not None and left.num_rows) else None
 
-    def _entered(self, before: Held, held: Held) -> Ids:
-        """What came in and was not told before: a window that is made wider shows rows again that had left it."""
-        if not isinstance(held, SelectHeld) or not isinstance(before, SelectHeld) or held.plan.lasting is not None:
+    def _entered(self, before: AnswerAt, held: AnswerAt) -> Ids:
+        """New rows that were not sent before: a window that is made wider shows rows again that had left it."""
+        if not isinstance(held, SelectAt) or not isinstance(before, SelectAt) or held.plan.lasting is not None:
             return held.entered(before)
         return self._told.without_told(held.entered_rows(before), before.instant, held.instant).positions
 
-    def _after(self, before: Held) -> Held | None:
+    def _after(self, before: AnswerAt) -> AnswerAt | None:
         """The answer one cycle on; None where the query rests after all."""
         with self._standing.locked() as store:
             if not store.knows(before.query_id):
@@ -160,7 +160,7 @@ class SelectSubscription(Waiting):
             if self._standing.is_resting(self._name):
                 return None
             if not self._rested:
-                self._feed.mark(before.cycle + 1)  # a reader that is too slow is told so
+                self._feed.mark(before.cycle + 1)  # a reader that is too slow gets an error
             # While it rested there were no answers; all that came meanwhile comes with the first one.
             cycle = self._standing.next_answer(before.query_id, before.cycle)
             self._rested = False
@@ -169,17 +169,17 @@ class SelectSubscription(Waiting):
                 raise answered_otherwise(held.cycle)
             return held
 
-    def _held(self, cycle: int | None) -> Held:
+    def _held(self, cycle: int | None) -> AnswerAt:
         return self._standing.held(self._name, cycle)
 
-    def _event(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:
+    def _event(self, held: AnswerAt, entered: Ids, left: pa.Table | None) -> Event:
         if left is not None and left.num_rows:
             return self._made(held, entered, left)
-        # What rows say depends on the cycle as well: a join counts its results anew when it reads its history again.
+        # Rows of ids depend on the cycle as well: a join numbers its results again when it reads its history again.
         key = (held.query_id, held.cycle, held.floors, self._changes, entered.tobytes())
         return self._standing.events.get(key, lambda: self._made(held, entered, None))
 
-    def _made(self, held: Held, entered: Ids, left: pa.Table | None) -> Event:
+    def _made(self, held: AnswerAt, entered: Ids, left: pa.Table | None) -> Event:
         rows = held.rows(entered)
         if self._changes:
             rows = with_operation(rows, "+")

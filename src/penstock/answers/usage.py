@@ -1,4 +1,4 @@
-"""When each standing query was last invoked, across restarts: written down now and then, so a crash costs a minute."""
+"""When each standing query was last invoked, across restarts. It is saved about once a minute, so a crash loses a minute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAVE_EVERY_S = 60.0
 
 
 class Usage:
-    """The time and number of invocations by query. Soft: a file that cannot be read is begun anew."""
+    """The time and number of invocations by query. Soft state: a file that cannot be read is started again."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -21,7 +21,7 @@ _REFUSED = SystemColumn("refused", BIGINT, "readings that were refused")
 _LATE = SystemColumn(
     "late", BIGINT, "readings older than the table's newest, but in order for their own sensor: stored"
 )
-_CLAMPED = SystemColumn("clamped", BIGINT, "readings whose time was moved up to their sensor's newest")
+_CLAMPED = SystemColumn("clamped", BIGINT, "readings with a time that was moved up to their sensor's newest")
 _DEDUPLICATED = SystemColumn("deduplicated", BIGINT, "readings that were dropped as repeats")
 _RATE = SystemColumn("rows_per_s", DOUBLE, "readings stored per second, over about the last minute")
 
@@ -31,7 +31,9 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("sensor", TEXT, "its key; values of a key of several columns are separated by commas"),
         SystemColumn("address", TEXT, "what its row holds in the stream column, without secrets"),
         SystemColumn(
-            "state", TEXT, "opening, open, idle, backing off, hung, ended, closed; pushed: it sends by itself"
+            "state",
+            TEXT,
+            "opening, open, idle, backing off, hung, ended, closed; pushed: it sends readings to the server",
         ),
         SystemColumn("readings", BIGINT, "readings that were stored"),
         _RATE,
@@ -39,14 +41,16 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         _LATE,
         _CLAMPED,
         _DEDUPLICATED,
-        SystemColumn("errors", BIGINT, "how often it could not be opened or read, and readings nobody understood"),
-        SystemColumn("last_error", TEXT, "the last of these"),
+        SystemColumn(
+            "errors", BIGINT, "how often it could not be opened or read, and readings that could not be decoded"
+        ),
+        SystemColumn("last_error", TEXT, "the last error"),
         SystemColumn("last_reading", TIMESTAMP, "the newest time among its readings, also from before the start"),
     ),
     "penstock.queries": (
         SystemColumn("name", TEXT, "the standing query"),
         SystemColumn("state", TEXT, "STARTING, FILLING, RUNNING, PAUSED, FINISHED, FAILED"),
-        SystemColumn("owner", TEXT, "whose it is"),
+        SystemColumn("owner", TEXT, "the user that owns it"),
         SystemColumn("description", TEXT, "what it is for"),
         SystemColumn(
             "runs",
@@ -60,28 +64,32 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
             "rows found for it since registration, in the shared pass or by its join; history read again counts again",
         ),
         SystemColumn("progress", DOUBLE, "how much of its history has been read, 0 to 1"),
-        SystemColumn("seconds", DOUBLE, "what the last evaluation took, outside the shared pass"),
+        SystemColumn("seconds", DOUBLE, "duration of the last evaluation, outside the shared pass"),
         SystemColumn("evaluations", BIGINT, "cycles that it took part in; outside the shared pass, evaluations"),
         SystemColumn(
             "ms",
             DOUBLE,
-            "what they took: its join's steps, its functions' calls, its history and its share of slices as workers"
+            "their time: its join's steps, its functions' calls, its history and its share of slices as workers"
             " measured them, and an even share of the rest of each cycle",
         ),
         SystemColumn("asked_ms", DOUBLE, "processor time of the server that invocations took since its start"),
-        SystemColumn("rows", BIGINT, "rows that they gave"),
-        SystemColumn("bytes", BIGINT, "what these rows took: in commit records, or in memory outside the shared pass"),
+        SystemColumn("rows", BIGINT, "result rows of these evaluations"),
+        SystemColumn(
+            "bytes", BIGINT, "the size of these rows: in commit records, or in memory outside the shared pass"
+        ),
         SystemColumn(
             "strategy", TEXT, "how its answer is kept right now: complete, partial or none; NULL for Spark SQL"
         ),
-        SystemColumn("strategy_asked", TEXT, "the same where somebody asked for it; NULL: whatever is cheapest"),
+        SystemColumn(
+            "strategy_asked", TEXT, "the strategy that a user asked for; NULL: the server chooses the cheapest"
+        ),
         SystemColumn(
             "memory",
             BIGINT,
             "bytes that its answer takes, a join's results and Spark's last answers too, with its share of what it shares",
         ),
-        SystemColumn("invocations", BIGINT, "how often somebody asked for its answer, across restarts"),
-        SystemColumn("last_invoked", TIMESTAMP, "when that was last"),
+        SystemColumn("invocations", BIGINT, "how often clients asked for its answer, across restarts"),
+        SystemColumn("last_invoked", TIMESTAMP, "when a client last asked"),
         SystemColumn("error", TEXT, "why it fails"),
         SystemColumn("sql", TEXT, "its text"),
     ),
@@ -91,9 +99,9 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("rows", BIGINT, "new readings that it read"),
         SystemColumn("matched", BIGINT, "rows that entered answers, summed over all queries"),
         SystemColumn("ms", DOUBLE, "how long its Spark job took"),
-        SystemColumn("bytes", BIGINT, "what its results take in the commit record"),
+        SystemColumn("bytes", BIGINT, "size of its results in the commit record"),
         SystemColumn("queries", BIGINT, "queries that took part"),
-        SystemColumn("journal", BIGINT, "the last definition that it knew"),
+        SystemColumn("journal", BIGINT, "journal position of the definitions that it used"),
         SystemColumn("filling", BIGINT, "queries that were reading history"),
     ),
     "penstock.streams": (
@@ -113,10 +121,10 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("valid_time", BOOLEAN, "whether times are the sensors' own"),
     ),
     "penstock.inputs": (
-        SystemColumn("name", TEXT, "the way in: http, websocket, line protocol, or a connector and its table"),
+        SystemColumn("name", TEXT, "the input: http, websocket, line protocol, or a connector and its table"),
         SystemColumn("kind", TEXT, "http, websocket, line protocol, or the connector"),
         SystemColumn("table_name", TEXT, "the table it feeds; NULL: any"),
-        SystemColumn("state", TEXT, "connecting, connected, backing off, stopped; open: it is called"),
+        SystemColumn("state", TEXT, "connecting, connected, backing off, stopped; open: clients send to it"),
         SystemColumn("target", TEXT, "where it is connected to, without secrets"),
         SystemColumn("messages", BIGINT, "messages, lines or bodies that came"),
         SystemColumn("bytes", BIGINT, "their size"),
@@ -125,7 +133,7 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("refused", BIGINT, "readings and messages that were refused"),
         SystemColumn("reasons", TEXT, "how many of these for which reason"),
         SystemColumn("ignored", BIGINT, "tags, fields and members that the table has no column for"),
-        SystemColumn("ignored_names", TEXT, "what they are called"),
+        SystemColumn("ignored_names", TEXT, "the names of these"),
         SystemColumn("in_flight", BIGINT, "messages that are being stored"),
         SystemColumn("connects", BIGINT, "how often it was connected"),
         SystemColumn("last_error", TEXT, "the last problem"),
@@ -155,16 +163,16 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("readings", BIGINT, "readings that it has"),
         SystemColumn("cells", BIGINT, "cells that they became"),
         SystemColumn("files", BIGINT, "files that hold them"),
-        SystemColumn("bytes", BIGINT, "what these take"),
+        SystemColumn("bytes", BIGINT, "size of these files"),
         SystemColumn("error", TEXT, "why readings cannot be rolled up; retention waits meanwhile"),
-        SystemColumn("sql", TEXT, "what it keeps"),
+        SystemColumn("sql", TEXT, "its text"),
     ),
     "penstock.sinks": (
         SystemColumn("name", TEXT, "the sink"),
-        SystemColumn("query", TEXT, "the standing query whose results it sends"),
+        SystemColumn("query", TEXT, "the standing query; the sink sends its results"),
         SystemColumn("kind", TEXT, "webhook, files, mqtt or postgres"),
         SystemColumn("target", TEXT, "where it sends them, without secrets"),
-        SystemColumn("owner", TEXT, "whose it is"),
+        SystemColumn("owner", TEXT, "the user that owns it"),
         SystemColumn("state", TEXT, "STARTING, RUNNING, RETRYING (its target did not take the last batch), PAUSED"),
         SystemColumn("promise", TEXT, "how often a row arrives"),
         SystemColumn("cycle", BIGINT, "everything up to this cycle is delivered, across restarts"),
@@ -173,23 +181,23 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("rows", BIGINT, "rows that it delivered"),
         SystemColumn("deliveries", BIGINT, "batches that it delivered"),
         SystemColumn("failed", BIGINT, "attempts that failed"),
-        SystemColumn("retries", BIGINT, "attempts that repeated one that had failed"),
+        SystemColumn("retries", BIGINT, "repeated attempts after a failed one"),
         SystemColumn(
-            "gaps", BIGINT, "how often cycles were gone before it read them; it went on with the whole answer"
+            "gaps", BIGINT, "how often cycles were deleted before it read them; it then sent the whole answer"
         ),
-        SystemColumn("last_error", TEXT, "why the last attempt that failed did"),
+        SystemColumn("last_error", TEXT, "the error of the last failed attempt"),
         SystemColumn("last_delivery", TIMESTAMP, "when it last delivered"),
         SystemColumn("options", TEXT, "its options, without secrets"),
     ),
     "penstock.statements": (
-        SystemColumn("id", TEXT, "what CANCEL STATEMENT takes"),
+        SystemColumn("id", TEXT, "its id, for CANCEL STATEMENT"),
         SystemColumn("owner", TEXT, "the user or token that sent it"),
         SystemColumn("state", TEXT, "waiting (for its turn), running, stopping (it was cancelled, or its time is up)"),
         SystemColumn("place", TEXT, "where it is worked on: server or Spark"),
-        SystemColumn("started", TIMESTAMP, "when it came"),
+        SystemColumn("started", TIMESTAMP, "when the server received it"),
         SystemColumn("left_s", DOUBLE, "seconds that it may still take"),
         SystemColumn(
-            "text", TEXT, "the beginning of its text; of a statement that asks nothing, only its kind and names"
+            "text", TEXT, "the beginning of its text; of a statement that reads no data, only its kind and names"
         ),
     ),
     "penstock.services": (
@@ -198,13 +206,13 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("critical", BOOLEAN, "whether the server is not ready while it fails"),
         SystemColumn("rounds", BIGINT, "rounds that it finished; some rounds last as long as a connection"),
         SystemColumn("failures", BIGINT, "rounds that failed"),
-        SystemColumn("last_error", TEXT, "why the last one that failed did"),
+        SystemColumn("last_error", TEXT, "the error of the last failed round"),
         SystemColumn("last_success", TIMESTAMP, "when it last finished a round"),
     ),
     "penstock.settings": (
         SystemColumn("name", TEXT, "the setting"),
         SystemColumn("value", TEXT, "what this server runs with; for admins only, NULL for others; a secret is ***"),
-        SystemColumn("default", TEXT, "what holds where nothing is set"),
+        SystemColumn("default", TEXT, "its value where nothing is set"),
         SystemColumn("sentence", TEXT, "what it decides"),
     ),
     "penstock.functions": (

@@ -1,1 +1,1 @@
-"""The cycle without Spark: its cut through log and journal, its tasks, the loop of a worker and the commit record."""
+"""The cycle without Spark: its cut through log and journal, its tasks, a worker's task and the commit record."""

@@ -1,8 +1,8 @@
-"""Opening the folder of commit records after whatever happened to it: which records hold, and where work resumes.
+"""Open the folder of commit records after a crash or damage: find which records are valid and where work resumes.
 
-A record holds if it is whole and everything before it holds, back to a snapshot or to the first cycle. A damaged record that
-a snapshot covers is not needed. Otherwise its number and all later ones are retired: they are moved to `corrupt/`, and a
-record under the next free number says which cycle work resumes after. Readers of retired cycles are told `cycle_gone`.
+A record is valid if it is complete and all records before it are, back to a snapshot or to the first cycle. A damaged record
+that a snapshot covers is not needed. Otherwise its number and all later ones are retired: they are moved to `corrupt/`, and a
+record under the next free number names the cycle after which work resumes. Readers of retired cycles get `cycle_gone`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def recover_commits(folder: DataFolder) -> Recovered:
     try:
         positions = reader.positions()
     except PenstockError:
-        return _Recovery(folder, None, 0, {}).run()  # the catalog tells when it is opened
+        return _Recovery(folder, None, 0, {}).run()  # the catalog reports it when it is opened
     after_gap = next((i for i, (a, b) in reversed([*enumerate(pairwise([0, *positions]))]) if b != a + 1), None)
     if after_gap is None:
         return _Recovery(folder, {0, *positions}, 0, {}).run()
@@ -88,7 +88,7 @@ class _Recovery:
         if newest:
             self._mend_id((bases.get(newest) or records[newest]).end.folder)
         elif (cycles or snapshots) and not is_id_whole(self._folder.root):
-            self._mend_id(uuid.uuid4().hex)  # no file says which it was
+            self._mend_id(uuid.uuid4().hex)  # no file names it
         # Numbers that were moved aside are used, too.
         aside = list_numbers(self._folder.root / FOLDER / self._folder.commits.name)
         used = max([*cycles, *snapshots, *aside[0], *aside[1]], default=0)

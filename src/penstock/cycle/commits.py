@@ -60,7 +60,7 @@ class CommitStore:
         return list(self._snapshots)
 
     def journal_needed(self) -> int:
-        """The oldest journal position whose definitions a start may need: that of the oldest snapshot; 0 for none."""
+        """The oldest journal position that a start may need: that of the oldest snapshot; 0 without snapshots."""
         base = self.oldest_snapshot
         return self._journals.get(base, 0) if base is not None else 0
 
@@ -142,7 +142,7 @@ class CommitStore:
 
 
 def read_newest_end(folder: DataFolder) -> Offset | None:
-    """Where the last committed cycle ended: where work goes on."""
+    """The end of the last committed cycle, from which work continues."""
     cycles, snapshots = list_numbers(folder.commits)
     if not cycles and not snapshots:
         return None

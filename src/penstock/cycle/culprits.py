@@ -1,4 +1,4 @@
-"""Ask a process of its own which queries stop a cycle: see `cycle_trial`, which this process need not load."""
+"""Find the queries that stop a cycle, in a separate process (`cycle.trial`, which the server need not load)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BESIDE_S = 120.0
 
 
 def find_poison(folder: DataFolder, settings: Settings, start: Offset, stopping: threading.Event) -> dict[str, Any]:
-    """A `cycle_trial.Finding` about the cycle from an offset on, as JSON has it."""
+    """A `trial.Finding` about the cycle from an offset on, as decoded JSON."""
     job = {
         "folder": str(folder.root),
         "start": start.to_json(),
@@ -56,7 +56,7 @@ def find_poison(folder: DataFolder, settings: Settings, start: Offset, stopping:
 
 
 def _ask(process: subprocess.Popen[bytes], job: bytes, stopping: threading.Event) -> bytes:
-    """What a process says to a job; one that takes too long, or longer than the server runs, is ended."""
+    """The answer of a separate process to a job. A process that takes too long, or outlives the server, is ended."""
     until = time.monotonic() + BUDGET_S + _BESIDE_S
     given: bytes | None = job
     while True:

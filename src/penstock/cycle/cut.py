@@ -35,15 +35,15 @@ FloorOf = Callable[[int], int]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one cycle may take on."""
+    """Limits of the rows and fills of one cycle."""
 
     cycle_max_rows: int
     fill_max_rows: int
     interval_s: float = 0.0
-    history_rows: int = 0  # histories up to this long are left to whoever asks
+    history_rows: int = 0  # histories up to this length are evaluated on request
 
     def shrunk(self, times: int) -> Limits:
-        """The same for cycles of fewer rows: one that took too long may pass in parts."""
+        """Limits for cycles of fewer rows: a cycle that took too long may succeed in parts."""
         if times == 1:
             return self
         fewer = [max(1, rows // times) for rows in (self.cycle_max_rows, self.fill_max_rows)]
@@ -87,9 +87,9 @@ def plan_cycle(
 ) -> Offset:
     """The end of the next cycle. `state` stands at the cut's journal position.
 
-    A query that comes or changes in this cycle meets the cycle's new rows at once; its history begins with the
-    next one, so that what a cycle reads follows from its two offsets alone. A short history is not read by cycles at
-    all: the server evaluates it when somebody asks.
+    A query that is new or changed in this cycle is evaluated over the cycle's new rows at once. Its history is read from
+    the next cycle on, so that the rows that a cycle reads follow from its two offsets alone. Cycles do not read a short
+    history at all: the server evaluates it on request.
     """
     data, journal = cut
     data = {table: position for table, position in data.items() if table in state.tables_by_id}
@@ -107,14 +107,14 @@ def plan_cycle(
         if plan is None or not tables_under(plan) <= state.tables_by_id.keys():
             continue
         if isinstance(plan, AggregatePlan) and plan.latch is not None:
-            # Its history is told by cycles, once: what a commit record has said retention cannot take away.
+            # Cycles read its history, once: retention cannot delete what a commit record holds.
             target = start.data.get(plan.table_id, 0)
             first = min(first_needed(plan.table_id, reach_of(plan), definition.start_us), target)
             if first < target and state.query_positions[query_id][0] > start.journal:
                 fill[query_id] = (first, target)
             continue
         if isinstance(plan, AggregatePlan):
-            continue  # whoever asks first slices its history
+            continue  # the first request slices its history
         if isinstance(plan, SelectPlan):
             target = start.data.get(plan.table_id, 0)
             first = min(first_needed(plan.table_id, reach_of(plan), definition.start_us), target)
@@ -142,7 +142,7 @@ def _history_of(
 
 
 def _filling(start: Offset, state: CatalogState) -> set[int]:
-    """Queries whose history goes on in this cycle: still there, running, and not changed in it."""
+    """Queries that continue to read history in this cycle: still defined, running, and not changed in it."""
     return {q for q in start.fill if q in state.queries_by_id and _goes_on(q, start, state)}
 
 

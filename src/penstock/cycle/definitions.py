@@ -33,7 +33,7 @@ _JUMPED = -1  # no query's number
 
 
 class Changes:
-    """Queries that were registered, changed or dropped since somebody last took them out."""
+    """Queries that were registered, changed or dropped since the holder of this object last cleared it."""
 
     def __init__(self) -> None:
         self.queries: set[int] = set()
@@ -54,7 +54,7 @@ class Definitions:
         self.skipped: frozenset[int] = frozenset()
 
     def skip(self, queries: frozenset[int]) -> None:
-        """From now on these queries, and no others, are left out of whatever rows meet."""
+        """Leave these queries, and no others, out of evaluation from now on."""
         for gathered in self._changes:
             gathered.queries |= queries ^ self.skipped
         self.skipped = queries
@@ -81,7 +81,7 @@ class Definitions:
             elif entry.kind == "quarantine":
                 changed.update(quarantined_by(entry))
             elif entry.kind == "describe_query" and entry.body["name"] in known:
-                changed.add(known[entry.body["name"]].id)  # its strategy says whether it meets rows
+                changed.add(known[entry.body["name"]].id)  # its strategy decides whether cycles evaluate it
             elif entry.kind == SNAPSHOT:
                 changed.add(_JUMPED)
             elif entry.kind == "drop":
@@ -89,7 +89,7 @@ class Definitions:
             yield entry
 
     def gather_changes(self) -> Changes:
-        """Where changes are gathered from now on, for as long as somebody holds it."""
+        """A new `Changes` that collects changes from now on, for as long as a caller holds a reference to it."""
         changes = Changes()
         self._changes.add(changes)
         return changes
@@ -103,7 +103,7 @@ class Definitions:
         return plan
 
     def functions(self) -> dict[str, Callable[..., pa.Array]]:
-        """Compiled functions by name: always the same dict, so that whoever holds it sees later ones too."""
+        """Compiled functions by name: always the same dict, so that its holders see later functions too."""
         functions = self.state.functions
         if functions is not self._functions_of:
             for function in functions.values():
@@ -145,7 +145,7 @@ def _compiled(function: Function) -> Callable[..., pa.Array]:
 
 
 def definitions_at(root: str, position: int) -> Definitions:
-    """The definitions exactly as of `position`; built anew where this worker is ahead already."""
+    """The definitions exactly as of `position`; loaded again where this worker is ahead already."""
     known = _CACHE.get(root)
     if known is None or known.state.position > position:
         known = _CACHE[root] = Definitions(Path(root))
@@ -158,7 +158,7 @@ def definitions_at(root: str, position: int) -> Definitions:
 def definitions_since(root: str, position: int) -> Definitions:
     """The definitions as of `position` or later: enough for static versions, which only ever grow.
 
-    A question may be ahead of the cycles. Taking their copy along would have the next cycle build it anew.
+    A question may be ahead of the cycles. If it advanced their copy, the next cycle would have to load it again.
     """
     known = _CACHE.get(root)
     if known is not None and known.state.position >= position:
@@ -171,7 +171,7 @@ def definitions_since(root: str, position: int) -> Definitions:
 
 
 def _advanced(root: str, known: Definitions, position: int) -> Definitions:
-    """The definitions as of `position`; built anew where the lines that `known` would go on with are no longer kept."""
+    """The definitions as of `position`; loaded again where the journal entries after `known` are no longer kept."""
     try:
         known.advance(position)
     except JournalMoved:

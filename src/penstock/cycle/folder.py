@@ -52,12 +52,12 @@ class DataFolder:
 
     @property
     def outbox(self) -> Path:
-        """Where sinks write files, unless a setting says another place."""
+        """Where sinks write files, unless a setting names another folder."""
         return self.root / "out"
 
     @property
     def inbox(self) -> Path:
-        """Files that addresses of sensors may name, unless a setting says another place."""
+        """Files that addresses of sensors may name, unless a setting names another folder."""
         return self.root / "in"
 
     @property
@@ -84,7 +84,7 @@ class DataFolder:
 
 
 class FolderLock:
-    """Makes the folder this process's own until `release`, and creates what is missing in it."""
+    """Locks the folder for this process until `release`, and creates its missing subfolders."""
 
     def __init__(self, folder: DataFolder) -> None:
         self.folder = folder
@@ -134,7 +134,7 @@ class FolderLock:
 
 
 def close_to_others(root: Path) -> None:
-    """Make a folder its account's own: mode 0700. What is in it can then be reached by no other account, whatever its mode."""
+    """Set the mode of a folder to 0700. Then no other account can reach the files in it, whatever their modes."""
     mode = stat.S_IMODE(root.stat().st_mode)
     if mode & 0o077 == 0:
         return
@@ -147,14 +147,14 @@ def close_to_others(root: Path) -> None:
 
 
 def check_finished(root: Path) -> None:
-    """Half a backup has readings and definitions, but not all of them: nobody may take it for a data folder."""
+    """Refuse an unfinished backup as a data folder: some of its readings and definitions are missing."""
     if (root / UNFINISHED).exists():
         hint = "take another one; the next backup to the same place removes this one"
         raise error("unfinished_backup", folder=str(root), hint=hint)
 
 
 def place_sheets(folder: DataFolder, master: str) -> None:
-    """Where tasks leave sheets for the server: in shared memory if they all run on its host, else in the data folder."""
+    """Where tasks leave bit matrices for the server: in shared memory if all run on its host, else in the data folder."""
     if folder.sheets.is_symlink() or folder.sheets.is_dir():
         return
     folder.tmp.mkdir(exist_ok=True)
@@ -174,7 +174,7 @@ def _shared_memory() -> Path | None:
         space = os.statvfs(SHARED)
     if space is None or space.f_frsize * space.f_blocks < SHARED_MEMORY_MIN_BYTES:
         return None
-    place = SHARED / f"{PREFIX}{uuid.uuid4().hex}"  # never one that somebody could have prepared
+    place = SHARED / f"{PREFIX}{uuid.uuid4().hex}"  # never one that another account could have prepared
     try:
         place.mkdir(mode=0o700)
     except OSError:
@@ -188,4 +188,4 @@ def _remove_shared(link: Path, root: Path) -> None:
         place = Path(os.readlink(link))
         if place.parent == SHARED and place.name.startswith(PREFIX) and is_of(place, root):
             shutil.rmtree(place, ignore_errors=True)
-            link.unlink(missing_ok=True)  # on other hosts of a cluster this says that the same place is left over
+            link.unlink(missing_ok=True)  # on other hosts of a cluster this marks the same folder as orphaned

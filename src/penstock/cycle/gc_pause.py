@@ -1,4 +1,4 @@
-"""Loading thousands of definitions without the garbage collector counting them again and again."""
+"""Pause the garbage collector while thousands of definitions are loaded, so that it does not scan them again and again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """What is made meanwhile is meant to stay: the collector has nothing to find in it, and looks at all there is."""
+    """Pause the garbage collector in this block: objects that are made here stay, so a collection would find nothing."""
     on = gc.isenabled()
     gc.disable()
     try:

@@ -17,7 +17,7 @@ from penstock.streams.log.segment_rows import read_slice
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class LogBatch:
     """A unit's rows in memory: the columns that some query asks for, by flat name."""
 
     first: int
@@ -28,7 +28,7 @@ class Rows:
     static: StaticRows
 
     @classmethod
-    def read(cls, unit: Unit, table: Table, wanted: set[str], static: StaticRows) -> Rows:
+    def read(cls, unit: Unit, table: Table, wanted: set[str], static: StaticRows) -> LogBatch:
         schema = slice_schema(stream_fields(table, wanted))
         log = pa.concat_tables([read_slice(s, schema=schema) for s in unit.slices] or [schema.empty_table()])
         if log.num_rows != unit.end - unit.first:
@@ -40,8 +40,8 @@ class Rows:
         times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()
         return cls(unit.first, log.num_rows, vids, times, columns, static)
 
-    def part(self, start: int, count: int) -> Rows:
+    def part(self, start: int, count: int) -> LogBatch:
         """Some of the rows, without a copy."""
         columns = {name: column.slice(start, count) for name, column in self.columns.items()}
         end = start + count
-        return Rows(self.first + start, count, self.vids[start:end], self.times[start:end], columns, self.static)
+        return LogBatch(self.first + start, count, self.vids[start:end], self.times[start:end], columns, self.static)

@@ -1,7 +1,7 @@
-"""The planner process's view: what is on disk now, turned into the next cycle.
+"""The planner: plans the next cycle from what is on disk now.
 
-Lives in Spark's planner process (a child of the JVM) and reads data heads first, then the journal, so that
-every entry that orders those rows is seen.
+It runs in Spark's planner process, a child of the JVM. It reads data heads first and the journal second, so that it
+sees every entry that those rows depend on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Planner:
     """Plans cycles for one data folder."""
 
     def __init__(self, folder: DataFolder, limits: Limits, clock: Clock | None = None, shrink: int = 1) -> None:
-        """`shrink`: the first cycle takes so many times fewer rows, each one after it twice as many as the last."""
+        """`shrink`: the first cycle takes that many times fewer rows, each later one twice as many as the one before."""
         self._folder = folder
         self._limits = limits
         self._shrink = shrink
@@ -96,9 +96,9 @@ class Planner:
         return 0 < edge <= now_us
 
     def skipped(self, position: int) -> Skipped:
-        """What a cycle that ends at a journal position leaves out: later entries have taken it out of the cycles.
+        """What a cycle that ends at a journal position leaves out, because later entries have taken it out of the cycles.
 
-        Such an entry comes after the rows that its queries could not take. Without this they would meet them again.
+        Such an entry comes after the rows that stopped its queries. Without this the queries would get these rows again.
         """
         self.state_at(position)
         later = [entry for entry in self._reader.waiting() if entry.kind == "quarantine"]
@@ -107,7 +107,7 @@ class Planner:
 
     def state_at(self, position: int) -> CatalogState:
         """The definitions as they stood after a journal entry."""
-        if self._state.position > position:  # a cycle is planned once more, which is rare: begin anew
+        if self._state.position > position:  # a cycle is planned once more, which is rare: start from the beginning
             self._begin_anew()
         try:
             self._state.apply_many(self._reader.entries(upto=position))

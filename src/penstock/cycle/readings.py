@@ -12,7 +12,7 @@ from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN,
 from penstock.catalog.rows import StaticRows
 from penstock.types import TIMESTAMP
 
-# Where a row stands in the log: every reader of segments knows it, whether somebody samples by it or not.
+# Where a row stands in the log: every reader of segments knows it, also without TABLESAMPLE.
 POSITION = FlatColumn(POSITION_COLUMN.name, POSITION_COLUMN.type, "stream", POSITION_COLUMN.name)
 
 

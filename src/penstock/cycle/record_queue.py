@@ -1,4 +1,4 @@
-"""Rows that wait for the next commit record: what was found outside the cycle, and becomes part of the answers by it."""
+"""Rows that wait for the next commit record: results that were found outside the cycle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.cycle.folder import DataFolder
 class RecordQueue:
     """At most one row per query, the newest. Any thread. A row stays until a record that holds it is on disk.
 
-    While something waits, a file in `tmp` tells the planner to plan a cycle even if no data came.
+    While a row waits, a file in `tmp` makes the planner plan a cycle even if no data came.
     """
 
     def __init__(self, folder: DataFolder) -> None:
@@ -23,7 +23,7 @@ class RecordQueue:
         self._hint.unlink(missing_ok=True)
         self._waiting: dict[int, ResultRow] = {}
         self._lock = threading.Lock()
-        self.on_put: Callable[[], None] = lambda: None  # where no planner process looks at the file
+        self.on_put: Callable[[], None] = lambda: None  # where no planner process reads the file
 
     def put(self, row: ResultRow) -> None:
         with self._lock:

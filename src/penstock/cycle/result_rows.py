@@ -1,4 +1,4 @@
-"""What a task says to the commit: rows of RESULT_SCHEMA."""
+"""The results that a task gives to the commit: rows of RESULT_SCHEMA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ResultRow", "as_batch", "heading", "quarantined", "told"]
 
 
 def heading(task: CycleTask) -> list[ResultRow]:
-    """The first task of a cycle says which cycle it is."""
+    """The row with the cycle's number and offsets, which the first task of a cycle gives."""
     if task.cycle is None:
         return []
     start, end = task.cycle
@@ -26,7 +26,7 @@ def told(failure: PenstockError) -> bytes:
 
 
 def quarantined(why: str) -> PenstockError:
-    """What a query is told that is to be taken out of the cycles."""
+    """The error of a query that is to be taken out of the cycles."""
     return PenstockError("query_quarantined", why)
 
 

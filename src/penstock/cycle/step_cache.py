@@ -10,9 +10,9 @@ from penstock.catalog.model import Table
 from penstock.cycle.definitions import Changes, Definitions
 from penstock.cycle.gc_pause import loading
 from penstock.expr.windows import TimeWindow
-from penstock.operators.aggregate.step import SlicePass
+from penstock.operators.aggregate.step import AggregateStep
 from penstock.operators.select.durability import meets_rows
-from penstock.operators.select.step import SharedPass
+from penstock.operators.select.step import SelectStep
 from penstock.sql.plan import AggregatePlan, Plan, SelectPlan, scalars_of
 from penstock.streams.log.release_memory import give_back_memory
 
@@ -25,8 +25,8 @@ _SETTLE_AFTER = 500
 class _Live:
     """The pass of all running queries of a table, and the queries that changed since it was brought up to date."""
 
-    shared: SharedPass
-    slices: SlicePass
+    shared: SelectStep
+    slices: AggregateStep
     changes: Changes
     settled: int = 0
 
@@ -37,20 +37,20 @@ class _Fill:
 
     only: frozenset[int]
     mark: tuple[int | None, ...]
-    shared: SharedPass
-    slices: SlicePass
+    shared: SelectStep
+    slices: AggregateStep
 
 
 _LIVE: WeakKeyDictionary[Definitions, dict[int, _Live]] = WeakKeyDictionary()
 _FILLS: WeakKeyDictionary[Definitions, dict[int, _Fill]] = WeakKeyDictionary()
 
 
-def shared_pass(definitions: Definitions, table: Table, only: frozenset[int] | None) -> SharedPass:
+def shared_pass(definitions: Definitions, table: Table, only: frozenset[int] | None) -> SelectStep:
     """The shared pass of a table as the definitions stand. `only`: for a fill."""
     return (_live_pass(definitions, table) if only is None else _fill_pass(definitions, table, only)).shared
 
 
-def slice_pass(definitions: Definitions, table: Table, only: frozenset[int] | None) -> SlicePass:
+def slice_pass(definitions: Definitions, table: Table, only: frozenset[int] | None) -> AggregateStep:
     """The aggregations of a table as the definitions stand. `only`: for a fill."""
     return (_live_pass(definitions, table) if only is None else _fill_pass(definitions, table, only)).slices
 
@@ -64,7 +64,7 @@ def _live_pass(definitions: Definitions, table: Table) -> _Live:
         changes.queries.update(definitions.state.queries_by_id)
         for gone in passes.keys() - definitions.state.tables_by_id.keys():
             del passes[gone]
-        live = passes[table.id] = _Live(SharedPass(functions), SlicePass(), changes)
+        live = passes[table.id] = _Live(SelectStep(functions), AggregateStep(), changes)
     changed = live.changes.queries
     if changed:
         live.settled += len(changed)
@@ -102,7 +102,7 @@ def _fill_pass(definitions: Definitions, table: Table, only: frozenset[int]) -> 
     mark = tuple(positions[q][1] if q in positions else None for q in sorted(only))
     fill = fills.get(table.id)
     if fill is None or fill.only != only or fill.mark != mark:
-        fill = fills[table.id] = _Fill(only, mark, SharedPass(definitions.functions()), SlicePass())
+        fill = fills[table.id] = _Fill(only, mark, SelectStep(definitions.functions()), AggregateStep())
         for query_id in only:
             plan = _plan_over(definitions, table, query_id)
             # Whatever its strategy is by now: history that a cycle was planned to read is known from then on.
@@ -120,7 +120,7 @@ def _sliced_over(definitions: Definitions, table: Table, query_id: int) -> tuple
         return ()
     own = (plan,) if isinstance(plan, AggregatePlan) else ()
     definition = definitions.state.queries_by_id[query_id]
-    # The newest rows are read by whoever asks for an aggregate of them.
+    # Aggregates over the newest rows read them on request.
     return tuple(
         each
         for each in (*own, *(scalar.plan for scalar in scalars_of(plan)))

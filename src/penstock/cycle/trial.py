@@ -45,7 +45,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The cycle from `start` on, and what a try may take."""
+    """The cycle to try, from `start` on, and the limits of a try."""
 
     folder: str
     start: dict[str, Any]
@@ -64,7 +64,7 @@ class Job:
 class Finding:
     """The queries that stop the cycle, with reasons; what stops it where no query does; how many tries that took.
 
-    `table`: a table whose readings cannot be read, for whichever query.
+    `table`: a table with readings that cannot be read, for any query.
     """
 
     queries: dict[int, str] = field(default_factory=dict)
@@ -87,9 +87,8 @@ class CycleTrial:
         end = planner.latest(start)
         self._skipped = planner.skipped(end.journal)
         state = planner.state_at(end.journal)
-        worker = WorkerLimits(job.worker_memory_mb, job.function_timeout_ms)
-        memory = job.join_memory_mb << 20
-        self._tasks = cycle_tasks(scratch.log, start, end, state, 1, memory, self._skipped, worker)
+        worker = WorkerLimits(job.worker_memory_mb, job.function_timeout_ms, job.join_memory_mb << 20)
+        self._tasks = cycle_tasks(scratch.log, (start, end), state, 1, self._skipped, worker)
         # Before the first fork: then each try finds them in its memory.
         self._state = definitions_at(str(scratch.root), end.journal).state
         self.tables = sorted({unit.table_id for task in self._tasks for unit in task.units})
@@ -143,7 +142,7 @@ class CycleTrial:
                 for _ in run_task(_restricted(task, left_out, tables)):
                     pass
         except OSError:
-            pass  # the disk's trouble is no query's
+            pass  # no query causes an error of the disk
         except MemoryError:
             said = b"it took too much memory (worker_memory_mb)"
         except BaseException as failure:
@@ -173,7 +172,7 @@ class CycleTrial:
         return alike
 
     def of_table(self, table_id: int, why: str) -> dict[int, str]:
-        """The queries of a table whose readings cannot be read."""
+        """The queries that read a table, with the error that its readings cannot be read."""
         name = self._state.tables_by_id[table_id].name
         files = ", ".join(self._files[table_id][:3])
         told = f'the readings of table "{name}" ({files}) cannot be read: {why}'
@@ -240,7 +239,7 @@ def _outcome(child: int, read: int, limit_s: float) -> str | None:
 
 
 def _end_with_parent() -> None:
-    """A process whose parent was killed has nothing to report to."""
+    """Have the kernel end this process when its parent ends: nothing would read its report."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -1,6 +1,6 @@
-"""What parts of a cycle took that are not everybody's: users' functions, slices, a history that is read.
+"""The work time of a cycle that belongs to some queries only: their functions, slices and the history that they read.
 
-Told beside the results, so that the server shows a query its own cost. The rest of a cycle is shared evenly.
+Tasks report it beside the results, so that the server shows each query its own cost. The rest is divided evenly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEAST_MS = 0.05
 
 
 class Stopwatch:
-    """Adds up what some of the work took."""
+    """Adds up the time of some of the work."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -33,7 +33,7 @@ class Stopwatch:
 
 
 def spent_row(unit: Unit, seconds: float, slicing_s: float, calling_s: Mapping[str, float]) -> Iterator[ResultRow]:
-    """Of `seconds`, what slicing and each function took; a history is wholly theirs whose windows reach it."""
+    """The time of slicing and of each function; the time of a fill belongs wholly to the queries that it reads for."""
     told: dict[str, Any]
     if unit.kind == "fill":
         told = {"queries": sorted({q for q, _, _ in unit.spans}), "ms": _ms(seconds)}

@@ -1,8 +1,8 @@
 """One task of a cycle, in a Spark worker: new rows against all queries, old rows against those that fill.
 
-All single-stream select-project queries of a table share one pass. What comes out is small: for few queries a bitmap of
-positions each (`match`), for many of them lists and the name of a sheet (`marking`), newest times per static version
-(`newest`), counts. See RESULT_SCHEMA.
+All single-stream select-project queries of a table share one pass. Its results are small: for few queries a bitmap of
+positions each, for many queries lists and the name of a bit matrix (`match_encoding`), newest times per static version
+(`newest_times`), counts. See RESULT_SCHEMA.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyroaring import BitMap
 from penstock.cycle.bisection import find_culprits
 from penstock.cycle.definitions import Definitions, definitions_at
 from penstock.cycle.folder import DataFolder
-from penstock.cycle.log_batch import Rows
+from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.positions import BLOCK_ROWS
 from penstock.cycle.result_rows import ResultRow, as_batch, heading, quarantined, told
 from penstock.cycle.step_cache import shared_pass, slice_pass
@@ -29,8 +29,8 @@ from penstock.cycle.worker_limits import limit_worker
 from penstock.errors import PenstockError, error
 from penstock.expr.newest_times import newest_by_version
 from penstock.operators.join.steps.task import JoinTask
-from penstock.operators.select.match_encoding import mark_rows, wants_matrix
-from penstock.operators.select.step import Key, SharedPass
+from penstock.operators.select.match_encoding import encode_matches, wants_matrix
+from penstock.operators.select.step import Key, SelectStep
 from penstock.pipeline.tasks import CycleTask, Skipped, Unit
 from penstock.streams.log.release_memory import give_back_large_at_once
 
@@ -38,7 +38,7 @@ _log = logging.getLogger("penstock.pipeline")
 
 
 def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
-    """Everything one task has to say, as record batches of RESULT_SCHEMA."""
+    """Run one task; its results as record batches of RESULT_SCHEMA."""
     if not _tasks_run:
         give_back_large_at_once()
     limit_worker(task.limits)
@@ -62,7 +62,7 @@ def _of_skipped(skipped: Skipped) -> Iterator[ResultRow]:
 
 
 def _run_joins(task: CycleTask, definitions: Definitions) -> Iterator[ResultRow]:
-    joins = JoinTask(DataFolder(Path(task.folder)), definitions, task.join_memory_bytes)
+    joins = JoinTask(DataFolder(Path(task.folder)), definitions, task.limits.join_memory_bytes)
     for unit in task.joins:
         yield from joins.run(unit)
     joins.finish(owns_cleaning=task.cycle is not None)
@@ -90,7 +90,7 @@ def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Itera
     try:
         said = list(_meet_rows(unit, definitions, folder, slicing))
     except OSError:
-        raise  # the disk's trouble is that of all queries: the cycle is tried again
+        raise  # an error of the disk concerns all queries: the cycle is tried again
     except Exception as failure:
         said = _meet_without_culprits(unit, definitions, folder, failure)
     yield from said
@@ -100,9 +100,9 @@ def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Itera
 def _meet_without_culprits(
     unit: Unit, definitions: Definitions, folder: DataFolder, failure: Exception
 ) -> list[ResultRow]:
-    """What a unit says without the queries that make it fail, and what these failed with.
+    """The results of a unit without the queries that make it fail, and the errors of these.
 
-    Where no query fails alone, the failure goes on: with fewer rows the cycle may succeed.
+    Where no query fails alone, the error is raised: with fewer rows the cycle may succeed.
     """
     skipped, table = definitions.skipped, definitions.state.tables_by_id[unit.table_id]
     named = [q for q, _, _ in unit.spans] or [
@@ -142,9 +142,9 @@ def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, slicing
     shared = shared_pass(definitions, table, filling)
     slices = slice_pass(definitions, table, filling)
     try:
-        batch = Rows.read(unit, table, shared.columns | slices.columns, definitions.state.rows(table.id))
+        batch = LogBatch.read(unit, table, shared.columns | slices.columns, definitions.state.rows(table.id))
     except PenstockError as damage:
-        # Nobody can say what these rows would have been: the table's queries fail, other tables go on.
+        # These rows cannot be recovered: the table's queries fail, other tables go on.
         for query_id in [*shared, *slices.plans]:
             yield query_id, "error", 0, unit.first, told(damage)
         return
@@ -152,7 +152,7 @@ def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, slicing
         yield from _newest(batch, table.id)
     yield from slicing.timed(slices.slice(batch, table.id, unit.spans))
     if unit.kind == "live" and wants_matrix(shared, batch):
-        for found in mark_rows(shared, batch, table.id, folder.sheets):
+        for found in encode_matches(shared, batch, table.id, folder.sheets):
             if isinstance(found[0], Key):
                 yield from _answer(shared, batch, found[0], found[1])
             else:
@@ -166,8 +166,8 @@ def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, slicing
         yield from _answer(shared, batch, key, answer & spans[key.query_id] if key.query_id in spans else answer)
 
 
-def _answer(shared: SharedPass, batch: Rows, key: Key, found: BitMap) -> Iterator[ResultRow]:
-    """One query's matches as a bitmap, with whatever the server may not compute."""
+def _answer(shared: SelectStep, batch: LogBatch, key: Key, found: BitMap) -> Iterator[ResultRow]:
+    """One query's matches as a bitmap, with the output of user functions, which the server does not run."""
     if not found:
         return
     values = shared.values(key.query_id, batch, found) if key.kind == "match" else None
@@ -182,7 +182,7 @@ def _answer(shared: SharedPass, batch: Rows, key: Key, found: BitMap) -> Iterato
     yield key.query_id, key.kind, len(moved), block, moved.serialize()
 
 
-def _newest(batch: Rows, table_id: int) -> Iterator[ResultRow]:
+def _newest(batch: LogBatch, table_id: int) -> Iterator[ResultRow]:
     if batch.count:
         vids, times = newest_by_version(batch.vids, batch.times)
         payload = np.asarray(vids, np.int64).tobytes() + np.asarray(times, np.int64).tobytes()

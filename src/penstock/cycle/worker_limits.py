@@ -1,4 +1,4 @@
-"""What a worker may take: memory for all it does, time for a user's function."""
+"""Limits of a worker: memory for all its work, time for a user's function."""
 
 from __future__ import annotations
 

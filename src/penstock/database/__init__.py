@@ -1,5 +1,4 @@
-"""Standing queries from the outside: register, invoke, subscribe, drop; and the database facade.
+"""The database facade: `Database` creates and connects all parts of a server; beside it are the parts that watch over them.
 
-In: commit records from `pipeline`, statements from `server` and `cli`. Out: results and events. `Database`
-wires the rooms together; `answers` folds records into answers; `fetch` turns positions into rows.
+In: statements from `server` and `cli`, commit records from `pipeline`. Out: results, events, system tables and health.
 """

@@ -1,12 +1,12 @@
-"""A copy of the data folder while everything goes on.
+"""Back up the data folder while the server runs.
 
-First a snapshot in `tmp` of the data folder: segments and commit records are immutable, so they are hard-linked; the journal is
-copied under the log's write lock, which is held for that long only. Then every byte of the snapshot is copied, its seal checked and its
-SHA-256 written to the manifest: rot that comes later does not reach the backup, and rot in the backup is noticed. The checkpoint
-is left out: a restored folder resumes from its last commit record.
+First it makes a snapshot of the data folder in `tmp`: segments and commit records are immutable, so they are hard-linked; the
+journal is copied under the log's write lock, which is held for that long only. Then it copies every byte of the snapshot,
+checks its seal and writes its SHA-256 to the manifest: later damage does not reach the backup, and damage in the backup is
+noticed. The checkpoint is left out: a restored folder resumes from its last commit record.
 
-It is written beside its target and renamed when it is whole and synced: a server that is killed meanwhile leaves a folder
-whose name and whose mark say what it is, and the next backup to the same target removes it.
+The backup is written beside its target and renamed when it is complete and synced. A server that is killed meanwhile leaves a
+folder with the name and the mark of an unfinished backup, and the next backup to the same target removes it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WHOLE = ("format_version", "folder_id")
 
 
 @dataclass(slots=True)
-class Progress:
+class BackupProgress:
     """How far the backup that is being written has come."""
 
     files: int = 0
@@ -47,7 +47,7 @@ class Progress:
         self.bytes += count
 
 
-def back_up(database: Database, target: Path, link: bool, progress: Progress) -> list[str]:
+def back_up(database: Database, target: Path, link: bool, progress: BackupProgress) -> list[str]:
     """Write a folder to `target` that `penstock serve --data target` can open.
 
     What comes back are the files that were damaged before, a sentence each: they are copied as they are. With `link`,
@@ -71,17 +71,17 @@ def back_up(database: Database, target: Path, link: bool, progress: Progress) ->
 
 @contextlib.contextmanager
 def _half_written(target: Path) -> Iterator[Path]:
-    """An empty folder beside the target, ours alone; gone afterwards unless it was renamed."""
+    """An empty folder beside the target, used by this backup only; it is removed afterwards unless it was renamed."""
     aside = target.with_name(f"{target.name}.{UNFINISHED}")
     try:
         aside.mkdir(parents=True, exist_ok=True, mode=0o700)
         aside.chmod(0o700)
         begun = (aside / UNFINISHED).exists()
         if not begun and any(aside.iterdir()):
-            # Without a mark it is whole: somebody's folder, or a backup that gets its name at this moment.
+            # Without a mark it is complete: a folder of another program, or a backup that is being renamed right now.
             hint = "a backup is written there before it gets its name; name another, or move that folder"
             raise error("already_exists", kind="folder", name=str(aside), hint=hint)
-        # One that was there is never made anew: it would come into a folder that was renamed meanwhile.
+        # An existing folder is never created again: it would be inside a folder that was renamed meanwhile.
         mark = os.open(aside / UNFINISHED, os.O_RDWR | (0 if begun else os.O_CREAT), 0o600)
     except (OSError, ValueError) as cause:  # no right to, too long a name
         raise error("invalid_parameter", detail=f"there can be no folder at {str(target)!r}: {cause}") from cause
@@ -122,7 +122,7 @@ def _snapshot(database: Database) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _copy_snapshot(snapshot: Path, target: Path, link: bool, progress: Progress) -> list[str]:
+def _copy_snapshot(snapshot: Path, target: Path, link: bool, progress: BackupProgress) -> list[str]:
     """Copy and sum every file; the damaged ones."""
     names = list(list_files(snapshot))
     progress.total_bytes = sum((snapshot / name).stat().st_size for name in names)
@@ -164,7 +164,7 @@ def _link_folder(database: Database, target: Path) -> None:
         _copy_tree(root / "journal", target / "journal")
         for name in ("log", "results", "streams", "rollups"):
             _copy_tree(root / name, target / name)
-    # Whoever could sign in can sign in there, too: a copy that is open to everybody would be a leak.
+    # The same accounts can sign in to the copy: a copy without accounts would leak the data.
     _copy_tree(root / "security", target / "security")
     for name in _WHOLE:
         shutil.copy2(root / name, target / name)

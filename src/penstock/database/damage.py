@@ -1,4 +1,4 @@
-"""Damage as health and the table `penstock.damage` show it: which files, since when, and which queries fail because of them."""
+"""Damage for health and the table `penstock.damage`: the files, since when, and the queries that fail because of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database: every room wired to the next, and the calls that the server makes."""
+"""The database: it creates and connects its parts, and has the methods that the server calls."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from penstock.answers import invoke
 from penstock.answers.completeness import Completeness
 from penstock.answers.cost_shares import users_of
 from penstock.answers.costs import Costs
-from penstock.answers.plan_cache import KnownQuestions
-from penstock.answers.read_your_writes import OwnWrites
+from penstock.answers.plan_cache import PlanCache
+from penstock.answers.read_your_writes import ReadYourWrites
 from penstock.answers.sink_answers import sink_runner
 from penstock.answers.subscription import Subscription
 from penstock.answers.usage import Usage
@@ -30,7 +30,7 @@ from penstock.cycle.folder import DataFolder, FolderLock
 from penstock.cycle.lag import LAG_MAX
 from penstock.cycle.offset import Offset
 from penstock.damage import damage_of, forget_report
-from penstock.database.backup import Progress, back_up
+from penstock.database.backup import BackupProgress, back_up
 from penstock.database.descriptions import as_told, describe_queries, describe_query, describe_table
 from penstock.database.inputs import LINES, WAYS_IN
 from penstock.database.lost_definitions import reserve_lost
@@ -45,7 +45,7 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.logs import note_cycle
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
-from penstock.operators.sparksql.evaluator import SparkQueries
+from penstock.operators.sparksql.evaluator import Evaluator
 from penstock.operators.sparksql.live_runner import LiveRunner
 from penstock.pipeline.engine import Engine
 from penstock.security.audit import Audit
@@ -73,7 +73,7 @@ _log = logging.getLogger("penstock")
 PUSH_TIMEOUT_S = 60.0
 
 
-class Database(OwnWrites):
+class Database(ReadYourWrites):
     """One data folder, open. Thread-safe; every method may block."""
 
     follower: Follower
@@ -87,7 +87,7 @@ class Database(OwnWrites):
         self.users = Users(self.folder.root, settings.token, self.clock)
         self.audit = Audit(self.folder.root, self.clock)
         self.statements = RunningStatements(settings, self.clock)
-        self.backups: dict[str, Progress] = {}  # those that are being written, by their target
+        self.backups: dict[str, BackupProgress] = {}  # those that are being written, by their target
         self._ready = False
         self._stopped = threading.Event()
 
@@ -144,11 +144,11 @@ class Database(OwnWrites):
             self.completeness = Completeness(self.standing)
             self.sampler = Sampler(self.log, self.ingest, self.sensor_tables)
             runner = LiveRunner(self.engine, self.folder, self.settings.result_max_rows)
-            self.spark_queries = SparkQueries(
+            self.evaluator = Evaluator(
                 runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
             )
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
-            self.known_questions = KnownQuestions()
+            self.known_questions = PlanCache()
             self.observer = Observer(
                 self.catalog,
                 self.ingest,
@@ -171,7 +171,7 @@ class Database(OwnWrites):
         self._known_tables = set(self.catalog.state.tables_by_id)
         self.catalog.listeners.append(self._definition_changed)
         self.observer.follow()
-        self.spark_queries.start()
+        self.evaluator.start()
         self.sources.follow()
         self.sampler.start()
         self.sinks.start(self.catalog.state.sinks)
@@ -187,7 +187,7 @@ class Database(OwnWrites):
         self._ready = True
 
     def _open_clock(self, committed: Offset | None) -> None:
-        """Let NOW go on from the newest time that the folder knows of."""
+        """Open the clock so that NOW continues from the newest time in the folder."""
         if isinstance(self.clock, GuardedClock):
             tables = self.catalog.state.tables_by_id.values()
             stamped = self.log.newest_us([t.id for t in tables if t.options.time == "transaction"])
@@ -257,7 +257,7 @@ class Database(OwnWrites):
     def _take_poisoned(self) -> None:
         with self.standing.locked() as store:
             poisoned, position = dict(store.poisoned), store.state.position
-        # A query that was changed or resumed after the cycle is another one: the cycle says nothing of it.
+        # A query that was changed or resumed after the cycle is another one: the cycle's error does not apply to it.
         changed = self.catalog.state.query_positions
         poisoned = {q: why for q, why in poisoned.items() if q in changed and changed[q][1] <= position}
         if poisoned:
@@ -407,7 +407,7 @@ class Database(OwnWrites):
             "follower",
             "observer",
             "sources",
-            "spark_queries",
+            "evaluator",
             "sinks",
             "sampler",
             "housekeeper",
@@ -423,8 +423,8 @@ class Database(OwnWrites):
         return time.monotonic() - self._began_s
 
     def backup(self, target: Path, link: bool = False) -> list[str]:
-        """Write a data folder that another server can open, while everything goes on; what was damaged before."""
-        progress = self.backups[str(target)] = Progress()
+        """Copy the data folder while the server runs; another server can open the copy. Returns what was damaged before."""
+        progress = self.backups[str(target)] = BackupProgress()
         try:
             return back_up(self, target, link, progress)
         finally:

@@ -20,7 +20,7 @@ from penstock.sql.plan import (
     window_of,
 )
 from penstock.types import format_duration
-from penstock.views.query_state import Answer
+from penstock.views.query_state import QueryState
 
 if TYPE_CHECKING:
     from penstock.database.database import Database
@@ -32,7 +32,7 @@ _RUNS = {
     JoinAggregatePlan: "window join, then slices",
     SparkPlan: "Spark SQL",
 }
-# Cycles wait for whoever describes: of ten thousand queries not all at once.
+# Cycles wait for this: ten thousand queries are not described all at once.
 _AT_ONCE = 250
 _RUNS_ON_TOP = "window join, then Spark SQL"
 _ONE_STREAM = "join with tables"
@@ -88,7 +88,7 @@ def describe_query(database: Database, definition: QueryDefinition) -> dict[str,
         return _describe_query(database, definition, store.answers.get(definition.id))
 
 
-def _describe_query(database: Database, definition: QueryDefinition, answer: Answer | None) -> dict[str, Any]:
+def _describe_query(database: Database, definition: QueryDefinition, answer: QueryState | None) -> dict[str, Any]:
     whole = database.standing.store.spark_plans.get(definition.id)
     known: Plan | None = answer.plan if answer is not None else None
     if answer is not None and answer.top is not None and isinstance(answer.plan, JoinPlan):
@@ -117,7 +117,7 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Ans
         "memory": _memory(database, definition.id) if answer is not None or isinstance(plan, SparkPlan) else None,
         "invocations": database.usage.invocations(definition.id),
         "last_invoked": database.usage.last_us(definition.id),
-        "seconds": database.spark_queries.seconds(definition.id),
+        "seconds": database.evaluator.seconds(definition.id),
         **database.costs.of(definition.id),
     }
 
@@ -143,7 +143,7 @@ def _runs(plan: Plan) -> str:
 
 
 def _state(
-    database: Database, definition: QueryDefinition, plan: Plan, answer: Answer | None, message: str | None
+    database: Database, definition: QueryDefinition, plan: Plan, answer: QueryState | None, message: str | None
 ) -> tuple[str, float]:
     if definition.quarantined is not None:
         return "FAILED", 1.0
@@ -159,7 +159,7 @@ def _state(
 
 
 def _reader_failure(database: Database, query_id: int) -> str | None:
-    """What a reader of a join fails with: its own trouble, or that of the join."""
+    """The error of a query that reads a join: its own error, or that of the join."""
     store = database.standing.store
     plan = store.spark_plans.get(query_id)
     if plan is None:

@@ -29,7 +29,7 @@ QUANTILES = {"p05": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 class Distribution:
-    """Of one field: exact counts and moments of what was sampled, quantiles from 2048 values chosen evenly.
+    """The distribution of one field: exact counts and moments of the sample, quantiles from 2048 values chosen evenly.
 
     A quantile is off by about one percent of the rows. NaN and the infinities are counted, not measured.
     """
@@ -62,7 +62,7 @@ class Distribution:
         self.measured = total
 
     def _keep(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-        """Each value measured so far is among the kept ones with the same probability."""
+        """Keep a random sample: each value so far is kept with the same probability."""
         room = min(max(KEPT_VALUES - self.measured, 0), len(values))
         self._kept[self.measured : self.measured + room] = values[:room]
         numbers = np.arange(self.measured + room, self.measured + len(values))
@@ -76,14 +76,14 @@ class Distribution:
             kept = self._kept[: min(self.measured, KEPT_VALUES)]
             facts |= {"least": self.least, "most": self.most, "mean": _short(self.mean)}
             facts["stddev"] = _short(math.sqrt(self._squares / self.measured))
-            # Halved, so that two values are never further apart than a number can say.
+            # Halved, so that the distance of two values never overflows.
             cuts = (np.quantile(kept / 2, list(QUANTILES.values())) * 2).tolist()
             facts |= {name: _short(cut) for name, cut in zip(QUANTILES, cuts, strict=True)}
         return facts
 
 
 class Distributions:
-    """Of every field of every sensor table, over what was logged since this object was made."""
+    """The distributions of every field of every sensor table, of readings since this object was made."""
 
     def __init__(self, log_folder: Path, heads: Mapping[int, int]) -> None:
         self._folder = log_folder
@@ -101,7 +101,7 @@ class Distributions:
             first, self._seen[table.id] = self._seen.get(table.id, 0), heads[table.id]
             batches = self._read(table, first, heads[table.id])
             with self._lock:
-                # Put at the end: the order of this dict is who waits longest.
+                # Put at the end: this dict is ordered by how long fields have waited.
                 known = self._fields.pop(table.id, {})
                 self._fields[table.id] = known
                 for batch in batches:
@@ -136,7 +136,7 @@ class Distributions:
             try:
                 out.append(_some_rows(pieces[index], names, ROWS_A_ROUND // count, self._random))
             except (OSError, pa.ArrowException, PenstockError):
-                continue  # compaction has replaced the file, or it is damaged, which its readers say
+                continue  # compaction has replaced the file, or it is damaged, which its readers report
         return out
 
 
@@ -156,7 +156,7 @@ def _some_rows(piece: Slice, names: list[str], count: int, random: np.random.Gen
 
 
 def _short(value: float) -> float:
-    """Without digits that a sample cannot know."""
+    """Round a number to the digits that a sample can support."""
     return float(f"{value:.6g}")
 
 

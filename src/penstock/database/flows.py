@@ -1,7 +1,7 @@
-"""How many rows pass along the arrows of a plan per second, for whoever looks at it: counted in the log, not while cycles run.
+"""Rows per second along the arrows of a plan, counted from the log on request and not while cycles run.
 
-Between two looks the readings that came are met with the conditions of the plan's streams. Of very many the newest
-stand for all, so a busy table costs as much as a quiet one. Nothing is counted while nobody looks.
+A request evaluates the conditions of the plan's streams over the readings since the last request. Of very many readings
+only the newest are counted and scaled up, so a busy table costs as much as a quiet one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from penstock.database.plan_graph import Passing, PlanGraph
 from penstock.expr.evaluate import evaluate_mask, evaluate_static_of
 from penstock.expr.expression import UserCall, columns_of, walk
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.log_reader import LogReader
 
 if TYPE_CHECKING:
     from penstock.database.database import Database
@@ -25,7 +25,7 @@ EVERY_S = 2.0
 
 
 class Flows:
-    """The streams of one plan, looked at again and again."""
+    """Counts rows of the streams of one plan between requests."""
 
     def __init__(self, database: Database, now_s: Callable[[], float] = time.monotonic) -> None:
         self._database = database
@@ -34,7 +34,7 @@ class Flows:
         self._rates: dict[Passing, float] = {}
 
     def look(self, graph: PlanGraph) -> dict[Passing, float]:
-        """Rows per second that pass each step, since the look before; those not known yet are left out."""
+        """Rows per second that pass each step since the last request; unknown ones are left out."""
         now_s = self._now_s()
         steps = {box.passes for box in graph.boxes if box.passes is not None}
         for table_id in {step.table_id for step in steps}:
@@ -53,14 +53,14 @@ class Flows:
             return
         first = max(before, head - ROWS_A_LOOK)
         wanted = {name for step in steps if step.stream is not None for name in columns_of(step.stream)}
-        fetcher = Fetcher(self._database.log.folder, table, self._database.catalog.state.rows(table.id))
+        log_reader = LogReader(self._database.log.folder, table, self._database.catalog.state.rows(table.id))
         passed, rows = dict.fromkeys(steps, 0), 0
-        for _, vids, columns in fetcher.runs(first, head, wanted) if first < head else ():
+        for _, vids, columns in log_reader.runs(first, head, wanted) if first < head else ():
             rows += len(vids)
             for step in steps:
                 keep = evaluate_mask(step.stream, columns, len(vids))
                 if step.static is not None:
-                    keep = keep & evaluate_static_of(step.static, fetcher.static.versions(), vids)
+                    keep = keep & evaluate_static_of(step.static, log_reader.static.versions(), vids)
                 passed[step] += int(np.count_nonzero(keep))
         per_s = (head - before) / seconds
         self._rates |= {step: per_s * passed[step] / rows if rows else 0.0 for step in steps}

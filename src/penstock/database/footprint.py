@@ -1,4 +1,4 @@
-"""What the server takes on this machine: its processes, and the log of each table on disk."""
+"""The memory, processor time and disk space that the server uses on this machine, per process and per table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogSize:
-    """The log of one table. Rows before `first` were taken by retention."""
+    """The size of the log of one table. Retention deleted the rows before `first`."""
 
     table: str
     bytes: int
@@ -70,7 +70,7 @@ class Process:
 
 
 class Processes:
-    """Remembers processes between looks, so that their CPU time can be told."""
+    """Remembers processes between requests, so that their CPU time can be compared."""
 
     def __init__(self) -> None:
         self._known: dict[int, psutil.Process] = {}

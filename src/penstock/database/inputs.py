@@ -1,4 +1,4 @@
-"""The ways in that are open right now, for SHOW INPUTS, /v1/status and /metrics."""
+"""The inputs that are open right now, for SHOW INPUTS, /v1/status and /metrics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def input_facts(database: Database) -> dict[str, dict[str, Any]]:
 
 
 def sensor_state(database: Database, table: Table) -> str:
-    """How a sensor of a table is reached that the stream manager knows nothing of."""
+    """The state of a sensor that the stream manager does not open."""
     if table.stream is None or table.stream.connector is None:
         return "pushed"
     state = database.sources.state_of(table.id)

@@ -1,4 +1,4 @@
-"""Journal entries that are lost although they were acknowledged: found by what other files name, and never given again.
+"""Find journal entries that are lost although they were acknowledged: other files name them. Their numbers are not reused.
 
 Commit records name journal positions; log rows name versions of static rows; folders name tables, rollups and sinks. Where the
 journal ends before what they name, an entry of kind `lost` takes the missing numbers, so that no new definition gets one that
@@ -60,7 +60,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _versions_named(log: Path, state: CatalogState, heads: Mapping[int, int]) -> dict[int, int]:
-    """Tables whose rows from `heads` on name versions of static rows that are not defined, and how many there must be."""
+    """By table, how many static versions there must be, where log rows from `heads` on name versions that are not defined."""
     found = {}
     for table_id in state.tables_by_id:
         known, most = state.rows(table_id).count, 0
@@ -69,7 +69,7 @@ def _versions_named(log: Path, state: CatalogState, heads: Mapping[int, int]) ->
             try:
                 vids = read_slice(part, [VERSION_COLUMN.name]).column(0).to_numpy()
             except PenstockError:
-                continue  # its readers are told
+                continue  # readers of the log get this error
             most = max(most, int(np.max(vids, initial=-1)) + 1)
         if most > known:
             found[table_id] = most

@@ -47,7 +47,7 @@ class Observer:
         self._catalog.observe(table_id, opened, closed, ended)
 
     def follow(self) -> None:
-        """Definitions changed, or a query finished: look again, soon."""
+        """Request another scan soon, because definitions changed or a query finished."""
         self._wake.set()
 
     def services(self) -> list[Service]:
@@ -72,7 +72,7 @@ class Observer:
             wanted: dict[str, tuple[object, ...]] = {}
             reached = {name for name, table in state.tables.items() if _is_reached(table)}
             for definition in list(state.queries.values()):
-                # Nobody opens a sensor that sends by itself, and ten thousand plans are not read to find that out.
+                # Sensors that push are never opened, so ten thousand plans need not be read for them.
                 if definition.paused or definition.id in finished or reached.isdisjoint(definition.reads_tables):
                     continue
                 for number, (table_id, predicate) in enumerate(streams_of(plan_from_json(definition.plan), state)):

@@ -39,7 +39,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class PlanGraph:
-    """Arrows are pairs of places in `boxes`, which are in the order in which rows pass them."""
+    """A plan as boxes and arrows. Arrows are pairs of places in `boxes`; boxes are in the order in which rows pass them."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[tuple[int, int], ...]
@@ -111,7 +111,7 @@ def _aggregate(drawing: _Drawing, plan: AggregatePlan, state: CatalogState) -> i
 
 
 def _with_scalars(drawing: _Drawing, plan: AggregatePlan, place: int, state: CatalogState) -> int:
-    """Subqueries that are values meet the groups when somebody asks."""
+    """Add the scalar subqueries, which are combined with the groups when the query is answered."""
     if not plan.scalars:
         return place
     values = [_aggregate(drawing, scalar.plan, state) for scalar in plan.scalars]

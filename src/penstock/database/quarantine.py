@@ -16,7 +16,7 @@ _log = logging.getLogger("penstock")
 
 
 class Quarantine:
-    """Decides which queries go: those that a cycle failed with, and those that a look into a cycle finds."""
+    """Decides which queries are taken out of the cycles: those that a cycle failed with, and those that a trial finds."""
 
     def __init__(self, catalog: Catalog, folder: DataFolder, settings: Settings) -> None:
         self._catalog = catalog

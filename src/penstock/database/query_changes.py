@@ -1,4 +1,4 @@
-"""What became of a standing query since it was registered: its entries in the journal, as people read them."""
+"""The history of a standing query's definition: its journal entries since registration, as readable text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.catalog.journal import JournalReader
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class QueryHistoryEntry:
     """One entry: when, at which position, and what changed."""
 
     at_us: int
@@ -20,27 +20,27 @@ class Change:
     detail: str
 
 
-def changes_of_query(folder: Path, query_id: int, name: str) -> list[Change]:
-    """Oldest first. Reads the whole journal: for a page that somebody opens, not for a loop."""
-    found: list[Change] = []
+def changes_of_query(folder: Path, query_id: int, name: str) -> list[QueryHistoryEntry]:
+    """Changes of a query, oldest first. Reads the whole journal: use it for a page, not in a loop."""
+    found: list[QueryHistoryEntry] = []
     before: dict[str, Any] = {}
     for entry in JournalReader(folder).read():
         body = entry.body
         if entry.kind == "create_query" and body.get("id") == query_id:
-            found.append(Change(entry.at_us, entry.pos, "registered", body["sql"]))
+            found.append(QueryHistoryEntry(entry.at_us, entry.pos, "registered", body["sql"]))
             before = body
         elif entry.kind == "change_query" and body.get("id") == query_id:
             what, detail = _changed(before, body)
-            found.append(Change(entry.at_us, entry.pos, what, detail))
+            found.append(QueryHistoryEntry(entry.at_us, entry.pos, what, detail))
             before = body
         elif entry.kind == "quarantine" and query_id in quarantined_by(entry):
             reason = quarantined_by(entry)[query_id]
-            found.append(Change(entry.at_us, entry.pos, "quarantined", reason))
+            found.append(QueryHistoryEntry(entry.at_us, entry.pos, "quarantined", reason))
             before = {**before, "paused": True, "quarantined": reason}
         elif entry.kind == "describe_query" and before and body.get("name") == name:
             for fact in ("owner", "description", "strategy"):
                 if body.get(fact) != before.get(fact):
-                    found.append(Change(entry.at_us, entry.pos, fact, body.get(fact) or "none"))
+                    found.append(QueryHistoryEntry(entry.at_us, entry.pos, fact, body.get(fact) or "none"))
             before = {**before, **body}
     return found
 

@@ -29,7 +29,7 @@ class _Mark:
 
 
 class Rates:
-    """`mark` is called every 15 seconds; rates are worked out when somebody asks."""
+    """Rates between counts: `mark` is called every 15 seconds, and rates are computed on request."""
 
     def __init__(self, ingest: Ingest, now_s: Callable[[], float] = time.monotonic) -> None:
         self._ingest = ingest
@@ -51,7 +51,7 @@ class Rates:
 
     def _mark_of(self, table: Table, at_s: float, last: _Mark) -> _Mark:
         total = self._ingest.counters(table.name)["accepted"]
-        # A copy: what ingest hands out is a view of five times as much.
+        # A copy: ingest returns a view of an array five times as large.
         by_sid = last.by_sid if total == last.total else self._ingest.sensors(table.name)["accepted"].copy()
         return _Mark(at_s, total, by_sid)
 
@@ -76,5 +76,5 @@ class Rates:
 
 
 def _per_second(count: int, seconds: float) -> float:
-    """Within the first second a rate says nothing: it is taken as a second."""
+    """A count per second; a time below one second counts as one second, since a rate over less is meaningless."""
     return round(count / max(seconds, 1.0), 3)

@@ -1,4 +1,4 @@
-"""The thread behind rates and value distributions: it looks once a second, at what moved only."""
+"""The thread that samples rates and value distributions once a second, only of tables with new rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The scrubber: reads every file of the data folder once in `scrub_days`, slowly, and notes what has rotted.
 
-Rot is found before the last good backup has gone. What a running server can make again it makes: a new snapshot covers damaged commit
-records and journal lines. How far it has come is kept in `scrub.json`, so that a restart does not begin anew.
+So damage is found before the last good backup is deleted. A running server repairs what it can: a new snapshot covers
+damaged commit records and journal lines. Its progress is kept in `scrub.json`, so that a restart continues it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEAST_S = 0.001  # for a file of any size: thousands of small ones are not read
 
 
 class Scrubber:
-    """One quiet service. `cover` makes damage of some kinds harmless; whether it did."""
+    """Reads the files in a background thread. `cover` repairs damage of some kinds, and returns whether it did."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The rooms of a database are closed in this order: nobody hands something to one that is closed already."""
+"""Close the parts of a database in an order in which no part calls one that is closed already."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENDS = (
     ("housekeeper", "close"),
     ("sampler", "close"),
     ("observer", "close"),
-    ("spark_queries", "stop"),
+    ("evaluator", "stop"),
     ("ingest", "close"),
     ("engine", "stop"),
     ("follower", "stop"),
@@ -25,7 +25,7 @@ _ENDS = (
 
 
 def close_rooms(database: object) -> None:
-    """Close those that were opened; one that fails keeps none of the others from it."""
+    """Close the parts that were opened; if one fails to close, the others are still closed."""
     for part, end in _ENDS:
         try:
             found = getattr(database, part, None)

@@ -1,4 +1,4 @@
-"""Asked about the system itself: the rows of the tables penstock.*, gathered when somebody asks."""
+"""The rows of the system tables penstock.*, gathered on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the files of a data folder: every checksum compared, and files held against each other.
+"""Verify the files of a data folder: compare every checksum, and check that files agree with each other.
 
 `verify_file` reads one file. `files_of` lists all that have something to verify, and `verify_folder` reads them all and
 compares what they name. The scrubber reads a running server's files one by one, `penstock check` a folder that no server uses.
@@ -70,7 +70,7 @@ def _is_kept(path: Path) -> bool:
 
 
 def verify_file(root: Path, path: Path) -> str | None:
-    """What is wrong with a file; None where it is whole, or is gone. The disk is read, not the cache, where that can be said."""
+    """What is wrong with a file; None if it is intact or gone. Reads the disk, not the cache, where the system allows it."""
     try:
         _drop_cache(path)
         forget_whole(path)
@@ -110,7 +110,7 @@ def _verify(root: Path, path: Path) -> None:
 
 
 def verify_data(path: Path) -> None:
-    """Raise where an Arrow or Parquet file is not what was written, or does not hold the rows that its name says."""
+    """Raise if an Arrow or Parquet file is damaged, or does not have the rows that its name states."""
     rows = None
     if path.suffix == ".arrow":
         source = pa.BufferReader(path.read_bytes())
@@ -130,7 +130,7 @@ def verify_data(path: Path) -> None:
 
 
 def verify_folder(root: Path, took: Took = lambda size: None) -> list[Problem]:
-    """Everything that is wrong with a folder that no server uses; `took` is told the size of each file that was read."""
+    """Everything that is wrong with a folder that no server uses; `took` is called with the size of each file that was read."""
     problems = []
     for path, kind in files_of(root):
         detail = verify_file(root, path)
@@ -145,7 +145,7 @@ def verify_folder(root: Path, took: Took = lambda size: None) -> list[Problem]:
 
 
 def _compare(root: Path) -> Iterator[Problem]:
-    """What files say of each other: the journal of itself, commit records of the journal and of the log."""
+    """Check that files agree: the journal with itself, commit records with the journal and the log."""
     if read_format(root) is None:
         yield Problem("format_version", "folder_id", "it does not say which format the folder has")
     state = CatalogState()

@@ -1,6 +1,6 @@
-"""Prepare this machine for quick starts: compile the kernels, then run a training that leaves an archive behind.
+"""Prepare this machine for quick starts: compile the kernels, then start Spark once to write its archive of Java classes.
 
-Machine code goes into Numba's cache (pipeline.compiling), Spark's classes into the archive (pipeline.archive). Done once
+Machine code goes into Numba's cache (`pipeline.kernel_cache`), Spark's classes into the archive (`pipeline.archive`). Done once
 per environment by `make`, or by `penstock warm-up`.
 """
 
@@ -83,7 +83,7 @@ def _train(folder: Path, archive: Path) -> None:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """What is started meanwhile says nothing: a JVM that writes an archive tells its whole command line."""
+    """Silence processes that start meanwhile: a JVM that writes an archive prints its whole command line."""
     outputs = [1, 2]
     kept = [os.dup(fd) for fd in outputs]
     nowhere = os.open(os.devnull, os.O_WRONLY)

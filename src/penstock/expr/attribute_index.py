@@ -19,7 +19,7 @@ from penstock.functions.values import fixed_width
 
 
 class Attribute:
-    """What the factors compare one attribute with. A change costs a look at what changed when rows come next."""
+    """The constants that factors compare one attribute with. A change is applied when the next rows come."""
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
@@ -91,7 +91,7 @@ class Attribute:
         )
 
     def _settle(self) -> None:
-        """Take the constants that changed into the arrays: the others are moved, not looked at."""
+        """Apply changed constants to the arrays; the others are moved without a comparison."""
         if self._changed:
             changed = np.array(sorted(self._changed), self._dtype)
             kept = np.array([c in self._uses for c in changed.tolist()], np.bool_)

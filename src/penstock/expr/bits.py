@@ -1,4 +1,4 @@
-"""Packed bit vectors (row i is bit i % 64 of word i // 64) and their way into Roaring bitmaps."""
+"""Packed bit vectors (row i is bit i % 64 of word i // 64) and their conversion to Roaring bitmaps."""
 
 from __future__ import annotations
 

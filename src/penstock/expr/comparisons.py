@@ -1,7 +1,7 @@
 """Comparisons of an attribute with constants, in the few forms that the shared pass understands.
 
-Where nothing lies between two neighbours of a type, `a > c` is `a >= next(c)`: so `<` and `>=` say it all, and factors
-of equal meaning are equal. Equality is a list of one.
+For types without values between two neighbours, `a > c` is `a >= next(c)`. So `<` and `>=` are enough, and factors of
+equal meaning are equal. Equality is a list of one.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def and_terms(
 
 @kernel
 def _and6(a: Words, b: Words, c: Words, d: Words, e: Words, f: Words, out: Words) -> int:
-    """The AND of six vectors and how many bits it has; who has fewer gives one that is full, which the cache holds."""
+    """The AND of six vectors and its number of bits; callers with fewer vectors pass a full one, which stays in the cache."""
     count = 0
     for w in range(len(out)):
         word = a[w] & b[w] & c[w] & d[w] & e[w] & f[w]
@@ -111,7 +111,7 @@ def _and6(a: Words, b: Words, c: Words, d: Words, e: Words, f: Words, out: Words
 
 @kernel
 def rows_of_masks(masks: Words, numbers: Int64s, vids: Int32s, order: Int32s, edges: Int64s, out: Words) -> None:
-    """Write to out[i] the rows whose vid is in masks[numbers[i]]; `order` and `edges` list the rows by vid.
+    """Write to out[i] the rows with a vid in masks[numbers[i]]; `order` and `edges` list the rows by vid.
 
     Looked up per row where a mask selects most of them, per vid where it selects few.
     """

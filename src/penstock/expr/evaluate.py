@@ -30,8 +30,8 @@ def evaluate(
 ) -> pa.Array:
     """The expression's value per row, with the Arrow type of `expr.type`.
 
-    `columns` maps flat names to arrays of `rows` values. `functions` holds compiled user functions. Who evaluates
-    many expressions over the same rows gives the same `calls` each time.
+    `columns` maps flat names to arrays of `rows` values. `functions` holds compiled user functions. A
+    caller that evaluates many expressions over the same rows gives the same `calls` each time.
     """
     value = _value(expr, columns, rows, functions or {}, {} if calls is None else calls)
     return as_array(cast_value(value, expr.type), rows)
@@ -52,7 +52,7 @@ def evaluate_static(expr: Expr | None, versions: pa.Table) -> npt.NDArray[np.boo
 
 
 def evaluate_static_of(expr: Expr, versions: pa.Table, vids: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """The same, of the versions that some rows have, row by row: a few rows need not look at every version there ever was."""
+    """The same for the versions of some rows, row by row: a few rows need not evaluate all versions."""
     if versions.num_rows < len(vids):
         return evaluate_static(expr, versions)[vids]
     needed, back = np.unique(vids, return_inverse=True)

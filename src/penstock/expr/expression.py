@@ -1,8 +1,7 @@
 """Bound expressions: what a kernel can evaluate over Arrow columns, as plain data.
 
-Built by the binder in `sql`, evaluated by `operators.evaluate`, carried in plans as JSON. NULL follows SQL's
-three-valued logic. An operation that is not in `operators.operations.OPERATIONS` never gets here: the binder
-leaves such a query to Spark SQL.
+The binder in `sql` builds them, `expr.evaluate` evaluates them, and plans hold them as JSON. NULL follows SQL's
+three-valued logic. The binder leaves queries with an operation outside `functions.OPERATIONS` to Spark SQL.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Boolean factors of many predicates and what AND and OR make of them: each distinct one is worked out once per block.
+"""Boolean factors of many predicates and their combinations by AND and OR: each distinct one is evaluated once per block.
 
 Every term has a slot, the number of its vector. A batch goes through in blocks of so few rows that the vectors of all
 slots stay in the processor's cache.
@@ -20,7 +20,7 @@ from penstock.expr.evaluate import Calls, Columns, Functions, evaluate, mask_of
 from penstock.expr.expression import Expr
 from penstock.expr.gaps import EMPTY, Bytes, Int32s
 from penstock.expr.normal_form import Both, Either, Term
-from penstock.expr.term_combinations import Combinations
+from penstock.expr.term_combinations import TermCombinations
 
 # Below this many factors on an attribute, comparing them one by one is quicker than sorting into gaps.
 SHARE_FROM = 32
@@ -36,7 +36,7 @@ _BLOCK_WORDS_MIN, _BLOCK_WORDS_MAX = 64, 256
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block's vectors by slot; only those whose state is MIXED are written. It begins at `word` of the batch."""
+    """One block's vectors by slot; only vectors with the state MIXED are written. It begins at `word` of the batch."""
 
     word: int
     everything: Words
@@ -55,13 +55,13 @@ class FactorSet:
         self._free: list[int] = []
         self._attributes: dict[Expr, Attribute] = {}
         self._general: dict[int, Expr] = {}
-        self._combinations = Combinations()
+        self._combinations = TermCombinations()
 
     def __len__(self) -> int:
         return len(self._slots)
 
     def acquire_all(self, term: Term) -> list[int]:
-        """The slots whose AND the term is, ascending."""
+        """The slots of the terms that the term is the AND of, ascending."""
         parts = narrowed(term).parts if isinstance(term, Both) else (term,)
         return sorted(self.acquire(part) for part in parts)
 
@@ -93,7 +93,7 @@ class FactorSet:
         return slot
 
     def release(self, slot: int) -> None:
-        """Give a term back; when nobody uses it any more, its slot is free."""
+        """Release one use of a term; after its last use, its slot is free."""
         self._uses[slot] -= 1
         if self._uses[slot]:
             return
@@ -147,12 +147,12 @@ class FactorSet:
 
 
 class Prepared:
-    """A batch whose columns were looked at: some vectors are there as a whole, the others follow block by block.
+    """A batch with evaluated columns: some vectors are computed as a whole, the others follow block by block.
 
-    `failed` names the terms that a user's function kept from being evaluated; they count as never true.
+    `failed` names the terms that could not be evaluated because a user's function failed; they count as never true.
     """
 
-    def __init__(self, rows: int, slots: int, combinations: Combinations) -> None:
+    def __init__(self, rows: int, slots: int, combinations: TermCombinations) -> None:
         self.rows = rows
         self.failed: dict[int, PenstockError] = {}
         self.sorted: list[tuple[Attribute, Int32s]] = []

@@ -18,7 +18,7 @@ Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 
-# What a block of a vector is known to be: mixed vectors are written out, the others only said.
+# What a block of a vector is known to be: mixed vectors are written out, of the others only the state.
 MIXED, EMPTY, FULL = range(3)
 
 # Integer constants no farther apart than this have a table that gives the gap of each value.

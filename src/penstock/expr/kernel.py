@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """Compile at the first call, keep the machine code on disk, let go of the interpreter's lock.
+    """Compile at the first call, cache the machine code on disk, and release the interpreter's lock.
 
     It is kept beside the source, in the user's cache where the installation is read-only, or not at all.
     """

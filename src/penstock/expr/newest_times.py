@@ -1,4 +1,4 @@
-"""The newest time per static version: what NOW of a valid-time stream is made of."""
+"""The newest time per static version, from which NOW of a valid-time stream is computed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _scatter(vids: Int32s, ts: Int64s, least: int, count: int) -> tuple[npt.NDAr
 
 
 def newest_passing(masks: Words, chosen: Int64s, heard: Words, newest: Int64s, nows: Int64s) -> None:
-    """Raise `nows` of each chosen mask to the newest time of a version that it lets through and that was heard.
+    """Raise `nows` of each chosen mask to the newest time of a version that it lets through and that has readings.
 
     `masks` has a row of bits by vid for each mask; `heard` is one.
     """

@@ -1,4 +1,4 @@
-"""Predicates in a form that is equal where their meaning is, as far as that is cheap to see.
+"""Normal forms of predicates: many predicates with the same meaning have equal normal forms.
 
 Only where a predicate is true matters to a query. NOT is pushed down to the factors by De Morgan's rules, which hold in
 three-valued logic; what is left is AND and OR of factors, and "is it true" of an AND or OR follows from "is it true" of
@@ -43,7 +43,7 @@ def normal_form(expr: Expr | None) -> Term:
 
 
 def _depth_fits(expr: Expr, left: int = 100) -> bool:
-    """A tower of NOTs and brackets is one factor: nobody shares it, and recursion has an end."""
+    """Whether the nesting is shallow enough for recursion; a deeper predicate is one factor as it stands."""
     if not isinstance(expr, Call) or expr.operation not in ("and", "or", "not"):
         return True
     return left > 0 and all(_depth_fits(a, left - 1) for a in _parts(expr))
@@ -141,7 +141,7 @@ def both(terms: Iterable[Term]) -> Term:
             else:
                 parts.add(part)
     for attribute, comparisons in compared.items():
-        # A comparison that holds says that there is a value.
+        # A comparison that is true implies that there is a value.
         parts.discard(Call("not", (Call("is_null", (attribute,), BOOLEAN),), BOOLEAN))
         drawn = comparisons if len(comparisons) == 1 else _all_hold(attribute, comparisons)
         if drawn is None:
@@ -173,7 +173,7 @@ def either(terms: Iterable[Term]) -> Term:
 
 
 def _all_hold(attribute: Expr, comparisons: list[Comparison]) -> list[Comparison] | None:
-    """Comparisons of one attribute as the least that says the same; None where they exclude each other."""
+    """Comparisons of one attribute as the fewest equivalent ones; None where they exclude each other."""
     low = max((c.constants[0] for c in comparisons if c.code == GE), default=None)
     high = min((c.constants[0] for c in comparisons if c.code == LT), default=None)
 

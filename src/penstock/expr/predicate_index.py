@@ -1,4 +1,4 @@
-"""The predicate index: many queries' predicates against a batch of one stream's rows.
+"""The predicate index: it evaluates many queries' predicates over a batch of one stream's rows.
 
 Predicates are brought to a normal form (`normal_form`), each distinct factor is evaluated once per batch (`factors`), each
 distinct static predicate once per static version (`static_masks`), and a query's answer is the AND of packed bit vectors.
@@ -33,7 +33,7 @@ _VECTORS_MAX_BYTES = 64 << 20
 
 
 def _vectors_at_once(rows: int) -> int:
-    """How many bit vectors of so many rows may be held at once."""
+    """How many bit vectors of this number of rows may be in memory at once."""
     return max(1, _VECTORS_MAX_BYTES // (8 * max(words_for(rows), 1)))
 
 
@@ -43,7 +43,7 @@ def _zeros(shape: tuple[int, int]) -> Words:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The index as arrays, until a query comes or goes. Rows of the matrix with the same mask stand together."""
+    """The index as arrays, valid until a query is added or removed. Rows of the matrix with the same mask stand together."""
 
     numbers: Int64s  # the queries, ascending
     row_of: Int32s  # beside `numbers`
@@ -127,7 +127,7 @@ class PredicateIndex:
 
         `columns` holds the stream's columns, `vids` each row's static version, `versions` the static columns by
         vid. Static columns are gathered only for factors that mix them with stream columns. `zeros` gives the
-        memory for the matrix: who writes it to a file may give the mapped file.
+        memory for the matrix: a caller that writes it to a file may give the mapped file.
         """
         layout = self._layout()
         words = zeros((len(layout.selections), words_for(len(vids))))
@@ -195,7 +195,7 @@ class PredicateIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Rows whose columns were looked at, and their order by static version."""
+    """Rows with evaluated columns, and their order by static version."""
 
     prepared: Prepared
     masks: Words
@@ -205,7 +205,7 @@ class _Batch:
 
 
 class _Columns(Mapping[str, Any]):
-    """The batch's columns: static ones are gathered when first asked for."""
+    """The batch's columns; static columns are gathered at their first use."""
 
     def __init__(self, columns: Columns, vids: Int32s, versions: pa.Table) -> None:
         self._columns, self._vids, self._versions = columns, vids, versions

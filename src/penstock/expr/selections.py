@@ -19,7 +19,7 @@ from penstock.expr.slot_table import SlotTable
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """What answers are cut down to: answer i to the rows that are set in rows[numbers[i]], unless that is -1."""
+    """Masks of answers: answer i is limited to the rows that are set in rows[numbers[i]], unless numbers[i] is -1."""
 
     numbers: Int32s
     rows: Words

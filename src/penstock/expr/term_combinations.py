@@ -1,4 +1,4 @@
-"""AND and OR of terms that several predicates share, worked out once per block, innermost first."""
+"""AND and OR of terms that several predicates share, evaluated once per block, innermost first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.expr.kernel import kernel
 from penstock.expr.slot_table import SlotTable
 
 
-class Combinations:
+class TermCombinations:
     """Per combination its slot, whether it is an AND, and the slots of its parts."""
 
     def __init__(self) -> None:

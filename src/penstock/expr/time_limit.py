@@ -1,7 +1,7 @@
 """A time limit for a user's function, in the process that calls it.
 
-A timer interrupts Python code in the main thread of a process, which is where Spark's workers run tasks. Code in C that
-does not come back is beyond it: that takes the worker down with it, from outside.
+A timer interrupts Python code in the main thread of a process, where Spark's workers run tasks. It cannot interrupt C code
+that does not return: then the worker is killed from outside.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _limit_s = 0.0
 
 
 class Overtime(BaseException):
-    """Raised inside a function that takes too long. Not an Exception: its own handlers are not to catch it."""
+    """Raised inside a function that takes too long. It is no Exception, so that the function's own handlers do not catch it."""
 
 
 def limit_functions(seconds: float) -> None:

@@ -80,7 +80,7 @@ def compile_function(function: Function) -> Callable[..., pa.Array]:
 
 
 def _row_by_row(body: Callable[..., Any], arrays: Sequence[pa.Array], rows: int, type_: pa.DataType) -> pa.Array:
-    # How many rows an iterator still has tells how far the function has come, at no cost per row.
+    # The rows that an iterator still has show how far the function has come, at no cost per row.
     columns = [iter(a.to_pylist()) for a in arrays] or [iter([None] * rows)]
     with time_limit(lambda: length_hint(columns[0])):
         if not arrays:
@@ -128,7 +128,7 @@ def _parse(body: str, filename: str) -> ast.Module:
             with contextlib.suppress(SyntaxError):
                 return ast.parse(f"{first.lstrip()}\n{other}", filename)
         if first.strip():
-            # The indent was not to blame: say what is wrong with the lines as a reader aligns them.
+            # The indent was not the cause: report the error in the lines as they are aligned here.
             return ast.parse(f"{first.lstrip()}\n{textwrap.dedent(rest)}", filename)
         raise problem
 

@@ -1,4 +1,4 @@
-"""Windows over time and over rows: where BEGIN and END lie for a given NOW and START."""
+"""Windows over time and over rows: computes BEGIN and END for a given NOW and START."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every operation that a bound expression may call, one file per subject.
 
 In: Arrow arrays or constants and the call. Out: an Arrow array. Nothing raises: what has no answer is NULL.
-Called by `operators.evaluate`.
+Called by `expr.evaluate`.
 """
 
 from __future__ import annotations

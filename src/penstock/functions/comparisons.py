@@ -95,7 +95,7 @@ def _is_in(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     scalars = [literal_scalar(o) for o in options if isinstance(o, Literal)]
     known = [s for s in scalars if s.is_valid]
     if is_float(value):
-        # Arrow's hash tells -0.0 from 0.0; adding 0.0 makes them one.
+        # Arrow's hash distinguishes -0.0 from 0.0; adding 0.0 makes them equal.
         value = with_nulls(numbers(value) + 0.0, value.type, nulls((value,), rows))
         known = [pa.scalar(s.as_py() + 0.0, value.type) for s in known]
     found = pc.is_in(value, value_set=pa.array([s.as_py() for s in known], value.type))

@@ -1,4 +1,4 @@
-"""Which rows a sample keeps: by chance, but the same ones whenever and wherever one looks."""
+"""Which rows a sample keeps: a random choice that is the same in every process and at every time."""
 
 from __future__ import annotations
 

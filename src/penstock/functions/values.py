@@ -1,6 +1,6 @@
-"""What operations work on: an Arrow array as long as the batch, or an Arrow scalar for a constant.
+"""Values that operations work on: an Arrow array as long as the batch, or an Arrow scalar for a constant.
 
-An operation gets at least one array; the evaluator folds calls whose arguments are all constants.
+An operation gets at least one array; the evaluator folds calls with constant arguments only.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The operators: one package each, from kernels to answers."""
+"""The operators, one package each: kernels, the steps of a cycle, and answers."""

@@ -1,8 +1,8 @@
-"""Connections to Spark need its secret.
+"""Security settings of connections to Spark: each connection needs Spark's secret.
 
-A driver runs what connects to it, and its traffic has readings and definitions. On other machines it is signed and encrypted with a
-secret from a file, or not started. On this machine, `local[..]` and `local-cluster[..]`, everything stays on loopback, which
-other accounts of the machine reach, too: it is signed with a secret that is made at each start.
+A driver runs code of processes that connect to it, and its traffic has readings and definitions. With other machines, traffic
+is signed and encrypted with a secret from a file, or Spark is not started. On this machine (`local[..]`, `local-cluster[..]`)
+traffic stays on loopback, which other accounts of the machine reach, too: it is signed with a secret made at each start.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_own_machine(master: str) -> bool:
 
 
 def security_settings(settings: Settings) -> dict[str, str]:
-    """What Spark must know to talk to a master. invalid_option where another machine needs a secret and there is none."""
+    """Spark's security settings for a master. Raises invalid_option where another machine needs a secret and there is none."""
     if is_own_machine(settings.spark_master):
         signed = {"spark.authenticate": "true"}  # with executors in the JVM itself, Spark makes the secret
         if settings.spark_master.strip().startswith("local-cluster"):

@@ -59,7 +59,7 @@ class Engine:
         self.is_waiting: Callable[[], bool] = lambda: False
         self.lag: Callable[[], int] = lambda: 0  # how many committed cycles are not folded into answers yet
         self.trace: Callable[[Offset, threading.Event], bool] = lambda start, stopping: False
-        self.looking = False  # whether a cycle that failed is being looked into
+        self.looking = False  # whether the cause of a failed cycle is being searched
         self._shrink = 1
         self._failed: tuple[int, int] = (0, 0)  # the last committed cycle, and how often the one after it failed
         self._starts = 0  # of streaming queries: the number of the newest
@@ -77,7 +77,7 @@ class Engine:
     def _prepare(self) -> None:
         try:
             self._start_spark()
-        except Exception as failure:  # `start` tries again, and tells
+        except Exception as failure:  # `start` tries again, and reports the error
             _log.debug("Spark did not start early: %s", failure)
             self.spark = None
 
@@ -145,7 +145,7 @@ class Engine:
         info = {"ms": round((time.monotonic() - began) * 1000, 1)}
         with self._committing:
             if query != self._starts:
-                # Its tasks went on after it was given up. The query after it plans the same rows anew.
+                # Its tasks went on after it was abandoned. The streaming query after it plans the same rows again.
                 raise error("stale_cycle", detail="the streaming query of this cycle was replaced meanwhile")
             record = self.commits.write(start, end, results, info)
             if record is not None:
@@ -170,7 +170,7 @@ class Engine:
             stalled = alive and progress.is_stalled(self._cycle())
             if alive and not stalled:
                 if self.failure is not None and self._cycle() > restarted_at:
-                    # It planned, ran and committed: only that shows that the trouble is over.
+                    # It planned, ran and committed: only that shows that the pipeline works again.
                     self.failure, tries, self._shrink = None, 0, 1
                 continue
             if self._stopping.is_set():
@@ -201,7 +201,7 @@ class Engine:
     def _find_cause(self, stalled: bool) -> bool:
         """Whether queries that stop the cycle were found, and taken out of it.
 
-        A cycle that hangs is looked into at once. One that fails is tried again first: a process may have been killed.
+        A cycle that hangs is examined at once. One that fails is tried again first: a process may have been killed.
         """
         cycle, times = self._cycle(), self._failed[1] + 1 if self._failed[0] == self._cycle() else 1
         self._failed = cycle, times
@@ -240,7 +240,7 @@ class Engine:
             return "Spark's Java process died"
 
     def _restart(self) -> None:
-        """Resume from the last commit record; with a new JVM where the old one is gone."""
+        """Resume from the last commit record; with a new JVM where the old one has ended."""
         if self.spark is None or not _answers(self.spark):
             _forget_session()
             self._start_spark()
@@ -252,7 +252,7 @@ class Engine:
         return self._query is not None and self.failure is None and not self._stopping.is_set()
 
     def phases_ms(self) -> dict[str, float]:
-        """Where the time of the last cycle went, as Spark tells it; empty where it tells nothing."""
+        """The durations of the last cycle's stages as Spark reports them; empty without a report."""
         try:
             progress = self._query.lastProgress if self._query is not None else None
         except Exception as gone:  # py4j raises whatever it likes once the JVM is gone
@@ -294,7 +294,7 @@ def _stop_quietly(query: StreamingQuery) -> None:
 
 
 def stop_session(spark: SparkSession | None) -> None:
-    """End Spark and its Java process for good, and wait until it is gone."""
+    """Stop Spark and its Java process, and wait for its end."""
     gateway: Any = SparkContext._gateway
     process = getattr(gateway, "proc", None)
     try:
@@ -322,7 +322,7 @@ def _answers(spark: SparkSession) -> bool:
 
 
 def _forget_session() -> None:
-    """Make PySpark start a new JVM next time; it has no public way to say so."""
+    """Make PySpark start a new JVM next time; it has no public method for it."""
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None

@@ -148,7 +148,7 @@ def _static_rows(request: HistoryRequest, definitions: Definitions) -> pa.Table:
 
 
 def read_readings(request: HistoryRequest, table: Table, definitions: Definitions, piece: Slice) -> pa.Table:
-    """One slice's readings inside the time range whose static version passes, with their flat columns."""
+    """One slice's readings inside the time range and with a static version that passes, with their flat columns."""
     static = definitions.state.rows(table.id)
     plan = plan_from_json(request.query_plan) if request.query_plan is not None else None
     wanted = set(request.columns)

@@ -1,4 +1,4 @@
-"""Rows that the server hands to Spark in files, because they are more than should stand in memory at once."""
+"""Rows that the server gives to Spark in files, because they are too many to be in memory at once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
-    """A relation as files, each with some of its rows. They stay for as long as whoever wrote them holds on to them."""
+class InputFiles:
+    """A relation as files, each with some of its rows. The files exist for as long as their writer keeps references to them."""
 
     fields: tuple[Field, ...]
     files: tuple[Path, ...]
@@ -42,7 +42,7 @@ def write_handed(path: Path, rows: pa.Table) -> None:
 
 
 @dataclass
-class HandedTask(InputPartition):
+class InputFilesTask(InputPartition):
     """One of the files; without any there is one task that reads nothing."""
 
     file: str | None
@@ -51,17 +51,17 @@ class HandedTask(InputPartition):
         super().__init__(None)
 
 
-class HandedReader(DataSourceReader):
-    """Reads them, a task for each."""
+class InputFilesReader(DataSourceReader):
+    """Reads the files of a relation, one task per file."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._files: list[str] = orjson.loads(options["files"])
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [HandedTask(f) for f in self._files] or [HandedTask(None)]
+        return [InputFilesTask(f) for f in self._files] or [InputFilesTask(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, HandedTask)
+        assert isinstance(partition, InputFilesTask)
         if partition.file is not None:
             with pa.memory_map(partition.file) as source:
                 reader = pa.ipc.open_file(source)

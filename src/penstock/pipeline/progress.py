@@ -1,4 +1,4 @@
-"""Whether cycles come while something waits for them."""
+"""Detects that the pipeline makes no progress: data or definitions wait, and no cycle is committed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIRST_CYCLE_FACTOR = 3
 
 
 class Progress:
-    """Watches one streaming query at a time. What waits is asked for at most once a second."""
+    """Watches one streaming query at a time. It checks for waiting data at most once a second."""
 
     def __init__(
         self, stall_s: float, is_waiting: Callable[[], bool], clock: Callable[[], float] = time.monotonic

@@ -1,7 +1,7 @@
 """Spark's function registry without what reaches outside of a question: files, the JVM, the session, descriptors.
 
-The binder lets only listed functions through (`penstock.sql.functions`). This is the second layer, for the day when
-something else does not.
+The binder lets only listed functions through (`penstock.sql.functions`). This is a second layer of defence, in case the
+binder has a gap.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _LOCAL_DISK = {
 }
 
 
-# On this machine nobody else needs to reach the driver; executors elsewhere do.
+# On this machine no other host needs to reach the driver; executors elsewhere do.
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -80,7 +80,7 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         "spark.sql.ansi.enabled": "false",
         # No statement names a file as its table.
         "spark.sql.runSQLOnFiles": "false",
-        # No text is anything but what it says: ${...} is not replaced, and a backslash escapes in literals.
+        # Texts are taken literally: ${...} is not replaced, and a backslash escapes in literals.
         "spark.sql.variable.substitute": "false",
         "spark.sql.parser.escapedStringLiterals": "false",
         "spark.sql.adaptive.enabled": "true",
@@ -103,7 +103,7 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         conf.update(_executor_settings(settings.spark_master))
     if settings.spark_master.startswith("local"):
         conf.update(_LOCAL_DISK)
-    # A JVM gets its settings as arguments, which other accounts see: it is started before it hears the secret.
+    # A JVM gets its settings as arguments, which other accounts see: it gets the secret after its start.
     launch_java(conf)
     for name, value in {**conf, **security_settings(settings)}.items():
         builder = builder.config(name, value)

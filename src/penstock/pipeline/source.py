@@ -24,7 +24,10 @@ CYCLE_SCHEMA = "query BIGINT, kind STRING, rows BIGINT, position BIGINT, payload
 
 
 class PenstockSource(DataSource):
-    """Options: folder; for a stream start, parallelism and limits; for a batch a history.HistoryRequest, or files as handed.Handed names them."""
+    """The data source. Options: the folder; for a stream start, parallelism and limits; for a batch what to read.
+
+    A batch reads what a `history.HistoryRequest` or an `input_files.InputFiles` describes.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -38,9 +41,9 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if "files" in self.options:
-            from penstock.pipeline.input_files import HandedReader
+            from penstock.pipeline.input_files import InputFilesReader
 
-            return HandedReader(dict(self.options))
+            return InputFilesReader(dict(self.options))
         from penstock.pipeline.history import HistoryReader
 
         return HistoryReader(dict(self.options))
@@ -77,7 +80,7 @@ class CycleReader(DataSourceStreamReader):
         return self._planner_object
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        # The server says where the last commit record ended: its own word, not the newest file, is the truth.
+        # The server gives the end of the last commit record; the newest file is not reliable.
         start: dict[str, Any] = json.loads(self._options["start"])
         return start
 
@@ -93,9 +96,9 @@ class CycleReader(DataSourceStreamReader):
         first, last = offset_from_json(start), offset_from_json(end)
         skipped, state = self._planner().skipped(last.journal), self._planner().state_at(last.journal)
         parallelism, memory = int(self._options["parallelism"]), int(self._options["join_memory_mb"]) << 20
-        limits = WorkerLimits(int(self._options["worker_memory_mb"]), int(self._options["function_timeout_ms"]))
+        limits = WorkerLimits(int(self._options["worker_memory_mb"]), int(self._options["function_timeout_ms"]), memory)
         log = Path(self._options["folder"]) / "log"
-        return cycle_tasks(log, first, last, state, parallelism, memory, skipped, limits)
+        return cycle_tasks(log, (first, last), state, parallelism, skipped, limits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.cycle.result_rows import as_batch, heading

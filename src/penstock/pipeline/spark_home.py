@@ -29,7 +29,7 @@ def spark_home() -> Path | None:
 
 
 def link_home(home: Path) -> Path:
-    """Make a home of links at this path, or mend the one that is there."""
+    """Make a home of links at this path, or repair an existing one."""
     home.mkdir(parents=True, exist_ok=True)
     for part in _PARTS:
         link, target = home / part, Path(pyspark.__file__).parent / part

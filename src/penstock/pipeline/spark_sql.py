@@ -24,7 +24,7 @@ from penstock.expr import expression as expressions
 from penstock.expr.user_functions import compile_function
 from penstock.expr.windows import FOREVER
 from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, HistoryRequest
-from penstock.pipeline.input_files import Handed
+from penstock.pipeline.input_files import InputFiles
 from penstock.pipeline.jobs import history_workers, read_parallelism, statement_jobs
 from penstock.pipeline.spark_parser import check_parsed
 from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
@@ -42,7 +42,7 @@ _LOST = (Py4JNetworkError, ConnectionError, EOFError)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a run stands for: an offset, the catalog there, NOW, and each relation's time range."""
+    """The moment of a run: an offset, the catalog there, NOW, and each relation's time range."""
 
     offset: Offset
     state: CatalogState
@@ -62,12 +62,12 @@ class SparkRunner:
         self._registered: dict[str, Function] = {}
         self._parsed: dict[tuple[str, tuple[str, ...], tuple[str, ...]], None] = {}  # what Spark's parser agreed to
 
-    def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | Handed]) -> pa.Table:
-        """The answer as an Arrow table whose columns are the plan's outputs. `given`: relations as rows, by name."""
+    def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | InputFiles]) -> pa.Table:
+        """The answer as an Arrow table with the plan's outputs as columns. `given`: relations as rows, by name."""
         with statement_jobs(self._spark):
             return self._run(plan, moment, given)
 
-    def _run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | Handed]) -> pa.Table:
+    def _run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | InputFiles]) -> pa.Table:
         relations = tuple(relation.name for relation in plan.relations)
         names = check_spark_text(plan.sql, relations, plan.functions)
         views: dict[str, str] = {}
@@ -97,7 +97,7 @@ class SparkRunner:
         return result.rename_columns([n for n, _ in plan.outputs]).cast(schema, safe=False)
 
     def _check_parsed(self, text: str, relations: tuple[str, ...], functions: tuple[str, ...]) -> None:
-        """Have Spark's own parser look at a text, once for all runs of it."""
+        """Check a text with Spark's own parser, once for all runs of it."""
         if (text, relations, functions) not in self._parsed:
             check_parsed(self._spark, text, relations, functions)
             while len(self._parsed) >= _PARSED_KEPT:
@@ -112,11 +112,11 @@ class SparkRunner:
                 self._registered[function.name] = function
 
     def _frame(
-        self, relation: Relation, names: frozenset[str], moment: Moment, given: Mapping[str, pa.Table | Handed]
+        self, relation: Relation, names: frozenset[str], moment: Moment, given: Mapping[str, pa.Table | InputFiles]
     ) -> DataFrame:
         if relation.name in given:
             rows = given[relation.name]
-            if isinstance(rows, Handed):
+            if isinstance(rows, InputFiles):
                 return self._spark.read.format("penstock_history").options(**rows.options()).load()
             return self._spark.createDataFrame(rows)
         request, columns = self._request(relation, names, moment)
@@ -187,11 +187,11 @@ def _spark_function(function: Function) -> Callable[..., object]:
 
 
 def translate(failure: PySparkException | Py4JJavaError) -> PenstockError:
-    """Spark's exception as one of ours: the first line of what it says, the rest as the cause."""
+    """Translate Spark's exception into an error of ours: the first line of its text, with the exception as cause."""
     text = str(failure)
     ours = re.search(r"penstock\.errors\.PenstockError: ([^\n]*)", text)
     if ours:
-        # A worker raised it: Spark hands over the text of the trace, and in it the message.
+        # A worker raised it: Spark gives the text of the trace, and in it the message.
         message = ours.group(1).strip()
         if message.startswith("there is no table"):
             return PenstockError("table_not_found", message, hint="it was dropped while the question was answered")
@@ -207,7 +207,7 @@ def translate(failure: PySparkException | Py4JJavaError) -> PenstockError:
         hint = "write an inner join, or compare with starts_with(), ends_with() or contains()"
         return error("not_supported", feature=feature, hint=hint)
     if isinstance(failure, Py4JJavaError):
-        # What failed inside a job comes as a Java trace whose last cause says it.
+        # An error inside a job comes as a Java trace; its last cause is the error.
         causes = re.findall(r"^Caused by: [\w.$]+: (.*)$", text, re.MULTILINE)
         text = causes[-1] if causes else "Spark could not run the statement"
     first = next((line for line in text.splitlines() if line.strip()), "Spark could not run the statement")

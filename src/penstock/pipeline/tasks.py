@@ -35,17 +35,18 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """What a worker may take for a task; 0 means any amount."""
+    """Limits of a worker for a task; 0 means no limit, except for joins."""
 
     memory_mb: int = 0
     function_timeout_ms: int = 0
+    join_memory_bytes: int = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What a cycle leaves out because an entry beyond its end says so: queries with reasons, and tables not to be read.
+    """What a cycle leaves out because of a later journal entry: queries with reasons, and tables not to be read.
 
-    The queries are told that they failed, so that the record alone says what became of them.
+    The record holds the failure of each of these queries, so that readers of the record need no later entry.
     """
 
     queries: Mapping[int, str] = field(default_factory=dict)
@@ -61,7 +62,6 @@ class CycleTask(InputPartition):
     units: tuple[Unit, ...]
     cycle: tuple[dict[str, object], dict[str, object]] | None = field(default=None)
     joins: tuple[JoinUnit, ...] = ()
-    join_memory_bytes: int = 1 << 30
     skipped: Skipped = Skipped()
     limits: WorkerLimits = WorkerLimits()
 
@@ -71,15 +71,14 @@ class CycleTask(InputPartition):
 
 def cycle_tasks(
     log: Path,
-    start: Offset,
-    end: Offset,
+    cycle: tuple[Offset, Offset],
     state: CatalogState,
     parallelism: int,
-    join_memory_bytes: int = 1 << 30,
     skipped: Skipped = Skipped(),
     limits: WorkerLimits = WorkerLimits(),
 ) -> list[CycleTask]:
-    """The tasks of the cycle (start, end): at least one, so that the cycle commits even without rows."""
+    """The tasks of the cycle from one offset to another: at least one, so that the cycle commits even without rows."""
+    start, end = cycle
     listed = Listing(log)
     readable = sorted((t, e) for t, e in end.data.items() if t not in skipped.tables)
     fresh = [(t, start.data.get(t, 0), e) for t, e in readable if e > start.data.get(t, 0)]
@@ -93,18 +92,17 @@ def cycle_tasks(
     tasks[0].cycle = (start.to_json(), end.to_json())
     for task in tasks:
         task.skipped, task.limits = skipped, limits
-    _add_joins(tasks, join_units(listed, start, end, state, parallelism), parallelism, join_memory_bytes)
+    _add_joins(tasks, join_units(listed, start, end, state, parallelism), parallelism)
     return tasks
 
 
-def _add_joins(tasks: list[CycleTask], units: list[JoinUnit], parallelism: int, memory_bytes: int) -> None:
+def _add_joins(tasks: list[CycleTask], units: list[JoinUnit], parallelism: int) -> None:
     """Parts of joins go to different tasks."""
     for unit in units:
         at = unit.part % parallelism
         while len(tasks) <= at:
             tasks.append(replace(tasks[0], units=(), cycle=None, joins=()))
         tasks[at].joins += (unit,)
-        tasks[at].join_memory_bytes = memory_bytes
 
 
 def _fill_unit(listed: Listing, piece: FillPiece, first: int, end: int) -> Unit:

@@ -15,7 +15,7 @@ _log = logging.getLogger("penstock.pipeline")
 
 
 def warm_workers(spark: SparkSession) -> None:
-    """One small task per core, and some for statements. Soft: whatever goes wrong here, the first cycle does it anyway."""
+    """Run one small task per core, and some for statements. Errors are ignored: the first cycle loads what is missing."""
     cores = spark.sparkContext.defaultParallelism
     tasks = adhoc_parallelism(cores)
     try:

@@ -1,1 +1,1 @@
-"""Statements at work, by subject: each function takes the database and one statement, and gives its reply."""
+"""The statements, by subject: each function takes the database and one statement, and returns its result."""

@@ -1,4 +1,4 @@
-"""Users and tokens in SQL. A token is shown once, to whoever creates it; nothing shows a password."""
+"""Users and tokens in SQL. A token is shown once, to the user that creates it; no statement shows a password."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def create_user(database: Database, statement: st.CreateUser) -> Result:
     notices: tuple[str, ...] = ()
     if not database.users.required:
-        notices = ("from now on everybody has to sign in or send a token",)
+        notices = ("from now on every client has to sign in or send a token",)
     database.users.create_user(statement.name, statement.role, statement.password, statement.if_not_exists)
     return done("CREATE USER", notices)
 

@@ -48,7 +48,7 @@ def _alter(database: Database, statement: st.AlterQuery) -> Plan | None:
 
 
 def _unsaid(plan: Plan) -> tuple[str, str]:
-    """What BEGIN and END are where nobody wrote them: AVG(x, 5 MINUTES) alone looks five minutes back, over joins, too."""
+    """The defaults of BEGIN and END: AVG(x, 5 MINUTES) alone looks five minutes back, over joins, too."""
     windows = [use.window for use in stream_uses(plan)]
     if isinstance(plan, SparkPlan) and plan.top is not None:
         windows = [relation.window for relation in plan.relations if relation.window is not None]

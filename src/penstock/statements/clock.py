@@ -1,4 +1,4 @@
-"""ALTER SYSTEM ACCEPT CLOCK: an admin says that the wall clock is right."""
+"""ALTER SYSTEM ACCEPT CLOCK: an admin confirms that the wall clock is right."""
 
 from __future__ import annotations
 

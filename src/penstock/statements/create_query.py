@@ -1,4 +1,4 @@
-"""CREATE QUERY: one or many with one sync, all of them or the rest."""
+"""CREATE QUERY: registers one query, or many with one sync; of many, either all or those without an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.sql.planning.aggregate.latch import registered
 from penstock.sql.planning.planner import reads_of
 from penstock.sql.query_options import query_facts
 from penstock.statements.notices import notices_of
-from penstock.statements.registration_batch import Together, named_in
+from penstock.statements.registration_batch import RegistrationBatch, named_in
 from penstock.statements.replies import done
 from penstock.statements.select import plan_of
 from penstock.views.results import Result
@@ -41,7 +41,7 @@ _COLLECT_EVERY = 50
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A query to be: what it asks, or why that could not be read."""
+    """A query to be created: its parsed text, or the error of parsing it."""
 
     name: str
     asks: st.Select | PenstockError
@@ -51,7 +51,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of it: why it was refused, or what is to be said of it."""
+    """The outcome for one query: the error that refused it, or its notices."""
 
     failure: PenstockError | None = None
     notices: tuple[str, ...] = ()
@@ -132,23 +132,25 @@ def register_all(database: Database, wanted: Iterable[Wanted], count: int, on_er
     """
     state = database.catalog.state.frozen()
     with loading():
-        made, became = _plan_all(database, wanted, count, Together(state))
+        made, became = _plan_all(database, wanted, count, RegistrationBatch(state))
     bad = [outcome.failure for outcome in became if outcome.failure is not None]
     if bad and on_error == "none":
         raise _first_of(bad)
-    check_cancelled()  # a cancelled script registers nothing, whatever it says about errors
+    check_cancelled()  # a cancelled script registers nothing, whatever its option for errors is
     database.catalog.create_queries(list(made.values()), state)
     return became
 
 
 def _plan_all(
-    database: Database, wanted: Iterable[Wanted], count: int, together: Together
+    database: Database, wanted: Iterable[Wanted], count: int, together: RegistrationBatch
 ) -> tuple[dict[str, NewQuery], list[Outcome]]:
     made = together.made
     became: list[Outcome] = []
     for index, query in enumerate(wanted):
         if index % _COLLECT_EVERY == _COLLECT_EVERY - 1:
-            gc.collect(0)  # trees of SQL are full of circles, and nobody looks for them meanwhile
+            gc.collect(
+                0
+            )  # trees of SQL have many reference cycles; the garbage collector does not search for them meanwhile
         reads: set[str] = set()
         try:
             if isinstance(query.asks, PenstockError):
@@ -218,7 +220,7 @@ def _new_query(
         assert isinstance(plan, SparkPlan)
         database.wait_for_own_writes()
         with database.statements.heavy_turn():
-            database.spark_queries.admit(plan, coming)
+            database.evaluator.admit(plan, coming)
     join = join_of(plan)
     if join is not None:
         check_join_fits(join, database.folder.log, database.settings)

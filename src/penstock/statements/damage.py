@@ -1,4 +1,4 @@
-"""ALTER SYSTEM ACCEPT DAMAGE: an admin has seen which files are damaged."""
+"""ALTER SYSTEM ACCEPT DAMAGE: an admin confirms the list of damaged files."""
 
 from __future__ import annotations
 

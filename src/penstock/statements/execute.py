@@ -1,4 +1,4 @@
-"""Statements at work: which function runs which kind of statement."""
+"""Execute statements: calls the function for each kind of statement."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Executor:
         self._db = database
 
     def execute(self, sql: str, params: Params = None, owner: str | None = None) -> Result:
-        """Run one or more statements; the last one's result. `owner` is who registers queries without another."""
+        """Run one or more statements; the last one's result. `owner` is the owner of new queries that name none."""
         with self._db.statements.enter("a script", the_caller(self._db.users)):
             return self._execute(sql, params, owner)
 
@@ -201,7 +201,7 @@ class Executor:
 
 
 def _user() -> str | None:
-    """The user who asks, if it is one."""
+    """The name of the calling user; None where the caller is no user."""
     caller = current_caller()
     return caller.user if caller is not None else None
 

@@ -12,7 +12,7 @@ from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines, slice_lines
 from penstock.operators.aggregate.rollups.notices import plan_lines
-from penstock.operators.aggregate.trees.answer_columns import NotKept
+from penstock.operators.aggregate.trees.answer_columns import NotAnswered
 from penstock.operators.resample.once import resampled_once
 from penstock.operators.select.storage_choice import unheeded
 from penstock.operators.sparksql.evaluation_rows import Evaluation
@@ -65,7 +65,7 @@ def explain(database: Database, statement: st.Explain) -> Result:
 
 
 def _stored(definition: QueryDefinition, state: CatalogState) -> Plan:
-    """A standing query's plan; without a text where an older version's cannot be planned again, as the query's state says."""
+    """A standing query's plan; without a text where the plan of an older version cannot be made again."""
     plan = plan_from_json(definition.plan)
     if isinstance(plan, SparkPlan):
         with contextlib.suppress(PenstockError):
@@ -102,24 +102,24 @@ def _analyzed(database: Database, plan: SparkPlan, asked: OneShotAggregate | Non
 
 
 def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluation, list[str]]:
-    """The answer, and why it was not the log or a tree that gave it where the plan says so."""
+    """The answer and, where Spark gave it instead of the log or a tree, the reason."""
     resampled = resampled_once(database.standing, plan)
     if resampled is not None:
         return resampled, []
     if plan.resampled is not None:
-        return database.spark_queries.run(plan, None), ["answered by Spark SQL, because too much has to be read"]
+        return database.evaluator.run(plan, None), ["answered by Spark SQL, because too much has to be read"]
     try:
         return database.on_demand.answer(plan), []
-    except NotKept as reason:
+    except NotAnswered as reason:
         told = [f"answered by Spark SQL, because {reason}"] if plan.on_demand is not None else []
-        return database.spark_queries.run(plan, None), told
+        return database.evaluator.run(plan, None), told
 
 
 def _kept(database: Database, name: str) -> list[str]:
     """How the answer of a query is kept between two questions, and why so."""
     asked = database.definition(name)
     reason = unheeded(plan_from_json(asked.plan), asked.strategy)
-    told = [f"  strategy {asked.strategy}, which somebody asked for, changes nothing: {reason}"] if reason else []
+    told = [f"  strategy {asked.strategy}, as requested, changes nothing: {reason}"] if reason else []
     with database.standing.locked() as store:
         definition = store.state.queries.get(name)
         if store.reader(name) is not None and definition is not None:
@@ -173,7 +173,7 @@ def _ran(database: Database, name: str) -> list[str]:
 
 
 def _measured(database: Database, name: str) -> list[str]:
-    """What a standing query costs, and, where it answers, what asking it would take now. Nobody is counted as asking."""
+    """The measured cost of a standing query and, where it answers, of an invocation now, which is not counted."""
     facts = database.query(name)
     done = f" ({facts['progress']:.0%} of its history read)" if facts["state"] == "FILLING" else ""
     lines = [f"state: {facts['state']}{done}", f"cycle: {database.standing.store.cycle}"]

@@ -1,4 +1,4 @@
-"""What is said of a query that is made or changed although nothing is wrong with it."""
+"""Notices about a query that is created or changed without an error."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def notices_of(database: Database, name: str, plan: Plan, strategy: str | None, state: CatalogState) -> tuple[str, ...]:
-    """Everything there is to say."""
+    """All notices about a query."""
     found = (beyond_retention(database, name, plan, state), strategy_unheeded(name, plan, strategy))
     return tuple(notice for notice in found if notice is not None)
 
 
 def strategy_unheeded(name: str, plan: Plan, strategy: str | None) -> str | None:
-    """That a strategy was asked for which such a query does not have."""
+    """The notice that a requested strategy does not apply to such a query; None where it does."""
     reason = unheeded(plan, strategy)
     return None if reason is None else f'strategy "{strategy}" changes nothing for query "{name}": {reason}'

@@ -1,6 +1,6 @@
 """Which role each statement needs, and what the audit calls it.
 
-What is not listed needs an admin: a new kind of statement is closed until somebody decides about it.
+Statements that are not listed need an admin, so a new kind of statement is restricted by default.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ WRITE: tuple[type[st.Statement], ...] = (
     st.Update,
     st.Delete,
 )
-# Shown to admins only: who has which rights is the first thing that an intruder asks.
+# Shown to admins only: the list of accounts and their rights would help an intruder.
 SECRET_SHOWS = frozenset({"users", "tokens"})
 
 
 def needed_role(statement: st.Statement) -> Role:
-    """What a statement asks of whoever sends it."""
+    """The role that a statement needs."""
     if isinstance(statement, st.Show) and statement.what in SECRET_SHOWS:
         return "admin"
     if isinstance(statement, st.Drop) and statement.kind == "query":
@@ -51,18 +51,18 @@ def needed_role(statement: st.Statement) -> Role:
 
 
 def the_caller(users: Users) -> Caller:
-    """Who asks, with the role it has by now: a page may be open for days.
+    """The caller with its present role: a page may be open for days, and roles change.
 
-    Where people have to say who they are, work that nobody asked for is refused.
+    Where clients must sign in, work without a caller is refused.
     """
     caller = current_caller()
     if caller is None:
         if users.required:
-            raise error("unauthorized", detail="nobody said who asks for this")
+            raise error("unauthorized", detail="the request has no user and no token")
         return LOCAL
     now = users.still(caller)
     if now is None or (caller.via == "open" and users.required):
-        raise error("unauthorized", detail="who asks for this may not come in any more", hint="sign in again")
+        raise error("unauthorized", detail="the user or token of this request is no longer valid", hint="sign in again")
     return now
 
 

@@ -19,8 +19,8 @@ def named_in(select: st.Select) -> set[str]:
     return {fold(t.this) for t in select.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
 
 
-class Together:
-    """What a call has made so far, and why it refused the others."""
+class RegistrationBatch:
+    """The queries that a call has planned so far, and the errors of those that it refused."""
 
     def __init__(self, state: CatalogState) -> None:
         self.made: dict[str, NewQuery] = {}
@@ -33,14 +33,14 @@ class Together:
         """The catalog that a query is planned with; the queries of this call that it reads are there."""
         new = [self.made[name] for name in reads if name in self.made and name not in self._state.queries]
         if new:
-            # The catalog numbers them when they are all planned; until then they have numbers that nobody has.
+            # The catalog numbers them when they are all planned; until then they have numbers that no query has.
             numbered = tuple(query.numbered(-1 - len(self.coming) - i) for i, query in enumerate(new))
             self.coming += numbered
             self._state = self._state.expecting(numbered)
         return self._state
 
     def refuse(self, name: str, reads: set[str], failure: PenstockError) -> None:
-        """Whoever reads this one hears why it is not there; so does this one of what it reads."""
+        """Record a refused query. Its error names the refused query that caused it; queries that read it will name it, too."""
         cause, why = name, str(failure)
         for read in sorted(reads & self._refused.keys()):
             if _is_about(failure, read):
@@ -51,7 +51,7 @@ class Together:
         self._missing.append((failure, reads))
 
     def explain_order(self) -> None:
-        """A query reads those before it; of those after it, it is told that they come too late."""
+        """Add a hint to errors of queries that read a later one: a query can read only queries before it."""
         for failure, reads in self._missing:
             for read in sorted(reads & self.made.keys()):
                 if _is_about(failure, read):

@@ -1,4 +1,4 @@
-"""What statements that ask nothing of the readings have in common: short replies, and names like a pattern."""
+"""Helpers for statements that read no readings: short replies, and names that match a pattern."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A window may reach back further than its readings are kept. That is no mistake, but it is said when the query is made."""
+"""The notice about a window that reaches back further than its table's retention: allowed, but worth knowing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def beyond_retention(database: Database, name: str, plan: Plan, state: CatalogState) -> str | None:
-    """What to say of a query whose window begins before what its table keeps; None where it does not."""
+    """The notice for a query with a window that begins before its table's retention; None for other queries."""
     if isinstance(plan, AggregatePlan) and (plan.latch is not None or find_match(plan, state) is not None):
         return None  # its state outlives the readings, or a rollup has them
     for table, window in _looks(plan, state):

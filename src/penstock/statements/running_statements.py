@@ -33,9 +33,9 @@ Turn = Literal["none", "light", "heavy"]
 
 @dataclass(slots=True, eq=False)
 class RunningStatement:
-    """One statement at work. `owner` is compared with a caller's; `user` is for people.
+    """One running statement. `owner` is compared with a caller's owner; `user` is a name for display.
 
-    `limited`: it counts for its owner's share.
+    `limited`: it counts towards its owner's limit.
     """
 
     cancellation: Cancellation
@@ -75,7 +75,7 @@ def is_limited(caller: Caller) -> bool:
 
 
 def owner_of(caller: Caller) -> str:
-    """Whose statements count together: those of one user, or of one token that is no user's."""
+    """The key by which statements are counted together: one user, or one token without a user."""
     if caller.user is not None:
         return f"user {caller.user}"
     return caller.credential or f"name {caller.name}"
@@ -223,7 +223,7 @@ class RunningStatements:
         )
 
     def _wait(self, statement: RunningStatement, until: Callable[[], bool]) -> None:
-        """Under the lock, which it lets go meanwhile."""
+        """Wait for a turn. Called under the lock, which is released while it waits."""
         if until():
             return
         statement.waits = True

@@ -1,4 +1,4 @@
-"""SELECT: asked once, or of a standing query by name."""
+"""SELECT: evaluates it once, or reads the answer of a standing query by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.errors import error
 from penstock.operators.aggregate.rollups.once import answer_from_log
 from penstock.operators.aggregate.rollups.once import answer_once as answer_from_rollup
 from penstock.operators.aggregate.rollups.rollup_choice import find_match
-from penstock.operators.aggregate.trees.answer_columns import NotKept
+from penstock.operators.aggregate.trees.answer_columns import NotAnswered
 from penstock.operators.resample.once import resampled_once
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.sql import statements as st
@@ -37,7 +37,7 @@ def select(database: Database, statement: st.Select, alone: str | None = None) -
     state = database.catalog.state.frozen()
     name = invocation_of(statement, state)
     if name is not None:
-        # Whoever types this expects what was acknowledged before; GET /v1/queries/NAME/rows does not wait.
+        # The client expects its acknowledged writes in the answer; GET /v1/queries/NAME/rows does not wait.
         database.wait_for_own_writes()
         return database.invoke(name, statement.as_of)
     sliced = asked_of_slices(statement, state)
@@ -55,7 +55,7 @@ def select(database: Database, statement: st.Select, alone: str | None = None) -
 
 
 def asked_of_rollup(database: Database, statement: st.Select) -> OneShotAggregate | None:
-    """A question that a rollup can say something of, wherever its window begins."""
+    """The plan of a question that a rollup can help to answer, wherever its window begins."""
     state = database.catalog.state.frozen()
     asked = asked_once(statement, state) if state.rollups else None
     return asked if asked is not None and find_match(asked.plan, state) is not None else None
@@ -70,7 +70,7 @@ def rolled_up(database: Database, asked: OneShotAggregate) -> Result | None:
 
 
 def answered_from_log(database: Database, asked: OneShotAggregate) -> Result:
-    """The answer to what Spark SQL cannot say."""
+    """The answer to a question that Spark SQL cannot evaluate."""
     database.wait_for_own_writes()
     with database.statements.heavy_turn():
         found = answer_from_log(database.standing, asked)
@@ -88,17 +88,17 @@ def answered(database: Database, plan: SparkPlan) -> Result:
 
 
 def answer_once(database: Database, plan: SparkPlan) -> Evaluation:
-    """From the log or the trees over another query's answer where they can say it, else by Spark."""
+    """Answer a question from the log or from trees over another query's answer where possible, else by Spark."""
     found = resampled_once(database.standing, plan)
     if found is not None:
         return found
-    with contextlib.suppress(NotKept):
+    with contextlib.suppress(NotAnswered):
         return database.on_demand.answer(plan)
-    return database.spark_queries.run(plan, None)
+    return database.evaluator.run(plan, None)
 
 
 def _unobserved(database: Database, plan: SparkPlan, table: pa.Table) -> tuple[str, ...]:
-    """A hint when an empty answer only means that nobody has looked yet."""
+    """A hint where an empty answer only means that no sensor of a table has been opened yet."""
     if table.num_rows:
         return ()
     heads, tables = database.log.heads(), database.catalog.state.tables

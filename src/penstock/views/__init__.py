@@ -1,1 +1,1 @@
-"""The answers of all standing queries: folded from the commit records, kept small and kept current."""
+"""The views: answers of all standing queries, folded from the commit records and trimmed by window and retention."""

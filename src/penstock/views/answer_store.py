@@ -1,7 +1,7 @@
 """Answers of the kernels: commit records folded into log positions per query, for joins into lists of results.
 
 A fold is a pure function of the journal and the records, so a restart, `as_of` and a test get the same answers. It goes
-through what a cycle changed, never through all queries: what many of them matched lies on the tables' shelves as it came.
+through what a cycle changed, never through all queries: matches of many queries stay in the tables' match stores as they came.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.base.ranges import joined
 from penstock.operators.join.result_list import JoinResults
 from penstock.operators.select.durability import meets_rows
-from penstock.operators.select.hold_cache import LastingMemory
+from penstock.operators.select.hold_cache import HoldCache
 from penstock.sql.plan import (
     AggregatePlan,
     JoinAggregatePlan,
@@ -38,12 +38,12 @@ from penstock.sql.plan import (
     window_of,
 )
 from penstock.streams.log.segments import list_readable
-from penstock.views.query_state import Answer
-from penstock.views.record_fold import Taking
+from penstock.views.query_state import QueryState
+from penstock.views.record_fold import RecordFold
 from penstock.views.snapshot import restore, snapshot_of
 
 
-class AnswerStore(Taking):
+class AnswerStore(RecordFold):
     """All answers as of one committed cycle, with the definitions and the newest times that go with it."""
 
     def __init__(
@@ -60,8 +60,8 @@ class AnswerStore(Taking):
         self.start: Offset | None = None
         self.moved = 0  # the last cycle that did more than bring evaluations
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
-        self.complete: set[int] = set()  # queries whose answer is to be kept current because somebody said so
-        self.orphans: dict[str, int] = {}  # sheets that no record names, and the cycle since when
+        self.complete: set[int] = set()  # queries with an answer that is kept current on a user's request
+        self.orphans: dict[str, int] = {}  # bit matrices that no record names, and the cycle since when
         self._paused: set[int] = set()  # queries that Spark SQL evaluates, and does not for now
         self.reads_queries = False  # whether any query reads another one's answer
         self.reader_failures: dict[int, str] = {}  # of readers of joins, which have no answer of their own here
@@ -85,7 +85,7 @@ class AnswerStore(Taking):
             if answer is not None:
                 _settle(answer, _filling(record.end, query_id))
                 self._note_latch(answer)
-            self.census.take(query_id, answer, self.state.tables_by_id)
+            self.window_index.take(query_id, answer, self.state.tables_by_id)
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
         self._note_moved(record)
 
@@ -108,8 +108,8 @@ class AnswerStore(Taking):
             self.touched.add(query_id)
         for table_id in [t for t in self.newest if t not in self.state.tables_by_id]:
             del self.newest[table_id], self.heard[table_id], self.rows[table_id]
-        for table_id in [t for t in self.shelves if t not in self.state.tables_by_id]:
-            self.shelves.pop(table_id).close()
+        for table_id in [t for t in self.match_stores if t not in self.state.tables_by_id]:
+            self.match_stores.pop(table_id).close()
         if any(t not in self.state.tables_by_id for t, _ in self._masks):
             self._masks.clear()
         for query_id in self.spark_plans.keys() - queries.keys():
@@ -122,7 +122,7 @@ class AnswerStore(Taking):
             if changed > before:
                 try:
                     self._follow_definition(query_id, queries[query_id], record)
-                except Exception as failure:  # no other query's trouble
+                except Exception as failure:  # other queries are not affected
                     self.poison(query_id, f"its definition cannot be taken in: {type(failure).__name__}: {failure}")
         for query_id, answer in self.answers.items():
             if answer.strategy != queries[query_id].strategy:  # no change of what it answers, so of no position
@@ -149,10 +149,10 @@ class AnswerStore(Taking):
             return
         known = self.answers.get(query_id)
         if known is None:
-            known = Answer(plan, definition.start_us, window_of(plan))
+            known = QueryState(plan, definition.start_us, window_of(plan))
             known.reach = self._reach(whole, plan, definition.start_us)
             if isinstance(plan, SelectPlan) and plan.lasting is not None:
-                known.lasting = LastingMemory()
+                known.lasting = HoldCache()
             self.answers[query_id] = known
         else:
             known.pending = window_of(plan) if window_of(plan) != known.window else None
@@ -180,7 +180,7 @@ class AnswerStore(Taking):
         self.touched.add(query_id)
 
     def _follow_strategy(
-        self, query_id: int, answer: Answer, definition: QueryDefinition, record: CommitRecord
+        self, query_id: int, answer: QueryState, definition: QueryDefinition, record: CommitRecord
     ) -> None:
         answer.strategy = definition.strategy
         (self.complete.add if answer.strategy == "complete" else self.complete.discard)(query_id)
@@ -188,7 +188,7 @@ class AnswerStore(Taking):
             position = record.start.data.get(answer.plan.table_id, 0)
             (answer.go_live if meets_rows(definition, answer.plan) else answer.rest)(position)
 
-    def _note_latch(self, answer: Answer) -> None:
+    def _note_latch(self, answer: QueryState) -> None:
         """Since when a state without end has all rows: what retention had taken when the query came is not in it."""
         plan = answer.plan
         if not isinstance(plan, AggregatePlan) or plan.latch is None:
@@ -222,7 +222,7 @@ class AnswerStore(Taking):
                 answer.doubt(record.end.data.get(answer.plan.table_id, 0))
 
     def knows(self, query_id: int) -> bool:
-        """Whether somebody answers for a query."""
+        """Whether a kernel or Spark SQL answers a query."""
         return query_id in self.answers or query_id in self.spark_plans
 
     def is_sparks(self, query_id: int) -> bool:
@@ -253,13 +253,13 @@ class AnswerStore(Taking):
         plan = self.spark_plans.get(definition.id) if definition is not None else None
         return definition if plan is not None and plan.resampled is not None else None
 
-    def read_by(self, plan: SparkPlan) -> Answer | None:
+    def read_by(self, plan: SparkPlan) -> QueryState | None:
         """The join that such a query reads."""
         read = self.state.queries.get(plan.relations[0].table)
         return self.answers.get(read.id) if read is not None else None
 
     def limit_slices(self, most_mb: int, most_values: int) -> None:
-        """Queries whose slices take too much fail, the largest first: an answer that is not kept up would be none."""
+        """Fail the queries with slices over the memory limit, the largest first: their answers could not be kept current."""
         why = f"one of its aggregates keeps more than {most_values} values one by one (exact_values_max)"
         for query_id in self.slices.give_up_kept(most_values):
             self._fail(query_id, why)
@@ -288,7 +288,7 @@ class AnswerStore(Taking):
         return snapshot_of(self)
 
 
-def _settle(answer: Answer, filling: tuple[int, int] | None) -> None:
+def _settle(answer: QueryState, filling: tuple[int, int] | None) -> None:
     """A query that has nothing left to read answers through the window that it was given last."""
     answer.filling = filling
     if filling is None and not answer.paused:

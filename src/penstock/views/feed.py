@@ -1,4 +1,4 @@
-"""What happened cycle by cycle, kept for subscribers and for those who wait for their own writes."""
+"""The last committed cycles, kept for subscribers and for clients that wait for their own writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.cancellation import current_cancellation
 from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error
 from penstock.sql.plan import SparkPlan
-from penstock.views.stream_clock_index import NowsAt
+from penstock.views.stream_clock_index import StreamClocksAt
 from penstock.views.window_history import WindowsAt
 
 _log = logging.getLogger("penstock.queries")
@@ -21,7 +21,7 @@ _log = logging.getLogger("penstock.queries")
 
 @dataclass(frozen=True, slots=True)
 class JoinMark:
-    """A join at one cycle: which results are its answer's, how many there were, and its NOW."""
+    """A join at one cycle: the results of its answer, their number, and its NOW."""
 
     generation: int
     count: int
@@ -39,34 +39,34 @@ class ResampleMark:
 
 
 @dataclass(frozen=True, slots=True)
-class CycleMark:
+class Mark:
     """One committed cycle: its end, NOW of each valid-time stream that a query reads, windows of queries that answer."""
 
     cycle: int
     end: Offset
-    nows: NowsAt
+    nows: StreamClocksAt
     windows: WindowsAt
     joins: dict[int, JoinMark] = field(default_factory=dict)
     resampled: dict[int, ResampleMark] = field(default_factory=dict)
 
 
-class Feed:
+class CommitFeed:
     """The last committed cycles, in order. Readers wait on it; the follower appends."""
 
     def __init__(self, keep: int) -> None:
-        self._marks: deque[CycleMark] = deque(maxlen=keep)
+        self._marks: deque[Mark] = deque(maxlen=keep)
         self._changed = threading.Condition()
         self._closed = False
         self._wakes = 0
         self._listeners: list[Callable[[], None]] = []
 
-    def append(self, mark: CycleMark) -> None:
+    def append(self, mark: Mark) -> None:
         with self._changed:
             self._marks.append(mark)
         self.wake()
 
     def clear(self) -> None:
-        """Forget all cycles: they are about to be told again."""
+        """Forget all cycles: they are about to be appended again."""
         with self._changed:
             self._marks.clear()
 
@@ -97,15 +97,15 @@ class Feed:
         for callback in listeners:
             try:
                 callback()
-            except Exception as failure:  # a listener's trouble is its own: a commit must not fail of it
-                _log.warning("a subscriber could not be told and is let go: %s", failure)
+            except Exception as failure:  # a listener's error must not make a commit fail
+                _log.warning("a subscriber could not be notified and is removed: %s", failure)
                 self.unlisten(callback)
 
-    def last(self) -> CycleMark | None:
+    def last(self) -> Mark | None:
         with self._changed:
             return self._marks[-1] if self._marks else None
 
-    def mark(self, cycle: int) -> CycleMark:
+    def mark(self, cycle: int) -> Mark:
         """A kept cycle; cycle_gone where it is older than what is kept, or is still to come."""
         with self._changed:
             oldest = self._marks[0].cycle if self._marks else 0

@@ -1,4 +1,4 @@
-"""The follower: folds commit records into the answers after the micro-batch callback has returned.
+"""The follower: a thread that folds commit records into the answers after the micro-batch callback has returned.
 
 In: records in the order of their cycles, from the callback that wrote them. Out: calls of `fold`, in one thread. A record
 is durable before it comes here, so a follower that lags or dies loses nothing: a start folds the records from disk.

@@ -8,41 +8,42 @@ from contextlib import contextmanager
 from penstock.cycle.folder import DataFolder
 from penstock.errors import error, suggest
 from penstock.expr.windows import JoinWindows
-from penstock.operators.aggregate.answer import AggregateHeld
+from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.answer_at import hold_aggregate, hold_scalars
 from penstock.operators.aggregate.over_joins.answer_at import hold_over_own, hold_over_read
-from penstock.operators.aggregate.rollups.files import RolledFiles
-from penstock.operators.base.answer import Held
+from penstock.operators.aggregate.rollups.files import RollupFiles
+from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.listings import Listings
-from penstock.operators.join.answer import JoinHeld
-from penstock.operators.resample.answer import ResampleHeld
-from penstock.operators.resample.answer_at import hold_resampled
-from penstock.operators.resample.sample_cache import KeptSamples
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.join.answer import JoinAt
+from penstock.operators.resample.answer import ResampleAt
+from penstock.operators.resample.answer_at import hold_resampled, request_at
+from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.answer_at import hold_join, hold_select
-from penstock.operators.select.current_rows import ReadyAnswers
-from penstock.operators.select.storage_choice import Chooser
-from penstock.operators.sparksql.evaluations import EvaluationHeld
+from penstock.operators.select.current_rows import CurrentRows
+from penstock.operators.select.storage_choice import StorageChoice
+from penstock.operators.sparksql.evaluations import EvaluationAt
 from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, JoinPlan
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CycleMark
-from penstock.views.query_state import Answer
+from penstock.views.feed import Mark
+from penstock.views.query_at import QueryAt
 from penstock.views.readiness import Readiness
 from penstock.views.results import Result
 from penstock.views.window_history import WindowHistory
 
 
 class KeptAnswers(Readiness):
-    """The part of the standing queries that gives answers, as of a cycle that readers can still name."""
+    """Gives answers of standing queries as of a kept cycle; a base of `StandingQueries`."""
 
     folder: DataFolder
     settings: Settings
     listings: Listings
-    rolled_files: RolledFiles
+    rolled_files: RollupFiles
     windows: WindowHistory
-    chooser: Chooser
-    ready: ReadyAnswers
-    samples: KeptSamples
+    storage_choice: StorageChoice
+    ready: CurrentRows
+    samples: SampleCache
 
     @contextmanager
     def locked(self) -> Iterator[AnswerStore]:
@@ -50,8 +51,8 @@ class KeptAnswers(Readiness):
         with self._lock:
             yield self.store
 
-    def held(self, name: str, as_of: int | None = None, asked: bool = True) -> Held:
-        """A query's answer at the last committed cycle, or at an older one that is still kept. `asked`: by somebody."""
+    def held(self, name: str, as_of: int | None = None, asked: bool = True) -> AnswerAt:
+        """A query's answer at the last committed cycle, or at an older kept one. `asked`: it counts as an invocation."""
         with self._lock:
             if self.store.reader(name) is not None:
                 return self._held_reader(name, as_of)
@@ -71,29 +72,25 @@ class KeptAnswers(Readiness):
             window = mark.windows.get(definition.id)
             if window is None:
                 raise error("cycle_gone", cycle=as_of, oldest=f"{self._answers_from(definition.id)}, for this query")
+            query = QueryAt(definition.id, definition.name, answer, mark)
             if isinstance(answer.plan, JoinPlan):
                 assert isinstance(window, JoinWindows)
-                join = self._held_join(definition.id, answer, answer.plan, mark, window)
+                join = self._held_join(query, answer.plan, window)
                 if answer.top is None:
                     return join
-                scalars = hold_scalars(
-                    self, definition.id, name, answer, mark, join.now_us, window.by_input[0], self.folder.log
-                )
+                scalars = hold_scalars(self, query, join.now_us, window.by_input[0], self._log_access())
                 return hold_over_own(join, name, answer.top, self.locked, scalars)
             assert not isinstance(window, JoinWindows)
             if isinstance(answer.plan, AggregatePlan):
-                log, name = self.folder.log, definition.name
-                return hold_aggregate(self, definition.id, name, answer, answer.plan, mark, window, log)
+                return hold_aggregate(self, query, answer.plan, window, self._log_access())
             ready = None
             if mark is last:
                 if asked:
-                    self.chooser.note(definition.id, mark.cycle)
-                ready = self.ready if self.chooser.of(definition.id, answer) == "complete" else None
-            return hold_select(
-                self.store, definition.id, answer, answer.plan, mark, window, self.folder.log, self.listings, ready
-            )
+                    self.storage_choice.note(definition.id, mark.cycle)
+                ready = self.ready if self.storage_choice.of(definition.id, answer) == "complete" else None
+            return hold_select(self.store, query, answer.plan, window, self._log_access(), ready)
 
-    def held_join(self, name: str) -> JoinHeld:
+    def held_join(self, name: str) -> JoinAt:
         """The answer of the window join that a query is or stands on."""
         with self._lock:
             query_id, mark = self.store.state.queries[name].id, self.feed.last()
@@ -103,9 +100,9 @@ class KeptAnswers(Readiness):
             if window is None:
                 raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
             assert isinstance(window, JoinWindows)
-            return self._held_join(query_id, answer, answer.plan, mark, window)
+            return self._held_join(QueryAt(query_id, name, answer, mark), answer.plan, window)
 
-    def _held_reader(self, name: str, as_of: int | None) -> Held:
+    def _held_reader(self, name: str, as_of: int | None) -> AnswerAt:
         """Aggregates over the results of a join that another query is."""
         reader, last = self.store.reader(name), self.feed.last()
         assert reader is not None and last is not None
@@ -116,11 +113,9 @@ class KeptAnswers(Readiness):
         if known is None or (mark is not last and mark.cycle == self.feed.oldest()):
             raise error("cycle_gone", cycle=mark.cycle, oldest="a later one, for this query")
         told = self.told(below, mark)
-        return hold_over_read(
-            told, definition.id, name, plan, definition.start_us, mark.cycle, known.now_us, self.locked
-        )
+        return hold_over_read(told, definition, plan, mark.cycle, known.now_us, self.locked)
 
-    def _held_resampled(self, query_id: int, as_of: int | None) -> Held:
+    def _held_resampled(self, query_id: int, as_of: int | None) -> AnswerAt:
         """Values of one stream at the readings of another."""
         last = self.feed.last()
         assert last is not None
@@ -129,9 +124,10 @@ class KeptAnswers(Readiness):
         if known is None:
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
         most = self.settings.result_max_rows
-        return hold_resampled(self.store, query_id, mark, known, self.folder.log, self.listings, self.samples, most)
+        request = request_at(query_id, mark, known)
+        return hold_resampled(self.store, request, self._log_access(), most, self.samples)
 
-    def _held_evaluated(self, query_id: int, as_of: int | None) -> Held:
+    def _held_evaluated(self, query_id: int, as_of: int | None) -> AnswerAt:
         """What Spark SQL evaluated."""
         last = self.feed.last()
         assert last is not None
@@ -143,27 +139,29 @@ class KeptAnswers(Readiness):
         cycle, now_us = found.cycle, found.now_us
         if found is evaluations.by_query[query_id].last and mark is last:
             cycle, now_us = evaluations.stands_for(query_id) or (cycle, now_us)
-        return EvaluationHeld(mark.cycle, query_id, found, cycle, now_us)
+        return EvaluationAt(mark.cycle, query_id, found, cycle, now_us)
 
-    def told(self, name: str, mark: CycleMark | None = None) -> JoinHeld:
-        """A window join as its readers see it at a cycle: one cycle later, whatever its own window shows."""
+    def told(self, name: str, mark: Mark | None = None) -> JoinAt:
+        """A window join as its readers see it at a cycle: one cycle later, and also outside the join's own window."""
         with self._lock:
             query_id = self.store.state.queries[name].id
             answer = self.store.answers[query_id]
             mark = mark or self.feed.last()
             assert mark is not None and isinstance(answer.plan, JoinPlan) and isinstance(answer.window, JoinWindows)
             before = self.feed.mark(mark.cycle - 1) if mark.cycle > self.feed.oldest() else mark
-            # What a join reads of its history it tells at once: no cycle need come after.
+            # A join shows the results of its history at once: no later cycle is needed.
             mark = before if before.windows.get(query_id) is not None else mark
-            return self._held_join(query_id, answer, answer.plan, mark, answer.window)
+            return self._held_join(QueryAt(query_id, name, answer, mark), answer.plan, answer.window)
 
-    def _held_join(
-        self, query_id: int, answer: Answer, plan: JoinPlan, mark: CycleMark, windows: JoinWindows
-    ) -> JoinHeld:
-        join = hold_join(self.store, query_id, answer, plan, mark, windows, self.folder.log)
+    def _held_join(self, query: QueryAt, plan: JoinPlan, windows: JoinWindows) -> JoinAt:
+        join = hold_join(self.store, query, plan, windows, self.folder.log)
         if join is None:
-            raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
+            oldest = f"{self._answers_from(query.id)}, for this query"
+            raise error("cycle_gone", cycle=query.mark.cycle, oldest=oldest)
         return join
+
+    def _log_access(self) -> LogAccess:
+        return LogAccess(self.folder.log, self.listings)
 
     def _answers_from(self, query_id: int) -> int | str:
         """The oldest kept cycle that has an answer of a query."""
@@ -173,7 +171,7 @@ class KeptAnswers(Readiness):
         """The answer for the window as of the last cycle (or an older, kept one)."""
         self.wait_ready(name)
         held = self.held(name, as_of)
-        if limit is not None and isinstance(held, ResampleHeld):
+        if limit is not None and isinstance(held, ResampleAt):
             held.most = None
         ids = held.inside()
         if limit is None and len(ids) > self.settings.result_max_rows:
@@ -182,9 +180,9 @@ class KeptAnswers(Readiness):
                 detail=f"the answer has {len(ids)} rows, more than {self.settings.result_max_rows}",
                 hint="ask for fewer with a limit or a narrower window, or raise result_max_rows",
             )
-        rolled_up = held.note if isinstance(held, AggregateHeld) else None
+        rolled_up = held.note if isinstance(held, AggregateAt) else None
         notices = rolled_up.notices if rolled_up is not None else ()
-        rows = held.rows_by_time(ids, limit) if isinstance(held, JoinHeld) else held.rows(ids[:limit])
+        rows = held.rows_by_time(ids, limit) if isinstance(held, JoinAt) else held.rows(ids[:limit])
         return Result(rows, cycle=held.stands_for, now_us=held.now_us, notices=notices, rolled_up=rolled_up)
 
     def next_answer(self, query_id: int, after: int) -> int | None:
@@ -192,7 +190,7 @@ class KeptAnswers(Readiness):
         last = self.feed.last()
         plan = self.store.spark_plans.get(query_id)
         if plan is not None and plan.top is not None:
-            found: int | None = max(after, self.feed.oldest()) + 1  # what it reads is told one cycle later
+            found: int | None = max(after, self.feed.oldest()) + 1  # the rows that it reads appear one cycle later
         elif plan is not None and plan.resampled is not None:
             found = self.feed.first_resampled(query_id, after)
         elif self.store.is_sparks(query_id):

@@ -1,6 +1,6 @@
-"""What the answers take, in memory and in the folder of sheets, and how it is kept small. Called under the lock.
+"""The memory of the answers and the folder of bit matrices: measured, and kept within limits. Called under the lock.
 
-What goes here is soft or was never committed; what windows no longer reach goes by `trimming`.
+What is dropped here can be evaluated again or was never committed; `retention` drops what windows no longer reach.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ORPHAN_CYCLES = 2 * LAG_MAX
 
 
 def memory_of(store: AnswerStore, query_id: int) -> int:
-    """Bytes that a query's matches take, with its share of the sheets and lists that it is in."""
+    """Bytes that a query's matches take, with its share of the bit matrices and lists that it is in."""
     answer = store.answers.get(query_id)
     if answer is None or isinstance(answer.plan, AggregatePlan):
         return store.slices.memory_of(query_id)
@@ -27,8 +27,8 @@ def memory_of(store: AnswerStore, query_id: int) -> int:
     own += sum(r.nbytes for r in (answer.results, answer.coming, *answer.earlier) if r is not None)
     own += size_of(answer.partners.blocks)
     own += store.slices.memory_of(query_id) if answer.top is not None else 0
-    shelf = store.shelves.get(stream_uses(answer.plan)[0].table_id)
-    return own + (shelf.share(query_id) if shelf is not None else 0)
+    match_store = store.match_stores.get(stream_uses(answer.plan)[0].table_id)
+    return own + (match_store.share(query_id) if match_store is not None else 0)
 
 
 def rows_kept(store: AnswerStore, query_id: int) -> int:
@@ -40,27 +40,27 @@ def rows_kept(store: AnswerStore, query_id: int) -> int:
         return answer.results.count if answer.results is not None else 0
     if isinstance(answer.plan, AggregatePlan):
         return 0  # cells stand for rows
-    shelf = store.shelves.get(answer.plan.table_id)
-    listed = shelf.view().positions(query_id, 0, FOREVER) if shelf is not None else []
+    match_store = store.match_stores.get(answer.plan.table_id)
+    listed = match_store.view().positions(query_id, 0, FOREVER) if match_store is not None else []
     return sum(len(found) for found in answer.matches.values()) + sum(map(len, listed))
 
 
 def merge_lists(store: AnswerStore) -> None:
-    """Whoever asks looks into each list: make few of many."""
-    for shelf in store.shelves.values():
-        shelf.merge(None)
+    """Merge many lists into few: an answer has to search each of them."""
+    for match_store in store.match_stores.values():
+        match_store.merge(None)
 
 
 def give_up_passed(store: AnswerStore, most_bytes: int) -> list[Path]:
-    """Drop sheets that no sliding window reaches as of now, then the oldest until the rest fits; their files."""
-    for table_id, shelf in store.shelves.items():
+    """Drop bit matrices that no sliding window reaches as of now, then the oldest until the rest fits; returns their files."""
+    for table_id, match_store in store.match_stores.items():
         now_us = store.now_of(store.state.tables_by_id[table_id], None)
         if now_us is not None:
-            shelf.give_up_passed(now_us, store.census.spans(table_id))
-    while sum(shelf.nbytes for shelf in store.shelves.values()) > most_bytes:
-        largest = max(store.shelves.values(), key=lambda shelf: shelf.nbytes)
+            match_store.give_up_passed(now_us, store.window_index.spans(table_id))
+    while sum(match_store.nbytes for match_store in store.match_stores.values()) > most_bytes:
+        largest = max(store.match_stores.values(), key=lambda match_store: match_store.nbytes)
         largest.give_up(largest.sheets[:1])
-    return [path for shelf in store.shelves.values() for path in shelf.take_files()]
+    return [path for match_store in store.match_stores.values() for path in match_store.take_files()]
 
 
 def forget_evaluated(store: AnswerStore, most_bytes: int) -> None:
@@ -75,12 +75,12 @@ def forget_evaluated(store: AnswerStore, most_bytes: int) -> None:
 
 
 def remove_orphans(store: AnswerStore, sheets: Path) -> None:
-    """Remove sheets of tasks whose cycle was never committed, and what killed ones had begun to write.
+    """Remove bit matrices of cycles that were never committed, and files that killed tasks had begun to write.
 
-    Later cycles write theirs while this one is folded, so a sheet goes only when none of them can be its own.
+    Later cycles write theirs while this one is folded, so a bit matrix is removed only if none of them can have written it.
     """
     assert store.offset is not None
-    known = {kept.name.file for shelf in store.shelves.values() for kept in shelf.sheets}
+    known = {kept.name.file for match_store in store.match_stores.values() for kept in match_store.sheets}
     seen, store.orphans = store.orphans, {}
     for path in sheets.glob("*.sheet"):
         table_id, first = (int(part) for part in path.name.removeprefix(".").split("-")[:2])

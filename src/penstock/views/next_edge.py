@@ -1,4 +1,4 @@
-"""When time alone changes an answer next: the hint by which cycles are planned without data."""
+"""When an answer next changes without new data: the planner plans a cycle for that time."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def next_edge(store: AnswerStore, moved: bool) -> int:
 
 
 def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
-    """Outer and anti joins with a row whose window has not passed yet: when it has, the row may be an answer."""
-    for query_id in store.census.joins:
+    """Outer and anti joins with rows that still wait for a partner: after its window, such a row may be an answer."""
+    for query_id in store.window_index.joins:
         plan = store.answers[query_id].plan
         if isinstance(plan, JoinPlan) and plan.missing != "inner":
             table = store.state.tables_by_id[plan.inputs[0].table_id]
@@ -60,8 +60,8 @@ def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
 
 
 def _windows(store: AnswerStore) -> Iterator[tuple[Table, Window | None, int | None]]:
-    """Every window over a stream that a running query looks through, each once."""
-    for table_id, look, start_us in store.census.looks:
+    """Every window over a stream that a running query uses, each once."""
+    for table_id, look, start_us in store.window_index.looks:
         yield store.state.tables_by_id[table_id], look, start_us
     for query_id, plan in store.spark_plans.items():
         for relation in plan.relations:

@@ -8,8 +8,8 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 
-class Counted:
-    """A sum per query. Queries that go take theirs with them."""
+class QueryCounters:
+    """A sum per query. A dropped query's sum is removed."""
 
     def __init__(self) -> None:
         self._queries = np.empty(0, np.int64)  # ascending

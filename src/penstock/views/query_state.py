@@ -1,4 +1,4 @@
-"""One query's answer as the commit records tell it, and which part of the log they tell it for."""
+"""The state of one query's answer, folded from commit records, and the log ranges that the records cover."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pyarrow as pa
 from penstock.cycle.positions import BLOCK_ROWS
 from penstock.expr.windows import FOREVER, AnyWindow, JoinWindows, TimeWindow
 from penstock.operators.base.ranges import Ranges, from_position, joined
-from penstock.operators.join.partnered_rows import Blocks, Partners
+from penstock.operators.join.partnered_rows import Blocks, PartneredRows
 from penstock.operators.join.result_list import JoinResults
-from penstock.operators.select.evaluated_matches import Evaluated
-from penstock.operators.select.hold_cache import LastingMemory
+from penstock.operators.select.evaluated_matches import EvaluatedMatches
+from penstock.operators.select.hold_cache import HoldCache
 from penstock.sql.plan import AggregatePlan, KernelPlan, Scalar
 
 NEVER = -(2**62)
 
 
 @dataclass(slots=True)
-class Answer:
+class QueryState:
     """One query's matches. `window` is what invocations see; a changed one waits in `pending` for its history."""
 
     plan: KernelPlan
@@ -30,9 +30,9 @@ class Answer:
     matches: Blocks = field(default_factory=dict)
     base: Blocks = field(default_factory=dict)
     values: list[pa.Table] = field(default_factory=list)
-    partners: Partners = field(default_factory=Partners)
+    partners: PartneredRows = field(default_factory=PartneredRows)
     results: JoinResults | None = None
-    told: tuple[int, dict[int, dict[str, Any]]] | None = None  # what the parts of a join's last step say of themselves
+    told: tuple[int, dict[int, dict[str, Any]]] | None = None  # what the parts of a join's last step report
     earlier: tuple[JoinResults, ...] = ()  # what was the answer at older cycles that are still kept, one per change
     coming: JoinResults | None = None  # of a join that reads its history: they take over once it is done
     filling: tuple[int, int] | None = None
@@ -42,12 +42,12 @@ class Answer:
     error: str | None = None
     error_condition: str = "function_failed"
     paused: bool = False
-    covered: Ranges = ()  # log ranges whose matches the records and sheets say, apart from the one that still grows
-    live_since: int | None = None  # from here on they say every new row's; None: not for now
+    covered: Ranges = ()  # log ranges with matches in records and bit matrices, apart from the one that still grows
+    live_since: int | None = None  # from here on they have every new row's matches; None: not for now
     reach: int = 0  # rows below this are older than any window of the query
-    evaluated: Evaluated = field(default_factory=Evaluated)
-    strategy: str | None = None  # what somebody asked for
-    lasting: LastingMemory | None = None  # of a condition that has to last
+    evaluated: EvaluatedMatches = field(default_factory=EvaluatedMatches)
+    strategy: str | None = None  # the strategy that a user asked for
+    lasting: HoldCache | None = None  # of a condition that has to last
     top: AggregatePlan | None = None  # what a join's results are aggregated by, if these are no answer themselves
 
     @property
@@ -74,13 +74,13 @@ class Answer:
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
-        """Subqueries whose values stand among its aggregates."""
+        """Subqueries that give values to its aggregates."""
         asked = self.plan if isinstance(self.plan, AggregatePlan) else self.top
         return asked.scalars if asked is not None else ()
 
     @property
     def known(self) -> Ranges:
-        """Log ranges whose matches need no evaluation."""
+        """Log ranges with known matches, which need no evaluation."""
         return self.covered if self.live_since is None else joined([*self.covered, (self.live_since, FOREVER)])
 
     def go_live(self, position: int) -> None:
@@ -88,19 +88,19 @@ class Answer:
             self.live_since = position
 
     def rest(self, position: int) -> None:
-        """New rows from a position on do not meet the query."""
+        """Note that new rows from a position on are not evaluated for the query."""
         if self.live_since is not None:
             self.covered = joined([*self.covered, (self.live_since, position)])
             self.live_since = None
 
     def doubt(self, position: int) -> None:
-        """Something failed: what the records say of rows below a position may not be everything."""
+        """Note a failure: the records may not have all matches below a position."""
         self.covered = ()
         if self.live_since is not None:
             self.live_since = position
 
     def forget_below(self, position: int) -> None:
-        """No window can reach rows below a position again; one that is made wider later must look at them anew."""
+        """Forget matches below a position, which no window reaches; a window that is made wider later evaluates them again."""
         self.reach = max(self.reach, position)
         cut_below(self.matches, position)
         cut_below(self.partners.blocks, position)

@@ -1,4 +1,4 @@
-"""Whether a standing query answers, and what is to be said where it does not: it rests, it fills, it failed."""
+"""Whether a standing query can be answered, and the error where it cannot: it is paused, it is filling, or it failed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import threading
 
 from penstock.errors import PenstockError, error
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import Feed
-from penstock.views.query_state import Answer
+from penstock.views.feed import CommitFeed
+from penstock.views.query_state import QueryState
 
 WAIT_S = 10.0
 FIRST_EVALUATION_S = 60.0
@@ -21,13 +21,13 @@ _MENDING = {
 
 
 class Readiness:
-    """The part of the standing queries that knows who answers."""
+    """Checks which standing queries can be answered; a base of `StandingQueries`."""
 
     _lock: threading.RLock
     store: AnswerStore
-    feed: Feed
+    feed: CommitFeed
 
-    def _answer_of(self, name: str) -> Answer | None:
+    def _answer_of(self, name: str) -> QueryState | None:
         with self._lock:
             definition = self.store.state.queries.get(name)
             return self.store.answers.get(definition.id) if definition is not None else None
@@ -86,7 +86,7 @@ class Readiness:
         if reader is not None:
             self.check_failed(name)
             self._refuse_paused(name, reader[0].paused)
-            # One that is paused goes on being read: what it has told it has told.
+            # A paused query can still be read: the results that it has given stay.
             self.feed.wait(lambda: not self.is_resting(name), timeout_s)
             self.check_failed(name)
             return not self.is_resting(name)
@@ -132,7 +132,7 @@ class Readiness:
             raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
 
     def wait_ready(self, name: str, timeout_s: float | None = None) -> None:
-        """Wait a little for a query that is still filling its window; then say how far it is."""
+        """Wait a little for a query that is still filling its window; then raise an error with its state."""
         with self._lock:
             evaluated = self.store.evaluated(name) is not None
         if not self.is_ready(name, timeout_s or (FIRST_EVALUATION_S if evaluated else WAIT_S)):

@@ -1,4 +1,4 @@
-"""What a commit record says, taken into the answers: matches, results, errors, and what it says of whole tables."""
+"""Fold a commit record into the answers: matches, results and errors of queries, and facts about whole tables."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from penstock.operators.join.result_list import JoinResults
 from penstock.operators.join.steps.results import from_bytes, read_results
 from penstock.operators.join.steps.units import LIVE
 from penstock.operators.select.bit_matrix import name_from_bytes
-from penstock.operators.select.match_store import Shelf
+from penstock.operators.select.match_store import MatchStore
 from penstock.operators.select.position_lists import lists_from_bytes
 from penstock.operators.sparksql.evaluations import KINDS as OF_EVALUATIONS
 from penstock.operators.sparksql.evaluations import EvaluationStore
-from penstock.views.query_counters import Counted
-from penstock.views.query_state import Answer
-from penstock.views.stream_clocks import Nows
-from penstock.views.window_index import Census
+from penstock.views.query_counters import QueryCounters
+from penstock.views.query_state import QueryState
+from penstock.views.stream_clocks import StreamClocks
+from penstock.views.window_index import WindowIndex
 
 _OF_TABLES = frozenset({"newest", "heard", "counts", "sheet", "lists", "slices", "spent"})
 
 
-class Taking(Nows):
+class RecordFold(StreamClocks):
     """The part of the answers that reads records."""
 
     def __init__(self, folder: DataFolder, catalog: Callable[[], CatalogState] | None) -> None:
         super().__init__(catalog)
         self._folder = folder
-        self.shelves: dict[int, Shelf] = {}
-        self.counted = Counted()
+        self.match_stores: dict[int, MatchStore] = {}
+        self.counted = QueryCounters()
         self.slices = SliceStore()
-        self.census = Census()
+        self.window_index = WindowIndex()
         self.evaluations = EvaluationStore(folder)
         self.touched: set[int] = set()  # queries that the last cycle changed in more than their matches
         self._failed: set[int] = set()  # queries that the last cycle could not do
@@ -48,7 +48,8 @@ class Taking(Nows):
 
     def _take_results(self, record: CommitRecord) -> None:
         columns = (c.to_pylist() for c in record.results.columns)
-        for query_id, kind, rows, position, payload in zip(*columns, strict=True):
+        for row in zip(*columns, strict=True):
+            query_id, kind, rows, position, payload = row
             if kind in _OF_TABLES:
                 if query_id in self.state.tables_by_id:
                     self._take_of_table(query_id, kind, rows, position, payload, record.end.now_us)
@@ -60,8 +61,8 @@ class Taking(Nows):
             if answer is None:
                 continue
             try:
-                self._take_of_query(query_id, answer, kind, rows, position, payload, record.cycle)
-            except Exception as failure:  # no other query's trouble
+                self._take_of_query(row, answer, record.cycle)
+            except Exception as failure:  # other queries are not affected
                 self.poison(query_id, f"its results cannot be taken in: {type(failure).__name__}: {failure}")
 
     def poison(self, query_id: int, why: str) -> None:
@@ -73,9 +74,8 @@ class Taking(Nows):
         if answer is not None:
             answer.error, answer.error_condition = why, "query_quarantined"
 
-    def _take_of_query(
-        self, query_id: int, answer: Answer, kind: str, rows: int, position: int, payload: bytes, cycle: int
-    ) -> None:
+    def _take_of_query(self, row: tuple[int, str, int, int, bytes], answer: QueryState, cycle: int) -> None:
+        query_id, kind, rows, position, payload = row
         if kind == "match":
             answer.matched += rows
             _merge(answer.matches, position, payload)
@@ -108,16 +108,16 @@ class Taking(Nows):
             self.touched.add(query_id)
 
     def _take_of_table(self, table_id: int, kind: str, rows: int, position: int, payload: bytes, now_us: int) -> None:
-        """What a cycle says of a table, or of many of its queries at once."""
+        """Fold a row of the record about a table, or about many of its queries at once."""
         if kind == "newest":
-            self.census.nows.heard(table_id, self._take_newest(table_id, rows, payload, now_us))
+            self.window_index.nows.heard(table_id, self._take_newest(table_id, rows, payload, now_us))
         elif kind == "heard":
             vids, times = np.split(np.frombuffer(payload, np.int64), 2)
             self.heard[table_id][vids] = times
         elif kind == "counts":
             self.counted.add(*np.split(np.frombuffer(payload, np.int64), 2))
         elif kind == "sheet":
-            self.shelf(table_id).put(name_from_bytes(table_id, position, payload))
+            self.match_store(table_id).put(name_from_bytes(table_id, position, payload))
         elif kind == "slices":
             try:
                 self.slices.fold(payload, rows)
@@ -125,21 +125,21 @@ class Taking(Nows):
                 for query_id in self.slices.users_of(payload):
                     self.poison(query_id, f"its slices cannot be taken in: {type(failure).__name__}: {failure}")
         elif kind == "lists":
-            self.shelf(table_id).put_lists(lists_from_bytes(position, payload))
+            self.match_store(table_id).put_lists(lists_from_bytes(position, payload))
 
-    def shelf(self, table_id: int) -> Shelf:
-        if table_id not in self.shelves:
-            self.shelves[table_id] = Shelf(self._folder.sheets)
-        return self.shelves[table_id]
+    def match_store(self, table_id: int) -> MatchStore:
+        if table_id not in self.match_stores:
+            self.match_stores[table_id] = MatchStore(self._folder.sheets)
+        return self.match_stores[table_id]
 
     def matched(self, query_id: int) -> int:
-        """How many rows have met a query's predicate since it came."""
+        """How many rows have matched a query's predicate since its registration."""
         answer = self.answers.get(query_id)
         return (answer.matched if answer is not None else 0) + self.counted[query_id] + self.slices.matched(query_id)
 
 
-def _take_join(answer: Answer, table: pa.Table, file: str | None, generation: int) -> None:
-    """Live results belong to whoever answers now and to whoever will; those of history to the latter alone."""
+def _take_join(answer: QueryState, table: pa.Table, file: str | None, generation: int) -> None:
+    """Add results of a join: live ones to the present and the coming generation, those of history to the coming one only."""
     if answer.results is not None and generation == LIVE:
         answer.results = answer.results.with_results(table, file)
     if answer.coming is not None and generation in (LIVE, answer.coming.generation):

@@ -1,4 +1,4 @@
-"""What comes back from the database: answers, pushed events and its health. Receipts: streams.receipt."""
+"""What the database returns: answers, pushed events and its health. Receipts are in `streams.receipt`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Event:
     now_us: int | None
     table: pa.Table
     encoded: dict[object, bytes] = field(default_factory=dict, compare=False, repr=False)
-    """By the form on the wire, for the next subscriber who is told the same."""
+    """Encoded bytes by wire format, for the next subscriber to the same event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Ready or not, and why."""
+    """Whether the server is ready, and the reason where it is not."""
 
     ready: bool
     reason: str

@@ -1,4 +1,4 @@
-"""What answers may forget: matches that no window reaches any more, also none asked for as of an older cycle."""
+"""Trim the answers: forget matches that no window reaches any more, at the last cycle or at an older kept one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from penstock.operators.base.listings import Reaches
 from penstock.operators.join.readers import reached_by_readers, trim_readers
 from penstock.sql.plan import JoinPlan, SelectPlan, is_latch, own_windows_of, stream_uses
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CycleMark
-from penstock.views.query_state import NEVER, Answer, window_low
+from penstock.views.feed import Mark
+from penstock.views.query_state import NEVER, QueryState, window_low
 from penstock.views.window_history import WindowHistory
 
 
-def trim(store: AnswerStore, oldest: CycleMark, windows: WindowHistory, log: Path) -> None:
+def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) -> None:
     keep_from: dict[int, int] = {}
     times: dict[int, int] = {}
     reaches: dict[int, Reaches] = {}
@@ -70,13 +70,13 @@ def _trim_matches(store: AnswerStore, keep_from: dict[int, int]) -> None:
             lowest[table_id] = min(lowest.get(table_id, position), position)
     store.slices.trim(keep_from)
     known = {q: keep_from.get(q, 0) for q in store.answers}
-    for table_id, shelf in store.shelves.items():
-        shelf.merge(known)
-        shelf.forget_below(lowest.get(table_id, FOREVER))
+    for table_id, match_store in store.match_stores.items():
+        match_store.merge(known)
+        match_store.forget_below(lowest.get(table_id, FOREVER))
 
 
 def _trim_joins(store: AnswerStore, keep_from: dict[int, int], oldest_cycle: int) -> None:
-    """Forget results before a time, per query, those whose readings are gone, and what tells older cycles apart."""
+    """Forget results before a time per query, results of deleted readings, and what distinguishes older cycles."""
     for query_id, answer in store.answers.items():
         answer.partners.forget(oldest_cycle)
         if answer.results is None or not isinstance(answer.plan, JoinPlan):
@@ -105,7 +105,7 @@ def still_read(store: AnswerStore, table_id: int) -> int:
     return position
 
 
-def now_at(store: AnswerStore, mark: CycleMark, query_id: int, answer: Answer) -> int | None:
+def now_at(store: AnswerStore, mark: Mark, query_id: int, answer: QueryState) -> int | None:
     """A query's NOW at a kept cycle."""
     if isinstance(answer.plan, JoinPlan):
         return mark.joins[query_id].now_us if query_id in mark.joins else None

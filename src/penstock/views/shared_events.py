@@ -1,6 +1,6 @@
-"""Events that many subscribers of a query are told: fetched once, encoded once, whoever asks first.
+"""A cache of the events that many subscribers of a query get: each is computed once and encoded once.
 
-A cache and nothing more: an event that is not here any more is made again.
+An event that the cache has dropped is computed again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_BYTES = 1 << 18
 
 
 class SharedEvents:
-    """The last events, by what they tell. Who comes while one is being made waits for it."""
+    """The last events by key. A caller that asks for an event while another computes it waits for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""All answers in one record, so that older ones can go; and back."""
+"""Snapshots: write all answers to one record, so that older records can be deleted, and restore them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from penstock.errors import PenstockError
 from penstock.expr.windows import any_from_json as window_from_json
 from penstock.expr.windows import to_json as window_to_json
 from penstock.operators.join.result_list import JoinResults, results_from_json, results_to_json
-from penstock.operators.select.bit_matrix import SheetName
-from penstock.operators.select.match_store import Shelf
+from penstock.operators.select.bit_matrix import BitMatrixRef
+from penstock.operators.select.match_store import MatchStore
 from penstock.sql.plan import JoinPlan, stream_uses, window_of
-from penstock.views.query_state import NEVER, Answer
+from penstock.views.query_state import NEVER, QueryState
 
 if TYPE_CHECKING:
     from penstock.views.answer_store import AnswerStore
@@ -52,8 +52,8 @@ def snapshot_of(store: AnswerStore) -> CommitRecord:
         rows.append((table_id, "newest", store.rows.get(table_id, 0), 0, payload))
         heard = store.heard[table_id][vids]
         rows.append((table_id, "heard", 0, 0, vids.astype(np.int64).tobytes() + heard.tobytes()))
-    for table_id, shelf in store.shelves.items():
-        rows.extend(_shelf(table_id, shelf))
+    for table_id, match_store in store.match_stores.items():
+        rows.extend(_match_store(table_id, match_store))
     rows.extend((table_id, "slices", 0, 0, payload) for table_id, payload in store.slices.snapshot())
     rows.extend(store.evaluations.snapshot())
     results = result_table(rows)
@@ -61,7 +61,7 @@ def snapshot_of(store: AnswerStore) -> CommitRecord:
     return CommitRecord(store.cycle, start, store.offset, results, {"snapshot": details})
 
 
-def _matches(query_id: int, answer: Answer) -> Iterator[ResultRow]:
+def _matches(query_id: int, answer: QueryState) -> Iterator[ResultRow]:
     for kind, blocks in (("match", answer.matches), ("base", answer.base), ("partnered", answer.partners.blocks)):
         for block, found in blocks.items():
             yield query_id, kind, 0, block, found.serialize()
@@ -72,19 +72,19 @@ def _matches(query_id: int, answer: Answer) -> Iterator[ResultRow]:
         yield query_id, "values", 0, 0, bytes(sink.getvalue())
 
 
-def _shelf(table_id: int, shelf: Shelf) -> Iterator[ResultRow]:
-    """Lists as they are; of sheets only which rows they answered for whom, and where they lie while the server runs."""
-    for lists in shelf.lists:
+def _match_store(table_id: int, match_store: MatchStore) -> Iterator[ResultRow]:
+    """A match store's lists in full; of its bit matrices only the file, the rows and the queries that they cover."""
+    for lists in match_store.lists:
         yield table_id, "lists", 0, lists.first, lists.to_bytes()
-    for kept in shelf.sheets:
+    for kept in match_store.sheets:
         yield table_id, "sheet", 0, kept.first, kept.name.to_bytes()
-    for lost in shelf.lost:
-        name = SheetName(table_id, lost.first, lost.end, 0, 0, None, lost.members)
+    for lost in match_store.lost:
+        name = BitMatrixRef(table_id, lost.first, lost.end, 0, 0, None, lost.members)
         yield table_id, "sheet", 0, lost.first, name.to_bytes()
 
 
 def restore(store: AnswerStore, record: CommitRecord, folder: DataFolder) -> None:
-    """What a snapshot says of each query beside its matches."""
+    """Restore the state of each query, beside its matches, from a snapshot."""
     for query_id, answer in store.answers.items():
         kept = record.info["snapshot"].get(str(query_id))
         if kept is None:
@@ -105,11 +105,11 @@ def restore(store: AnswerStore, record: CommitRecord, folder: DataFolder) -> Non
         _restore_coverage(answer, kept, record.end.data.get(stream_uses(answer.plan)[0].table_id, 0))
 
 
-def _restore_coverage(answer: Answer, kept: dict[str, Any], head: int) -> None:
+def _restore_coverage(answer: QueryState, kept: dict[str, Any], head: int) -> None:
     if "covered" in kept:
         answer.covered = tuple((low, high) for low, high in kept["covered"])
         answer.live_since, answer.reach = kept["live_since"], kept["reach"]
-    elif answer.paused:  # before there were sheets, records said everything that any window reached
+    elif answer.paused:  # before there were bit matrices, records had everything that any window reached
         answer.covered, answer.live_since = ((0, head),), None
     else:
         answer.covered, answer.live_since = (), 0

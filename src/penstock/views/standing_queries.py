@@ -1,4 +1,4 @@
-"""The standing queries that kernels run: what cycles commit is taken in, kept small and kept current."""
+"""The standing queries that kernels run: their answers are folded from committed cycles, trimmed and kept current."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.commits import CommitRecord, CommitStore
 from penstock.cycle.folder import DataFolder, place_sheets
 from penstock.errors import PenstockError
-from penstock.operators.aggregate.rollups.files import RolledFiles
+from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.listings import Listings
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
-from penstock.operators.resample.sample_cache import KeptSamples
-from penstock.operators.select.current_rows import ReadyAnswers
-from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, Chooser, Strategy
+from penstock.operators.resample.sample_cache import SampleCache
+from penstock.operators.select.current_rows import CurrentRows
+from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice, Strategy
 from penstock.settings import Settings
 from penstock.sql.plan import own_windows_of
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CycleMark, Feed, JoinMark
+from penstock.views.feed import CommitFeed, JoinMark, Mark
 from penstock.views.kept_answers import KeptAnswers
 from penstock.views.memory import (
     forget_evaluated,
@@ -34,7 +34,7 @@ from penstock.views.memory import (
     rows_kept,
 )
 from penstock.views.next_edge import next_edge
-from penstock.views.query_state import Answer, is_finished
+from penstock.views.query_state import QueryState, is_finished
 from penstock.views.retention import now_at, still_read, trim
 from penstock.views.shared_events import SharedEvents
 from penstock.views.window_history import WindowHistory, WindowsAt
@@ -46,7 +46,7 @@ QUERIES_PER_TRIM = 2000
 
 
 class StandingQueries(KeptAnswers):
-    """Answers of all select-project queries and window joins. Fed by the engine's commits; read by everybody."""
+    """Answers of all standing queries that kernels run. The engine's commits feed it; any thread may read it."""
 
     def __init__(
         self,
@@ -59,20 +59,20 @@ class StandingQueries(KeptAnswers):
         self._catalog = catalog
         self.commits = commits
         self.settings = settings
-        self._keep = max(2, settings.cycles_keep)  # who reads another query reads the cycle before the last
-        self.feed = Feed(self._keep)
+        self._keep = max(2, settings.cycles_keep)  # readers of other queries read the cycle before the last
+        self.feed = CommitFeed(self._keep)
         self.events = SharedEvents()
         self._lock = threading.RLock()
         self.listings = Listings(folder.log)
-        self.rolled_files = RolledFiles(folder.root)
+        self.rolled_files = RollupFiles(folder.root)
         self.windows = WindowHistory()
         place_sheets(folder, settings.spark_master)
         self.store = self._new_store()
         self.result_files = ResultFiles(folder)
         self.finished: frozenset[int] = frozenset()
-        self.chooser = Chooser()
-        self.ready = ReadyAnswers()
-        self.samples = KeptSamples()
+        self.storage_choice = StorageChoice()
+        self.ready = CurrentRows()
+        self.samples = SampleCache()
         self._torn = False  # whether the store has part of a cycle
 
     def load(self) -> None:
@@ -97,7 +97,7 @@ class StandingQueries(KeptAnswers):
         return AnswerStore(JournalReader(self.folder.root), self.folder, listed, self._catalog)
 
     def take(self, record: CommitRecord) -> None:
-        """A cycle was committed: fold it in and let everybody know."""
+        """Fold a committed cycle into the answers and wake subscribers and other waiting clients."""
         with self._lock:
             if not self._torn and record.cycle <= self.store.cycle:
                 return  # it was among the records that were read again after a failure
@@ -160,27 +160,27 @@ class StandingQueries(KeptAnswers):
                 answering = answer is not None and answer.answers
                 self.windows.note(record.cycle, query_id, answer.window if answer is not None and answering else None)
                 if answer is None:
-                    self.chooser.forget(query_id)
+                    self.storage_choice.forget(query_id)
                     self.ready.forget(query_id)
-            # Under the lock: whoever sees a query in the store finds it in the newest mark.
-            mark = CycleMark(
+            # Under the lock: a reader that sees a query in the store finds it in the newest mark.
+            mark = Mark(
                 record.cycle,
                 record.end,
-                store.census.nows.at(record.cycle, store.state, store.newest),
+                store.window_index.nows.at(record.cycle, store.state, store.newest),
                 WindowsAt(self.windows, record.cycle),
-                {query_id: self._join_mark(store.answers[query_id]) for query_id in store.census.joins},
+                {query_id: self._join_mark(store.answers[query_id]) for query_id in store.window_index.joins},
                 resample_marks(store),
             )
             self.feed.append(mark)
-            self.finished = frozenset(q for q in store.census.ending if self._is_finished(q, mark))
+            self.finished = frozenset(q for q in store.window_index.ending if self._is_finished(q, mark))
             self._torn = False
 
     def _move_on(self) -> None:
         """Bring the answers up to date that are kept current, as many as a cycle has time for."""
         with self._lock:
-            for query_id in self.chooser.calm_down(self.store.cycle):
+            for query_id in self.storage_choice.calm_down(self.store.cycle):
                 self.ready.forget(query_id)
-            wanted = [*self.chooser.ready(), *self.store.complete]
+            wanted = [*self.storage_choice.ready(), *self.store.complete]
             names = [self.store.state.queries_by_id[q].name for q in wanted if q in self.store.answers]
         until = time.monotonic() + READY_SECONDS
         for name in names:
@@ -189,39 +189,39 @@ class StandingQueries(KeptAnswers):
             try:
                 held = self.held(name, asked=False)
                 if len(held.inside()) > READY_MAX_ROWS:
-                    self.chooser.too_large(held.query_id)
+                    self.storage_choice.too_large(held.query_id)
             except PenstockError:
-                pass  # it rests, or was dropped: a client that asks is told so
-            except Exception as failure:  # no other query's trouble
+                pass  # it is paused or was dropped: a client that asks gets an error
+            except Exception as failure:  # other queries are not affected
                 _log.warning('the answer of "%s" cannot be kept current: %r', name, failure)
 
     def strategy_of(self, query_id: int) -> Strategy:
         """How a query's answer is kept right now."""
         with self._lock:
             answer = self.store.answers.get(query_id)
-            return self.chooser.of(query_id, answer) if answer is not None else "complete"
+            return self.storage_choice.of(query_id, answer) if answer is not None else "complete"
 
     def strategy_reason(self, query_id: int) -> str:
         with self._lock:
             answer = self.store.answers.get(query_id)
-            return self.chooser.why(query_id, answer) if answer is not None else "Spark keeps the last answer"
+            return self.storage_choice.why(query_id, answer) if answer is not None else "Spark keeps the last answer"
 
     def memory_of(self, query_id: int) -> int:
-        """Bytes that a query's answer takes in memory; its share of what it shares with others."""
+        """Bytes that a query's answer takes in memory, with its share of what several queries share."""
         with self._lock:
             beside = self.ready.size(query_id)[1] + self.samples.memory_of(query_id)
             return memory_of(self.store, query_id) + beside
 
     def rows_kept(self, query_id: int) -> int:
-        """How many of a query's matches are kept somewhere: enough for its window, and whatever was not trimmed yet."""
+        """How many of a query's matches are kept: those of its window, and older ones that are not trimmed yet."""
         with self._lock:
             return rows_kept(self.store, query_id)
 
-    def _join_mark(self, answer: Answer) -> JoinMark:
+    def _join_mark(self, answer: QueryState) -> JoinMark:
         assert answer.results is not None
         return JoinMark(answer.results.generation, answer.results.count, self.store.query_now(answer))
 
-    def _is_finished(self, query_id: int, mark: CycleMark) -> bool:
+    def _is_finished(self, query_id: int, mark: Mark) -> bool:
         answer = self.store.answers[query_id]
         now_us = now_at(self.store, mark, query_id, answer)
         windows = (answer.window, *own_windows_of(answer.scalars))

@@ -1,7 +1,7 @@
-"""NOW of every distinct valid-time stream that selections read, for all of them at once.
+"""An index of NOW of every distinct valid-time stream that selections read, updated for all of them at once.
 
-A stream is a table and a static predicate. Ten thousand of them are ten thousand rows of bits over the static versions: a
-cycle looks only at the versions whose newest time moved, and a predicate that came with it at all of them.
+A stream is a table and a static predicate. Ten thousand of them are ten thousand rows of bits over the static versions.
+A cycle checks only versions with a new newest time; a new predicate is checked against all versions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Table:
     new: set[int] = field(default_factory=set)
     nows: Times = field(default_factory=lambda: np.full(8, NEVER))  # replaced, never changed: older cycles have it, too
     known_from: Times = field(default_factory=lambda: np.full(8, _NOT_YET))  # the first cycle that has a place's NOW
-    moved: list[Times] = field(default_factory=list)  # versions that were heard since the last cycle
+    moved: list[Times] = field(default_factory=list)  # versions with readings since the last cycle
 
     def add(self, predicate: Expr | None) -> None:
         self.uses[predicate] += 1
@@ -66,7 +66,7 @@ class _Table:
 
 
 @dataclass(frozen=True, slots=True)
-class NowsAt:
+class StreamClocksAt:
     """The NOWs of one cycle."""
 
     tables: Mapping[int, _Table]
@@ -74,7 +74,7 @@ class NowsAt:
     nows: dict[int, Times]
 
     def get(self, key: NowKey) -> int | None:
-        """None where nothing was heard, or nobody read the stream then."""
+        """NOW of a stream; None where it had no readings, or no query read it then."""
         table, then = self.tables.get(key[0]), self.nows.get(key[0])
         place = table.places.get(key[1]) if table is not None else None
         if table is None or then is None or place is None or table.known_from[place] > self.cycle:
@@ -82,8 +82,8 @@ class NowsAt:
         return int(then[place]) if then[place] > NEVER else None
 
 
-class StreamNows:
-    """Counts who reads which stream. Changed by the follower, under its owner's lock."""
+class StreamClockIndex:
+    """Counts the queries that read each stream. Changed by the follower, under its owner's lock."""
 
     def __init__(self) -> None:
         self._tables: dict[int, _Table] = {}
@@ -103,7 +103,7 @@ class StreamNows:
         if table_id in self._tables:
             self._tables[table_id].moved.append(vids)
 
-    def at(self, cycle: int, state: CatalogState, newest: Mapping[int, Times]) -> NowsAt:
+    def at(self, cycle: int, state: CatalogState, newest: Mapping[int, Times]) -> StreamClocksAt:
         """NOW of all streams once a cycle has brought what it brings."""
         for table_id, table in self._tables.items():
             times = newest.get(table_id)
@@ -113,7 +113,7 @@ class StreamNows:
                 table.known_from[place] = cycle
             table.new.clear()
             table.moved.clear()
-        return NowsAt(self._tables, cycle, {table_id: table.nows for table_id, table in self._tables.items()})
+        return StreamClocksAt(self._tables, cycle, {table_id: table.nows for table_id, table in self._tables.items()})
 
 
 def _move_on(table: _Table, state: CatalogState, table_id: int, newest: Times) -> None:

@@ -13,17 +13,17 @@ from penstock.cycle.offset import Offset
 from penstock.expr.evaluate import evaluate_static
 from penstock.expr.expression import Expr
 from penstock.sql.plan import stream_uses
-from penstock.views.query_state import NEVER, Answer
+from penstock.views.query_state import NEVER, QueryState
 
 MASKS_KEPT = 256
 
 
-class Nows:
-    """The part of the answers that knows the time."""
+class StreamClocks:
+    """NOW of streams and queries as of the last committed cycle."""
 
     def __init__(self, beside: Callable[[], CatalogState] | None = None) -> None:
         self.state = CatalogState(beside)
-        self.answers: dict[int, Answer] = {}
+        self.answers: dict[int, QueryState] = {}
         self.offset: Offset | None = None
         self.newest: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
         self.heard: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}  # NOW of the cycle that brought the newest
@@ -66,19 +66,19 @@ class Nows:
         if known is None or len(known) < versions.count:
             known = evaluate_static(predicate, versions.versions())
             if len(self._masks) >= max(MASKS_KEPT, 2 * len(self.answers)):
-                self._masks.clear()  # questions that are asked once leave one each; those that stay make theirs again
+                self._masks.clear()  # every one-shot question leaves one; those of standing queries are made again
             self._masks[(table_id, predicate)] = known
         return known
 
     def heard_sids(self, table_id: int, predicate: Expr | None) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """Which sensors have had a reading whose static version passes."""
+        """Sensors with at least one reading of a static version that passes."""
         vids = np.flatnonzero(self.newest.get(table_id, np.empty(0, np.int64)) > NEVER)
         if predicate is not None:
             vids = vids[self.passing(table_id, predicate)[vids]]
         return np.unique(self.state.rows(table_id).sids[vids])
 
     def is_idle(self, table: Table, static_predicate: Expr | None) -> bool:
-        """Whether every sensor of a stream has ended, or was not heard for the idle time before the cycle's NOW."""
+        """Whether every sensor of a stream has ended, or has sent nothing for the idle time before the cycle's NOW."""
         heard = self.heard.get(table.id)
         if heard is None or self.offset is None:
             return False
@@ -91,7 +91,7 @@ class Nows:
             heard = heard[: len(mask)][mask[: len(heard)]]
         return self.offset.now_us - int(heard.max(initial=NEVER)) > table.options.idle_us
 
-    def query_now(self, answer: Answer) -> int | None:
+    def query_now(self, answer: QueryState) -> int | None:
         return self.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(answer.plan)])
 
     def now_of_streams(self, streams: Sequence[tuple[int, Expr | None]]) -> int | None:
@@ -108,7 +108,7 @@ class Nows:
 
 
 def _grown(known: np.ndarray[Any, np.dtype[np.int64]] | None, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A copy with room for `size` versions: readers keep the array they have."""
+    """A copy for `size` versions: readers keep the array they have."""
     if known is None:
         return np.full(size + 64, NEVER)
     return np.concatenate([known, np.full(max(0, size - len(known)), NEVER)])

@@ -1,4 +1,4 @@
-"""Through which window each query answered at each kept cycle: changes only, since few queries change in a cycle."""
+"""The window of each query at each kept cycle, stored as changes, since few queries change in a cycle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Change = tuple[int, AnyWindow | None]
 
 
 class WindowHistory:
-    """Changed by the follower, cycle after cycle; a reader of a cycle sees what it was then."""
+    """The windows of all queries by cycle. The follower changes it; a reader sees the windows of its own cycle."""
 
     def __init__(self) -> None:
         self._changes: dict[int, tuple[_Change, ...]] = {}

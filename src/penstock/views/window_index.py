@@ -1,4 +1,4 @@
-"""What all answers together ask of a cycle, counted as they come and go: no cycle goes through all of them."""
+"""Counts of what all windows need of a cycle, updated as queries come and go, so that no cycle visits all queries."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from pyroaring import BitMap
 from penstock.catalog.model import Table
 from penstock.expr.windows import Bound, JoinWindows, TimeWindow, Window
 from penstock.sql.plan import AggregatePlan, JoinPlan, KernelPlan, SelectPlan, stream_uses, tables_under
-from penstock.views.query_state import Answer, ends
-from penstock.views.stream_clock_index import NowKey, StreamNows
+from penstock.views.query_state import QueryState, ends
+from penstock.views.stream_clock_index import NowKey, StreamClockIndex
 
 # A window over a table's rows; START where the window depends on it.
 Look = tuple[int, Window, int | None]
 T = TypeVar("T")
 
 
-class Census:
+class WindowIndex:
     """Distinct streams, windows and spans over all answers."""
 
     def __init__(self) -> None:
-        self.nows = StreamNows()
+        self.nows = StreamClockIndex()
         self.looks: Counter[Look] = Counter()
         self.joins: set[int] = set()
         self.ending: set[int] = set()
         self._spans: dict[int, dict[int, BitMap]] = {}  # by table and span, whose it is
         self._told: dict[int, tuple[list[NowKey], list[Look], list[tuple[int, int]]]] = {}
 
-    def take(self, query_id: int, answer: Answer | None, tables: dict[int, Table]) -> None:
+    def take(self, query_id: int, answer: QueryState | None, tables: dict[int, Table]) -> None:
         """A query came, changed, or (None) went."""
         if answer is None or not tables_under(answer.plan) <= tables.keys():
             self._leave(query_id)
@@ -81,7 +81,7 @@ class Census:
         self.ending.discard(query_id)
 
     def spans(self, table_id: int) -> list[tuple[int, BitMap]]:
-        """How far back from NOW sliding windows over a table reach, the farthest first, and whose they are."""
+        """How far back from NOW sliding windows over a table reach, the farthest first, and the queries of each."""
         return sorted(self._spans.get(table_id, {}).items(), key=itemgetter(0), reverse=True)
 
 
@@ -91,7 +91,7 @@ def depends_on_start(window: Window) -> bool:
 
 def _spans(looks: list[Look], plan: KernelPlan) -> Iterator[tuple[int, int]]:
     if isinstance(plan, AggregatePlan):
-        return  # it needs no sheets
+        return  # it needs no bit matrices
     lasting = plan.lasting.us if isinstance(plan, SelectPlan) and plan.lasting is not None else 0
     for table_id, window, _ in looks:
         if isinstance(window, TimeWindow) and window.slides:

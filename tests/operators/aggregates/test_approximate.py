@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.aggregate.approximate import store as coarse
-from penstock.operators.aggregate.approximate.brackets import Looked, look_approximately
+from penstock.operators.aggregate.approximate.brackets import CellSum, look_approximately
 from penstock.operators.aggregate.approximate.names import approximate_name, make_approximate
 from penstock.operators.aggregate.approximate.store import cell_store
-from penstock.operators.aggregate.partials.cell_sums import Combined, Look, Panes, combine, merge_combined
+from penstock.operators.aggregate.partials.cell_sums import CellRange, Combined, Panes, combine, merge_combined
 from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.slices import slice_rows
 from penstock.types import BIGINT, DOUBLE, TEXT, Field, Type
@@ -73,7 +73,7 @@ class World:
 
     def look(self, low: int, panes: Panes | None) -> tuple[Combined, int]:
         pane = math.gcd(panes.width, panes.step) if panes is not None else None
-        look = Look(low, self.now, 0, len(self.times), pane)
+        look = CellRange(low, self.now, 0, len(self.times), pane)
         looked = look_approximately(self.store.view(), self.partial, look, panes)
         parts, read = [], 0
         for each in looked:
@@ -83,7 +83,7 @@ class World:
             parts += [each.lines, combine(own, self.partial, panes)]
         return merge_combined(parts, self.partial), read
 
-    def rest(self, looked: Looked, low: int) -> Any:
+    def rest(self, looked: CellSum, low: int) -> Any:
         inside = np.zeros(len(self.times), np.bool_)
         for begin, end in looked.rest.periods:
             inside |= (self.times >= begin) & (self.times < end)

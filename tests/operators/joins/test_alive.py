@@ -9,7 +9,7 @@ import pytest
 from penstock.operators.join.kernels import tables as module
 from penstock.operators.join.kernels.alive_versions import count_alive, earliest_births, pick_alive
 from penstock.operators.join.kernels.combinations import Combinations
-from penstock.operators.join.kernels.tables import Table, order_versions, with_table
+from penstock.operators.join.kernels.tables import LookupTable, order_versions, with_table
 
 ALIVE = 2**62
 
@@ -39,7 +39,7 @@ def test_old_readings_are_not_tried_with_every_later_version(monkeypatch: pytest
     ordered = order_versions(pa.table({"_born": born, "_died": died}), None, [])
     numbers = np.arange(90, dtype=np.int64)
     made = Combinations({0: numbers}, {0: numbers}, np.empty(0, np.int64), {"a.k": pa.array(numbers)})
-    table = Table(1, "z", ordered, {}, (), (), "inner")
+    table = LookupTable(1, "z", ordered, {}, (), (), "inner")
     # Each of them outlived by thousands, alive with ten: together too few to be looked at in pieces.
     found = list(with_table(made, numbers + 20, ("a",), table, {}))
     assert len(found) == 1

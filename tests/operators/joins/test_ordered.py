@@ -39,7 +39,7 @@ def test_what_is_picked_by_value_is_what_the_condition_says(
     outer, run = Combinations.of(0, "a", _run(1, 40)), _run(2, 60)
     begin = np.random.default_rng(3).integers(0, 30, 40)
     end = begin + np.random.default_rng(4).integers(0, 31, 40)
-    picked = pick(by_value, outer, ("a", "b"), "b", run, begin, end)
+    picked = pick(by_value, outer, ("a", "b"), "b", run, (begin, end))
     assert picked is not None and (pick_ns > 0 or picked.answered.all())
     left, right = picked.inside(begin, end, slice(0, 40))
     pairs = [(i, row) for i in range(40) if picked.answered[i] for row in range(begin[i], end[i])]
@@ -65,4 +65,4 @@ def test_a_run_is_not_put_in_order_for_a_few_rows() -> None:
     by_value = as_by_value(Call("lt", (A, B), BOOLEAN), "b")
     assert by_value is not None
     outer, run = Combinations.of(0, "a", _run(1, 1)), _run(2, 60)
-    assert pick(by_value, outer, ("a", "b"), "b", run, np.array([0]), np.array([60])) is None
+    assert pick(by_value, outer, ("a", "b"), "b", run, (np.array([0]), np.array([60]))) is None

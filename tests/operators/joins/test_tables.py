@@ -11,7 +11,7 @@ import pytest
 from penstock.expr.expression import Call, Column, Expr, Literal
 from penstock.operators.join.kernels import tables as module
 from penstock.operators.join.kernels.combinations import Combinations
-from penstock.operators.join.kernels.tables import Table, order_versions, with_table
+from penstock.operators.join.kernels.tables import LookupTable, order_versions, with_table
 from penstock.types import BOOLEAN, INT
 
 ALIVE = 2**62
@@ -33,7 +33,7 @@ def _combinations(rng: np.random.Generator, count: int) -> Combinations:
     return Combinations({0: numbers, 1: numbers}, {0: numbers, 1: numbers}, np.empty(0, np.int64), {"a.k": k})
 
 
-def _found(made: Combinations, journal: np.ndarray, table: Table) -> list[tuple[int, ...]]:
+def _found(made: Combinations, journal: np.ndarray, table: LookupTable) -> list[tuple[int, ...]]:
     pairs = []
     for found, at in with_table(made, journal, ("a", "b"), table, {}):
         assert (journal[found.pos[0]] == at).all()
@@ -55,7 +55,7 @@ def test_each_combination_meets_the_versions_of_its_moment(
     ordered = order_versions(versions, predicate, [K] if keyed else [])
     condition = Call("ne", (Column("z.level", INT), Column("a.k", INT)), BOOLEAN)
     columns = {"level": versions.column("level").combine_chunks()}
-    table = Table(2, "z", ordered, columns, (Column("a.k", INT),) if keyed else (), (condition,), "inner")
+    table = LookupTable(2, "z", ordered, columns, (Column("a.k", INT),) if keyed else (), (condition,), "inner")
     expected = [
         (i, vid)
         for i, (k, at) in enumerate(zip(made.columns["a.k"].to_pylist(), journal.tolist(), strict=True))

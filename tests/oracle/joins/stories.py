@@ -18,7 +18,7 @@ from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan, plan_from_json
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
-from penstock.views.query_state import Answer
+from penstock.views.query_state import QueryState
 from tests.oracle.joins.making import SECOND, make_question
 from tests.oracle.joins.tables import COLUMNS, OrdinaryTable
 from tests.oracle.joins.world import Question, Stream
@@ -256,7 +256,7 @@ class Story:
         heads = {table.name: store.offset.data.get(table.id, 0) for table in store.state.tables.values()}
         return store.cycle, store.offset.now_us, heads
 
-    def answering(self, everything: bool) -> Iterator[tuple[Question, Answer]]:
+    def answering(self, everything: bool) -> Iterator[tuple[Question, QueryState]]:
         """The questions whose answers can be compared: taken in as they are now, not paused, and with a history read."""
         store, current = self.db.standing.store, self.db.catalog.state
         for name, question in self.questions.items():

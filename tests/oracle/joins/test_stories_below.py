@@ -27,7 +27,7 @@ class ToppedStory(Story):
 
     def open(self) -> None:
         super().open()
-        self.db.spark_queries._runner = _NoSpark  # type: ignore[assignment]
+        self.db.evaluator._runner = _NoSpark  # type: ignore[assignment]
 
     def rows_of(self, name: str) -> pa.Table:
         """What the join below gives to Spark SQL."""

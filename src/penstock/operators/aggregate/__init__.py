@@ -1,4 +1,4 @@
-"""Answers of standing aggregations: cells folded from commit records, shared by all queries of a family.
+"""Standing aggregations: cells folded from commit records, shared by all queries of a family, and their answers.
 
-`store` folds and forgets, `reading` slices what no record told, `held` is one query's answer at a cycle.
+`store` folds and forgets cells, `history` slices rows that no record covers, `answer` is one query's answer at a cycle.
 """

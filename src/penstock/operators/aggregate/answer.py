@@ -10,45 +10,45 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from penstock.errors import PenstockError, error
-from penstock.operators.aggregate.approximate.brackets import Looked, unsliced
+from penstock.operators.aggregate.approximate.brackets import CellSum, unsliced
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.family import FamilyStore, number_groups
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import READ_ROWS, inside, slice_log
 from penstock.operators.aggregate.partials.base import Ints
-from penstock.operators.aggregate.partials.cell_sums import Look, Rest, combine, merge_combined
+from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows, combine, merge_combined
 from penstock.operators.aggregate.rollups.notices import RolledUpNote, note_of
-from penstock.operators.aggregate.rollups.rollup_read import RolledLook, RollupSource
+from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
 from penstock.operators.aggregate.rows import answer_table
 from penstock.operators.aggregate.scalars import with_values
 from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, measures_of, slice_width
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.aggregate.within import loose_measures, note_doubt, read_exactly
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.row_order import sorted_rows
-from penstock.operators.base.table_answer import AnsweredHeld
-from penstock.operators.select.window_cut import Instant
+from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.plan import AggregatePlan, is_approximate
 from penstock.views.answer_store import AnswerStore
 
-Reader = Callable[[], Fetcher]
+Reader = Callable[[], LogReader]
 
 
 @dataclass(slots=True, eq=False)
-class AggregateHeld(AnsweredHeld):
-    """Computed when first asked for, from what the store holds by then: cells are facts, whenever one looks."""
+class AggregateAt(TableAnswer):
+    """An aggregation's answer at a cycle. It is computed at the first request; later cells in the store do not change it."""
 
     cycle: int
     query_id: int
     name: str
     plan: AggregatePlan
-    instant: Instant
+    instant: WindowAt
     reach: int
     locked: Callable[[], AbstractContextManager[AnswerStore]]
     reader: Reader
-    fresh: Reader  # a reader that looks at the log anew
+    fresh: Reader  # a reader with a new list of the log's files
     _answer: pa.Table | None = field(default=None)
-    scalars: tuple[AggregateHeld, ...] = field(default=(), kw_only=True)  # of the plan's subqueries
+    scalars: tuple[AggregateAt, ...] = field(default=(), kw_only=True)  # of the plan's subqueries
     rollup: RollupSource | None = field(default=None, kw_only=True)  # for readings that the log has no more
     note: RolledUpNote | None = field(default=None, kw_only=True)  # what came of that, once there is an answer
 
@@ -84,19 +84,19 @@ class AggregateHeld(AnsweredHeld):
             found = self._compute(self.fresh())
         return sorted_rows(found, self.plan.sorted)
 
-    def _compute(self, fetcher: Fetcher) -> pa.Table:
+    def _compute(self, log_reader: LogReader) -> pa.Table:
         span, at = self.instant.range(), self.instant
         low, high = span if span is not None else (0, -1)
         panes = self.plan.panes
         pane = math.gcd(panes.width, panes.step) if panes is not None else None
-        look = Look(low, high, at.floor, at.head if span is not None else at.floor, pane)
+        look = CellRange(low, high, at.floor, at.head if span is not None else at.floor, pane)
         measures = measures_of(self.plan)
         rolled = self._rolled_up(measures, look)
         if rolled is not None:
             low, high = rolled.low, rolled.high
             look = replace(look, low=low, high=high, floor=max(look.floor, rolled.position))
-        looked, groups = self._look(fetcher, measures, look)
-        rests: dict[Rest, list[tuple[Measure, Looked]]] = {}
+        looked, groups = self._look(log_reader, measures, look)
+        rests: dict[UncoveredRows, list[tuple[Measure, CellSum]]] = {}
         for measure, parts_of in looked.items():
             for each in parts_of:
                 rests.setdefault(each.rest, []).append((measure, each))
@@ -105,11 +105,10 @@ class AggregateHeld(AnsweredHeld):
             for rest, needed in rests.items()
             for first, end in rest.positions
             for sliced in slice_log(
-                fetcher,
+                log_reader,
                 family_of(self.plan),
                 [measure for measure, _ in needed],
-                first,
-                end,
+                (first, end),
                 pane or SECOND_US,
                 inside(rest.periods, low, high),
             )
@@ -131,20 +130,20 @@ class AggregateHeld(AnsweredHeld):
             whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
         loose = loose_measures(self.plan, whole) if is_approximate(self.plan) else []
         if loose:
-            first = max(self.reach, look.floor)
+            exact = replace(look, floor=max(self.reach, look.floor))
 
             def known(sliced: SlicedFamily) -> Ints:
                 with self.locked():
                     return number_groups(groups, sliced)
 
-            whole |= read_exactly(fetcher, self.plan, loose, whole, look, first, known)
+            whole |= read_exactly(log_reader, self.plan, loose, whole, exact, known)
         with self.locked() as store:
             if is_approximate(self.plan):
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
             return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
 
-    def _rolled_up(self, measures: tuple[Measure, ...], look: Look) -> RolledLook | None:
-        """What a rollup says of the readings below a log position."""
+    def _rolled_up(self, measures: tuple[Measure, ...], look: CellRange) -> RollupRange | None:
+        """The part of the answer from a rollup, of readings below a log position."""
         if self.rollup is None or look.low > look.high:
             return None
         if self.rollup.rolled.position > look.head and self.rollup.reaches(look.low, look.high):
@@ -164,14 +163,14 @@ class AggregateHeld(AnsweredHeld):
         return store.slices.of(self.plan)
 
     def _look(
-        self, fetcher: Fetcher, measures: tuple[Measure, ...], look: Look
-    ) -> tuple[dict[Measure, list[Looked]], Groups]:
+        self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
+    ) -> tuple[dict[Measure, list[CellSum]], Groups]:
         """What is known in cells, after all of the history that the window reaches has been sliced."""
         first = max(self.reach, look.floor)
         while True:
             with self.locked() as store:
                 family, panes = self._family(store), self.plan.panes
-                # A new window may ask for other measures; then nobody keeps those of the one that is answered here.
+                # A new window may need other measures; then the family no longer has those of the window that is answered here.
                 known = tuple(m for m in measures if m in family.measures)
                 gaps = family.missing(known, first, look.head) if look.head > first else []
                 if not gaps:
@@ -181,14 +180,14 @@ class AggregateHeld(AnsweredHeld):
                         for m in measures
                     }, family.groups
             for (low, high), needed in gaps:
-                self._slice(fetcher, needed, low, high)
+                self._slice(log_reader, needed, low, high)
 
-    def _slice(self, fetcher: Fetcher, measures: list[Measure], first: int, end: int) -> None:
-        """Slice a range that nobody has sliced. What was read need not be read again if this stops half-way."""
+    def _slice(self, log_reader: LogReader, measures: list[Measure], first: int, end: int) -> None:
+        """Slice a range that has no cells yet. Each part is stored at once, so nothing is read again if this stops half-way."""
         width = slice_width(self.plan.panes)
         for low in range(first, end, READ_ROWS):
             high = min(end, low + READ_ROWS)
             # As many rows as are read at a time; nothing where retention has taken them meanwhile.
-            sliced = list(slice_log(fetcher, family_of(self.plan), measures, low, high, width))
+            sliced = list(slice_log(log_reader, family_of(self.plan), measures, (low, high), width))
             with self.locked() as store:
                 self._family(store).put(measures, (low, high), sliced)

@@ -1,57 +1,46 @@
-"""An aggregation's answer at a kept cycle, cut loose from the store."""
+"""Take an aggregation's answer at a kept cycle out of the store, so that it can be read without the lock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from penstock.cycle.offset import Offset
 from penstock.expr.windows import RowsWindow, TimeWindow, Window
-from penstock.operators.aggregate.answer import AggregateHeld
-from penstock.operators.aggregate.latch_answer import LatchHeld
-from penstock.operators.aggregate.newest_rows import RowsHeld
-from penstock.operators.aggregate.own_windows import OwnWindowsHeld
-from penstock.operators.aggregate.rollups.files import RolledFiles
+from penstock.operators.aggregate.answer import AggregateAt
+from penstock.operators.aggregate.latch_answer import LatchAt
+from penstock.operators.aggregate.newest_rows import NewestRowsAt
+from penstock.operators.aggregate.own_windows import OwnWindowsAt
+from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.aggregate.rollups.rollup_read import find_source
-from penstock.operators.base.listings import Listings
-from penstock.operators.base.log_reader import Fetcher
-from penstock.operators.select.window_cut import Instant, Matches
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.log_reader import LogReader
+from penstock.operators.select.window_cut import WindowAt, WindowMatches
 from penstock.sql.plan import AggregatePlan
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CycleMark, Feed
-from penstock.views.query_state import Answer
+from penstock.views.feed import CommitFeed, Mark
+from penstock.views.query_at import QueryAt
 from penstock.views.retention import now_at
 
 
 class Owner(Protocol):
-    """Who owns the answers."""
+    """The object that owns the answers."""
 
     store: AnswerStore
-    feed: Feed
-    listings: Listings
-    rolled_files: RolledFiles
+    feed: CommitFeed
+    rolled_files: RollupFiles
 
     @property
     def locked(self) -> Callable[[], AbstractContextManager[AnswerStore]]: ...
 
 
-def hold_aggregate(
-    owner: Owner,
-    query_id: int,
-    name: str,
-    answer: Answer,
-    plan: AggregatePlan,
-    mark: CycleMark,
-    window: Window,
-    log: Path,
-) -> AggregateHeld:
+def hold_aggregate(owner: Owner, query: QueryAt, plan: AggregatePlan, window: Window, log: LogAccess) -> AggregateAt:
     """Called under the lock."""
-    now_us = now_at(owner.store, mark, query_id, answer)
-    held = _hold(owner, query_id, name, answer, plan, mark, now_us, window, log)
-    held.scalars = hold_scalars(owner, query_id, name, answer, mark, now_us, window, log)
+    now_us = now_at(owner.store, query.mark, query.id, query.state)
+    held = _hold(owner, query, plan, now_us, window, log)
+    held.scalars = hold_scalars(owner, query, now_us, window, log)
     if isinstance(window, TimeWindow) and not plan.scalars:
         span = held.instant.range()
         held.rollup = find_source(plan, owner.store.state, span[0], owner.rolled_files) if span is not None else None
@@ -59,64 +48,48 @@ def hold_aggregate(
 
 
 def hold_scalars(
-    owner: Owner,
-    query_id: int,
-    name: str,
-    answer: Answer,
-    mark: CycleMark,
-    now_us: int | None,
-    window: Window,
-    log: Path,
-) -> tuple[AggregateHeld, ...]:
+    owner: Owner, query: QueryAt, now_us: int | None, window: Window, log: LogAccess
+) -> tuple[AggregateAt, ...]:
     """The subqueries of a question that is asked at this NOW through this window. Called under the lock."""
     return tuple(
-        _hold(owner, query_id, name, answer, s.plan, mark, now_us, window if s.inherits else s.plan.window, log)
-        for s in answer.scalars
+        _hold(owner, query, s.plan, now_us, window if s.inherits else s.plan.window, log) for s in query.state.scalars
     )
 
 
 def _hold(
-    owner: Owner,
-    query_id: int,
-    name: str,
-    answer: Answer,
-    plan: AggregatePlan,
-    mark: CycleMark,
-    now_us: int | None,
-    window: Window,
-    log: Path,
-) -> AggregateHeld:
-    store, listings = owner.store, owner.listings
+    owner: Owner, query: QueryAt, plan: AggregatePlan, now_us: int | None, window: Window, log: LogAccess
+) -> AggregateAt:
+    store = owner.store
     table = store.state.tables_by_id[plan.table_id]
     static = store.state.rows(table.id)
-    head = _read_until(owner, plan, mark).data.get(table.id, 0)
+    head = _read_until(owner, plan, query.mark).data.get(table.id, 0)
 
-    def reader() -> Fetcher:
-        return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
+    def reader() -> LogReader:
+        return log.reader(table, static, head)
 
     if isinstance(window, RowsWindow):
         predicate = plan.static_predicate
         passing = None if predicate is None else store.passing(table.id, predicate)
-        counted = Matches({}, None, passing, store.heard_sids(table.id, predicate))
-        kind: Callable[..., AggregateHeld] = partial(RowsHeld, counted=counted, static=static)
+        counted = WindowMatches({}, None, passing, store.heard_sids(table.id, predicate))
+        kind: Callable[..., AggregateAt] = partial(NewestRowsAt, counted=counted, static=static)
     elif plan.latch is not None:
-        kind = LatchHeld
+        kind = LatchAt
     else:
-        kind = OwnWindowsHeld if plan.own_windows else AggregateHeld
+        kind = OwnWindowsAt if plan.own_windows else AggregateAt
     return kind(
-        cycle=mark.cycle,
-        query_id=query_id,
-        name=name,
+        cycle=query.mark.cycle,
+        query_id=query.id,
+        name=query.name,
         plan=plan,
-        instant=Instant(store.state.retention(table.id), head, now_us, answer.start_us, window),
-        reach=answer.reach,
+        instant=WindowAt(store.state.retention(table.id), head, now_us, query.state.start_us, window),
+        reach=query.state.reach,
         locked=owner.locked,
         reader=reader,
-        fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
+        fresh=lambda: log.fresh(table, static),
     )
 
 
-def _read_until(owner: Owner, plan: AggregatePlan, mark: CycleMark) -> Offset:
+def _read_until(owner: Owner, plan: AggregatePlan, mark: Mark) -> Offset:
     """How far the log counts: as far as the cycle read, or of another query's rows as far as the one before did."""
     store = owner.store
     if plan.reads is None:

@@ -1,4 +1,4 @@
-"""Approximate answers that were given: whoever asks about the same cycle gets the same, and what they took."""
+"""A cache of approximate answers: all clients get the same answer about the same cycle."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _MOST_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
-class Kept:
-    """How WITHIN n PERCENT was kept: of so many answers so many were read from the log, and the newest had this doubt."""
+class WithinStats:
+    """How WITHIN n PERCENT was kept: the number of answers, how many of them read the log, and the doubt of the newest."""
 
     answers: int = 0
     read: int = 0
     doubt: float = 0.0
 
 
-class Said:
+class AnswerCache:
     """The newest answers by query, cycle, window and NOW. Called under the store's lock."""
 
     def __init__(self) -> None:
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, WithinStats] = {}
         self._answers: Cache[Key, pa.Table] = Cache(most=MOST, most_bytes=_MOST_BYTES)
 
     def get(self, key: Key) -> pa.Table | None:

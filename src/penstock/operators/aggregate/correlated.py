@@ -1,4 +1,4 @@
-"""Correlated aggregates with groups: each row is compared with the inner aggregate that is about it."""
+"""Correlated aggregates with groups: each row is compared with the inner aggregate that applies to it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What EXPLAIN says of an aggregation's slices."""
+"""The lines of EXPLAIN about an aggregation's slices."""
 
 from __future__ import annotations
 
 from penstock.expr.windows import RowsWindow
-from penstock.operators.aggregate.answer_cache import Kept
+from penstock.operators.aggregate.answer_cache import WithinStats
 from penstock.operators.aggregate.over_joins.slices import SLICE_US
 from penstock.operators.aggregate.shape import measures_of, slice_width
 from penstock.operators.aggregate.store import SliceStore
@@ -28,7 +28,7 @@ def scalar_slice_lines(store: SliceStore, query_id: int, scalars: tuple[Scalar, 
 
 def _own_slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[str]:
     if isinstance(plan.window, RowsWindow):
-        return ["  slices: none, the newest rows are read when somebody asks"]
+        return ["  slices: none, the newest rows are read on request"]
     family = store.of(plan)
     known = [family.measures[measure] for measure in measures_of(plan)]
     users = set().union(*(each.users for each in family.measures.values()))
@@ -45,10 +45,10 @@ def _own_slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> l
 
 
 def result_slice_lines(store: SliceStore, query_id: int) -> list[str]:
-    """The same of aggregates over a join, whose results nobody shares."""
+    """The same lines for aggregates over a join; queries do not share its cells."""
     family = store.results_of(query_id)
     if family is None:
-        return ["  slices: none yet, results are taken in when somebody asks"]
+        return ["  slices: none yet, results are taken in on request"]
     return [
         f"  slices: {format_duration(SLICE_US)} wide, {amount(len(family.cells), 'cell', 'cells')},"
         f" {amount(len(family.groups), 'group', 'groups')}",
@@ -56,7 +56,7 @@ def result_slice_lines(store: SliceStore, query_id: int) -> list[str]:
     ]
 
 
-def _kept_lines(kept: Kept | None) -> list[str]:
+def _kept_lines(kept: WithinStats | None) -> list[str]:
     """How WITHIN n PERCENT was kept."""
     if kept is None:
         return []

@@ -9,11 +9,11 @@ import numpy as np
 
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.approximate.base import Approximate
-from penstock.operators.aggregate.approximate.brackets import NONE, Looked, look_approximately
+from penstock.operators.aggregate.approximate.brackets import NONE, CellSum, look_approximately
 from penstock.operators.aggregate.approximate.store import cell_store
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints
-from penstock.operators.aggregate.partials.cell_sums import Look, Panes, choose_cells, combine
+from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes, choose_cells, combine
 from penstock.operators.aggregate.partials.cells import Cells, CellStore
 from penstock.operators.aggregate.shape import Family, Measure, measure_name
 from penstock.operators.aggregate.slicer import SlicedFamily
@@ -32,7 +32,7 @@ class MeasureStore:
 
 
 class FamilyStore:
-    """What the queries of a family share."""
+    """The groups and the cells by measure that the queries of a family share."""
 
     def __init__(self, family: Family) -> None:
         self.family = family
@@ -49,7 +49,7 @@ class FamilyStore:
         return list(found.items())
 
     def put(self, measures: list[Measure], gap: Range, parts: list[SlicedFamily]) -> None:
-        """Take in what somebody sliced of a range, unless it has become known meanwhile."""
+        """Add the cells of a range, unless another thread has added them meanwhile."""
         numbers = [number_groups(self.groups, sliced) for sliced in parts]
         for place, measure in enumerate(measures):
             known = self.measures.get(measure)
@@ -60,7 +60,7 @@ class FamilyStore:
                 known.cells.put(renumbered(cells, own[cells.groups]))
             known.covered = joined([*known.covered, gap])
 
-    def fold(self, told: payload.Told) -> None:
+    def fold(self, told: payload.CellBatch) -> None:
         numbers = self.groups.number(told.keys())
         for measure, known in self.measures.items():
             name = measure_name(measure)
@@ -71,17 +71,17 @@ class FamilyStore:
                 known.cells.put(self.told_cells(told, name, measure, numbers))
                 known.covered = joined([*known.covered, *told.ranges])
 
-    def told_cells(self, told: payload.Told, name: str, measure: Measure, numbers: Ints) -> Cells:
+    def told_cells(self, told: payload.CellBatch, name: str, measure: Measure, numbers: Ints) -> Cells:
         return told.cells(name, self.measures[measure].cells.partial, numbers)
 
-    def look(self, measure: Measure, look: Look, panes: Panes | None) -> list[Looked]:
-        """What cells say inside a look, and what of the log has to be read beside them."""
+    def look(self, measure: Measure, look: CellRange, panes: Panes | None) -> list[CellSum]:
+        """The sum of the cells in a range, and the rows of the log that have to be read besides."""
         store = self.measures[measure].cells
         view = store.view()
         if isinstance(store.partial, Approximate):
             return look_approximately(view, store.partial, look, panes)
         chosen, rest = choose_cells(view, look)
-        return [Looked(combine(view.take(chosen), store.partial, panes), rest, NONE)]
+        return [CellSum(combine(view.take(chosen), store.partial, panes), rest, NONE)]
 
     def renumber(self) -> None:
         """Forget the keys of groups that have no cells, once they are most of them."""
@@ -95,7 +95,7 @@ class FamilyStore:
         self.groups = groups
 
     def empty(self) -> None:
-        """Forget everything; whoever asks slices the log again."""
+        """Forget everything; the next answer slices the log again."""
         self.groups = Groups()
         for measure in self.measures:
             self.give_up(measure)
@@ -112,7 +112,7 @@ class FamilyStore:
         return cell_store(measure.make())
 
     def about(self) -> dict[str, Any]:
-        """What a snapshot says beside the cells."""
+        """What a snapshot holds of the family beside its cells."""
         return {}
 
     @property

@@ -19,7 +19,7 @@ _NAN = math.nan  # one object, so that NaNs are equal in a tuple
 
 
 class Groups:
-    """A number stands for its key for ever: whoever renumbers makes a new one. Called under the store's lock."""
+    """Numbers of group keys. A key's number never changes: renumbering makes a new object. Called under the store's lock."""
 
     def __init__(self) -> None:
         self._numbers: dict[Key, int] = {}

@@ -1,7 +1,7 @@
-"""The state of a LATCH query: cells cut by where rows stand in the log, merged once no kept cycle tells them apart.
+"""The state of a LATCH query: cells by log range, merged once no kept cycle distinguishes them.
 
 A row counts for ever, whatever its time, so time is not cut. A cell's `start` and `width` are log positions here: the piece
-of the log that a commit record told. The answer at a cycle is the sum of the pieces below its head. Pieces below the head of
+of the log that a commit record covers. The answer at a cycle is the sum of the pieces below its head. Pieces below the head of
 the oldest kept cycle become one cell per group, which outlives the rows: snapshots have it, so a restart does, too.
 """
 
@@ -27,7 +27,7 @@ LOST: Ranges = ((-1, 0),)
 
 
 class LatchFamily(FamilyStore):
-    """One query's state. `kept_from_us`: since when it has all rows, for want of older ones when the query came."""
+    """The state of one LATCH query. `kept_from_us`: the time from which it has all rows; older ones were deleted before."""
 
     kept_from_us: int | None = None
 
@@ -35,7 +35,7 @@ class LatchFamily(FamilyStore):
         return PieceStore(measure.make())
 
     def missing(self, measures: tuple[Measure, ...], first: int, head: int) -> list[tuple[Range, list[Measure]]]:
-        """Holes: rows that no record told, because something failed."""
+        """Holes: log ranges that no record covers, because something failed."""
         found: dict[Range, list[Measure]] = {}
         for measure in measures:
             covered = self.measures[measure].covered
@@ -47,12 +47,12 @@ class LatchFamily(FamilyStore):
         pieces = [replace(part, cells=[_piece(cells, gap) for cells in part.cells]) for part in parts]
         super().put(measures, gap, pieces)
 
-    def fold(self, told: payload.Told) -> None:
+    def fold(self, told: payload.CellBatch) -> None:
         if told.about:  # a snapshot: its cells are pieces already
             self.kept_from_us = told.about["kept_from_us"]
         super().fold(told)
 
-    def told_cells(self, told: payload.Told, name: str, measure: Measure, numbers: np.ndarray) -> Cells:
+    def told_cells(self, told: payload.CellBatch, name: str, measure: Measure, numbers: np.ndarray) -> Cells:
         cells = super().told_cells(told, name, measure, numbers)
         return cells if told.about else _piece(cells, told.ranges[0])
 
@@ -60,7 +60,7 @@ class LatchFamily(FamilyStore):
         return {"kept_from_us": -FOREVER if self.kept_from_us is None else self.kept_from_us}
 
     def sum_below(self, measure: Measure, head: int) -> tuple[Combined, int]:
-        """What pieces say of the rows below a head, and from where on rows have to be read because a piece goes on past it."""
+        """The sum of the pieces below a head, and from which position rows must be read, where a piece continues past it."""
         store = self.measures[measure].cells
         cells = store.view()
         ends = cells.starts + cells.widths
@@ -79,12 +79,12 @@ class LatchFamily(FamilyStore):
             known.cells.coarsen(partial(_connected, known.covered))
 
     def give_up(self, measure: Measure) -> None:
-        """Nobody can make the state anew, unless the log has all of it."""
+        """Forget a measure's state. It can be computed again only if the log still has all rows."""
         super().give_up(measure)
         self.measures[measure].covered = LOST
 
     def doubt(self, measure: Measure) -> None:
-        """What failed was not told, and is a hole."""
+        """Nothing to do: rows of a failed cycle are in no record, and so they are a hole already."""
 
 
 def _connected(covered: Ranges, first: int, end: int) -> bool:

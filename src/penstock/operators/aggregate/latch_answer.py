@@ -7,23 +7,23 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.errors import PenstockError, error
-from penstock.operators.aggregate.answer import AggregateHeld
+from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.family import number_groups
 from penstock.operators.aggregate.history import slice_log
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.partials.cell_sums import Combined, combine, merge_combined
 from penstock.operators.aggregate.rows import answer_table
 from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, measures_of
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.log_reader import LogReader
 
 
 @dataclass(slots=True, eq=False)
-class LatchHeld(AggregateHeld):
-    """Nothing is read from the log, unless a piece goes on past an older cycle's head."""
+class LatchAt(AggregateAt):
+    """The answer of a LATCH query at a cycle. It reads the log only if a piece continues past an older cycle's head."""
 
-    def _compute(self, fetcher: Fetcher) -> pa.Table:
+    def _compute(self, log_reader: LogReader) -> pa.Table:
         measures, head = measures_of(self.plan), self.instant.head
-        self._mend(fetcher, measures)
+        self._mend(log_reader, measures)
         with self.locked() as store:
             family = self._family(store)
             assert isinstance(family, LatchFamily)
@@ -34,7 +34,8 @@ class LatchHeld(AggregateHeld):
             oldest = "a later one, because readings from before it are gone, and what LATCH knows of them is merged"
             raise error("cycle_gone", cycle=self.cycle, oldest=oldest)
         parts: dict[Measure, list[Combined]] = {m: [lines] for m, (lines, _) in known.items()}
-        read = list(slice_log(fetcher, family_of(self.plan), measures, first, head, SECOND_US)) if first < head else []
+        missed = (first, head)
+        read = list(slice_log(log_reader, family_of(self.plan), measures, missed, SECOND_US)) if first < head else []
         with self.locked():
             for sliced in read:
                 numbers = number_groups(groups, sliced)
@@ -44,7 +45,7 @@ class LatchHeld(AggregateHeld):
             whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
             return answer_table(self.plan, whole, groups, self.now_us or 0)
 
-    def _mend(self, fetcher: Fetcher, measures: tuple[Measure, ...]) -> None:
+    def _mend(self, log_reader: LogReader, measures: tuple[Measure, ...]) -> None:
         """Read what a failed cycle did not tell, as long as the log has it."""
         with self.locked() as store:
             gaps = self._family(store).missing(measures, 0, self.instant.head)
@@ -55,4 +56,4 @@ class LatchHeld(AggregateHeld):
                     "LATCH has lost its state: it failed, and the readings are no longer kept",
                     hint="drop the query, create it anew",
                 )
-            self._slice(fetcher, needed, first, end)
+            self._slice(log_reader, needed, first, end)

@@ -1,4 +1,4 @@
-"""An answer over the newest rows of a stream: they are found and aggregated when somebody asks."""
+"""The answer of an aggregation over the newest rows of a stream: they are found and aggregated on request."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ import pyarrow as pa
 
 from penstock.catalog.rows import StaticRows
 from penstock.expr.windows import RowsWindow
-from penstock.operators.aggregate.answer import AggregateHeld
+from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.family import number_groups
 from penstock.operators.aggregate.groups import Groups
-from penstock.operators.aggregate.history import slice_log
+from penstock.operators.aggregate.history import among, slice_log
 from penstock.operators.aggregate.partials.cell_sums import combine, merge_combined
 from penstock.operators.aggregate.partials.cells import no_cells
 from penstock.operators.aggregate.rows import answer_table
 from penstock.operators.aggregate.shape import SECOND_US, family_of, measures_of
-from penstock.operators.base.log_reader import Fetcher
-from penstock.operators.select.window_cut import Matches, newest_counted
+from penstock.operators.base.log_reader import LogReader
+from penstock.operators.select.window_cut import WindowMatches, newest_counted
 
 # Rows that are further apart in the log are read one by one.
 _NEAR = 1 << 16
 
 
 @dataclass(slots=True, eq=False)
-class RowsHeld(AggregateHeld):
-    """`counted` says which rows the window counts: those of the sensors that pass, before stream predicates."""
+class NewestRowsAt(AggregateAt):
+    """The answer at a cycle. `counted` gives the rows that the window counts: of passing sensors, before stream predicates."""
 
-    counted: Matches = field(kw_only=True)
+    counted: WindowMatches = field(kw_only=True)
     static: StaticRows = field(kw_only=True)
 
-    def _compute(self, fetcher: Fetcher) -> pa.Table:
+    def _compute(self, log_reader: LogReader) -> pa.Table:
         window = self.instant.window
         assert isinstance(window, RowsWindow)
-        positions = newest_counted(self.counted, self.instant, window, fetcher, self.static).positions
+        positions = newest_counted(self.counted, self.instant, window, log_reader, self.static).positions
         panes, groups, measures = self.plan.panes, Groups(), measures_of(self.plan)
         width = math.gcd(panes.width, panes.step) if panes is not None else SECOND_US
         parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
-        for low, high in _pieces(np.sort(positions)):
-            for sliced in slice_log(fetcher, family_of(self.plan), measures, low, high, width, only=positions):
+        for piece in _pieces(np.sort(positions)):
+            for sliced in slice_log(log_reader, family_of(self.plan), measures, piece, width, among(positions)):
                 numbers = number_groups(groups, sliced)
                 for measure, cells in zip(measures, sliced.cells, strict=True):
                     own = replace(cells, groups=numbers[cells.groups])

@@ -1,4 +1,4 @@
-"""An answer over one stream whose aggregates have windows of their own."""
+"""The answer of aggregates with windows of their own over one stream."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.expr.windows import Bound, TimeWindow
-from penstock.operators.aggregate.answer import AggregateHeld
+from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.per_window import answer_by_window
 from penstock.operators.aggregate.rollups.notices import together
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.log_reader import LogReader
 from penstock.sql.plan import AggregatePlan
 
 
 @dataclass(slots=True, eq=False)
-class OwnWindowsHeld(AggregateHeld):
-    """One answer per window, put together."""
+class OwnWindowsAt(AggregateAt):
+    """The answer at a cycle: one answer per window, joined by key."""
 
-    part: ClassVar[type[AggregateHeld]] = AggregateHeld  # how each of the windows is answered
+    part: ClassVar[type[AggregateAt]] = AggregateAt  # how each of the windows is answered
 
-    def _compute(self, fetcher: Fetcher) -> pa.Table:
-        return answer_by_window(self.plan, lambda us, part: self._over(us, part, fetcher))
+    def _compute(self, log_reader: LogReader) -> pa.Table:
+        return answer_by_window(self.plan, lambda us, part: self._over(us, part, log_reader))
 
-    def _over(self, us: int | None, part: AggregatePlan, fetcher: Fetcher) -> pa.Table:
+    def _over(self, us: int | None, part: AggregatePlan, log_reader: LogReader) -> pa.Table:
         instant, span = self.instant, self.instant.range()
         if us is not None and span is not None and instant.now_us is not None:
             high = min(span[1], instant.now_us)
@@ -34,6 +34,6 @@ class OwnWindowsHeld(AggregateHeld):
             self.cycle, self.query_id, self.name, part, instant, self.reach, self.locked, self.reader, self.fresh
         )
         held.rollup = self.rollup
-        found = held._compute(fetcher)
+        found = held._compute(log_reader)
         self.note = together([note for note in (self.note, held.note) if note is not None])
         return found

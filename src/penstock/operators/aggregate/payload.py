@@ -1,8 +1,8 @@
-"""Cells as they travel in commit records and snapshots: one Arrow stream with the groups' keys beside each cell."""
+"""Encode cells for commit records and snapshots: one Arrow stream with the groups' keys beside each cell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,14 @@ _PARTS = ("starts", "widths", "firsts", "lasts", "rows")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a payload says: whose cells, of which rows of the log, and the groups' keys, one tuple per cell."""
+class CellBatch:
+    """A decoded payload: cells of one family, their log ranges, and the groups' keys, one tuple per cell."""
 
     family: str
     measures: list[str]
     ranges: list[tuple[int, int]]
     table: pa.Table
-    about: dict[str, Any]  # what else a snapshot says of the family
+    about: dict[str, Any]  # what else a snapshot holds of the family
 
     def keys(self) -> list[tuple[object, ...]]:
         names = [n for n in self.table.column_names if n.startswith("key.")]
@@ -45,19 +45,18 @@ class Told:
 
 def to_bytes(
     family: str,
-    measures: Sequence[str],
+    measures: Mapping[str, Mergeable],
     ranges: Ranges,
     keys: list[pa.Array],
     cells: list[Cells],
-    partials: Sequence[Mergeable],
     about: dict[str, Any] | None = None,
 ) -> bytes:
-    """Cells of the measures of a family; they differ in their state alone."""
+    """Cells of the measures of a family, one for each of `measures`; they differ in their state alone."""
     one = cells[0]
     index = pa.array(one.groups)
     columns: dict[str, pa.Array] = {n: pa.array(getattr(one, n)) for n in _PARTS}
     columns |= {f"key.{i}": key.take(index) for i, key in enumerate(keys)}
-    for place, (each, partial) in enumerate(zip(cells, partials, strict=True)):
+    for place, (each, partial) in enumerate(zip(cells, measures.values(), strict=True)):
         columns |= {f"{place}.{n}": partial.to_arrow(n, a) for n, a in each.state.items()}
     header: dict[str, Any] = {"family": family, "measures": list(measures), "ranges": [list(r) for r in ranges]}
     header |= {"about": about} if about else {}
@@ -68,8 +67,8 @@ def to_bytes(
     return bytes(sink.getvalue())
 
 
-def from_bytes(payload: bytes) -> Told:
+def from_bytes(payload: bytes) -> CellBatch:
     table = pa.ipc.open_stream(payload).read_all()
     header = orjson.loads(table.schema.metadata[b"slices"])
     ranges = [(first, end) for first, end in header["ranges"]]
-    return Told(header["family"], header["measures"], ranges, table, header.get("about", {}))
+    return CellBatch(header["family"], header["measures"], ranges, table, header.get("about", {}))

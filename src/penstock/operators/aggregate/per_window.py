@@ -15,14 +15,14 @@ from penstock.sql.plan import AggregatePlan, Output, aggregate_name, key_name
 
 
 def answer_by_window(plan: AggregatePlan, over: Callable[[int | None, AggregatePlan], pa.Table]) -> pa.Table:
-    """`over` answers some of the aggregates, beside their keys, over the last so many microseconds of the question's window.
+    """One answer from several windows: `over` answers aggregates over the last microseconds of the question's window.
 
-    A group is there if the question's window (None) has rows of it; an aggregate without rows says what it says of none.
+    The answer has the groups with rows in the question's window (None). An aggregate without rows has its value for no rows.
     """
     first = list(range(len(plan.aggregates)))[:1]
     groups, count = Groups(), 0
     columns: dict[str, pa.Array] = {}
-    # The question's own window first: it says which groups there are.
+    # The question's own window first: it determines the groups.
     for us in (None, *sorted({us for us in plan.own_windows if us is not None})):
         places = [i for i, own in enumerate(plan.own_windows) if own == us]
         table = over(us, _part(plan, places or first))
@@ -55,7 +55,7 @@ def _part(plan: AggregatePlan, places: list[int]) -> AggregatePlan:
 
 
 def _spread(plan: AggregatePlan, table: pa.Table, place: int, numbers: np.ndarray, count: int) -> pa.Array:
-    """An aggregate per group of the question; where it has no rows, what it says of none."""
+    """An aggregate per group of the question; where it has no rows, its value for no rows."""
     call = plan.aggregates[place]
     partial = measure_of(call).make()
     nothing = partial.finish(call.function, partial.empty(1), call.type, call.parameter or 0)

@@ -1,4 +1,4 @@
-"""Subqueries that are values: answered first, each by slices of its own, then constants among the aggregates around them."""
+"""Scalar subqueries: each is answered first, from slices of its own, and is then a constant in the query around it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expr.expression import Column, Expr, Literal, substituted, walk
-from penstock.operators.base.table_answer import AnsweredHeld
+from penstock.operators.base.table_answer import TableAnswer
 from penstock.sql.plan import AggregatePlan, Output, scalar_name
 
 
-def with_values(plan: AggregatePlan, subqueries: Sequence[AnsweredHeld]) -> AggregatePlan:
-    """The plan with what each subquery says in place of its name. Not to be called under the lock: it may read the log."""
+def with_values(plan: AggregatePlan, subqueries: Sequence[TableAnswer]) -> AggregatePlan:
+    """The plan with each subquery's value in place of its name. Not to be called under the lock: it may read the log."""
     if not subqueries:
         return plan
     values = {

@@ -1,4 +1,4 @@
-"""What aggregations share: a family has the same rows and groups, a measure the same argument and partial."""
+"""What aggregations share: a family has the same rows and groups, a measure has the same argument and partial."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Family:
     static_predicate: Expr | None
     stream_predicate: Expr | None
     keys: tuple[Expr, ...]
-    latch: str | None = None  # the name of a state that is nobody else's
+    latch: str | None = None  # the name of a state that no other query shares
 
     @property
     def is_static(self) -> bool:

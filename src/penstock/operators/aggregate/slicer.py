@@ -1,4 +1,4 @@
-"""Rows of a family into cells: in workers for new rows, in the server for whatever no worker sliced."""
+"""Slice rows of a family into cells: workers slice new rows, the server slices the rest."""
 
 from __future__ import annotations
 

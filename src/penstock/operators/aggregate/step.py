@@ -1,4 +1,4 @@
-"""The standing aggregations of one table, kept ready in a worker: each family is sliced once, whoever asks."""
+"""The step of a worker for all standing aggregations of one table: each family is sliced once for all its queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.cycle.log_batch import Rows
+from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import ResultRow, told
 from penstock.errors import PenstockError, error
 from penstock.expr.predicate_index import PredicateIndex
@@ -31,7 +31,7 @@ Spans = Sequence[tuple[int, int, int]]
 
 
 class _Members:
-    """One family's queries: which measures and widths they ask for."""
+    """One family's queries, with their measures and widths."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -39,8 +39,8 @@ class _Members:
         self.widths: Counter[int] = Counter()
 
 
-class SlicePass:
-    """Queries come and go without touching other families. One may ask for several aggregations: its own and its subqueries'."""
+class AggregateStep:
+    """All aggregations of one table. A new query changes its own families only; with its subqueries it may have several."""
 
     def __init__(self) -> None:
         self.plans: dict[int, tuple[AggregatePlan, ...]] = {}
@@ -92,10 +92,10 @@ class SlicePass:
             needed |= columns_needed(family, tuple(members.measures))
         return needed
 
-    def slice(self, batch: Rows, table_id: int, spans: Spans = ()) -> Iterator[ResultRow]:
-        """Rows for the commit record. A family without rows says so, too: then nobody has to look.
+    def slice(self, batch: LogBatch, table_id: int, spans: Spans = ()) -> Iterator[ResultRow]:
+        """Rows for the commit record. A family without rows has one, too, so that the server need not read the log for it.
 
-        `spans`: which part of the batch (query, first, end) a fill reads for whom; each is alone in its family.
+        `spans`: the part of the batch that a fill reads for each query (query, first, end); each is alone in its family.
         """
         if not self._families:
             return
@@ -116,12 +116,11 @@ class SlicePass:
             try:
                 sliced = slice_family(family, measures, rows, chosen, min(members.widths))
             except pa.ArrowException as failure:
-                # A plan of an older version that no longer would be made; nobody else's answers suffer from it.
+                # A plan of an older version that would not be made any more; answers of other families are not affected.
                 yield from self._failed(family, error("internal_error", detail=f"slices: {failure}"), batch.first)
                 continue
-            names = [measure_name(m) for m in measures]
-            partials = [m.make() for m in measures]
-            data = payload.to_bytes(family_name(family), names, [(first, end)], sliced.keys, sliced.cells, partials)
+            partials = {measure_name(m): m.make() for m in measures}
+            data = payload.to_bytes(family_name(family), partials, [(first, end)], sliced.keys, sliced.cells)
             yield table_id, "slices", len(found), batch.first, data
 
     def _failed(self, family: Family, failure: PenstockError, first: int) -> Iterator[ResultRow]:

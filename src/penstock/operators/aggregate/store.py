@@ -1,7 +1,7 @@
 """The cells of all standing aggregations: folded from commit records, forgotten when no window reaches them.
 
-Cells are facts about the log. A row of the log is in exactly one cell of each measure, or in a range that nobody has
-sliced yet; then whoever asks slices it (`reading`). So nothing here can be wrong, only missing.
+Cells are facts about the log. A row of the log is in exactly one cell of each measure, or in a range that is not
+sliced yet; then the next answer slices it (`history`). So nothing here can be wrong, only missing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 import numpy as np
 
 from penstock.operators.aggregate import payload
-from penstock.operators.aggregate.answer_cache import Said
+from penstock.operators.aggregate.answer_cache import AnswerCache
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore, renumbered
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.over_joins.family import ResultsFamily
@@ -33,8 +33,8 @@ class SliceStore:
         self._of_results: dict[
             int, dict[Generation, ResultsFamily]
         ] = {}  # by query and generation of its join's results
-        self.said = Said()
-        self._rows_before: dict[int, int] = {}  # how many rows a query's family had met when the query came
+        self.said = AnswerCache()
+        self._rows_before: dict[int, int] = {}  # how many rows a query's family had when the query was registered
 
     def take(self, query_id: int, plan: AggregatePlan | None, beside: tuple[AggregatePlan, ...] = ()) -> None:
         """A query came or changed. `plan` None: its own aggregates are of a join's results; `beside`: its subqueries."""
@@ -89,21 +89,21 @@ class SliceStore:
                 del self.families[name]
 
     def keeps(self, plan: AggregatePlan) -> bool:
-        """Whether anybody asks for such cells."""
+        """Whether a query uses cells of this plan's family."""
         return family_name(family_of(plan)) in self.families
 
     def of(self, plan: AggregatePlan) -> FamilyStore:
         return self.families[family_name(family_of(plan))]
 
     def of_results(self, query_id: int, generation: Generation, top: AggregatePlan, inputs: int) -> ResultsFamily:
-        """The cells of a join's results, which whoever asks makes."""
+        """The cells of a join's results, which answers fill on request."""
         known = self._of_results.setdefault(query_id, {})
         if generation not in known:
             known[generation] = ResultsFamily(query_id, top, inputs)
         return known[generation]
 
     def results_of(self, query_id: int) -> ResultsFamily | None:
-        """Those of the newest generation that somebody asked about."""
+        """The cells of the newest generation that has been asked for."""
         known = self._of_results.get(query_id)
         return known[max(known)] if known else None
 
@@ -116,7 +116,7 @@ class SliceStore:
             family.forget_before(low)
 
     def fold(self, data: bytes, rows: int) -> None:
-        """Take in what a cycle or a snapshot told."""
+        """Fold a payload of a cycle or a snapshot."""
         told = payload.from_bytes(data)
         family = self.families.get(told.family)
         if family is not None:
@@ -124,7 +124,7 @@ class SliceStore:
             family.fold(told)
 
     def users_of(self, data: bytes) -> set[int]:
-        """The queries that use what a cycle told."""
+        """The queries that use a payload's cells."""
         family = self.families.get(payload.from_bytes(data).family)
         return set().union(*(measure.users for measure in family.measures.values())) if family is not None else set()
 
@@ -187,7 +187,7 @@ class SliceStore:
             self.families[name].doubt(measure)
 
     def memory_of(self, query_id: int) -> int:
-        """Bytes of a query's measures, shared evenly among those who use them."""
+        """Bytes of a query's measures, divided evenly among the queries that use them."""
         of_results = sum(family.nbytes for family in self._of_results.get(query_id, {}).values())
         shares = (known.cells.nbytes // max(1, len(known.users)) for known in self._used(query_id).values())
         return of_results + sum(shares)
@@ -205,8 +205,6 @@ class SliceStore:
                 used, inverse = np.unique(cells.groups, return_inverse=True)
                 keys = family.groups.columns(used, types)
                 one = renumbered(cells, inverse)
-                partials = [known.cells.partial]
-                data = payload.to_bytes(
-                    name, [measure_name(measure)], known.covered, keys, [one], partials, family.about()
-                )
+                partials = {measure_name(measure): known.cells.partial}
+                data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about())
                 yield family.family.table_id, data

@@ -1,4 +1,4 @@
-"""WITHIN n PERCENT is kept: where buckets leave more doubt than was asked for, the rows of the window are read."""
+"""Keep the bound of WITHIN n PERCENT: where buckets leave more doubt than the bound, the rows of the window are read."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from penstock.operators.aggregate.answer_cache import MOST, Kept
+from penstock.operators.aggregate.answer_cache import MOST, WithinStats
 from penstock.operators.aggregate.approximate.intervals import INTERVAL, as_one, row_by_row
 from penstock.operators.aggregate.approximate.within import Within
 from penstock.operators.aggregate.history import inside, slice_log
 from penstock.operators.aggregate.partials.bands import picked
 from penstock.operators.aggregate.partials.base import Ints
-from penstock.operators.aggregate.partials.cell_sums import Combined, Look
+from penstock.operators.aggregate.partials.cell_sums import CellRange, Combined
 from penstock.operators.aggregate.partials.correlated import PREFIX, inner_of
 from penstock.operators.aggregate.shape import Measure, family_of, measure_of
 from penstock.operators.aggregate.slicer import SlicedFamily
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.log_reader import LogReader
 from penstock.sql.plan import AggregatePlan
 
 _WIDTH_US = 86_400_000_000
@@ -28,7 +28,7 @@ Known = Callable[[SlicedFamily], Ints]
 
 
 def loose_measures(plan: AggregatePlan, whole: Whole) -> list[Measure]:
-    """The measures whose buckets do not keep what some aggregate of them promises."""
+    """The measures with buckets that do not keep the bound of some aggregate."""
     found: dict[Measure, None] = {}
     for call in plan.aggregates:
         measure = measure_of(call)
@@ -41,7 +41,7 @@ def loose_measures(plan: AggregatePlan, whole: Whole) -> list[Measure]:
 
 
 def read_exactly(
-    fetcher: Fetcher, plan: AggregatePlan, measures: list[Measure], whole: Whole, look: Look, first: int, known: Known
+    log_reader: LogReader, plan: AggregatePlan, measures: list[Measure], whole: Whole, look: CellRange, known: Known
 ) -> dict[Measure, Combined]:
     """The same measures with the rows that the outer aggregate sees, and no others: the inner one is known exactly."""
     kept = inside(((look.low, look.high + 1),), look.low, look.high)
@@ -52,7 +52,7 @@ def read_exactly(
         line_of = {group: line for line, group in enumerate(combined.groups.tolist())}
         bags = [np.empty(0, INTERVAL)] * len(line_of)
         rows = Measure(PREFIX, measure.arguments)
-        for sliced in slice_log(fetcher, family_of(plan), [rows], first, look.head, _WIDTH_US, kept):
+        for sliced in slice_log(log_reader, family_of(plan), [rows], (look.floor, look.head), _WIDTH_US, kept):
             (cells,) = sliced.cells
             for group, data in zip(known(sliced)[cells.groups].tolist(), cells.state["pairs"], strict=True):
                 line = line_of[group]
@@ -69,7 +69,7 @@ def read_exactly(
     return found
 
 
-def note_doubt(kept: dict[int, Kept], query_id: int, plan: AggregatePlan, whole: Whole, read: bool) -> None:
+def note_doubt(kept: dict[int, WithinStats], query_id: int, plan: AggregatePlan, whole: Whole, read: bool) -> None:
     """Remember for EXPLAIN what an answer took and how far it can be from the truth."""
     doubts: list[float] = []
     for call in plan.aggregates:
@@ -82,7 +82,7 @@ def note_doubt(kept: dict[int, Kept], query_id: int, plan: AggregatePlan, whole:
             doubts += [0.0, *(found.errors[open_ones] / least).tolist()]
     if not doubts:
         return
-    facts = kept.setdefault(query_id, Kept())
+    facts = kept.setdefault(query_id, WithinStats())
     if len(kept) > MOST:
         del kept[next(iter(kept))]
     facts.answers, facts.read, facts.doubt = facts.answers + 1, facts.read + read, max(doubts)

@@ -1,1 +1,1 @@
-"""What the operators share: one answer at one cycle, and how its rows are read from the log."""
+"""The base of the operators: an answer at a cycle, and the reader that fetches its rows from the log."""

@@ -16,18 +16,18 @@ from penstock.catalog.model import Table
 from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import FOREVER
-from penstock.operators.base.log_reader import Fetcher, TimedPositions
-from penstock.operators.select.current_rows import ReadyAnswers
-from penstock.operators.select.match_positions import Positions
-from penstock.operators.select.window_cut import Instant, Matches, rows_entered, rows_inside
+from penstock.operators.base.log_reader import LogReader, TimedPositions
+from penstock.operators.select.current_rows import CurrentRows
+from penstock.operators.select.match_positions import MatchPositions
+from penstock.operators.select.window_cut import WindowAt, WindowMatches, rows_entered, rows_inside
 from penstock.sql.plan import SelectPlan
 
 Ids: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Read = TypeVar("Read")
 
 
-class Held(Protocol):
-    """What invocations and subscribers read."""
+class AnswerAt(Protocol):
+    """One query's answer at a cycle, as invocations and subscribers read it."""
 
     @property
     def cycle(self) -> int: ...
@@ -40,7 +40,7 @@ class Held(Protocol):
 
     @property
     def stands_for(self) -> int:
-        """The cycle whose rows and definitions the answer is made of: this one, or an earlier one of Spark SQL."""
+        """The cycle that gives the answer its rows and definitions: this one, or an earlier one for Spark SQL."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class Held(Protocol):
         """The answer: ids ascending."""
         ...
 
-    def entered(self, before: Held) -> Ids:
+    def entered(self, before: AnswerAt) -> Ids:
         """What came in since an earlier cycle, also if it has left again."""
         ...
 
@@ -60,13 +60,13 @@ class Held(Protocol):
         """The rows of ids; fewer where retention has taken them."""
         ...
 
-    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+    def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
         """(what is inside, what of it is new, the rows that are not inside any more)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class SelectHeld:
+class SelectAt:
     """A select-project query's answer: ids are log positions."""
 
     cycle: int
@@ -74,12 +74,12 @@ class SelectHeld:
     plan: SelectPlan
     table: Table
     static: StaticRows
-    matches: Matches
+    matches: WindowMatches
     values: list[pa.Table]
-    instant: Instant
-    reader: Callable[[], Fetcher]
-    fresh: Callable[[], Fetcher]  # a reader that looks at the log anew
-    ready: ReadyAnswers | None = None  # where the answer is kept current
+    instant: WindowAt
+    reader: Callable[[], LogReader]
+    fresh: Callable[[], LogReader]  # a reader with a new list of the log's files
+    ready: CurrentRows | None = None  # where the answer is kept current
 
     @property
     def stands_for(self) -> int:
@@ -99,11 +99,11 @@ class SelectHeld:
             return self._reading(lambda f: ready.inside(self.query_id, self.cycle, self.matches, self.instant, f))
         return self._reading(lambda f: rows_inside(self.matches, self.instant, f, self.static).positions)
 
-    def entered(self, before: Held) -> Ids:
-        assert isinstance(before, SelectHeld)
+    def entered(self, before: AnswerAt) -> Ids:
+        assert isinstance(before, SelectAt)
         return self.entered_rows(before).positions
 
-    def entered_rows(self, before: SelectHeld) -> TimedPositions:
+    def entered_rows(self, before: SelectAt) -> TimedPositions:
         was, now = before.instant, self.instant
         return self._reading(lambda f: rows_entered(self.matches, was, now, f, self.static))
 
@@ -117,14 +117,14 @@ class SelectHeld:
     def to_evaluate(self, first: int, end: int, low: int) -> int:
         """How many rows that takes the predicate to be evaluated for."""
         known = self.matches.matches
-        return known.to_evaluate(self.reader(), first, end, low) if isinstance(known, Positions) else 0
+        return known.to_evaluate(self.reader(), first, end, low) if isinstance(known, MatchPositions) else 0
 
-    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+    def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
         inside = self.inside()
         left = np.setdiff1d(inside_before, inside)
         return inside, np.setdiff1d(inside, inside_before), all_rows(self, left)
 
-    def _reading(self, work: Callable[[Fetcher], Read]) -> Read:
+    def _reading(self, work: Callable[[LogReader], Read]) -> Read:
         """Read the log by the last listing; where that is too old, by a new one."""
         try:
             return work(self.reader())
@@ -134,7 +134,7 @@ class SelectHeld:
         return work(self.fresh())
 
 
-def all_rows(held: Held, ids: Ids) -> pa.Table:
+def all_rows(held: AnswerAt, ids: Ids) -> pa.Table:
     """The rows of ids, every one of them; cycle_gone where retention has taken some."""
     rows = held.rows(ids)
     if rows.num_rows < len(ids):
@@ -142,7 +142,7 @@ def all_rows(held: Held, ids: Ids) -> pa.Table:
     return rows
 
 
-def rows_gone(held: Held) -> PenstockError:
+def rows_gone(held: AnswerAt) -> PenstockError:
     return error(
         "cycle_gone",
         cycle=held.cycle,
@@ -152,7 +152,7 @@ def rows_gone(held: Held) -> PenstockError:
 
 
 def answered_otherwise(cycle: int) -> PenstockError:
-    """For a subscriber whose query was given a window with which cycles answer it, or Spark SQL, and it was not so before."""
+    """The error for a subscriber to a query that moved from cycles to Spark SQL, or back, with its new window."""
     return error(
         "cycle_gone",
         cycle=cycle,

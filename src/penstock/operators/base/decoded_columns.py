@@ -1,4 +1,4 @@
-"""Columns of compacted files, kept decoded: a quiet table's newest rows are in Parquet, and are asked for again and again."""
+"""A cache of decoded columns of compacted files: a quiet table's newest rows are in Parquet and are read again and again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.streams.log.segments import Segment, Slice
 
 MOST_BYTES = 96 << 20
 MOST_IDLE_S = 20.0  # windows move on to newer files: what they left behind must not pile up to the limit first
-MOST_GROUPS = 2  # who reads more at once reads a long history, which nobody asks for again so soon
+MOST_GROUPS = 2  # a read of more groups is of a long history, which is rarely repeated soon
 
 _Key = tuple[Path, tuple[int, int], int, str, str]
 
@@ -29,7 +29,7 @@ class _Kept:
 
 
 class DecodedColumns:
-    """By file, row group and column, those used last and lately. Any thread may ask."""
+    """Decoded columns by file, row group and column; unused ones are dropped. Thread-safe."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""The log's files as last listed: a listing stays good for the rows that it has."""
+"""A cache of the log's file lists: a list stays valid for the rows that it has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GOOD_FOR_S = 1.0
 
 
 class Listings:
-    """One per server. A file that retention or compaction took since is noticed by whoever reads it."""
+    """File lists of all tables, one object per server. A reader notices files that retention or compaction removed since."""
 
     def __init__(self, log: Path) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""From positions to rows: read the log where a bitmap says so, cut to the window, project late."""
+"""Read rows of the log by position: at the positions of a bitmap, inside a window, with projection last."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOGETHER_ROWS, TOGETHER_TIMES = 1 << 16, 8
 
 @dataclass(frozen=True, slots=True)
 class TimedPositions:
-    """Rows of a stream that some bitmap names, in log order: where they are, when, and of which version."""
+    """Rows of a stream in log order: their positions, times and static versions."""
 
     positions: np.ndarray
     times: np.ndarray
@@ -52,7 +52,7 @@ def no_rows() -> TimedPositions:
     return TimedPositions(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
 
 
-class Fetcher:
+class LogReader:
     """Reads one table's log for one answer, from one listing: compacted files are found again by position."""
 
     def __init__(
@@ -133,7 +133,7 @@ class Fetcher:
     def times(
         self, blocks: Blocks | None, end: int, low: int = -FOREVER, high: int = FOREVER, first: int = 0
     ) -> TimedPositions:
-        """Positions in [first, end) that `blocks` names (None: all) whose ts is in [low, high]."""
+        """Positions in [first, end) that `blocks` names (None: all) with ts in [low, high]."""
         self.require(blocks, first, end)
         found = []
         for segment in self.segments():

@@ -1,4 +1,4 @@
-"""The log's newest files, kept mapped: invocations read the same few again and again."""
+"""A cache of memory maps of the log's newest files: invocations read the same few files again and again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Mapped = tuple[pa.Table, dict[str, pa.DataType]]
 
 
 class OpenFiles:
-    """Arrow files as tables without a copy, and columns of compacted ones, those used last."""
+    """The last used Arrow files as tables without a copy, and columns of compacted files."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What aggregations have in common as answers: a table that is there as a whole, compared with that of another cycle."""
+"""The base of answers that are one whole table, such as aggregations: changes are found by comparing two cycles."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.base.answer import Held, Ids
+from penstock.operators.base.answer import AnswerAt, Ids
 
 
-class AnsweredHeld(ABC):
-    """Ids are places in the answer."""
+class TableAnswer(ABC):
+    """An answer that is one table. Ids are places in that table."""
 
     __slots__ = ()
 
@@ -33,13 +33,13 @@ class AnsweredHeld(ABC):
     def rows(self, ids: Ids) -> pa.Table:
         return self.answer().take(pa.array(ids))
 
-    def entered(self, before: Held) -> Ids:
+    def entered(self, before: AnswerAt) -> Ids:
         """Groups with a new value."""
-        assert isinstance(before, AnsweredHeld)
+        assert isinstance(before, TableAnswer)
         return without(self.answer(), before.answer())
 
-    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
-        assert isinstance(before, AnsweredHeld)
+    def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        assert isinstance(before, TableAnswer)
         left = before.answer().take(pa.array(without(before.answer(), self.answer())))
         return self.inside(), self.entered(before), left
 

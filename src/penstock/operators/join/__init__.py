@@ -1,1 +1,1 @@
-"""Window joins: kernels, steps in the cycle, and their answers."""
+"""Window joins: their kernels, their steps in the cycle, and their answers."""

@@ -1,6 +1,6 @@
-"""A window join's answer as of a committed cycle: results inside their windows, and rows that stayed alone.
+"""A window join's answer as of a committed cycle: results inside their windows, and rows without a partner.
 
-An id is a result's number, or, for a row of the first input that no partner came for, -1 minus its log position.
+An id is a result's number, or, for a row of the first input without a partner, -1 minus its log position.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from penstock.catalog.rows import StaticRows
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Column, UserCall, columns_of, walk
 from penstock.expr.windows import Bound, JoinWindows, TimeWindow
-from penstock.operators.base.answer import Held, Ids, all_rows, rows_gone
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.answer import AnswerAt, Ids, all_rows, rows_gone
+from penstock.operators.base.log_reader import LogReader
 from penstock.operators.join.partnered_rows import Blocks
-from penstock.operators.join.result_list import JoinResults, Picked
+from penstock.operators.join.result_list import ChosenResults, JoinResults
 from penstock.operators.join.steps.results import EARLIEST
 from penstock.sql.plan import JoinPlan
 from penstock.streams.log.missing_rows import lost_position, missing_file
@@ -39,7 +39,7 @@ class InputTable:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinHeld:
+class JoinAt:
     """A join's answer."""
 
     cycle: int
@@ -72,8 +72,8 @@ class JoinHeld:
         ids: Ids = np.concatenate([self._alone_inside(), self._results_inside(0, self.count, spans)])
         return ids
 
-    def entered(self, before: Held) -> Ids:
-        assert isinstance(before, JoinHeld)
+    def entered(self, before: AnswerAt) -> Ids:
+        assert isinstance(before, JoinAt)
         spans, was = self._spans(), before._spans()
         if spans is None:
             return np.empty(0, np.int64)
@@ -90,8 +90,8 @@ class JoinHeld:
         passed = np.setdiff1d(self._alone_inside(wide[0][0]), before._alone_inside())
         return np.concatenate([passed, np.union1d(reached, new)])
 
-    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
-        assert isinstance(before, JoinHeld)
+    def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        assert isinstance(before, JoinAt)
         inside = self.inside()
         if before.results.generation == self.results.generation:
             left = np.setdiff1d(inside_before, inside)
@@ -100,7 +100,7 @@ class JoinHeld:
         return inside, inside[~self._among(inside, before, inside_before)], all_rows(before, inside_before[~stayed])
 
     def of_times(self, low: int, high: int) -> Ids:
-        """What a reader of the query sees: rows whose own time lies in [low, high], whatever the query's window shows now.
+        """What a reader of the query sees: rows with a time in [low, high], also outside the query's window.
 
         Only those that it can ever have shown, with no tuple before its window at its START.
         """
@@ -119,7 +119,7 @@ class JoinHeld:
         start = self.start_us if self.start_us is not None else NEVER
         return tuple(w.resolve(start, start)[0] for w in self.windows.by_input)
 
-    def ever_shown(self, picked: Picked) -> np.ndarray:
+    def ever_shown(self, picked: ChosenResults) -> np.ndarray:
         """Which results a reader sees, whatever their own time."""
         begins = self.begins()
         if len(set(begins)) == 1:
@@ -130,7 +130,7 @@ class JoinHeld:
         return shown
 
     def span(self) -> tuple[int, int] | None:
-        """[low, high] of a join whose inputs have the same window; None where no NOW is known yet."""
+        """[low, high] of a join with the same window for all inputs; None where no NOW is known yet."""
         assert self.windows.uniform
         spans = self._spans()
         return spans[0] if spans is not None else None
@@ -164,7 +164,7 @@ class JoinHeld:
         return times
 
     def _alone_inside(self, low: int | None = None) -> Ids:
-        """Rows without a partner whose window has passed, inside theirs; ascending ids."""
+        """Rows inside the window that have no partner and can get none, since their join window has passed; ascending ids."""
         spans = self._spans()
         if not self.alone or spans is None:
             return np.empty(0, np.int64)
@@ -172,7 +172,7 @@ class JoinHeld:
         assert upper is not None and self.now_us is not None
         begin, end = spans[0]
         source = self.inputs[0]
-        found = self._fetcher(0).times(
+        found = self._log_reader(0).times(
             self.alone,
             source.head,
             begin if low is None else low,
@@ -182,14 +182,14 @@ class JoinHeld:
         ids: Ids = np.sort(-1 - found.positions)
         return ids
 
-    def _among(self, ids: Ids, other: JoinHeld, others: Ids) -> np.ndarray:
+    def _among(self, ids: Ids, other: JoinAt, others: Ids) -> np.ndarray:
         """Which of the ids stand for combinations that are among another generation's."""
         mine, theirs = self._combinations(ids), other._combinations(others)
         found: np.ndarray = np.isin(mine, theirs)
         return found
 
     def _combinations(self, ids: Ids) -> np.ndarray:
-        """What ids stand for, whatever the generation: their positions and versions, as one comparable value each."""
+        """The positions and versions of ids, as one comparable value each, which does not depend on the generation."""
         alone, numbers = ids[ids < 0], ids[ids >= 0]
         picked = self.results.pick(numbers)
         known = [*picked.positions(len(self.inputs)), *picked.versions(self.plan).values()]
@@ -225,12 +225,12 @@ class JoinHeld:
         table = self.rows(np.concatenate([-1 - alone, numbers])[chosen])
         return table.take(pa.array(np.searchsorted(chosen, order)))
 
-    def project(self, picked: Picked) -> pa.Table:
-        """The rows of results none of whose tuples is gone."""
+    def project(self, picked: ChosenResults) -> pa.Table:
+        """The rows of results that still have all tuples in the log."""
         by_input = dict(enumerate(picked.positions(len(self.inputs))))
         return self._project(by_input, len(picked.numbers), picked)
 
-    def _project(self, positions: Mapping[int, Ids], count: int, picked: Picked | None) -> pa.Table:
+    def _project(self, positions: Mapping[int, Ids], count: int, picked: ChosenResults | None) -> pa.Table:
         wanted = set().union(*(columns_of(o.expr) for o in self.plan.outputs))
         columns: dict[str, pa.Array] = {}
         for place, given in enumerate(self.plan.inputs):
@@ -263,7 +263,7 @@ class JoinHeld:
     def _fetch(self, place: int, positions: Ids, wanted: set[str]) -> dict[str, pa.Array]:
         """Columns of an input's rows, in any order and as often as they are named."""
         unique, back = np.unique(positions, return_inverse=True)
-        found = self._fetcher(place).columns(wanted | {TIME_COLUMN}, unique)
+        found = self._log_reader(place).columns(wanted | {TIME_COLUMN}, unique)
         if len(found[TIME_COLUMN]) < len(unique):
             self._check_files(place, unique)
             raise rows_gone(self)
@@ -279,8 +279,8 @@ class JoinHeld:
             if lost is not None:
                 raise missing_file(table_id, lost)
 
-    def _fetcher(self, place: int) -> Fetcher:
-        return Fetcher(self.log, self.inputs[place].table, self.inputs[place].static)
+    def _log_reader(self, place: int) -> LogReader:
+        return LogReader(self.log, self.inputs[place].table, self.inputs[place].static)
 
 
 def segments_from(segments: list[Segment], position: int) -> list[Segment]:

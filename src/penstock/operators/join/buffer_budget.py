@@ -1,4 +1,4 @@
-"""What a join's buffers would take, from what its windows hold now; beyond a limit it is refused.
+"""Estimate the memory of a join's buffers from the rows inside its windows now, and refuse joins over a limit.
 
 Up to the memory for joins its buffers stay in memory; beyond, each cycle reads part of them from the log again, which is
 slower but exact; far beyond, no cycle would come to an end.

@@ -1,4 +1,4 @@
-"""Which rows of an outer or anti join's first input have found a partner, as of any kept cycle."""
+"""Which rows of the first input of an outer or anti join have a partner, as of any kept cycle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Blocks = dict[int, BitMap]
 
 
 @dataclass(slots=True)
-class Partners:
+class PartneredRows:
     """Rows with a partner, and for the kept cycles which ones were new in each."""
 
     blocks: Blocks = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Queries that read a window join like a stream: how far back they reach, and how far back there is something to read.
+"""Queries that read a window join like a stream: how far back their windows reach, and how far back results are kept.
 
 A join keeps its results for as long as its own window or one of its readers reaches them.
 """
@@ -12,11 +12,11 @@ from penstock.errors import error
 from penstock.operators.sparksql.moments import now_of_plan
 from penstock.sql.plan import JoinPlan, Plan, SparkPlan, plan_from_json, window_of
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CycleMark
+from penstock.views.feed import Mark
 from penstock.views.query_state import NEVER, window_low
 
 
-def reached_by_readers(store: AnswerStore, query_id: int, oldest: CycleMark) -> Iterator[int | None]:
+def reached_by_readers(store: AnswerStore, query_id: int, oldest: Mark) -> Iterator[int | None]:
     """For each reader of a join since when it needs tuples; None where nothing bounds it yet.
 
     Spark SQL reads as of now; slices are asked about all kept cycles, the oldest of which is given.
@@ -33,13 +33,13 @@ def reached_by_readers(store: AnswerStore, query_id: int, oldest: CycleMark) -> 
                 yield None if low is None else low - _spread(answer.plan)
 
 
-def read_now(query_id: int, oldest: CycleMark) -> int | None:
-    """NOW of a join, and so of who reads nothing else, at a cycle."""
+def read_now(query_id: int, oldest: Mark) -> int | None:
+    """NOW of a join at a cycle, which is also NOW of queries that read only this join."""
     known = oldest.joins.get(query_id)
     return known.now_us if known is not None else None
 
 
-def trim_readers(store: AnswerStore, oldest: CycleMark) -> None:
+def trim_readers(store: AnswerStore, oldest: Mark) -> None:
     """Forget slices of results that no reader reaches."""
     for reader_id, plan in store.spark_plans.items():
         answer = store.read_by(plan) if plan.top is not None else None
@@ -55,7 +55,7 @@ def trim_readers(store: AnswerStore, oldest: CycleMark) -> None:
 
 
 def check_readers(name: str, plan: Plan, state: CatalogState) -> None:
-    """Refuse a new plan for a window join that can no longer be read like a stream while somebody does so."""
+    """Refuse a new plan for a window join that other queries read, if it can no longer be read like a stream."""
     if isinstance(plan, JoinPlan):
         return
     for definition in state.queries.values():
@@ -70,7 +70,7 @@ def check_readers(name: str, plan: Plan, state: CatalogState) -> None:
 
 
 def _spread(plan: JoinPlan) -> int:
-    """How far apart the tuples of one row may lie: a reader asks for the latest of them, which says less of the others."""
+    """How far apart the tuples of one row may lie: a reader's window limits only the latest of them."""
     return max(upper for row in plan.bounds for upper in row if upper is not None)
 
 

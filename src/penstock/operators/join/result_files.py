@@ -21,13 +21,13 @@ class ResultFiles:
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
         self._seen: set[str] = set()
-        self._dropped: list[tuple[int, str]] = []  # (cycle since when nobody names it, file)
+        self._dropped: list[tuple[int, str]] = []  # (first cycle in which no answer names it, file)
         self._used: set[str] = set()
         self._loading = False
 
     def note(self, store: AnswerStore) -> None:
         """After a cycle: which files are in use, and which no longer."""
-        joins = [store.answers[query_id] for query_id in store.census.joins]
+        joins = [store.answers[query_id] for query_id in store.window_index.joins]
         used = {f for a in joins for r in (a.results, a.coming, *a.earlier) if r is not None for f in r.files}
         used |= store.evaluations.files()
         self._dropped += [(store.cycle, name) for name in self._used - used]
@@ -36,7 +36,7 @@ class ResultFiles:
         self._used = used
 
     def begin_loading(self) -> None:
-        """What is in use will be told anew."""
+        """Forget which files are in use: `note` will collect them again."""
         self._used, self._dropped, self._seen, self._loading = set(), [], set(), True
 
     def remove_orphans(self, commits: CommitStore) -> None:

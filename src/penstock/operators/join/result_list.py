@@ -1,4 +1,4 @@
-"""A join's results in the order of commits. The n-th one has that number for ever, so numbers are ids.
+"""A join's results in the order of commits. A result's number never changes, so numbers are ids.
 
 Chunks never change; readers keep the list they have. What a chunk's file held can be dropped from the old end.
 """
@@ -88,10 +88,10 @@ class JoinResults:
     def files(self) -> set[str]:
         return {c.file for c in self.chunks if c.file is not None}
 
-    def inside(self, first: int, end: int, low: int, high: int, latest_after: int | None = None) -> Picked:
-        """Results with a number in [first, end) whose tuples all lie in [low, high], by number.
+    def inside(self, first: int, end: int, low: int, high: int, latest_after: int | None = None) -> ChosenResults:
+        """Results with a number in [first, end) and all tuples in [low, high], by number.
 
-        With `latest_after` only those whose latest tuple lies after it.
+        With `latest_after` only results with the latest tuple after it.
         """
         numbers, parts = [], []
         for chunk in self.chunks:
@@ -109,9 +109,9 @@ class JoinResults:
             if len(rows):
                 numbers.append(rows + chunk.first)
                 parts.append(chunk.table if len(rows) == len(keep) else chunk.table.take(pa.array(rows)))
-        return Picked(np.concatenate(numbers) if numbers else np.empty(0, np.int64), parts)
+        return ChosenResults(np.concatenate(numbers) if numbers else np.empty(0, np.int64), parts)
 
-    def pick(self, numbers: Ints) -> Picked:
+    def pick(self, numbers: Ints) -> ChosenResults:
         """Results by their numbers, ascending."""
         found, parts = [], []
         for chunk in self.chunks:
@@ -119,7 +119,7 @@ class JoinResults:
             if low < high:
                 found.append(numbers[low:high])
                 parts.append(chunk.table.take(pa.array(numbers[low:high] - chunk.first)))
-        return Picked(np.concatenate(found) if found else np.empty(0, np.int64), parts)
+        return ChosenResults(np.concatenate(found) if found else np.empty(0, np.int64), parts)
 
     def times(self, numbers: Ints) -> tuple[Ints, Ints]:
         """The earliest and the latest time of results by their numbers, ascending."""
@@ -134,7 +134,7 @@ class JoinResults:
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class ChosenResults:
     """Some results: their numbers, and their rows in the same order."""
 
     numbers: Ints
@@ -155,7 +155,7 @@ class Picked:
     def values(self, name: str) -> pa.ChunkedArray:
         return pa.chunked_array([c for p in self.parts for c in p.column(name).chunks])
 
-    def keep(self, mask: np.ndarray[Any, np.dtype[np.bool_]]) -> Picked:
+    def keep(self, mask: np.ndarray[Any, np.dtype[np.bool_]]) -> ChosenResults:
         if mask.all():
             return self
         parts = []
@@ -164,7 +164,7 @@ class Picked:
             here = np.flatnonzero(mask[at : at + part.num_rows])
             parts.append(part.take(pa.array(here)))
             at += part.num_rows
-        return Picked(self.numbers[mask], parts)
+        return ChosenResults(self.numbers[mask], parts)
 
 
 def results_to_json(results: JoinResults | None) -> dict[str, Any] | None:

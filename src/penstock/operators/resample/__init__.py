@@ -1,5 +1,6 @@
-"""RESAMPLE without Spark: the readings that an answer needs are read from the logs when somebody asks.
+"""RESAMPLE without Spark: the readings that an answer needs are read from the logs on request.
 
-`holding` cuts a query loose from the store at a cycle, and `held` is its answer: everything that its window reaches (`finding`), or what is new
-since an answer that is `kept` (`moving`). `once` answers a question that is asked once.
+`answer_at` takes a query out of the store at a cycle, and `answer` is its answer: computed from everything that its window
+reaches (`samples`), or from a cached answer (`sample_cache`) and what is new since (`next_sample`). `once` answers a
+one-shot SELECT.
 """

@@ -9,29 +9,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
-from penstock.operators.base.answer import Held, Ids
-from penstock.operators.base.log_reader import Fetcher
-from penstock.operators.base.table_answer import AnsweredHeld, without
+from penstock.operators.base.answer import AnswerAt, Ids
+from penstock.operators.base.table_answer import TableAnswer, without
 from penstock.operators.resample.next_sample import goes_on, move_on
-from penstock.operators.resample.sample_cache import Kept, KeptSamples
-from penstock.operators.resample.samples import Found, Sampled, answer_of, check_size, room_for, sample
-from penstock.operators.resample.stream import Room, Stream
+from penstock.operators.resample.sample_cache import CachedSamples, SampleCache
+from penstock.operators.resample.samples import (
+    SampleAnswer,
+    Sampled,
+    SampleReaders,
+    answer_of,
+    check_size,
+    room_for,
+    sample,
+)
+from penstock.operators.resample.stream import Room, StreamWindow
 from penstock.sql.plan import SparkPlan
 
 
 @dataclass(slots=True, eq=False)
-class ResampleHeld(AnsweredHeld):
-    """Found when first asked for. The logs up to the cycle's heads do not change, so it is the same whenever one looks."""
+class ResampleAt(TableAnswer):
+    """An answer with RESAMPLE at a cycle, computed at the first request. The logs up to the cycle's heads do not change."""
 
     cycle: int
     query_id: int
     now_us: int | None
     plan: SparkPlan
-    times: Stream
-    values: Stream
-    kept: KeptSamples | None  # None: nobody will ask the same again
-    most: int | None  # rows that the answer may have; None: whoever asks takes only the first ones of it
-    _known: Kept | None = field(default=None)
+    times: StreamWindow
+    values: StreamWindow
+    kept: SampleCache | None  # None: the same question will not be asked again
+    most: int | None  # rows that the answer may have; None: the caller takes only the first rows
+    _known: CachedSamples | None = field(default=None)
 
     @property
     def floors(self) -> tuple[int, ...]:
@@ -40,44 +47,44 @@ class ResampleHeld(AnsweredHeld):
     def answer(self) -> pa.Table:
         return self.found().table
 
-    def found(self, before: ResampleHeld | None = None) -> Found:
-        """`before`: an answer that somebody holds, from which this one can move on."""
+    def found(self, before: ResampleAt | None = None) -> SampleAnswer:
+        """The samples of this cycle. `before`: an earlier answer of the caller, from which this one can be updated."""
         if self._known is None:
             self._known = self._find(before._known if before is not None else None)
         return self._known.found
 
-    def _find(self, held: Kept | None) -> Kept:
+    def _find(self, held: CachedSamples | None) -> CachedSamples:
         asked = self.plan.resampled
         assert asked is not None
         before = self._nearest(held)
         if before is not None and before.cycle == self.cycle:
             Room(self.most).take(
                 before.found.table.num_rows
-            )  # whoever it is kept for may have asked for the first ones
+            )  # it may be cached for a caller that took only the first rows
             return before
 
-        def work(of_times: Fetcher, of_values: Fetcher) -> Sampled:
+        def work(readers: SampleReaders) -> Sampled:
             room = room_for(asked, self.most)
             if before is None:
-                return sample(asked, self.times, self.values, of_times, of_values, room)
-            return move_on(asked, before.sampled, self.times, self.values, of_times, of_values, room)
+                return sample(asked, self.times, self.values, readers, room)
+            return move_on(asked, before.sampled, self.times, self.values, readers, room)
 
         if before is None:
             check_size(asked, self.times, self.values, self.most)
         try:
-            sampled = work(self.times.reader(), self.values.reader())
+            sampled = work(SampleReaders(self.times.reader(), self.values.reader()))
         except PenstockError as failure:  # by the last listing; where that is too old, by a new one
             if failure.condition != "corrupt_segment":
                 raise
-            sampled = work(self.times.fresh(), self.values.fresh())
-        found = Kept(self.plan, self.cycle, sampled, answer_of(asked, sampled))
+            sampled = work(SampleReaders(self.times.fresh(), self.values.fresh()))
+        found = CachedSamples(self.plan, self.cycle, sampled, answer_of(asked, sampled))
         Room(self.most).take(found.found.table.num_rows)
         if self.kept is not None:
             self.kept.keep(self.query_id, found)
         return found
 
-    def _nearest(self, held: Kept | None) -> Kept | None:
-        """The newest answer up to this cycle from which it goes on. Who is far behind finds none but its own among those kept."""
+    def _nearest(self, held: CachedSamples | None) -> CachedSamples | None:
+        """The newest answer up to this cycle that can be updated to it: a cached one, or the one that the caller holds."""
         asked = self.plan.resampled
         assert asked is not None
         known = self.kept.before(self.query_id, self.plan, self.cycle) if self.kept is not None else None
@@ -85,18 +92,18 @@ class ResampleHeld(AnsweredHeld):
             known = held
         return known if known is not None and goes_on(asked, known.sampled, self.times, self.values) else None
 
-    def entered(self, before: Held) -> Ids:
+    def entered(self, before: AnswerAt) -> Ids:
         """Rows with a new value."""
-        assert isinstance(before, ResampleHeld)
+        assert isinstance(before, ResampleAt)
         return _new_rows(self.found(before), before.found())
 
-    def changed(self, before: Held, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
-        assert isinstance(before, ResampleHeld)
+    def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        assert isinstance(before, ResampleAt)
         left = before.answer().take(pa.array(_new_rows(before.found(), self.found(before))))
         return self.inside(), self.entered(before), left
 
 
-def _new_rows(rows: Found, others: Found) -> Ids:
+def _new_rows(rows: SampleAnswer, others: SampleAnswer) -> Ids:
     """Which rows are not among the others, as often as they are there.
 
     Most readings are in both answers with the same values, and only the rest is compared one by one.
@@ -115,7 +122,7 @@ def _new_rows(rows: Found, others: Found) -> Ids:
 
 
 def _equal(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> np.ndarray:
-    """Where two columns surely say the same."""
+    """Where two columns are certainly equal."""
     if pa.types.is_nested(ours.type):
         return np.zeros(len(ours), np.bool_)
     equal = pc.fill_null(pc.equal(ours, theirs), False)

@@ -1,21 +1,20 @@
-"""A question with RESAMPLE at a kept cycle, at a past time or asked once: cut loose from the store."""
+"""Take a question with RESAMPLE out of the store, to be read without the lock: at a kept cycle, at a past time, or once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
 
 from penstock.cycle.offset import Offset
 from penstock.expr.windows import TimeWindow
-from penstock.operators.base.listings import Listings
-from penstock.operators.base.log_reader import Fetcher
-from penstock.operators.resample.answer import ResampleHeld
-from penstock.operators.resample.sample_cache import KeptSamples
-from penstock.operators.resample.stream import Stream
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.resample.answer import ResampleAt
+from penstock.operators.resample.sample_cache import SampleCache
+from penstock.operators.resample.stream import StreamWindow
 from penstock.operators.sparksql.moments import now_of_plan, ranges_of
 from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CycleMark, ResampleMark
+from penstock.views.feed import Mark, ResampleMark
 
 
 def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
@@ -30,55 +29,40 @@ def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
     return found
 
 
-def hold_resampled(
-    store: AnswerStore,
-    query_id: int,
-    mark: CycleMark,
-    at: ResampleMark,
-    log: Path,
-    listings: Listings,
-    kept: KeptSamples,
-    most: int,
-) -> ResampleHeld:
-    """Called under the lock. `most`: rows that an answer may have."""
+@dataclass(frozen=True, slots=True)
+class ResampleRequest:
+    """A question with RESAMPLE at a cycle: NOW, and the range of time of each relation by its name.
+
+    `ends`: offsets of the last cycle but one (for readers of queries) and of the last.
+    """
+
+    query_id: int
+    plan: SparkPlan
+    cycle: int
+    ends: tuple[Offset | None, Offset]
+    now_us: int | None
+    spans: Mapping[str, tuple[int, int]]
+
+
+def request_at(query_id: int, mark: Mark, at: ResampleMark) -> ResampleRequest:
+    """What a standing query asks at a kept cycle."""
     spans = ranges_of(at.plan, at.now_us, at.start_us)
-    return hold_with(
-        store, query_id, mark.cycle, (at.previous, mark.end), at.plan, at.now_us, spans, log, listings, most, kept
-    )
+    return ResampleRequest(query_id, at.plan, mark.cycle, (at.previous, mark.end), at.now_us, spans)
 
 
-def hold_with(
-    store: AnswerStore,
-    query_id: int,
-    cycle: int,
-    ends: tuple[Offset | None, Offset],
-    plan: SparkPlan,
-    now_us: int | None,
-    spans: Mapping[str, tuple[int, int]],
-    log: Path,
-    listings: Listings,
-    most: int | None,
-    kept: KeptSamples | None = None,
-) -> ResampleHeld:
-    """The same with ranges of time of one's own, by relation. `ends`: of the cycle before, whose rows readers of queries see, and of this one."""
-    asked = plan.resampled
+def hold_resampled(
+    store: AnswerStore, request: ResampleRequest, log: LogAccess, most: int | None, kept: SampleCache | None = None
+) -> ResampleAt:
+    """Called under the lock. `most`: rows that an answer may have."""
+    plan, asked = request.plan, request.plan.resampled
     assert asked is not None
-    times, values = (
-        _stream(store, plan.relations[place], ends, spans, log, listings) for place in (asked.times, asked.values)
-    )
-    return ResampleHeld(cycle, query_id, now_us, plan, times, values, kept, most)
+    times, values = (_stream(store, plan.relations[place], request, log) for place in (asked.times, asked.values))
+    return ResampleAt(request.cycle, request.query_id, request.now_us, plan, times, values, kept, most)
 
 
-def _stream(
-    store: AnswerStore,
-    relation: Relation,
-    ends: tuple[Offset | None, Offset],
-    spans: Mapping[str, tuple[int, int]],
-    log: Path,
-    listings: Listings,
-) -> Stream:
+def _stream(store: AnswerStore, relation: Relation, request: ResampleRequest, log: LogAccess) -> StreamWindow:
     assert isinstance(relation.window, TimeWindow)
-    previous, end = ends
+    previous, end = request.ends
     if relation.kind == "query":
         read = plan_from_json(store.state.queries[relation.table].plan)
         assert isinstance(read, SelectPlan)
@@ -87,11 +71,11 @@ def _stream(
     else:
         table, predicate = store.state.tables[relation.table], relation.static_predicate
     static, head = store.state.rows(table.id), end.data.get(table.id, 0)
-    return Stream(
-        reader=lambda: Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files),
-        fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
+    return StreamWindow(
+        reader=lambda: log.reader(table, static, head),
+        fresh=lambda: log.fresh(table, static),
         floor=store.state.retention(table.id),
         head=head,
-        span=spans[relation.name],
+        span=request.spans[relation.name],
         passing=None if predicate is None else store.passing(table.id, predicate),
     )

@@ -47,7 +47,7 @@ class Resampler:
 
 
 class _At:
-    """Times that are asked about, each of a key."""
+    """The requested times, each with a key."""
 
     def __init__(self, times: Ints, codes: Ints | None) -> None:
         self.times, self.codes = times, codes
@@ -77,7 +77,7 @@ class _Ordered:
         times = at.times + apart_us
         if at.codes is None:
             return np.searchsorted(self._marks, times, side)
-        # Who has no key comes before everybody, so that no reading lies between two of its times.
+        # Rows without a key come first, so that no reading lies between two of their times.
         return np.searchsorted(self._marks, self._mark(at.codes, np.searchsorted(self._ranked, times, side)))
 
     def newest(self, at: _At, us: int) -> Ints:

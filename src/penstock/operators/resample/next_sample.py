@@ -1,4 +1,4 @@
-"""From one cycle's answer with RESAMPLE to a later one's: only what is new, and what new readings lie near, is looked at again."""
+"""Update an answer with RESAMPLE to a later cycle: only new rows, and rows near new readings, are sampled again."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expr.windows import FOREVER
-from penstock.operators.base.log_reader import Fetcher, TimedPositions
-from penstock.operators.resample.samples import Sampled, asked_of_times, values_at
-from penstock.operators.resample.stream import Room, Rows, Stream, read_rows
+from penstock.operators.base.log_reader import TimedPositions
+from penstock.operators.resample.samples import Sampled, SampleReaders, asked_of_times, values_at
+from penstock.operators.resample.stream import Room, StreamWindow, TimedRows, read_rows
 from penstock.sql.plan import ResamplePlan
 
 
-def goes_on(plan: ResamplePlan, before: Sampled, times: Stream, values: Stream) -> bool:
+def goes_on(plan: ResamplePlan, before: Sampled, times: StreamWindow, values: StreamWindow) -> bool:
     """Whether a value stays what it was unless a new reading comes near it."""
     was = before.times
     moved_on = all(now >= then for now, then in zip(times.span, was.span, strict=True))
@@ -27,7 +27,7 @@ def _covers(plan: ResamplePlan, before: Sampled) -> bool:
     return _covers_now(plan, before.times, before.resampled)
 
 
-def _covers_now(plan: ResamplePlan, times: Stream, values: Stream) -> bool:
+def _covers_now(plan: ResamplePlan, times: StreamWindow, values: StreamWindow) -> bool:
     """Whether the window of the values cuts off nothing that is near a time inside; only BEGIN .. END .. FOR it can do so."""
     (low, high), (first, last) = times.span, values.span
     return (first <= low - plan.back_us or first <= -FOREVER) and (last >= high + plan.ahead_us or last >= FOREVER)
@@ -36,10 +36,9 @@ def _covers_now(plan: ResamplePlan, times: Stream, values: Stream) -> bool:
 def move_on(
     plan: ResamplePlan,
     before: Sampled,
-    times: Stream,
-    values: Stream,
-    of_times: Fetcher,
-    of_values: Fetcher,
+    times: StreamWindow,
+    values: StreamWindow,
+    readers: SampleReaders,
     room: Room,
 ) -> Sampled:
     """The same as reading everything, where it `goes_on`."""
@@ -47,16 +46,16 @@ def move_on(
     asked, inside = asked_of_times(plan), before.rows.found.times >= low
     room.take(int(inside.sum()))
     new = replace(times, floor=max(times.floor, was.head))
-    came = [read_rows(new, of_times, low, high, plan.times_predicate, asked, room)]
+    came = [read_rows(new, readers.times, (low, high), plan.times_predicate, asked, room)]
     if high > was.span[1]:  # END has reached readings that were there
         older = replace(times, head=was.head)
-        came.append(read_rows(older, of_times, was.span[1] + 1, high, plan.times_predicate, asked, room))
+        came.append(read_rows(older, readers.times, (was.span[1] + 1, high), plan.times_predicate, asked, room))
     news = replace(values, floor=max(values.floor, before.resampled.head))
-    touched = _near(plan, before.rows.found.times, news.times(of_values, -FOREVER, FOREVER))
+    touched = _near(plan, before.rows.found.times, news.times(readers.values, -FOREVER, FOREVER))
     stays, again = np.flatnonzero(inside & ~touched), np.flatnonzero(inside & touched)
-    todo = Rows.together([before.rows.take(again), *came])
-    found = values_at(plan, todo, values, of_values)
-    rows = Rows.together([before.rows.take(stays), todo])
+    todo = TimedRows.together([before.rows.take(again), *came])
+    found = values_at(plan, todo, values, readers.values)
+    rows = TimedRows.together([before.rows.take(stays), todo])
     order = np.argsort(rows.found.positions, kind="stable")
     index, kept = pa.array(order), pa.array(stays)
     columns = {

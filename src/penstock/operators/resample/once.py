@@ -1,4 +1,4 @@
-"""A SELECT with RESAMPLE that is asked once, or about a past time: from the logs, without Spark."""
+"""Answer a SELECT with RESAMPLE once, or as of a past time, from the logs and without Spark."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.operators.resample.answer import ResampleHeld
-from penstock.operators.resample.answer_at import hold_with
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.resample.answer import ResampleAt
+from penstock.operators.resample.answer_at import ResampleRequest, hold_resampled
 from penstock.operators.resample.samples import too_many
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.moments import moment_of
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluation | None:
-    """The answer at the last committed cycle; None where Spark has to give it: nobody asked for a RESAMPLE, or too much is read."""
+    """The answer at the last committed cycle; None where Spark has to give it: without RESAMPLE, or with too many rows."""
     if plan.resampled is None:
         return None
     began = time.monotonic()
@@ -33,14 +34,14 @@ def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluation | N
 
 def hold_once(
     standing: StandingQueries, plan: SparkPlan, now_us: int, spans: Mapping[str, tuple[int, int]], most: int | None
-) -> ResampleHeld:
+) -> ResampleAt:
     """The answer for a NOW and for what windows are then, by relation, over the logs as of the last cycle. Under the lock."""
     store = standing.store
     assert store.offset is not None
-    log, listings = standing.folder.log, standing.listings
-    return hold_with(store, 0, store.cycle, (store.start, store.offset), plan, now_us, spans, log, listings, most)
+    request = ResampleRequest(0, plan, store.cycle, (store.start, store.offset), now_us, spans)
+    return hold_resampled(store, request, LogAccess(standing.folder.log, standing.listings), most)
 
 
-def answer_once(held: ResampleHeld) -> pa.Table | None:
-    """None where that is too much to read for anybody but Spark."""
+def answer_once(held: ResampleAt) -> pa.Table | None:
+    """The answer; None where there are too many rows to read without Spark."""
     return None if too_many(held.times, held.values) is not None else held.answer()

@@ -1,4 +1,4 @@
-"""What the newest answers with RESAMPLE were made of, so that the next cycle's need not read all of their windows."""
+"""A cache of the samples of the newest answers with RESAMPLE, so that the next cycle need not read whole windows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-from penstock.operators.resample.samples import Found, Sampled
+from penstock.operators.resample.samples import SampleAnswer, Sampled
 from penstock.sql.plan import SparkPlan
 
 MOST_BYTES = 64 << 20
@@ -15,35 +15,37 @@ PER_QUERY = 3  # subscribers are seldom in step
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CachedSamples:
     """One answer of a query, as of a cycle."""
 
     plan: SparkPlan
     cycle: int
     sampled: Sampled
-    found: Found
+    found: SampleAnswer
     nbytes: int = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nbytes", self.sampled.nbytes + int(self.found.table.nbytes))
 
 
-class KeptSamples:
-    """Soft: whatever is missing is found again. Any thread may ask."""
+class SampleCache:
+    """The cached samples of all queries. Soft state: missing samples are computed again. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, tuple[Kept, ...]] = OrderedDict()  # by query; whoever was asked last at the end
+        self._kept: OrderedDict[int, tuple[CachedSamples, ...]] = (
+            OrderedDict()
+        )  # by query; the last used one at the end
         self._bytes = 0
 
-    def before(self, query_id: int, plan: SparkPlan, cycle: int) -> Kept | None:
+    def before(self, query_id: int, plan: SparkPlan, cycle: int) -> CachedSamples | None:
         """The newest answer up to a cycle."""
         with self._lock:
             known = [kept for kept in self._kept.get(query_id, ()) if kept.cycle <= cycle and kept.plan == plan]
         return max(known, key=lambda kept: kept.cycle, default=None)
 
-    def keep(self, query_id: int, kept: Kept) -> None:
-        """As long as there is room; what alone is too large drives nobody out."""
+    def keep(self, query_id: int, kept: CachedSamples) -> None:
+        """Cache the samples of an answer, and drop the least recently used ones over the limit; too large ones are left out."""
         if kept.nbytes > MOST_BYTES:
             return
         with self._lock:
@@ -78,7 +80,7 @@ class KeptSamples:
         while self._bytes > MOST_BYTES:
             self._forget(next(iter(self._kept)))
 
-    def _forget(self, query_id: int) -> tuple[Kept, ...]:
+    def _forget(self, query_id: int) -> tuple[CachedSamples, ...]:
         known = self._kept.pop(query_id, ())
         self._bytes -= sum(kept.nbytes for kept in known)
         return known

@@ -1,4 +1,4 @@
-"""What an answer with RESAMPLE is made of: readings of one stream, and what the other's value was at their times."""
+"""The samples of an answer with RESAMPLE: readings of one stream, and the other stream's values at their times."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.errors import error
 from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.expr.expression import Expr
 from penstock.expr.windows import FOREVER
-from penstock.operators.base.log_reader import Fetcher, TimedPositions
+from penstock.operators.base.log_reader import LogReader, TimedPositions
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.resample import stream
 from penstock.operators.resample.nearest import Resampler, key_codes
-from penstock.operators.resample.stream import Room, Rows, Stream, read_rows, rows_at
+from penstock.operators.resample.stream import Room, StreamWindow, TimedRows, read_rows, rows_at
 from penstock.sql.plan import ResamplePlan, resample_name
 
 # What of both logs one answer may have read; more than that is work for Spark, or for a shorter window.
@@ -24,13 +24,21 @@ _PLACE = "_place"
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
-    """Readings of the stream that gives the times, in log order, with the values of all calls by name, as of both streams' cycle."""
+class SampleReaders:
+    """Readers of the log of the stream that gives the times, and of the one that gives the values."""
 
-    rows: Rows
+    times: LogReader
+    values: LogReader
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Readings of the stream that gives the times, in log order, with the values of all calls by name, as of one cycle."""
+
+    rows: TimedRows
     values: dict[str, pa.Array]
-    times: Stream
-    resampled: Stream
+    times: StreamWindow
+    resampled: StreamWindow
 
     @property
     def nbytes(self) -> int:
@@ -41,21 +49,21 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An answer, and at which log positions the readings stand that gave its rows their times."""
+class SampleAnswer:
+    """An answer, and the log positions of the readings that gave its rows their times."""
 
     table: pa.Table
     positions: np.ndarray
 
 
-def too_many(times: Stream, values: Stream) -> int | None:
+def too_many(times: StreamWindow, values: StreamWindow) -> int | None:
     """How many rows an answer would have to read, where that is more than it may."""
     rows = times.rows_at_most() + values.rows_at_most()
     return rows if rows > READ_MAX_ROWS else None
 
 
-def check_size(plan: ResamplePlan, times: Stream, values: Stream, most: int | None) -> None:
-    """Refuse, before anything is read, what the names of files alone say to be too much."""
+def check_size(plan: ResamplePlan, times: StreamWindow, values: StreamWindow, most: int | None) -> None:
+    """Refuse an answer with too many rows before anything is read, by the row counts in file names."""
     if plan.times_predicate is None and times.passing is None:
         room_for(plan, most).take(times.rows_at_least())
     rows = too_many(times, values)
@@ -65,17 +73,17 @@ def check_size(plan: ResamplePlan, times: Stream, values: Stream, most: int | No
 
 
 def room_for(plan: ResamplePlan, most: int | None) -> Room:
-    """For the readings that give the times of an answer of so many rows. HAVING, LIMIT and OFFSET may leave any number of them out."""
+    """The limit of readings for an answer of `most` rows; none with HAVING, LIMIT or OFFSET, which may leave any number out."""
     cut = plan.sorted is not None and (plan.sorted.limit is not None or plan.sorted.offset > 0)
     return Room(None if cut or plan.having is not None else most)
 
 
 def sample(
-    plan: ResamplePlan, times: Stream, values: Stream, of_times: Fetcher, of_values: Fetcher, room: Room
+    plan: ResamplePlan, times: StreamWindow, values: StreamWindow, readers: SampleReaders, room: Room
 ) -> Sampled:
     """Everything inside the window."""
-    rows = read_rows(times, of_times, -FOREVER, FOREVER, plan.times_predicate, asked_of_times(plan), room)
-    return Sampled(rows, values_at(plan, rows, values, of_values), times, values)
+    rows = read_rows(times, readers.times, (-FOREVER, FOREVER), plan.times_predicate, asked_of_times(plan), room)
+    return Sampled(rows, values_at(plan, rows, values, readers.values), times, values)
 
 
 def asked_of_times(plan: ResamplePlan) -> list[Expr]:
@@ -83,7 +91,7 @@ def asked_of_times(plan: ResamplePlan) -> list[Expr]:
     return [*shown, *(ours for ours, _ in plan.keys)]
 
 
-def values_at(plan: ResamplePlan, rows: Rows, values: Stream, of_values: Fetcher) -> dict[str, pa.Array]:
+def values_at(plan: ResamplePlan, rows: TimedRows, values: StreamWindow, of_values: LogReader) -> dict[str, pa.Array]:
     """The values of all calls at the times of some readings, by name, from as much of the other stream as they reach."""
     times = rows.found.times
     low, high = (int(times.min()), int(times.max())) if rows.count else (FOREVER, -FOREVER)
@@ -121,7 +129,9 @@ def pieces_in_time(times: np.ndarray, near: np.ndarray, back_us: int, ahead_us: 
     return pieces
 
 
-def _values_from(plan: ResamplePlan, rows: Rows, near: TimedPositions, of_values: Fetcher) -> dict[str, pa.Array]:
+def _values_from(
+    plan: ResamplePlan, rows: TimedRows, near: TimedPositions, of_values: LogReader
+) -> dict[str, pa.Array]:
     """The same from these readings of the other stream, of which its conditions may leave some out."""
     given = [call.value for call in plan.calls] + [theirs for _, theirs in plan.keys]
     others = rows_at(of_values, near, given if plan.values_predicate is None else [*given, plan.values_predicate])
@@ -141,7 +151,7 @@ def _values_from(plan: ResamplePlan, rows: Rows, near: TimedPositions, of_values
     }
 
 
-def answer_of(plan: ResamplePlan, sampled: Sampled) -> Found:
+def answer_of(plan: ResamplePlan, sampled: Sampled) -> SampleAnswer:
     """The rows of the answer, in log order unless they are sorted."""
     columns, kept = sampled.rows.columns | sampled.values, np.arange(sampled.rows.count)
     if plan.having is not None:
@@ -151,6 +161,6 @@ def answer_of(plan: ResamplePlan, sampled: Sampled) -> Found:
     table = pa.Table.from_arrays([evaluate(o.expr, columns, len(kept)) for o in plan.outputs], schema=schema)
     positions = sampled.rows.found.positions[kept]
     if plan.sorted is None:
-        return Found(table, positions)
+        return SampleAnswer(table, positions)
     placed = sorted_rows(table.append_column(_PLACE, pa.array(positions)), plan.sorted)
-    return Found(placed.select(range(len(plan.outputs))), placed.column(len(plan.outputs)).to_numpy())
+    return SampleAnswer(placed.select(range(len(plan.outputs))), placed.column(len(plan.outputs)).to_numpy())

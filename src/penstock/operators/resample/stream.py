@@ -12,17 +12,17 @@ from penstock.catalog.model import POSITION_COLUMN
 from penstock.errors import error
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.expression import Expr, columns_of
-from penstock.operators.base.log_reader import Fetcher, TimedPositions, no_rows
+from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows
 
 PIECE_ROWS = 1_000_000  # of a log at a time, and of the other stream's readings that are looked up at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamWindow:
     """`span` is its window's range of time, `passing` which static versions pass its initial scan (None: all)."""
 
-    reader: Callable[[], Fetcher]
-    fresh: Callable[[], Fetcher]  # a reader that looks at the log anew
+    reader: Callable[[], LogReader]
+    fresh: Callable[[], LogReader]  # a reader with a new list of the log's files
     floor: int
     head: int
     span: tuple[int, int]
@@ -38,24 +38,24 @@ class Stream:
         inside = [s for s in self.reader().segments() if s.min_ts >= low and s.max_ts <= high]
         return sum(max(0, min(s.end, self.head) - max(s.first, self.floor)) for s in inside)
 
-    def times(self, fetcher: Fetcher, low: int, high: int) -> TimedPositions:
+    def times(self, log_reader: LogReader, low: int, high: int) -> TimedPositions:
         """Its rows inside the window and [low, high], in log order."""
-        return TimedPositions.together([no_rows(), *self.times_in_pieces(fetcher, low, high)])
+        return TimedPositions.together([no_rows(), *self.times_in_pieces(log_reader, low, high)])
 
-    def times_in_pieces(self, fetcher: Fetcher, low: int, high: int) -> Iterator[TimedPositions]:
+    def times_in_pieces(self, log_reader: LogReader, low: int, high: int) -> Iterator[TimedPositions]:
         """The same, for so many rows of the log at a time."""
         low, high = max(low, self.span[0]), min(high, self.span[1])
         if low > high:
             return
-        fetcher.require(None, self.floor, self.head)
-        for first, end in fetcher.ranges(self.floor, self.head, low, high):
+        log_reader.require(None, self.floor, self.head)
+        for first, end in log_reader.ranges(self.floor, self.head, low, high):
             for start in range(first, end, PIECE_ROWS):
-                found = fetcher.times(None, min(end, start + PIECE_ROWS), low, high, start)
+                found = log_reader.times(None, min(end, start + PIECE_ROWS), low, high, start)
                 yield found if self.passing is None else found.take(np.flatnonzero(self.passing[found.vids]))
 
 
 class Room:
-    """How many rows an answer may have. Whoever finds rows says so before reading more of them; one too many is refused."""
+    """The row limit of an answer. Each step takes its rows from it before it reads more; one row too many is an error."""
 
     def __init__(self, most: int | None) -> None:
         self.most = most
@@ -75,7 +75,7 @@ ENDLESS = Room(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TimedRows:
     """Rows of a stream with columns by flat name."""
 
     found: TimedPositions
@@ -85,50 +85,54 @@ class Rows:
     def count(self) -> int:
         return len(self.found.positions)
 
-    def take(self, chosen: np.ndarray) -> Rows:
+    def take(self, chosen: np.ndarray) -> TimedRows:
         index = pa.array(chosen)
-        return Rows(self.found.take(chosen), {name: column.take(index) for name, column in self.columns.items()})
+        return TimedRows(self.found.take(chosen), {name: column.take(index) for name, column in self.columns.items()})
 
     @staticmethod
-    def together(parts: Sequence[Rows]) -> Rows:
+    def together(parts: Sequence[TimedRows]) -> TimedRows:
         found = TimedPositions.together([part.found for part in parts])
         names = parts[0].columns
-        return Rows(found, {name: pa.concat_arrays([part.columns[name] for part in parts]) for name in names})
+        return TimedRows(found, {name: pa.concat_arrays([part.columns[name] for part in parts]) for name in names})
 
 
 def read_rows(
-    stream: Stream,
-    fetcher: Fetcher,
-    low: int,
-    high: int,
+    stream: StreamWindow,
+    log_reader: LogReader,
+    times: tuple[int, int],
     predicate: Expr | None,
     asked: Sequence[Expr],
     room: Room = ENDLESS,
-) -> Rows:
-    """Its rows inside the window and [low, high] that satisfy the predicate, in log order, with the columns that are asked for."""
+) -> TimedRows:
+    """Rows of a stream inside the window and between two times that satisfy the predicate, in log order."""
     wanted = asked if predicate is None else [*asked, predicate]
-    found = list(_in_pieces(stream, fetcher, low, high, predicate, wanted, room))
-    return Rows.together(found) if found else rows_at(fetcher, no_rows(), wanted)
+    found = list(_in_pieces(stream, log_reader, times, predicate, wanted, room))
+    return TimedRows.together(found) if found else rows_at(log_reader, no_rows(), wanted)
 
 
 def _in_pieces(
-    stream: Stream, fetcher: Fetcher, low: int, high: int, predicate: Expr | None, asked: Sequence[Expr], room: Room
-) -> Iterator[Rows]:
+    stream: StreamWindow,
+    log_reader: LogReader,
+    times: tuple[int, int],
+    predicate: Expr | None,
+    asked: Sequence[Expr],
+    room: Room,
+) -> Iterator[TimedRows]:
     """Of what the predicate throws away there is one piece in memory at a time."""
-    for found in stream.times_in_pieces(fetcher, low, high):
+    for found in stream.times_in_pieces(log_reader, *times):
         if predicate is None:
             room.take(len(found.positions))
-            yield rows_at(fetcher, found, asked)
+            yield rows_at(log_reader, found, asked)
             continue
-        rows = rows_at(fetcher, found, asked)
+        rows = rows_at(log_reader, found, asked)
         kept = np.flatnonzero(evaluate_mask(predicate, rows.columns, rows.count))
         room.take(len(kept))
         yield rows.take(kept)
 
 
-def rows_at(fetcher: Fetcher, found: TimedPositions, asked: Sequence[Expr]) -> Rows:
+def rows_at(log_reader: LogReader, found: TimedPositions, asked: Sequence[Expr]) -> TimedRows:
     """Rows of the log with the columns that are asked for."""
     wanted = set().union(*(columns_of(e) for e in asked)) - {POSITION_COLUMN.name}
-    columns = fetcher.columns(wanted, found.positions)
+    columns = log_reader.columns(wanted, found.positions)
     columns[POSITION_COLUMN.name] = pa.array(found.positions)
-    return Rows(found, columns)
+    return TimedRows(found, columns)

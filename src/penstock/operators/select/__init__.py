@@ -1,1 +1,1 @@
-"""Selections: one shared pass over new rows, matches by position, and their answers."""
+"""Selections: the shared pass over new rows, matches by log position, and their answers."""

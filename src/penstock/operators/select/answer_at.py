@@ -1,4 +1,4 @@
-"""A query's answer at a kept cycle, cut loose from the store: what `Held` needs to be read without the lock."""
+"""Take a query's answer at a kept cycle out of the store, so that it can be read without the lock."""
 
 from __future__ import annotations
 
@@ -7,73 +7,66 @@ from pathlib import Path
 from pyroaring import BitMap
 
 from penstock.expr.windows import JoinWindows, RowsWindow, TimeWindow, Window
-from penstock.operators.base.answer import SelectHeld
-from penstock.operators.base.listings import Listings
-from penstock.operators.base.log_reader import Fetcher
-from penstock.operators.join.answer import InputTable, JoinHeld
+from penstock.operators.base.answer import SelectAt
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.log_reader import LogReader
+from penstock.operators.join.answer import InputTable, JoinAt
 from penstock.operators.join.partnered_rows import Blocks
-from penstock.operators.select.current_rows import ReadyAnswers
+from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.durability import calls_user_code
-from penstock.operators.select.evaluated_matches import Evaluator
-from penstock.operators.select.hold import LastingPositions
-from penstock.operators.select.hold_cache import LastingMemory
-from penstock.operators.select.match_positions import Positions
-from penstock.operators.select.match_store import ShelfView
-from penstock.operators.select.window_cut import Instant, Matches
+from penstock.operators.select.evaluated_matches import MatchEvaluator
+from penstock.operators.select.hold import HoldPositions
+from penstock.operators.select.hold_cache import HoldCache
+from penstock.operators.select.match_positions import MatchPositions
+from penstock.operators.select.match_store import MatchStoreAt
+from penstock.operators.select.window_cut import WindowAt, WindowMatches
 from penstock.sql.plan import JoinPlan, SelectPlan
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CycleMark
-from penstock.views.query_state import Answer
+from penstock.views.query_at import QueryAt
 from penstock.views.retention import now_at
 
 
 def hold_select(
-    store: AnswerStore,
-    query_id: int,
-    answer: Answer,
-    plan: SelectPlan,
-    mark: CycleMark,
-    window: Window,
-    log: Path,
-    listings: Listings,
-    ready: ReadyAnswers | None,
-) -> SelectHeld:
+    store: AnswerStore, query: QueryAt, plan: SelectPlan, window: Window, log: LogAccess, ready: CurrentRows | None
+) -> SelectAt:
+    answer, mark = query.state, query.mark
     table = store.state.tables_by_id[plan.table_id]
     static = store.state.rows(table.id)
     head = mark.end.data.get(table.id, 0)
 
-    def reader() -> Fetcher:
-        return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
+    def reader() -> LogReader:
+        return log.reader(table, static, head)
 
-    return SelectHeld(
+    return SelectAt(
         cycle=mark.cycle,
-        query_id=query_id,
+        query_id=query.id,
         plan=plan,
         table=table,
         static=static,
-        matches=_matches(store, query_id, answer, plan, window, Evaluator(plan, reader)),
+        matches=_matches(store, query, plan, window, MatchEvaluator(plan, reader)),
         values=list(answer.values),
-        instant=Instant(
-            store.state.retention(table.id), head, now_at(store, mark, query_id, answer), answer.start_us, window
+        instant=WindowAt(
+            store.state.retention(table.id), head, now_at(store, mark, query.id, answer), answer.start_us, window
         ),
         reader=reader,
-        fresh=lambda: Fetcher(log, table, static, lambda: listings.fresh(table.id)),
+        fresh=lambda: log.fresh(table, static),
         ready=ready,
     )
 
 
 def _matches(
-    store: AnswerStore, query_id: int, answer: Answer, plan: SelectPlan, window: Window, evaluate: Evaluator
-) -> Matches:
-    """A query's matches as they are now, with whatever a window of rows counts."""
+    store: AnswerStore, query: QueryAt, plan: SelectPlan, window: Window, evaluate: MatchEvaluator
+) -> WindowMatches:
+    """A query's present matches, with the rows that a window of rows counts."""
+    answer = query.state
     predicate = plan.static_predicate
-    found: Blocks | Positions = _copy(answer.matches)
+    found: Blocks | MatchPositions = _copy(answer.matches)
     if isinstance(window, TimeWindow) and not calls_user_code(plan):
-        shelf = store.shelves.get(plan.table_id)
-        found = Positions(
-            query_id,
+        match_store = store.match_stores.get(plan.table_id)
+        found = MatchPositions(
+            query.id,
             _copy(answer.matches),
-            shelf.view() if shelf is not None else ShelfView(),
+            match_store.view() if match_store is not None else MatchStoreAt(),
             answer.known,
             answer.reach,
             answer.evaluated,
@@ -83,17 +76,17 @@ def _matches(
     heard = store.heard_sids(plan.table_id, predicate) if isinstance(window, RowsWindow) else None
     matches = _lasting(store, answer.lasting, plan, found) if answer.lasting is not None else found
     if predicate is None:
-        return Matches(matches, heard=heard)
+        return WindowMatches(matches, heard=heard)
     counts = isinstance(window, RowsWindow) and isinstance(plan.window, RowsWindow)
     # Workers name the counted rows only while the definition counts rows, and of the past by filling.
     base = _copy(answer.base) if counts and answer.settled else None
-    return Matches(matches, base, store.passing(plan.table_id, predicate), heard)
+    return WindowMatches(matches, base, store.passing(plan.table_id, predicate), heard)
 
 
-def _lasting(store: AnswerStore, memory: LastingMemory, plan: SelectPlan, true: Blocks | Positions) -> LastingPositions:
+def _lasting(store: AnswerStore, memory: HoldCache, plan: SelectPlan, true: Blocks | MatchPositions) -> HoldPositions:
     """What lasts of the rows at which a condition is true."""
     table_id, predicate = plan.table_id, plan.static_predicate
-    return LastingPositions(
+    return HoldPositions(
         plan=plan,
         true=true,
         passing=store.passing(table_id, predicate) if predicate is not None else None,
@@ -104,17 +97,10 @@ def _lasting(store: AnswerStore, memory: LastingMemory, plan: SelectPlan, true: 
     )
 
 
-def hold_join(
-    store: AnswerStore,
-    query_id: int,
-    answer: Answer,
-    plan: JoinPlan,
-    mark: CycleMark,
-    windows: JoinWindows,
-    log: Path,
-) -> JoinHeld | None:
+def hold_join(store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinWindows, log: Path) -> JoinAt | None:
     """None where the results as of the cycle are not kept any more."""
-    state, at = store.state, mark.joins[query_id]
+    answer, mark = query.state, query.mark
+    state, at = store.state, mark.joins[query.id]
     assert answer.results is not None
     kept = [r for r in (answer.results, *answer.earlier) if r.generation == at.generation]
     if not kept:
@@ -128,9 +114,9 @@ def hold_join(
         )
         for i in plan.inputs
     )
-    return JoinHeld(
+    return JoinAt(
         cycle=mark.cycle,
-        query_id=query_id,
+        query_id=query.id,
         plan=plan,
         inputs=inputs,
         results=kept[0],

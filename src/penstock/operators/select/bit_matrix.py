@@ -1,7 +1,7 @@
-"""Sheets: what many queries select of one run of rows, as one file of bits that tasks write and the server maps.
+"""Bit matrices: the matches of many queries in one range of rows, as one file of bits that tasks write and the server maps.
 
-A sheet is soft state. Its content follows from the log range and the definitions, so it may be lost at any time; the
-commit record names it together with its members, and whoever misses one evaluates those rows again.
+A bit matrix is soft state. Its content follows from the log range and the definitions, so it may be lost at any time. The
+commit record names it with its queries; where the file is missing, the server evaluates those rows again.
 
 Layout, little-endian, each part padded to 8 bytes: head (int64), queries (int64, ascending), the matrix row of each
 (int32), times (int64) and static versions (int32) of the log rows, the matrix (uint64).
@@ -33,8 +33,8 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
-    """The answers of `queries` to the rows [first, end) of a table, with what a window is cut by."""
+class BitMatrix:
+    """The matches of `queries` among the rows [first, end) of a table, with the rows' times and static versions."""
 
     table_id: int
     first: int
@@ -44,7 +44,7 @@ class Sheet:
     times: Ints
     vids: npt.NDArray[np.int32]
     words: Words
-    # Which rows of `words` are meant, where not all are: who writes a sheet needs no second matrix of them.
+    # The rows of `words` that count, where not all do: so the writer of a bit matrix needs no copy of them.
     chosen: Ints | None = None
 
     @property
@@ -62,8 +62,8 @@ class Sheet:
 
 
 @dataclass(frozen=True, slots=True)
-class SheetName:
-    """What a commit record says of a sheet: where it is, what it covers, and for whom."""
+class BitMatrixRef:
+    """A bit matrix as a commit record names it: its file, its log range and its queries."""
 
     table_id: int
     first: int
@@ -78,16 +78,16 @@ class SheetName:
         return orjson.dumps(head) + b"\n" + self.members.serialize()
 
 
-def name_from_bytes(table_id: int, first: int, payload: bytes) -> SheetName:
+def name_from_bytes(table_id: int, first: int, payload: bytes) -> BitMatrixRef:
     head, members = payload.split(b"\n", 1)
     facts: dict[str, Any] = orjson.loads(head)
-    return SheetName(
+    return BitMatrixRef(
         table_id, first, facts["end"], facts["min_ts"], facts["max_ts"], facts["file"], BitMap.deserialize(members)
     )
 
 
-def write_sheet(folder: Path, sheet: Sheet) -> str | None:
-    """Leave a sheet for the server; its file name, or None where there is no room for it."""
+def write_matrix(folder: Path, sheet: BitMatrix) -> str | None:
+    """Write a bit matrix for the server; its file name, or None where the disk or memory is full."""
     # A task that is run twice writes two files: only the committed one is named.
     name = f"{sheet.table_id}-{sheet.first:016d}-{uuid.uuid4().hex}.sheet"
     aside = folder / f".{name}"
@@ -115,7 +115,7 @@ def write_sheet(folder: Path, sheet: Sheet) -> str | None:
     return name
 
 
-def _file_parts(head: Ints, sheet: Sheet) -> Iterator[npt.NDArray[Any]]:
+def _file_parts(head: Ints, sheet: BitMatrix) -> Iterator[npt.NDArray[Any]]:
     yield from (head, sheet.queries, sheet.row_of, sheet.times, sheet.vids)
     if sheet.chosen is None:
         yield sheet.words
@@ -125,8 +125,8 @@ def _file_parts(head: Ints, sheet: Sheet) -> Iterator[npt.NDArray[Any]]:
         yield sheet.words[sheet.chosen[first : first + at_once]]
 
 
-def map_sheet(path: Path) -> Sheet | None:
-    """A sheet as it lies in shared memory; None where it is gone or torn."""
+def map_matrix(path: Path) -> BitMatrix | None:
+    """A bit matrix as it lies in shared memory; None where it is gone or torn."""
     try:
         # Arrow's map outlives its file, while one of `mmap` keeps a descriptor, and there may be thousands.
         with pa.memory_map(str(path)) as file:
@@ -136,25 +136,25 @@ def map_sheet(path: Path) -> Sheet | None:
         return None
 
 
-def _parts_of(raw: npt.NDArray[np.uint8]) -> Sheet:
+def _parts_of(raw: npt.NDArray[np.uint8]) -> BitMatrix:
     head = raw[: _HEAD * 8].view(np.int64)
     magic, table_id, first, end, count, answers, width = (int(n) for n in head[:7])
     rows = end - first
     if magic != _MAGIC or width != words_for(rows):
-        raise ValueError("not a sheet")
+        raise ValueError("not a bit matrix")
     at = _HEAD * 8
 
     def part(dtype: Any, length: int) -> Any:
         nonlocal at
         size = np.dtype(dtype).itemsize * length
         if at + size > len(raw):
-            raise ValueError("a torn sheet")
+            raise ValueError("a torn bit matrix")
         found = raw[at : at + size].view(dtype)
         at += size + -size % 8
         return found
 
     queries, row_of = part(np.int64, count), part(np.int32, count)
     times, vids = part(np.int64, rows), part(np.int32, rows)
-    return Sheet(
+    return BitMatrix(
         table_id, first, end, queries, row_of, times, vids, part(np.uint64, answers * width).reshape(answers, width)
     )

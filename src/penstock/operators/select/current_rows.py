@@ -1,6 +1,6 @@
-"""Answers that are kept current: the rows inside the window, moved on at each cycle instead of cut out when asked.
+"""Answers that are kept current: the rows inside the window, updated at each cycle instead of computed on request.
 
-For queries that are asked about more often than cycles come. An answer that is behind is moved on when somebody asks.
+For queries with more requests than cycles. An answer that is behind is updated at the next request.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.expr.windows import FOREVER, TimeWindow, Window
-from penstock.operators.base.log_reader import Fetcher, TimedPositions, no_rows
+from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows
 from penstock.operators.select.position_lists import Ints
-from penstock.operators.select.window_cut import Instant, Matches
+from penstock.operators.select.window_cut import WindowAt, WindowMatches
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Matches from the beginning of the window on, as of a cycle; those past its end come in later."""
+    """Matches from the beginning of the window on, as of a cycle; matches past its end enter the answer later."""
 
     cycle: int
     head: int
@@ -30,14 +30,14 @@ class Ready:
         return self.rows.positions.nbytes + self.rows.times.nbytes + self.rows.vids.nbytes
 
 
-class ReadyAnswers:
-    """By query. Any thread may ask."""
+class CurrentRows:
+    """The current rows by query. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[int, Ready] = {}
 
-    def inside(self, query_id: int, cycle: int, matches: Matches, at: Instant, fetcher: Fetcher) -> Ints:
+    def inside(self, query_id: int, cycle: int, matches: WindowMatches, at: WindowAt, log_reader: LogReader) -> Ints:
         """The positions inside the window at a cycle, ascending."""
         with self._lock:
             known = self._known.get(query_id)
@@ -50,7 +50,7 @@ class ReadyAnswers:
         if known.cycle < cycle:
             # NOW never steps back, so what was before the window stays out of it.
             kept = known.rows.take(np.flatnonzero((known.rows.times >= low) & (known.rows.positions >= at.floor)))
-            new = matches.times(fetcher, at.head, low, FOREVER, first=max(known.head, at.floor))
+            new = matches.times(log_reader, at.head, low, FOREVER, first=max(known.head, at.floor))
             known = Ready(cycle, at.head, at.window, TimedPositions.together([kept, new]))
             self._keep(query_id, known)
         positions: Ints = known.rows.positions

@@ -1,7 +1,7 @@
-"""Which rows a plain subscriber has been told of already, from the windows that it was told through.
+"""Which rows a plain subscriber has received already, derived from the windows of its events.
 
-A window over time only moves on. So of the rows that came with one cycle all were told, now or later, from where the window
-began then to where it ends at last: two numbers a cycle and not a row remembered. Each change of window begins an era.
+A window over time only moves forward. So of the rows of one cycle all were delivered, then or later, from the window's begin in
+that cycle to its end now: this takes two numbers per cycle, and none per row. Each change of window begins an era.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 
 from penstock.expr.windows import FOREVER, TimeWindow, Window
 from penstock.operators.base.log_reader import TimedPositions
-from penstock.operators.select.window_cut import Instant
+from penstock.operators.select.window_cut import WindowAt
 
 MOST_CYCLES = 1 << 16
 
 
 @dataclass(slots=True)
 class _Era:
-    """One window. Rows below heads[i] (and not below the one before) were told from the time lows[i] on, up to `high`."""
+    """One window. Rows below heads[i] (and not below the one before) were delivered from the time lows[i] on, up to `high`."""
 
     window: Window
     heads: list[int] = field(default_factory=list)
@@ -33,7 +33,7 @@ class _Era:
         self.heads.append(head)
         self.lows.append(low)
         if len(self.heads) > MOST_CYCLES:
-            # Cycles two by two, from the later time on: what is forgotten may be told again, but nothing is kept back.
+            # Cycles two by two, from the later time on: rows that are forgotten may be delivered again, but none is left out.
             self.heads, self.lows = self.heads[1::2], self.lows[1::2]
 
     def has(self, rows: TimedPositions) -> np.ndarray:
@@ -42,18 +42,18 @@ class _Era:
         return (rows.times >= lows[place]) & (rows.times <= self.high)
 
 
-class Told:
-    """One subscriber's past. Windows of rows leave no trace here: what they showed may be told again."""
+class DeliveredWindows:
+    """The delivered windows of one subscriber. Windows of rows are not recorded: their rows may be delivered again."""
 
     def __init__(self) -> None:
         self._eras: list[_Era] = []
 
-    def begin(self, at: Instant) -> None:
+    def begin(self, at: WindowAt) -> None:
         """It has the answer as of an instant."""
         self._note(at, None)
 
-    def without_told(self, rows: TimedPositions, before: Instant, after: Instant) -> TimedPositions:
-        """Rows that came in between two instants, less those that it knows; it knows them all from now on."""
+    def without_told(self, rows: TimedPositions, before: WindowAt, after: WindowAt) -> TimedPositions:
+        """New rows between two instants without those that were delivered; marks all of them as delivered."""
         if len(self._eras) > 1 or before.window != after.window:
             known = np.zeros(len(rows.positions), np.bool_)
             for era in self._eras:
@@ -64,7 +64,7 @@ class Told:
             self._note(after, None)
         return rows
 
-    def _note(self, at: Instant, before: Instant | None) -> None:
+    def _note(self, at: WindowAt, before: WindowAt | None) -> None:
         if not self._eras or self._eras[-1].window != at.window:
             self._eras.append(_Era(at.window))
         span = at.range() if isinstance(at.window, TimeWindow) else None

@@ -1,4 +1,4 @@
-"""How long a query's matches have to last: the choice between commit record and sheet, made per definition."""
+"""The durability of a query's matches: in the commit record or in a bit matrix, chosen per definition."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from penstock.expr.windows import TimeWindow
 from penstock.sql.plan import AggregatePlan, SelectPlan
 
 
-class Keeping(IntEnum):
+class Durability(IntEnum):
     """What a task may do with a query's matches."""
 
     RECORD = 0  # only workers can find them again, or a count of rows needs all of them: a bitmap in the record
     LISTED = 1  # the window grows without end: in the record, among other lists where they are few
-    SOFT = 2  # the window passes: many matches go to a sheet, and are evaluated again if that is lost
+    SOFT = 2  # the window passes: many matches go to a bit matrix, and are evaluated again if that is lost
 
 
-def keeping_of(plan: SelectPlan) -> Keeping:
+def keeping_of(plan: SelectPlan) -> Durability:
     if not is_pure(plan):
-        return Keeping.RECORD
+        return Durability.RECORD
     assert isinstance(plan.window, TimeWindow)
-    return Keeping.SOFT if plan.window.slides else Keeping.LISTED
+    return Durability.SOFT if plan.window.slides else Durability.LISTED
 
 
 def is_pure(plan: SelectPlan | AggregatePlan) -> bool:
-    """Whether the server itself can say which rows are inside: no user's code, and a window over time."""
+    """Whether the server itself can find the matches: without user code, and with a window over time."""
     return isinstance(plan.window, TimeWindow) and not calls_user_code(plan)
 
 
@@ -38,7 +38,7 @@ def calls_user_code(plan: SelectPlan | AggregatePlan) -> bool:
 
 
 def meets_rows(definition: QueryDefinition, plan: SelectPlan | AggregatePlan) -> bool:
-    """Whether new rows meet a query in the shared pass; if not, whoever asks evaluates."""
+    """Whether the shared pass evaluates a query over new rows; if not, it is evaluated on request."""
     if definition.quarantined is not None:
         return False
     if isinstance(plan, AggregatePlan) and plan.latch is not None:

@@ -1,4 +1,4 @@
-"""Matches that the server finds by itself, where no record and no sheet says them: evaluated when asked, and kept."""
+"""Matches that the server evaluates on request, and keeps, where neither a record nor a bit matrix has them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.cycle.positions import BLOCK_ROWS
 from penstock.expr.expression import columns_of
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.expr.row_lists import set_bits
-from penstock.operators.base.log_reader import Fetcher, offsets_in
+from penstock.operators.base.log_reader import LogReader, offsets_in
 from penstock.operators.base.ranges import Range, Ranges, from_position, inside, joined, outside
 from penstock.operators.join.partnered_rows import Blocks
 from penstock.operators.select.position_lists import Ints
@@ -22,8 +22,8 @@ from penstock.sql.plan import SelectPlan
 EVALUATE_ROWS = 1 << 18
 
 
-class Evaluated:
-    """One query's own findings. Many threads may ask; two that miss the same rows both look, and agree."""
+class EvaluatedMatches:
+    """One query's evaluated matches. Thread-safe: two threads that miss the same rows both evaluate them."""
 
     __slots__ = ("_blocks", "_lock", "_ranges")
 
@@ -89,20 +89,20 @@ def size_of(blocks: Blocks) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluator:
-    """Meets rows of the log with one query, as workers do."""
+class MatchEvaluator:
+    """Evaluates one query over rows of the log, as workers do."""
 
     plan: SelectPlan
-    reader: Callable[[], Fetcher]
+    reader: Callable[[], LogReader]
 
     def __call__(self, first: int, end: int) -> Ints:
         """The positions in [first, end) that match; rows that retention has taken do not."""
-        fetcher = self.reader()
+        log_reader = self.reader()
         index = PredicateIndex([(1, self.plan.static_predicate, self.plan.stream_predicate)])
         wanted = columns_of(self.plan.stream_predicate) if self.plan.stream_predicate is not None else set()
         found = [np.empty(0, np.int64)]
         for low in range(first, end, EVALUATE_ROWS):
-            for start, vids, columns in fetcher.runs(low, min(end, low + EVALUATE_ROWS), wanted):
-                matrix = index.match_matrix(columns, vids, fetcher.static.versions())
+            for start, vids, columns in log_reader.runs(low, min(end, low + EVALUATE_ROWS), wanted):
+                matrix = index.match_matrix(columns, vids, log_reader.static.versions())
                 found.append(set_bits(matrix.words[matrix.row_of[0]]) + start)
         return np.concatenate(found)

@@ -1,4 +1,4 @@
-"""What was found lately about a condition that has to last, for a few cycles and windows. Soft."""
+"""A cache of results for conditions that have to last, for a few cycles and windows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ KEPT = 4  # cycles that are asked about at the same time: of invocations, and of
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """All rows from a time on that the condition has lasted for, below `head`; `lowest` is the lowest position that mattered."""
+class HoldRows:
+    """All rows below `head` from a time on at which the condition has lasted; they depend on positions from `lowest` on."""
 
     since: int
     head: int
@@ -39,14 +39,14 @@ class Eves:
         return int(self.positions.min(initial=FOREVER))
 
 
-Kept = TypeVar("Kept", Found, Eves)
+Kept = TypeVar("Kept", HoldRows, Eves)
 
 
 @dataclass(slots=True)
-class LastingMemory:
-    """What was found lately about one query. Soft: whatever is missing is read from the log."""
+class HoldCache:
+    """The cached results of one query. Soft state: missing results are read from the log."""
 
-    found: list[Found] = field(default_factory=list)
+    found: list[HoldRows] = field(default_factory=list)
     eves: list[Eves] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 

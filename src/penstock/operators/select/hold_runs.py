@@ -1,4 +1,4 @@
-"""Conditions that last: which readings an unbroken run of true ones reaches back from far enough, sensor by sensor."""
+"""Find the readings that end an unbroken run of true readings of the required duration, per sensor."""
 
 from __future__ import annotations
 

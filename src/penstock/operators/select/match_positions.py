@@ -1,4 +1,4 @@
-"""Which rows match one query, from wherever that is known: record, lists, sheets, or the log itself."""
+"""The rows that match one query, from commit records, lists, bit matrices, or by evaluation over the log."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.expr.windows import FOREVER
-from penstock.operators.base.log_reader import Fetcher, TimedPositions, no_rows, offsets_in
+from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows, offsets_in
 from penstock.operators.base.ranges import Range, Ranges, joined, outside
 from penstock.operators.join.partnered_rows import Blocks
-from penstock.operators.select.evaluated_matches import Evaluated, Evaluator
-from penstock.operators.select.match_store import ShelfView
+from penstock.operators.select.evaluated_matches import EvaluatedMatches, MatchEvaluator
+from penstock.operators.select.match_store import MatchStoreAt
 from penstock.operators.select.position_lists import Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class MatchPositions:
     """A query's matches as of one cycle, safe to read while the next one is folded in.
 
-    In the ranges `covered` the record, lists and sheets say everything; elsewhere, and where a sheet is lost, the
-    predicate is evaluated. Rows below `reach` are older than any window of the query.
+    In the ranges `covered` records, lists and bit matrices have all matches; elsewhere, and where a bit matrix is lost,
+    the predicate is evaluated. Rows below `reach` are older than any window of the query.
     """
 
     query_id: int
     blocks: Blocks
-    view: ShelfView
+    view: MatchStoreAt
     covered: Ranges
     reach: int
-    evaluated: Evaluated
-    evaluate: Evaluator
+    evaluated: EvaluatedMatches
+    evaluate: MatchEvaluator
     keep: bool = True
 
     def between(self, first: int, end: int) -> Ints:
@@ -55,19 +55,19 @@ class Positions:
         lost = self.view.missing(self.query_id, first, end)
         return list(joined([*gaps, *lost])) if lost else gaps
 
-    def to_evaluate(self, fetcher: Fetcher, first: int, end: int, low: int) -> int:
-        """How many rows of [first, end) with a ts from `low` on only the predicate itself can tell."""
+    def to_evaluate(self, log_reader: LogReader, first: int, end: int, low: int) -> int:
+        """How many rows of [first, end) with ts from `low` on have to be evaluated."""
         first = max(first, self.reach)
-        ranges = fetcher.ranges(first, end, low, FOREVER) if first < end else []
+        ranges = log_reader.ranges(first, end, low, FOREVER) if first < end else []
         return sum(high - start for a, b in ranges for start, high in self._gaps(a, b))
 
-    def times(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
-        """Matches in [first, end) whose ts is in [low, high], in log order."""
+    def times(self, log_reader: LogReader, end: int, low: int, high: int, first: int) -> TimedPositions:
+        """Matches in [first, end) with ts in [low, high], in log order."""
         first = max(first, self.reach)
         found: list[TimedPositions] = []
         at = first
         for kept in self.view.overlapping(first, end):
-            found += self._from_log(fetcher, at, min(kept.first, end), low, high)
+            found += self._from_log(log_reader, at, min(kept.first, end), low, high)
             at = kept.end
             if kept.name.max_ts >= low and kept.name.min_ts <= high:
                 positions = self.between(max(first, kept.first), min(end, kept.end))
@@ -75,19 +75,19 @@ class Positions:
                 times = kept.sheet.times[offsets]
                 inside = (times >= low) & (times <= high)
                 found.append(TimedPositions(positions[inside], times[inside], kept.sheet.vids[offsets[inside]]))
-        found += self._from_log(fetcher, at, end, low, high)
+        found += self._from_log(log_reader, at, end, low, high)
         return TimedPositions.together(found) if found else no_rows()
 
-    def _from_log(self, fetcher: Fetcher, first: int, end: int, low: int, high: int) -> list[TimedPositions]:
-        """The same where no sheet says the times."""
+    def _from_log(self, log_reader: LogReader, first: int, end: int, low: int, high: int) -> list[TimedPositions]:
+        """The same where no bit matrix has the times."""
         if first >= end:
             return []
-        lost = fetcher.lost(first, end)
+        lost = log_reader.lost(first, end)
         if lost is not None and (self._gaps(lost, end) or any(map(len, self._known(lost, end)))):
-            raise fetcher.missing(lost)
+            raise log_reader.missing(lost)
         found = []
-        for start, stop in fetcher.ranges(first, end, low, high):
+        for start, stop in log_reader.ranges(first, end, low, high):
             positions = self.between(start, stop)
             if len(positions):
-                found.append(fetcher.timed(positions, low, high))
+                found.append(log_reader.timed(positions, low, high))
         return found

@@ -1,7 +1,7 @@
-"""One table's sheets and lists in the server: what tasks found for many queries at once, by log range.
+"""The match store of one table: bit matrices and lists with the matches of many queries, by log range.
 
-Lists are durable. Sheets are not: one that is lost or given up leaves its range and its members behind, so that a
-member knows which rows it has to look at again.
+Lists are durable. Bit matrices are not: the store keeps the range and the queries of a lost one, so that these rows are
+evaluated again for these queries.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import numpy as np
 from pyroaring import BitMap
 
 from penstock.operators.base.ranges import Range
-from penstock.operators.select.bit_matrix import Sheet, SheetName, map_sheet
-from penstock.operators.select.position_lists import MOST_ROWS, Ints, Lists, merge_lists
-from penstock.views.query_counters import Counted
+from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, map_matrix
+from penstock.operators.select.position_lists import MOST_ROWS, Ints, PositionLists, merge_lists
+from penstock.views.query_counters import QueryCounters
 
-# A reader looks into each one.
+# A reader searches each one.
 MOST_SHEETS = 4096
 MOST_LOST = 256
 MOST_LISTS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A sheet that is there, and how the commit record names it."""
+class StoredMatrix:
+    """A bit matrix that exists, and how the commit record names it."""
 
-    name: SheetName
-    sheet: Sheet
+    name: BitMatrixRef
+    sheet: BitMatrix
 
     @property
     def first(self) -> int:
@@ -42,8 +42,8 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """A log range whose sheet is gone; `members` were answered by it."""
+class LostMatrix:
+    """A log range with a lost bit matrix; `members` are the queries that it had."""
 
     first: int
     end: int
@@ -51,15 +51,15 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class ShelfView:
-    """A shelf as of one cycle, safe to read while others are put on it."""
+class MatchStoreAt:
+    """A match store as of one cycle, safe to read while the store changes."""
 
-    sheets: tuple[Kept, ...] = ()
-    lost: tuple[Lost, ...] = ()
-    lists: tuple[Lists, ...] = ()
+    sheets: tuple[StoredMatrix, ...] = ()
+    lost: tuple[LostMatrix, ...] = ()
+    lists: tuple[PositionLists, ...] = ()
 
-    def overlapping(self, first: int, end: int) -> Iterator[Kept]:
-        """Sheets with rows in [first, end), in log order."""
+    def overlapping(self, first: int, end: int) -> Iterator[StoredMatrix]:
+        """Bit matrices with rows in [first, end), in log order."""
         # They do not overlap, so they end in the order in which they begin.
         at = bisect_left(self.sheets, first + 1, key=_end)
         while at < len(self.sheets) and self.sheets[at].first < end:
@@ -67,7 +67,7 @@ class ShelfView:
             at += 1
 
     def positions(self, query_id: int, first: int, end: int) -> list[Ints]:
-        """What sheets and lists name in [first, end) for a query, ascending each."""
+        """Matches of a query in [first, end) from bit matrices and lists, each part ascending."""
         found = []
         for kept in self.overlapping(first, end):
             row = kept.sheet.row(query_id)
@@ -81,7 +81,7 @@ class ShelfView:
         return found
 
     def missing(self, query_id: int, first: int, end: int) -> list[Range]:
-        """Where in [first, end) a query was answered by a sheet that is gone."""
+        """Ranges in [first, end) where the bit matrix of a query is lost."""
         return [
             (max(lost.first, first), min(lost.end, end))
             for lost in self.lost
@@ -90,48 +90,48 @@ class ShelfView:
 
 
 @dataclass(slots=True)
-class Shelf:
-    """The sheets and lists of one table. Changed under its owner's lock."""
+class MatchStore:
+    """The bit matrices and lists of one table. Changed under its owner's lock."""
 
     folder: Path
-    sheets: list[Kept] = field(default_factory=list)
-    lost: list[Lost] = field(default_factory=list)
-    lists: list[Lists] = field(default_factory=list)
+    sheets: list[StoredMatrix] = field(default_factory=list)
+    lost: list[LostMatrix] = field(default_factory=list)
+    lists: list[PositionLists] = field(default_factory=list)
     nbytes: int = 0
-    # Added up as they come and go: whoever lists ten thousand queries looks into no sheet.
-    _shares: Counted = field(default_factory=Counted)
+    # Added up as they come and go: a list of ten thousand queries reads no bit matrix.
+    _shares: QueryCounters = field(default_factory=QueryCounters)
     _unused: list[Path] = field(default_factory=list)
-    _view: ShelfView | None = None
+    _view: MatchStoreAt | None = None
 
-    def view(self) -> ShelfView:
+    def view(self) -> MatchStoreAt:
         if self._view is None:
-            self._view = ShelfView(tuple(self.sheets), tuple(self.lost), tuple(self.lists))
+            self._view = MatchStoreAt(tuple(self.sheets), tuple(self.lost), tuple(self.lists))
         return self._view
 
-    def put(self, name: SheetName) -> None:
-        sheet = map_sheet(self.folder / name.file) if name.file is not None else None
+    def put(self, name: BitMatrixRef) -> None:
+        sheet = map_matrix(self.folder / name.file) if name.file is not None else None
         fits = sheet is not None and (sheet.table_id, sheet.first, sheet.end) == (name.table_id, name.first, name.end)
         if sheet is None or not fits:
             self._note_lost(name)
         else:
-            insort(self.sheets, Kept(name, sheet), key=_first)
+            insort(self.sheets, StoredMatrix(name, sheet), key=_first)
             self.nbytes += sheet.nbytes
             self._shares.add(*_sheet_shares(sheet))
         if len(self.sheets) > MOST_SHEETS:
             self.give_up(self.sheets[: MOST_SHEETS // 8])
         self._view = None
 
-    def put_lists(self, lists: Lists) -> None:
+    def put_lists(self, lists: PositionLists) -> None:
         self.lists.append(lists)
         self._shares.add(*_list_shares(lists))
         self._view = None
 
     def share(self, query_id: int) -> int:
-        """Bytes of sheets and lists that are there for a query, divided among those who share them."""
+        """A query's share of the bytes of bit matrices and lists, divided among the queries of each."""
         return self._shares[query_id]
 
-    def give_up(self, some: list[Kept]) -> None:
-        """Drop sheets; whoever asks for their rows evaluates them."""
+    def give_up(self, some: list[StoredMatrix]) -> None:
+        """Drop bit matrices; their rows are evaluated again on request."""
         gone = {id(k) for k in some}
         self.sheets = [k for k in self.sheets if id(k) not in gone]
         for kept in some:
@@ -140,7 +140,7 @@ class Shelf:
         self._view = None
 
     def give_up_passed(self, now_us: int, spans: Sequence[tuple[int, BitMap]]) -> None:
-        """Drop the sheets that the windows of all their members have left behind. `spans`: the widest first, and whose."""
+        """Drop the bit matrices that no window of their queries reaches. `spans`: spans and their queries, widest first."""
         shortest = spans[-1][0] if spans else None
         old = []
         for kept in self.sheets:
@@ -154,7 +154,7 @@ class Shelf:
             self.give_up(old)
 
     def forget_below(self, position: int) -> None:
-        """Nobody will ask for rows below a position again."""
+        """Forget bit matrices below a position: no window reaches these rows any more."""
         for kept in [k for k in self.sheets if k.end <= position]:
             self._remove(kept)
         self.sheets = [k for k in self.sheets if k.end > position]
@@ -163,7 +163,7 @@ class Shelf:
         self._view = None
 
     def merge(self, keep_from: dict[int, int] | None) -> None:
-        """Make few lists of many, without what their queries do not reach any more, if that is said."""
+        """Merge many lists into few. With `keep_from`, drop positions below it, which their queries no longer reach."""
         if len(self.lists) <= (0 if keep_from is not None else 1):
             return
         groups = [group for near in _within_reach(self.lists) for group in _to_merge(near)]
@@ -178,37 +178,37 @@ class Shelf:
         self.lists = [*whole, *merged]
         self._view = None
 
-    def _remove(self, kept: Kept) -> None:
+    def _remove(self, kept: StoredMatrix) -> None:
         self.nbytes -= kept.sheet.nbytes
         self._shares.take(*_sheet_shares(kept.sheet))
         if kept.name.file is not None:
             self._unused.append(self.folder / kept.name.file)
 
     def take_files(self) -> list[Path]:
-        """Files that nobody needs any more, for whoever removes them."""
+        """Files that are no longer needed; the caller removes them."""
         unused, self._unused = self._unused, []
         return unused
 
-    def _note_lost(self, name: SheetName) -> None:
-        insort(self.lost, Lost(name.first, name.end, name.members), key=_first)
+    def _note_lost(self, name: BitMatrixRef) -> None:
+        insort(self.lost, LostMatrix(name.first, name.end, name.members), key=_first)
         if len(self.lost) > MOST_LOST:
-            # Saying that more queries miss more rows is safe: they look at rows that they know already.
+            # Larger lost ranges for more queries are safe: some known rows are then evaluated again.
             pairs = zip(self.lost[::2], self.lost[1::2], strict=False)
             rest = self.lost[-1:] if len(self.lost) % 2 else []
-            # Sheets are lost in any order, so a later one may lie within what was made of two before.
-            self.lost = [Lost(a.first, max(a.end, b.end), a.members | b.members) for a, b in pairs] + rest
+            # Bit matrices are lost in any order, so a later range may lie within a merged one.
+            self.lost = [LostMatrix(a.first, max(a.end, b.end), a.members | b.members) for a, b in pairs] + rest
 
     def close(self) -> None:
-        """The table is gone."""
+        """Remove everything, because the table was dropped."""
         for kept in self.sheets:
             self._remove(kept)
         for path in self.take_files():
             path.unlink(missing_ok=True)
 
 
-def _within_reach(lists: list[Lists]) -> list[list[Lists]]:
+def _within_reach(lists: list[PositionLists]) -> list[list[PositionLists]]:
     """Lists by where they lie: as many together as one list has row numbers for."""
-    groups: list[list[Lists]] = []
+    groups: list[list[PositionLists]] = []
     for part in sorted(lists, key=lambda part: part.first):
         if groups and part.end - groups[-1][0].first < MOST_ROWS:
             groups[-1].append(part)
@@ -217,7 +217,7 @@ def _within_reach(lists: list[Lists]) -> list[list[Lists]]:
     return groups
 
 
-def _to_merge(parts: list[Lists]) -> list[list[Lists]]:
+def _to_merge(parts: list[PositionLists]) -> list[list[PositionLists]]:
     """The largest stays as it is while the others are small beside it: a position is merged log n times."""
     sizes = [len(p.offsets) for p in parts]
     large = int(np.argmax(sizes))
@@ -226,12 +226,12 @@ def _to_merge(parts: list[Lists]) -> list[list[Lists]]:
     return [parts]
 
 
-def _sheet_shares(sheet: Sheet) -> tuple[Ints, Ints]:
-    """Bytes of a sheet by query."""
+def _sheet_shares(sheet: BitMatrix) -> tuple[Ints, Ints]:
+    """Bytes of a bit matrix by query."""
     return sheet.queries, np.full(len(sheet.queries), sheet.nbytes // max(1, len(sheet.queries)))
 
 
-def _list_shares(lists: Lists) -> tuple[Ints, Ints]:
+def _list_shares(lists: PositionLists) -> tuple[Ints, Ints]:
     """Bytes of lists by query: its row numbers, its id and where they begin."""
     return lists.queries, lists.offsets.itemsize * np.diff(lists.starts) + 16
 
@@ -241,9 +241,9 @@ def _within(positions: Ints, first: int, end: int) -> Ints:
     return positions[low:high]
 
 
-def _first(kept: Kept | Lost) -> int:
+def _first(kept: StoredMatrix | LostMatrix) -> int:
     return kept.first
 
 
-def _end(kept: Kept) -> int:
+def _end(kept: StoredMatrix) -> int:
     return kept.end

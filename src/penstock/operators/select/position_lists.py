@@ -1,6 +1,6 @@
-"""Lists: what many queries select of a run of rows, each only a little; durable in the commit record.
+"""Lists: the few matches of each of many queries in one range of rows; durable in the commit record.
 
-One array of queries, one of where each one's part ends, one of row numbers: nobody goes query by query until asked.
+One array of queries, one with the end of each query's part, one of row numbers: all queries are handled at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_ROWS = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
+class PositionLists:
     """Log positions in [first, end) by query: those of query i are `first + offsets[starts[i] : starts[i + 1]]`."""
 
     first: int
@@ -42,15 +42,15 @@ class Lists:
         return b"".join(a.tobytes() for a in (head, self.queries, self.starts, self.offsets))
 
 
-def lists_from_bytes(first: int, payload: bytes) -> Lists:
+def lists_from_bytes(first: int, payload: bytes) -> PositionLists:
     end, count = (int(n) for n in np.frombuffer(payload, np.int64, 2))
     queries = np.frombuffer(payload, np.int64, count, 16)
     starts = np.frombuffer(payload, np.int64, count + 1, 16 + 8 * count)
-    return Lists(first, end, queries, starts, np.frombuffer(payload, np.uint32, -1, 24 + 16 * count))
+    return PositionLists(first, end, queries, starts, np.frombuffer(payload, np.uint32, -1, 24 + 16 * count))
 
 
-def merge_lists(parts: Sequence[Lists], keep_from: dict[int, int] | None) -> Lists | None:
-    """One for several, without positions below `keep_from` of their query (None: with all); queries not in it are gone."""
+def merge_lists(parts: Sequence[PositionLists], keep_from: dict[int, int] | None) -> PositionLists | None:
+    """Merge several lists, without positions below `keep_from` of their query (None: with all); other queries are dropped."""
     first, end = min(p.first for p in parts), max(p.end for p in parts)
     queries = np.concatenate([np.repeat(p.queries, np.diff(p.starts)) for p in parts])
     positions = np.concatenate([p.offsets.astype(np.int64) + p.first for p in parts])
@@ -63,7 +63,7 @@ def merge_lists(parts: Sequence[Lists], keep_from: dict[int, int] | None) -> Lis
     queries, positions = queries[order], positions[order]
     edges = np.flatnonzero(np.append(True, np.diff(queries) != 0))
     starts = np.append(edges, len(queries))
-    return Lists(first, end, queries[edges], starts, (positions - first).astype(np.uint32))
+    return PositionLists(first, end, queries[edges], starts, (positions - first).astype(np.uint32))
 
 
 def _reached(queries: Ints, positions: Ints, keep_from: dict[int, int]) -> npt.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""The standing select-project queries of one table, kept ready in a worker to meet rows together."""
+"""The step of a worker for all standing select-project queries of one table: one shared pass over the rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.catalog.model import POSITION_COLUMN
-from penstock.cycle.log_batch import Rows
+from penstock.cycle.log_batch import LogBatch
 from penstock.errors import PenstockError
 from penstock.expr.answer_matrix import Matrix
 from penstock.expr.evaluate import Functions, evaluate
 from penstock.expr.expression import Expr, calls_user, columns_of
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.expr.windows import RowsWindow
-from penstock.operators.select.durability import Keeping, keeping_of
+from penstock.operators.select.durability import Durability, keeping_of
 from penstock.sql.plan import Output, SelectPlan
 
 
@@ -37,8 +37,8 @@ class Key:
         return cls(abs(number), "match" if number > 0 else "base")
 
 
-class SharedPass:
-    """Standing select-project queries of one table, ready to meet rows."""
+class SelectStep:
+    """Evaluates all standing select-project queries of one table over rows."""
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions
@@ -48,7 +48,7 @@ class SharedPass:
         self._sharing: dict[frozenset[str], tuple[frozenset[str], int]] = {}  # the one that stands for its equals
         self._columns: Counter[str] = Counter()
         self._index = PredicateIndex(functions=functions)
-        self._keeping_of: dict[int, Keeping] = {}
+        self._keeping_of: dict[int, Durability] = {}
         self._keeping: tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]] | None = None
 
     def __len__(self) -> int:
@@ -74,9 +74,9 @@ class SharedPass:
             self._columns.update(needs)
         self._put(query_id, plan.static_predicate, plan.stream_predicate, keeping_of(plan))
         if isinstance(plan.window, RowsWindow) and plan.static_predicate is not None:
-            self._put(-query_id, plan.static_predicate, None, Keeping.RECORD)
+            self._put(-query_id, plan.static_predicate, None, Durability.RECORD)
 
-    def _put(self, number: int, static: Expr | None, stream: Expr | None, keeping: Keeping) -> None:
+    def _put(self, number: int, static: Expr | None, stream: Expr | None, keeping: Durability) -> None:
         self._keeping_of[number] = keeping
         self._index.add(number, static, stream)
 
@@ -99,7 +99,7 @@ class SharedPass:
         """What the queries need of the rows here; the server computes the rest of their outputs."""
         return set(self._columns)
 
-    def match(self, batch: Rows) -> Iterator[tuple[Key, BitMap | PenstockError]]:
+    def match(self, batch: LogBatch) -> Iterator[tuple[Key, BitMap | PenstockError]]:
         """Every query with rows in the batch, with their offsets. Bitmaps may be shared: read only.
 
         A user's function may fail: that harms no query that does not call it.
@@ -107,7 +107,7 @@ class SharedPass:
         for number, found in self._index.match(batch.columns, batch.vids, batch.static.versions()):
             yield Key.of(number), found
 
-    def matrix(self, batch: Rows) -> Matrix:
+    def matrix(self, batch: LogBatch) -> Matrix:
         """All answers at once."""
         return self._index.match_matrix(batch.columns, batch.vids, batch.static.versions())
 
@@ -118,7 +118,7 @@ class SharedPass:
             self._keeping = numbers, np.fromiter(kinds, np.int8, len(numbers))
         return self._keeping[1]
 
-    def values(self, query_id: int, batch: Rows, found: BitMap) -> bytes | PenstockError | None:
+    def values(self, query_id: int, batch: LogBatch, found: BitMap) -> bytes | PenstockError | None:
         """Output columns that call user functions, computed here because such code never runs in the server."""
         outputs = self._computed.get(query_id)
         if outputs is None:

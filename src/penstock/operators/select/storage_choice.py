@@ -1,8 +1,8 @@
-"""How a query's answer is kept, chosen by cost: all three give the same rows.
+"""Choose how a query's answer is kept, by cost; all three strategies give the same rows.
 
 - complete: the rows inside the window are kept current at each cycle. Costs each cycle, an invocation nearly nothing.
 - partial: matches are found as rows come, the window is cut when asked. Costs bits per row, little per invocation.
-- none: nothing is kept, an invocation evaluates its window. Costs only those who ask; chosen only on request.
+- none: nothing is kept, an invocation evaluates its window. Costs only at invocations; chosen only on request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 from penstock.expr.windows import AnyWindow, TimeWindow
 from penstock.operators.select.durability import calls_user_code, is_pure
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, Plan, SelectPlan, SparkPlan, evaluated_by_spark
-from penstock.views.query_state import Answer
+from penstock.views.query_state import QueryState
 
 Strategy = Literal["complete", "partial", "none"]
 
@@ -30,14 +30,14 @@ _SLICED_RESULTS = "slices of a join's results are kept, a window adds up those i
 
 
 def unheeded(plan: Plan, asked: str | None) -> str | None:
-    """Why a strategy that somebody asks for changes nothing; None where it is followed."""
+    """Why a requested strategy changes nothing; None where it is used."""
     if asked is None or (asked == "partial" and not evaluated_by_spark(plan)):
         return None
     return _only_way(plan, plan.window if isinstance(plan, SelectPlan) else None, asked)
 
 
 def _only_way(plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
-    """The reason why an answer is kept in one way only, whatever somebody asks for; None where there is a choice."""
+    """The reason why an answer is kept in one way only, whatever strategy is requested; None where there is a choice."""
     if isinstance(plan, AggregatePlan):
         return "slices are kept, a window adds up those inside it when asked"
     if isinstance(plan, JoinAggregatePlan) or (isinstance(plan, SparkPlan) and plan.top is not None):
@@ -64,13 +64,13 @@ class _Asked:
     ready: bool = False
 
 
-class Chooser:
-    """Counts who is asked about how often. Called under its owner's lock."""
+class StorageChoice:
+    """Counts how often each query is invoked, and chooses its strategy. Called under its owner's lock."""
 
     def __init__(self) -> None:
         self._asked: dict[int, _Asked] = {}
 
-    def of(self, query_id: int, answer: Answer) -> Strategy:
+    def of(self, query_id: int, answer: QueryState) -> Strategy:
         if (
             not isinstance(answer.plan, SelectPlan)
             or _only_way(answer.plan, answer.window, answer.strategy) is not None
@@ -83,7 +83,7 @@ class Chooser:
         asked = self._asked.get(query_id)
         return "complete" if asked is not None and asked.ready else "partial"
 
-    def why(self, query_id: int, answer: Answer) -> str:
+    def why(self, query_id: int, answer: QueryState) -> str:
         """The reason, for EXPLAIN."""
         if answer.top is not None:
             return _SLICED_RESULTS
@@ -91,13 +91,13 @@ class Chooser:
         if only is not None:
             return only
         if answer.strategy is not None:
-            return "somebody chose so"
+            return "a user chose it"
         asked = self._asked.get(query_id)
         rate = f"asked for {ASKED_PER_CYCLE:g} times a cycle or more"
         return f"it is {rate}" if asked is not None and asked.ready else f"it is not {rate}"
 
     def note(self, query_id: int, cycle: int) -> None:
-        """Somebody asked for the current answer."""
+        """Count one request for the current answer of a query."""
         asked = self._asked.get(query_id)
         if asked is None:
             asked = self._asked[query_id] = _Asked(cycle)
@@ -115,7 +115,7 @@ class Chooser:
 
     def calm_down(self, cycle: int) -> list[int]:
         """Queries that are not asked about any more; they are kept current no longer."""
-        # Whoever is asked about is looked at again after LOOK_CYCLES: nobody asked for as long as that.
+        # A query with requests is checked again after LOOK_CYCLES: these had none for longer than that.
         gone = [q for q, a in self._asked.items() if cycle - a.since > 2 * LOOK_CYCLES]
         for query_id in gone:
             del self._asked[query_id]

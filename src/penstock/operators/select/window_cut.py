@@ -9,38 +9,38 @@ import numpy as np
 
 from penstock.catalog.rows import StaticRows
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.base.log_reader import Fetcher, TimedPositions, no_rows, offsets_in
+from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows, offsets_in
 from penstock.operators.join.partnered_rows import Blocks
-from penstock.operators.select.hold import LastingPositions
-from penstock.operators.select.match_positions import Positions
+from penstock.operators.select.hold import HoldPositions
+from penstock.operators.select.match_positions import MatchPositions
 from penstock.views.query_state import NEVER
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class WindowMatches:
     """A query's bitmaps, safe to read while the next cycle is folded in.
 
     A window of rows counts those that `base` names, if it is there; else those of the static versions that are
     `passing`, None: all.
     """
 
-    matches: Blocks | Positions | LastingPositions
+    matches: Blocks | MatchPositions | HoldPositions
     base: Blocks | None = None
     passing: np.ndarray | None = None
-    heard: np.ndarray | None = None  # sensors with a reading that counts: until all are found, one reads on
+    heard: np.ndarray | None = None  # sensors with a reading that counts: until all are found, more rows are read
 
-    def times(self, fetcher: Fetcher, end: int, low: int, high: int, first: int) -> TimedPositions:
-        """Matches in [first, end) whose ts is in [low, high]."""
-        if isinstance(self.matches, Positions | LastingPositions):
-            return self.matches.times(fetcher, end, low, high, first)
-        return fetcher.times(self.matches, end, low, high, first)
+    def times(self, log_reader: LogReader, end: int, low: int, high: int, first: int) -> TimedPositions:
+        """Matches in [first, end) with ts in [low, high]."""
+        if isinstance(self.matches, MatchPositions | HoldPositions):
+            return self.matches.times(log_reader, end, low, high, first)
+        return log_reader.times(self.matches, end, low, high, first)
 
-    def among(self, rows: TimedPositions, fetcher: Fetcher, end: int) -> TimedPositions:
+    def among(self, rows: TimedPositions, log_reader: LogReader, end: int) -> TimedPositions:
         """Which of some rows match, as of a head."""
-        if isinstance(self.matches, LastingPositions):
+        if isinstance(self.matches, HoldPositions):
             low = int(rows.times.min(initial=FOREVER))
-            found = self.matches.times(fetcher, end, low, FOREVER, 0).positions
-        elif isinstance(self.matches, Positions):
+            found = self.matches.times(log_reader, end, low, FOREVER, 0).positions
+        elif isinstance(self.matches, MatchPositions):
             found = self.matches.between(0, end)
         else:
             found = offsets_in(self.matches, 0, end, 0)
@@ -48,8 +48,8 @@ class Matches:
 
 
 @dataclass(frozen=True, slots=True)
-class Instant:
-    """What a window is cut by: where the table's log begins and ends, NOW, START, and the window itself."""
+class WindowAt:
+    """What the rows of a window depend on: begin and end of the table's log, NOW, START, and the window itself."""
 
     floor: int
     head: int
@@ -66,53 +66,55 @@ class Instant:
         return self.window.resolve(now_us, self.start_us if self.start_us is not None else NEVER)
 
 
-def rows_inside(matches: Matches, at: Instant, fetcher: Fetcher, static: StaticRows) -> TimedPositions:
+def rows_inside(matches: WindowMatches, at: WindowAt, log_reader: LogReader, static: StaticRows) -> TimedPositions:
     """All matches inside the window, in log order."""
     if isinstance(at.window, RowsWindow):
-        return matches.among(newest_counted(matches, at, at.window, fetcher, static), fetcher, at.head)
+        return matches.among(newest_counted(matches, at, at.window, log_reader, static), log_reader, at.head)
     span = at.range()
     if span is None:
         return no_rows()
-    return matches.times(fetcher, at.head, *span, first=at.floor)
+    return matches.times(log_reader, at.head, *span, first=at.floor)
 
 
 def rows_entered(
-    matches: Matches, before: Instant, after: Instant, fetcher: Fetcher, static: StaticRows
+    matches: WindowMatches, before: WindowAt, after: WindowAt, log_reader: LogReader, static: StaticRows
 ) -> TimedPositions:
     """Rows that came into a window since `before`, those included that left again within the cycle."""
     if before.window == after.window and isinstance(after.window, TimeWindow):
-        return _entered_in_time(matches, before, after, fetcher)
-    was = rows_inside(matches, replace(before, floor=after.floor), fetcher, static)
-    now = rows_inside(matches, after, fetcher, static)
+        return _entered_in_time(matches, before, after, log_reader)
+    was = rows_inside(matches, replace(before, floor=after.floor), log_reader, static)
+    now = rows_inside(matches, after, log_reader, static)
     inside = _without(now, was)
     # Until the new window took over, the old one stood.
     until = replace(after, window=before.window)
     if isinstance(before.window, TimeWindow):
-        passed = _entered_in_time(matches, before, until, fetcher)
+        passed = _entered_in_time(matches, before, until, log_reader)
     else:
-        counted = counted_rows(matches, until, fetcher)
-        passed = matches.among(counted.take(arrived(counted, before, static)), fetcher, until.head)
+        counted = counted_rows(matches, until, log_reader)
+        passed = matches.among(counted.take(arrived(counted, before, static)), log_reader, until.head)
     return _union([inside, passed])
 
 
-def _entered_in_time(matches: Matches, before: Instant, after: Instant, fetcher: Fetcher) -> TimedPositions:
+def _entered_in_time(
+    matches: WindowMatches, before: WindowAt, after: WindowAt, log_reader: LogReader
+) -> TimedPositions:
     """The same with one window over time."""
     if after.now_us is None:
         return no_rows()
     # Before the first reading NOW could have been any moment: what the first cycle brings has all come since.
     (low, high), (old_low, old_high) = after.range_at(after.now_us), before.range_at(before.now_us or NEVER)
     head, floor, first = before.head, after.floor, min(low, old_low)
-    if isinstance(matches.matches, LastingPositions):
-        # A late row may mend or break what lasts, so rows come in that were there already.
+    if isinstance(matches.matches, HoldPositions):
+        # A late row may repair or break a lasting condition, so older rows may enter.
         return _without(
-            matches.times(fetcher, after.head, first, high, floor),
-            matches.times(fetcher, head, old_low, old_high, floor),
+            matches.times(log_reader, after.head, first, high, floor),
+            matches.times(log_reader, head, old_low, old_high, floor),
         )
-    parts = [matches.times(fetcher, after.head, first, high, first=max(head, floor))]
+    parts = [matches.times(log_reader, after.head, first, high, first=max(head, floor))]
     if high > old_high:
-        parts.append(matches.times(fetcher, head, max(old_high + 1, first), high, first=floor))
+        parts.append(matches.times(log_reader, head, max(old_high + 1, first), high, first=floor))
     if low < old_low:
-        parts.append(matches.times(fetcher, head, low, min(old_low - 1, high), first=floor))
+        parts.append(matches.times(log_reader, head, low, min(old_low - 1, high), first=floor))
     return _union(parts)
 
 
@@ -126,33 +128,33 @@ def _union(parts: list[TimedPositions]) -> TimedPositions:
     return together.take(unique)
 
 
-def _counted_in(first: int, end: int, matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:
-    return counted_rows(matches, replace(at, floor=max(at.floor, first), head=min(at.head, end)), fetcher)
+def _counted_in(first: int, end: int, matches: WindowMatches, at: WindowAt, log_reader: LogReader) -> TimedPositions:
+    return counted_rows(matches, replace(at, floor=max(at.floor, first), head=min(at.head, end)), log_reader)
 
 
-def counted_rows(matches: Matches, at: Instant, fetcher: Fetcher) -> TimedPositions:
+def counted_rows(matches: WindowMatches, at: WindowAt, log_reader: LogReader) -> TimedPositions:
     """The rows that a window of rows counts, in log order."""
-    rows = fetcher.times(matches.base, at.head, first=at.floor)
+    rows = log_reader.times(matches.base, at.head, first=at.floor)
     if matches.base is not None or matches.passing is None:
         return rows
     return rows.take(np.flatnonzero(matches.passing[rows.vids]))
 
 
 def newest_counted(
-    matches: Matches, at: Instant, window: RowsWindow, fetcher: Fetcher, static: StaticRows
+    matches: WindowMatches, at: WindowAt, window: RowsWindow, log_reader: LogReader, static: StaticRows
 ) -> TimedPositions:
     """The newest of the counted rows, in log order, from as little of the log as will do.
 
     Files are read from the newest time backwards, ever more of them at once, until no older file can hold a row
     that belongs.
     """
-    fetcher.require(matches.base, at.floor, at.head)
-    files = sorted(fetcher.segments(), key=lambda s: -s.max_ts)
+    log_reader.require(matches.base, at.floor, at.head)
+    files = sorted(log_reader.segments(), key=lambda s: -s.max_ts)
     files = [f for f in files if f.first < at.head and f.end > at.floor]
     kept = no_rows()
     read, step = 0, 4
     while read < len(files):
-        taken = [_counted_in(f.first, f.end, matches, at, fetcher) for f in files[read : read + step]]
+        taken = [_counted_in(f.first, f.end, matches, at, log_reader) for f in files[read : read + step]]
         read, step = read + step, step * 2
         together = _union([kept, *taken])
         kept = together.take(newest(together, window, static))
@@ -161,8 +163,8 @@ def newest_counted(
     return kept
 
 
-def _oldest_that_stays(rows: TimedPositions, window: RowsWindow, matches: Matches, static: StaticRows) -> int:
-    """Rows before this time cannot be among the newest; NEVER while some group still has room."""
+def _oldest_that_stays(rows: TimedPositions, window: RowsWindow, matches: WindowMatches, static: StaticRows) -> int:
+    """Rows before this time cannot be among the newest; NEVER while some group has too few rows."""
     if not window.per_sensor:
         return int(rows.times.min()) if len(rows.times) == window.count else NEVER
     sids, counts = np.unique(static.sids[rows.vids], return_counts=True)
@@ -187,7 +189,7 @@ def newest(rows: TimedPositions, window: RowsWindow, static: StaticRows) -> np.n
     return np.sort(order[rank < window.count])
 
 
-def arrived(rows: TimedPositions, before: Instant, static: StaticRows) -> np.ndarray:
+def arrived(rows: TimedPositions, before: WindowAt, static: StaticRows) -> np.ndarray:
     """Which rows since `before` were among the newest when they came; ascending indices."""
     window = before.window
     assert isinstance(window, RowsWindow)

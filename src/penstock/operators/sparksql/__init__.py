@@ -1,1 +1,1 @@
-"""Standing queries that Spark SQL evaluates: when they are due, and their answers."""
+"""Standing queries that Spark SQL evaluates: the evaluator's thread, and the answers."""

@@ -1,4 +1,4 @@
-"""Answers that Spark SQL evaluates outside the cycle, on their way into the next commit record.
+"""Encode answers that Spark SQL evaluates outside the cycle as rows of the next commit record.
 
 In: evaluations, from the thread that runs them. Out: rows of the record, kinds `evaluation` and `evaluation_error`. So the
 answer of such a query is a function of the records, as any other.
@@ -35,7 +35,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What an evaluation failed with."""
+    """The error of a failed evaluation."""
 
     condition: str
     message: str
@@ -62,7 +62,7 @@ def failure_row(query_id: int, failure: Failure) -> ResultRow:
 
 
 def evaluation_row(query_id: int, evaluation: Evaluation, record: int | None) -> ResultRow:
-    """An evaluation as a record holds it. `record`: the cycle whose record brought it, where this one is a snapshot."""
+    """An evaluation as a row of a record. `record`: in a snapshot, the cycle of the record that brought it first."""
     facts = {"now_us": evaluation.now_us, "seconds": evaluation.seconds, "file": evaluation.file, "record": record}
     rows = to_bytes(evaluation.table) if evaluation.file is None else b""
     payload = orjson.dumps(facts) + b"\n" + rows
@@ -70,7 +70,7 @@ def evaluation_row(query_id: int, evaluation: Evaluation, record: int | None) ->
 
 
 def evaluation_from_row(folder: DataFolder, stands_for: int, payload: bytes) -> tuple[Evaluation, int | None]:
-    """The evaluation of a row, and the cycle whose record brought it where the row is a snapshot's."""
+    """The evaluation of a row and, for a row of a snapshot, the cycle of the record that brought it first."""
     head, _, rows = payload.partition(b"\n")
     facts: dict[str, Any] = orjson.loads(head)
     table = from_bytes(rows) if facts["file"] is None else read_results(folder, facts["file"])

@@ -1,4 +1,4 @@
-"""Answers of queries that Spark SQL evaluates, as the commit records tell them, and one of them at a cycle."""
+"""Answers of queries that Spark SQL evaluates, folded from commit records, and the answer of one query at a cycle."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.errors import PenstockError
-from penstock.operators.base.answer import Held, Ids
-from penstock.operators.base.table_answer import AnsweredHeld, without
+from penstock.operators.base.answer import AnswerAt, Ids
+from penstock.operators.base.table_answer import TableAnswer, without
 from penstock.operators.sparksql.evaluation_rows import (
     EVALUATION,
     EVALUATION_ERROR,
@@ -31,7 +31,7 @@ KINDS = frozenset({EVALUATION, EVALUATION_ERROR})
 
 @dataclass(frozen=True, slots=True)
 class QueryEvaluations:
-    """What is kept of one query: the last evaluations, each with the cycle whose record brought it, the newest last."""
+    """The last evaluations of one query, each with the cycle of the record that brought it, the newest last."""
 
     kept: tuple[tuple[int, Evaluation], ...] = ()
     failure: Failure | None = None
@@ -123,7 +123,7 @@ class EvaluationStore:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationHeld(AnsweredHeld):
+class EvaluationAt(TableAnswer):
     """The answer of such a query at a cycle: the newest evaluation that was committed by then."""
 
     cycle: int
@@ -140,14 +140,14 @@ class EvaluationHeld(AnsweredHeld):
     def answer(self) -> pa.Table:
         return self.evaluation.table
 
-    def entered(self, before: Held) -> Ids:
-        if isinstance(before, EvaluationHeld) and before.evaluation is self.evaluation:
+    def entered(self, before: AnswerAt) -> Ids:
+        if isinstance(before, EvaluationAt) and before.evaluation is self.evaluation:
             return np.empty(0, np.int64)
-        return AnsweredHeld.entered(self, before)
+        return TableAnswer.entered(self, before)
 
 
 def same_rows(one: pa.Table, other: pa.Table) -> bool:
-    """Whether two answers have the same rows, in any order: Spark SQL keeps none unless it is told to."""
+    """Whether two answers have the same rows, in any order: without ORDER BY, Spark SQL gives rows in any order."""
     if one.num_rows != other.num_rows or one.schema != other.schema:
         return False
     return bool(one.equals(other)) or not len(without(one, other))

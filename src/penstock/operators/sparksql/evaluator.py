@@ -1,7 +1,7 @@
-"""Standing queries that no kernel covers: re-evaluated as Spark SQL outside the cycle, under a budget.
+"""Evaluate standing queries that no kernel covers as Spark SQL, outside the cycle and under a time budget.
 
-Each answer is stamped with the cycle it stands for and enters the next commit record. One thread goes round the queries whose inputs moved;
-after a run of t seconds it rests, so that all of them together use no more than their share of time.
+Each answer has the cycle that it stands for and enters the next commit record. One thread evaluates the queries with new input
+in turn; after a run of t seconds it rests, so that all of them together use no more than their share of time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock.operators.sparksql.join_rows import (
 )
 from penstock.operators.sparksql.moments import moment_of
 from penstock.operators.sparksql.replan import with_text
-from penstock.pipeline.input_files import Handed
+from penstock.pipeline.input_files import InputFiles
 from penstock.pipeline.spark_sql import Moment, SparkRunner
 from penstock.services import Service
 from penstock.settings import Settings
@@ -44,7 +44,7 @@ ROUND_S = 0.05
 TIMEOUTS_MAX = 3
 
 
-class SparkQueries:
+class Evaluator:
     """Answers of the standing queries outside the shared pass."""
 
     def __init__(
@@ -63,7 +63,7 @@ class SparkQueries:
         self._commits = standing.commits
         self._place = standing.folder.tmp / "handed"
         self._inputs: dict[int, tuple[object, object]] = {}
-        self._looked: dict[int, int] = {}  # the last cycle that moved when the inputs were looked at
+        self._looked: dict[int, int] = {}  # the last cycle with new data when the inputs were checked
         self._found: dict[
             int, int
         ] = {}  # the cycle that the last evaluation stands for, in the records or on its way there
@@ -91,8 +91,10 @@ class SparkQueries:
         rows = fetch_rows(reads, picked, {}, plan, moment.state, self._place)
         return self.run_at(plan, moment, cycle, {relation: r.given() for relation, r in rows.items()})
 
-    def run_at(self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table | Handed]) -> Evaluation:
-        """Evaluate once at a moment of one's own; `cycle` is whose definitions and log it stands on."""
+    def run_at(
+        self, plan: SparkPlan, moment: Moment, cycle: int, joins: Mapping[str, pa.Table | InputFiles]
+    ) -> Evaluation:
+        """Evaluate once at a given moment; `cycle` is the cycle of the definitions and the log that it uses."""
         began = time.monotonic()
         others = replace(plan, relations=tuple(r for r in plan.relations if r.name not in joins))
         table = self._runner().run(plan, moment, {**self._system(others), **joins})
@@ -131,7 +133,7 @@ class SparkQueries:
         return ROUND_S + (spent * (1 / self._settings.spark_query_budget - 1) if spent > 0.01 else 0.0)
 
     def _due(self) -> list[int]:
-        """Queries whose inputs moved since their last evaluation."""
+        """Queries with new input since their last evaluation."""
         due = []
         with self._standing.locked() as store:
             if store.offset is None:
@@ -174,13 +176,13 @@ class SparkQueries:
         return due
 
     def _confirm(self, query_id: int, store: AnswerStore) -> None:
-        """An answer whose inputs are those of its evaluation is that of the last cycle, too."""
+        """Note that the answer also stands for the last cycle, if its input has not changed since the evaluation."""
         found = store.evaluations.stands_for(query_id)
         if found is not None and self._found.get(query_id, store.cycle) <= found[0] < store.cycle:
             store.evaluations.confirm(query_id, store.cycle, found[1])
 
     def _gave_up(self, query_id: int, position: tuple[int, int]) -> bool:
-        """Whether a query took too long too often; one that was changed since begins anew."""
+        """Whether a query took too long too often; a change of the query resets the count."""
         count, of = self._timeouts.get(query_id, (0, position))
         if count and of != position:
             del self._timeouts[query_id]
@@ -266,7 +268,7 @@ class SparkQueries:
         return True
 
     def _note_failure(self, query_id: int, name: str, failure: PenstockError) -> None:
-        if failure.condition != "over_budget":  # which only other inputs can mend
+        if failure.condition != "over_budget":  # which only other inputs can repair
             self._inputs.pop(query_id, None)
         level = logging.WARNING if self._fail(query_id, failure) else logging.DEBUG
         _log.log(level, 'query "%s" could not be evaluated: %s', name, failure.message)

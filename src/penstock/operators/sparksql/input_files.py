@@ -1,4 +1,4 @@
-"""Many rows of a join on their way to Spark: written in pieces, of which those that stay as they are serve again."""
+"""Write many rows of a join to files for Spark, in pieces; pieces without a change are used again."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from penstock.errors import error
 from penstock.operators.base.answer import Ids
 from penstock.pipeline.input_files import write_handed
 
-# Up to so many rows go from the server's memory to Spark's; more are written down.
+# Up to so many rows go from the server's memory to Spark's; more are written to files.
 IN_MEMORY_ROWS = 200_000
 PIECE_ROWS = 1 << 18
 
 
 class Piece:
-    """Some rows in a file, which goes when nobody holds the piece any more."""
+    """Some rows in a file, which is deleted with the last reference to the piece."""
 
     def __init__(self, path: Path, ids: Ids) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class Piece:
 def hand_over(
     ids: Ids, before: Sequence[Piece], read: Callable[[Ids], tuple[Ids, pa.Table]], place: Path
 ) -> tuple[Piece, ...]:
-    """The rows of ids in pieces. One of the time before serves again if all of its rows stay and it is no mere crumb.
+    """The rows of ids in pieces. An earlier piece is used again if all of its rows stay and it is large enough.
 
     `read` gives rows and their ids in the order of the rows.
     """
@@ -47,6 +47,6 @@ def _write(ids: Ids, rows: pa.Table, place: Path) -> Piece:
         write_handed(piece.path, rows)
     except OSError as failure:
         if failure.errno == errno.ENOSPC:
-            raise error("disk_full", hint="make room there, or ask for fewer rows of the join below") from failure
+            raise error("disk_full", hint="free some space there, or ask for fewer rows of the join below") from failure
         raise
     return piece

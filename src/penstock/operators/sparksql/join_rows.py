@@ -14,9 +14,9 @@ from penstock.catalog.heads import journal_of
 from penstock.catalog.state import CatalogState
 from penstock.errors import error
 from penstock.operators.base.answer import Ids
-from penstock.operators.join.answer import JoinHeld, join_schema
+from penstock.operators.join.answer import JoinAt, join_schema
 from penstock.operators.sparksql.input_files import IN_MEMORY_ROWS, Piece, hand_over
-from penstock.pipeline.input_files import Handed
+from penstock.pipeline.input_files import InputFiles
 from penstock.pipeline.spark_sql import Moment
 from penstock.sql.binding.join_streams import read_outputs
 from penstock.sql.plan import AggregatePlan, JoinPlan, SparkPlan, plan_from_json
@@ -38,9 +38,9 @@ class FetchedRows:
     pieces: tuple[Piece, ...] = ()
     fields: tuple[Field, ...] = ()
 
-    def given(self) -> pa.Table | Handed:
+    def given(self) -> pa.Table | InputFiles:
         """The rows as Spark gets them."""
-        return Handed(self.fields, tuple(p.path for p in self.pieces)) if self.pieces else self.table
+        return InputFiles(self.fields, tuple(p.path for p in self.pieces)) if self.pieces else self.table
 
     def have(self, generation: int, ids: Ids) -> bool:
         """Whether these are exactly the rows of some ids."""
@@ -50,9 +50,9 @@ class FetchedRows:
 
 @dataclass(frozen=True, slots=True)
 class JoinRead:
-    """What one relation reads of a join: its answer, or (`span`) rows by their own time, with that time."""
+    """A relation's read of a join: the join's answer, or (`span`) rows by their own time, with that time."""
 
-    held: JoinHeld
+    held: JoinAt
     span: tuple[int, int] | None = None
 
     def ids(self) -> Ids:
@@ -92,7 +92,7 @@ class JoinRead:
 
 
 def joins_below(plan: SparkPlan, state: CatalogState, name: str) -> dict[str, str]:
-    """By relation the query whose join it reads: the plan's own (its query is called `name`), or another's."""
+    """By relation the query of the join that it reads: the plan's own query, called `name`, or another one."""
     found = {}
     for relation in plan.relations:
         if relation.kind == "core":
@@ -158,7 +158,7 @@ def fetch_rows(
 
 
 def no_rows(plan: SparkPlan, state: CatalogState) -> dict[str, pa.Table]:
-    """Empty tables in place of joins' rows and of states: enough for Spark to say whether it accepts a query."""
+    """Empty tables in place of joins' rows and of states: enough for Spark to check a query."""
     found = {}
     for relation in plan.relations:
         join: JoinPlan | None = None
@@ -186,12 +186,12 @@ def _fields(join: JoinPlan, with_journal: bool) -> tuple[Field, ...]:
 
 
 def _in_order_of_rows(ids: Ids) -> Ids:
-    """As `JoinHeld.rows` gives them: who stayed alone comes first, by position."""
+    """Ids in the order of the join's rows: rows without a partner come first, by position."""
     ordered: Ids = np.concatenate([-np.sort(-ids[ids < 0]), np.sort(ids[ids >= 0])])
     return ordered
 
 
-def _journal(held: JoinHeld, ids: Ids, state: CatalogState) -> pa.Array:
+def _journal(held: JoinAt, ids: Ids, state: CatalogState) -> pa.Array:
     alone, numbers = -1 - ids[ids < 0], ids[ids >= 0]
     latest = np.zeros(len(ids), np.int64)
     for place, positions in enumerate(held.results.pick(numbers).positions(len(held.inputs))):

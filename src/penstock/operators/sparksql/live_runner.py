@@ -1,4 +1,4 @@
-"""Spark SQL on the session that is alive now: an engine that restarted has another one."""
+"""Run Spark SQL on the present Spark session: an engine that restarted has a new one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.pipeline.spark_sql import SparkRunner
 
 
 class LiveRunner:
-    """Called for a runner each time that something is to be run."""
+    """Gives the runner of the present Spark session at each call."""
 
     def __init__(self, engine: Engine, folder: DataFolder, result_max_rows: int) -> None:
         self._engine = engine

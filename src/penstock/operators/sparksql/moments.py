@@ -1,4 +1,4 @@
-"""Where a Spark-run query's windows lie: NOW over its streams, and each relation's time range."""
+"""The moment of a query that Spark SQL evaluates: NOW over its streams, and each relation's time range."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.views.query_state import NEVER
 def moment_of(
     plan: SparkPlan, store: AnswerStore, start_us: int | None, coming: Sequence[QueryDefinition] = ()
 ) -> Moment:
-    """What a plan stands for at the store's committed offset. `coming`: queries that it may read although none took them in."""
+    """The moment of a plan at the store's committed offset. `coming`: queries that it may read before any cycle has them."""
     assert store.offset is not None
     state = store.state.expecting(coming) if coming else store.state.frozen()
     check_taken_in(plan, state)
@@ -29,7 +29,7 @@ def moment_of(
 
 
 def check_taken_in(plan: Plan, state: CatalogState) -> None:
-    """Raise not_ready where cycles do not know yet, or not any more, what a plan reads."""
+    """Raise not_ready where the last cycle does not have a table or query that a plan reads."""
     for relation in plan.relations if isinstance(plan, SparkPlan) else ():
         queries, named = state.queries, {relation.table}
         by_kind = {"query": queries, "state": queries, "system": named, "core": named}

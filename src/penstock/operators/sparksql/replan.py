@@ -1,4 +1,4 @@
-"""Plans of Spark SQL that an older version stored: planned again from the query's own SQL.
+"""Plan queries of Spark SQL again from their own SQL where an older version stored the plan.
 
 Texts of version 1 have places that were filled in by text substitution, so a literal could become SQL. Later ones may have
 regular expressions of Java's, which backtrack. Neither are run (`sql.plan.plan_json`).
@@ -37,6 +37,6 @@ def with_text(plan: SparkPlan, definition: QueryDefinition, state: SqlCatalog) -
 
 
 def _is_same(found: SparkPlan, plan: SparkPlan) -> bool:
-    """Whether a text stands for what the stored plan says beside its own."""
+    """Whether a new plan of the text agrees with the rest of the stored plan."""
     kept = (plan.outputs, plan.relations, plan.core, plan.top, plan.resampled)
     return (found.outputs, found.relations, found.core, found.top, found.resampled) == kept

@@ -130,7 +130,7 @@ class AggregateCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Picking:
+class CorrelatedGroups:
     """Which rows an inner aggregate picks for the answers of an aggregation with groups.
 
     The inner aggregate is taken per the keys at the places `inner`, over all panes; the answer has the first `outer` keys, the others
@@ -167,7 +167,7 @@ class AggregatePlan:
     latch: str | None = None
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later
     sorted: Sorted | None = None  # None: by window and key, all of them
-    picking: Picking | None = None  # of a correlated aggregate with keys or panes
+    picking: CorrelatedGroups | None = None  # of a correlated aggregate with keys or panes
     scalars: tuple[Scalar, ...] = ()  # subqueries; their values stand in `outputs`, `having` and `sorted`
 
 

@@ -13,12 +13,12 @@ from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.sql.plan.nodes import (
     AggregateCall,
     AggregatePlan,
+    CorrelatedGroups,
     JoinAggregatePlan,
     JoinInput,
     JoinPlan,
     JoinTable,
     Lasting,
-    Picking,
     Plan,
     Relation,
     Scalar,
@@ -238,13 +238,13 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
     )
 
 
-def _picking_json(picking: Picking) -> list[Any]:
+def _picking_json(picking: CorrelatedGroups) -> list[Any]:
     return [list(picking.inner), picking.outer, picking.rows]
 
 
-def _picking_of(data: list[Any]) -> Picking:
+def _picking_of(data: list[Any]) -> CorrelatedGroups:
     inner, outer, rows = data
-    return Picking(tuple(inner), outer, rows)
+    return CorrelatedGroups(tuple(inner), outer, rows)
 
 
 def _parameter_of(data: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Approximate aggregates over windows: partials whose old cells may grow wide.
+"""Approximate aggregates over windows: partials with cells that grow wide with age.
 
-`coarsening` joins old cells while what they hold is little beside everything newer, as an exponential histogram does. `looking`
-lets a cell that BEGIN cuts count with what it may hold, and has its rows read only for groups whose bound would break.
+`coarse_cells` merges old cells while their content is small beside everything newer, as an exponential histogram does.
+`brackets` counts a cell that BEGIN cuts with bounds, and its rows are read only for groups that would break their bound.
 """

@@ -1,4 +1,4 @@
-"""APPROX_COUNT and APPROX_SUM: amounts whose cut cells are inside in part, so that hard bounds are known."""
+"""APPROX_COUNT and APPROX_SUM: cells that BEGIN cuts count in part, which gives hard bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ApproxCount(Approximate):
 
     def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
         super().__init__(types, epsilon, coarseness)
-        self.share = 1.5 * epsilon  # the value is in the middle of the bounds; whole numbers need some room
+        self.share = 1.5 * epsilon  # the value is in the middle of the bounds; whole numbers need a margin
 
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
@@ -56,7 +56,7 @@ class ApproxCount(Approximate):
 
 
 class ApproxSum(Approximate):
-    """A sum within `epsilon` of the sum of absolute values, for certain: what is added and what is taken away apart."""
+    """A sum within `epsilon` of the sum of absolute values, for certain: positive and negative values are kept apart."""
 
     name = "approx_sum"
     functions = frozenset({"approx_sum", "approx_sum_error"})

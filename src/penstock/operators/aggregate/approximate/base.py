@@ -1,4 +1,4 @@
-"""What approximate partials have in common: cells that may be cut, bounds, and a promise."""
+"""The base of approximate partials: cells that may be cut, bounds, and a guaranteed error."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _apart(large: Floats, small: Floats) -> Floats:
 
 
 class Approximate(Partial):
-    """A partial with a promise, kept however wide its cells are.
+    """A partial with a guaranteed error, for cells of any width.
 
     Beside the fields of its own a state has `newest`, the time of the cell's newest row, and where the kind brackets cut
     cells the same fields once more with CUT in front: what may or may not be inside.
@@ -83,7 +83,7 @@ class Approximate(Partial):
 
     @abstractmethod
     def within(self, state: State) -> npt.NDArray[np.bool_]:
-        """Which lines keep the promise, whatever of the cut cells is inside."""
+        """Which lines keep the guaranteed error, whichever rows of the cut cells are inside."""
 
     @abstractmethod
     def weights(self, state: State) -> Floats:

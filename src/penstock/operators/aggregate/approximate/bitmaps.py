@@ -40,7 +40,7 @@ def map_count(epsilon: float) -> int:
 
 
 def distinct_count(bits: npt.NDArray[np.bool_]) -> DistinctCount:
-    """What the set bits say: a row per map; columns beyond the highest bit that is set may be left out."""
+    """The count from the set bits: one row per map; columns beyond the highest set bit may be left out."""
     maps = len(bits)
     empty = int((~bits.any(axis=1)).sum())
     if empty == maps:
@@ -49,7 +49,7 @@ def distinct_count(bits: npt.NDArray[np.bool_]) -> DistinctCount:
     value = maps / _FRACTION * (2**runs - 2 ** (-_SMALL * runs))
     share = 2 * _DEVIATION / math.sqrt(maps)
     if empty and value < 1.5 * maps:
-        # While maps are empty, their number alone says more.
+        # While maps are empty, their number alone gives a better estimate.
         value = maps * math.log(maps / empty)
         load = value / maps
         share = 2 * math.sqrt(maps * (math.exp(load) - load - 1)) / value

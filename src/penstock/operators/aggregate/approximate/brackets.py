@@ -1,4 +1,4 @@
-"""What an approximate partial says of a window without reading rows, and for which groups that is not enough."""
+"""Bounds of an approximate partial over a window without reading rows, and the groups for which rows must be read."""
 
 from __future__ import annotations
 
@@ -8,18 +8,25 @@ import numpy as np
 
 from penstock.operators.aggregate.approximate.base import Approximate
 from penstock.operators.aggregate.partials.base import Ints, Partial
-from penstock.operators.aggregate.partials.cell_sums import Combined, Look, Panes, Rest, choose_cells, combine
+from penstock.operators.aggregate.partials.cell_sums import (
+    CellRange,
+    Combined,
+    Panes,
+    UncoveredRows,
+    choose_cells,
+    combine,
+)
 from penstock.operators.aggregate.partials.cells import Cells, no_cells
 
 NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Looked:
-    """Lines that cells say, and what has to be read beside them: of all groups but some, or (`only`) of some."""
+class CellSum:
+    """Lines from cells, and the rows that have to be read besides: of all groups but some, or (`only`) of some."""
 
     lines: Combined
-    rest: Rest
+    rest: UncoveredRows
     groups: Ints
     only: bool = False
 
@@ -28,14 +35,18 @@ class Looked:
         return np.isin(groups, self.groups, invert=not self.only)
 
 
-def unsliced(partial: Partial, look: Look, panes: Panes | None) -> Looked:
-    """A look at a measure that has no cells: all of it has to be read."""
-    rest = Rest(((look.low, look.high + 1),), ((look.floor, look.head),)) if look.floor < look.head else Rest((), ())
-    return Looked(combine(no_cells(partial), partial, panes), rest, NONE)
+def unsliced(partial: Partial, look: CellRange, panes: Panes | None) -> CellSum:
+    """The sum of a measure without cells: all of its rows have to be read."""
+    rest = (
+        UncoveredRows(((look.low, look.high + 1),), ((look.floor, look.head),))
+        if look.floor < look.head
+        else UncoveredRows((), ())
+    )
+    return CellSum(combine(no_cells(partial), partial, panes), rest, NONE)
 
 
-def look_approximately(cells: Cells, partial: Approximate, look: Look, panes: Panes | None) -> list[Looked]:
-    """A cell that only BEGIN cuts counts with what it may hold; groups that would break their promise are looked at exactly."""
+def look_approximately(cells: Cells, partial: Approximate, look: CellRange, panes: Panes | None) -> list[CellSum]:
+    """Count cells that only BEGIN cuts with bounds; for groups that would break their guaranteed error, rows are read."""
     ends = cells.starts + cells.widths
     bridged = (cells.starts < look.low) & (ends > look.low) & (ends - 1 <= look.high)
     bridged &= (cells.firsts >= look.floor) & (cells.lasts < look.head)
@@ -52,16 +63,16 @@ def look_approximately(cells: Cells, partial: Approximate, look: Look, panes: Pa
     lines = combine(together([others.take(chosen), within]), partial, panes)
     bad = np.union1d(bad, lines.groups[~partial.within(lines.state)])
     if not len(bad):
-        return [Looked(lines, rest, NONE)]
+        return [CellSum(lines, rest, NONE)]
     kept = ~np.isin(lines.groups, bad)
     good_lines = Combined(lines.windows[kept], lines.groups[kept], {n: a[kept] for n, a in lines.state.items()})
     mine = cells.take(np.isin(cells.groups, bad))
     chosen, more = choose_cells(mine, look)
     exact = combine(mine.take(chosen), partial, panes)
-    return [Looked(good_lines, rest, bad), Looked(exact, more, bad, only=True)]
+    return [CellSum(good_lines, rest, bad), CellSum(exact, more, bad, only=True)]
 
 
-def _touches(cells: Cells, rest: Rest) -> np.ndarray:
+def _touches(cells: Cells, rest: UncoveredRows) -> np.ndarray:
     found = np.zeros(len(cells), np.bool_)
     for low, high in rest.periods:
         found |= (cells.starts < high) & (cells.starts + cells.widths > low)

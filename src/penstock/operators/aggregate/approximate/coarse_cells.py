@@ -1,4 +1,4 @@
-"""Old cells become wider: neighbours are joined while together they weigh little beside everything newer of their group.
+"""Merge old cells into wider ones: neighbours are merged while their weight is small beside all newer cells of their group.
 
 That is the rule of an exponential histogram, for any partial that merges: whatever BEGIN is, only the one cell that it cuts is
 uncertain, and it weighs at most `share` of what is inside. A group has about 2 / share * log(rows) cells.
@@ -71,7 +71,7 @@ def _light_neighbours(groups: Ints, weights: Floats, movable: np.ndarray, share:
         if fresh:
             newer, opened = 0.0, 0.0
         joins = not fresh and movable[i] and movable[i + 1]
-        # Where the share is without a limit weights say nothing.
+        # Where the share is without a limit, weights do not matter.
         if joins and (np.isinf(share) or opened + weights[i] <= share * newer):
             opened += weights[i]
         else:

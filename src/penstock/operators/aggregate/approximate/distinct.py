@@ -1,4 +1,4 @@
-"""APPROX_DISTINCT: timed Flajolet-Martin bitmaps, kept as the list of the bits that are set and when each was last."""
+"""APPROX_DISTINCT: timed Flajolet-Martin bitmaps, kept as a list of the set bits with the last time of each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How much lies where on the line: closed intervals with weights, which say for certain what lies beyond any cut.
+"""Weighted closed intervals of a number line: they give certain bounds of the weight beyond any cut.
 
-The buckets of a correlated aggregate that merge: those of two cells lie beside each other, overlapping or not, and nothing is ever
-cut. So no mass is made or lost, and the only doubt is about the intervals that hold the cut.
+They are the buckets of a correlated aggregate. To merge two cells, their intervals are put together, overlapping or not, and
+none is ever cut. So no weight is made or lost, and only the intervals that contain the cut are uncertain.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def row_by_row(x: Numbers, y: Floats) -> Bag:
 
 
 def beyond(bag: Bag, key: int, comparison: str) -> tuple[Mask, Mask]:
-    """Which intervals lie wholly on the asked side of a value, and which do so at least in part."""
+    """Which intervals lie as a whole on the requested side of a value, and which lie there at least in part."""
     low, high = bag["low"], bag["high"]
     if comparison == "ge":
         return low >= key, high >= key
@@ -66,10 +66,10 @@ def beyond(bag: Bag, key: int, comparison: str) -> tuple[Mask, Mask]:
 
 
 def thinned(bag: Bag, comparison: str, epsilon: float, evenly: float = np.inf) -> Bag:
-    """Neighbours joined, as far as no bucket has more rows than `epsilon` of all those that lie further on the asked side.
+    """Merge neighbours while no bucket has more rows than `epsilon` of all rows further on the requested side.
 
-    So a cut anywhere leaves a doubt of about `epsilon` of what lies beyond it. Buckets may have one of `evenly` parts of all rows,
-    too, where cuts are not expected among the outermost rows. Whatever has more alone stays alone.
+    So a cut anywhere leaves a doubt of about `epsilon` of the rows beyond it. Buckets may also have one of `evenly` parts of
+    all rows, where cuts are not expected among the outermost rows. A larger single bucket stays as it is.
     """
     above = comparison in ("ge", "gt")
     order = np.lexsort((bag["high"], bag["low"]))

@@ -1,4 +1,4 @@
-"""Approximate partials by name. The name says everything that makes them differ, so that it is a measure's identity."""
+"""Approximate partials by name. The name has all of a partial's parameters, so it identifies a measure."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ FEW = 256
 
 
 class CoarseCellStore(CellStore):
-    """Whenever there are `growth` times as many cells as after the last time and a few more, old ones are joined."""
+    """A cell store that merges old cells whenever there are `growth` times as many cells as after the last merge."""
 
     def __init__(self, partial: Partial, coarsen: Callable[[Cells], Cells], few: int, growth: float) -> None:
         super().__init__(partial)

@@ -30,7 +30,7 @@ _EVENLY = 40
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which rows the outer aggregate sees, how fine the buckets of a cell are, and how wide cells grow with age."""
+    """The parameters: which rows the outer aggregate sees, how fine the buckets of a cell are, how wide cells grow with age."""
 
     inner: str
     edges: Edges
@@ -40,8 +40,8 @@ class Asked:
 
 
 class Within(Correlated):
-    """The inner aggregate as in `Correlated`, exactly; of the rows that may be seen, weighted intervals of x, or where those would
-    take more room the rows themselves.
+    """The inner aggregate as in `Correlated`, exactly; of the rows that may count, weighted intervals of x, or the rows
+    themselves where these take less memory.
 
     A function is `correlated_within OUTER INNER EDGE... value|lower|upper`. Cells are used whole or not at all, so
     a window's maximum is never below a cell's own: what lies on the far side of the cell's threshold is decided already.
@@ -72,7 +72,7 @@ class Within(Correlated):
             state["bag"][cell] = b"".join(parts) or None
 
     def settle(self, state: State) -> None:
-        """Buckets instead of rows where that takes less room, and fewer of them where cells were merged."""
+        """Buckets instead of rows where that takes less memory, and fewer of them where cells were merged."""
         for cell, data in enumerate(state["pairs"]):
             if not data and not state["bag"][cell]:
                 continue
@@ -85,7 +85,7 @@ class Within(Correlated):
     def _fitted(self, bag: Bag, state: State, cell: int) -> Bag:
         asked, (edge, *others) = self.asked, self.asked.edges
         if asked.inner == "avg" or others or edge.how == "off":
-            # Nobody knows where a window's mean will be, but not where hardly any rows are.
+            # A window's mean is not known in advance, but it is not where hardly any rows are.
             return thinned(bag, edge.comparison, asked.epsilon, _EVENLY / asked.epsilon)
         if not state["count"][cell] or not edge.rises:
             return thinned(bag, edge.comparison, asked.epsilon)
@@ -174,7 +174,7 @@ def _bounds(outer: str, rows: tuple[float, float], sure: Bag, maybe: Bag) -> tup
 
 
 def within_name(function: str, parameters: tuple[float, ...]) -> str:
-    """The partial of a call: what it sees and how coarse it is. What is promised and said of it are its own matter."""
+    """The partial of a call: the rows that it sees and how coarse it is, without the call's error bound and output."""
     _, _, inner, *edges, _ = function.split(" ")
     _, epsilon, top, recent = parameters
     return f"{WITHIN} {inner} {' '.join(edges)} {epsilon!r} {int(top)} {int(recent)}"

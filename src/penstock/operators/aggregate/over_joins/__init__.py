@@ -1,4 +1,4 @@
-"""Aggregates over a window join: cells of its results, whose numbers take the place of log positions.
+"""Aggregates over a window join: cells of its results, with result numbers in the place of log positions.
 
-`slicing` makes cells of results, `family` keeps them, `held` is a query's answer at a cycle.
+`slices` makes cells of results, `family` keeps them, `answer` is a query's answer at a cycle.
 """

@@ -12,26 +12,26 @@ import pyarrow as pa
 from penstock.errors import error
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.windows import FOREVER
-from penstock.operators.aggregate.history import READ_ROWS, inside
-from penstock.operators.aggregate.over_joins.family import ResultsFamily, ResultsLook
-from penstock.operators.aggregate.over_joins.slices import Rows, SlicedResults, slice_results
-from penstock.operators.aggregate.partials.cell_sums import Rest, merge_combined
+from penstock.operators.aggregate.history import READ_ROWS, are_inside
+from penstock.operators.aggregate.over_joins.family import ResultRange, ResultsFamily
+from penstock.operators.aggregate.over_joins.slices import ResultRows, SlicedResults, slice_results
+from penstock.operators.aggregate.partials.cell_sums import UncoveredRows, merge_combined
 from penstock.operators.aggregate.per_window import answer_by_window
 from penstock.operators.aggregate.rows import answer_table
 from penstock.operators.aggregate.scalars import with_values
 from penstock.operators.aggregate.shape import measures_of
 from penstock.operators.base.row_order import sorted_rows
-from penstock.operators.base.table_answer import AnsweredHeld
-from penstock.operators.join.answer import JoinHeld
-from penstock.operators.join.result_list import Picked
+from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.join.answer import JoinAt
+from penstock.operators.join.result_list import ChosenResults
 from penstock.operators.join.steps.results import EARLIEST, LATEST
 from penstock.sql.plan import AggregatePlan
 from penstock.views.answer_store import AnswerStore
 
 
 @dataclass(slots=True, eq=False)
-class JoinAggregateHeld(AnsweredHeld):
-    """Computed when first asked for. Results are told by number, so cells are facts whenever one looks.
+class JoinAggregateAt(TableAnswer):
+    """Computed on the first request. Results have permanent numbers, so a cell never becomes wrong.
 
     Over the query's own join all tuples of a result have to lie in `span`. A reader of another query's results (`reads`) sees
     their own time alone, the latest, and of the older ones those that the query can ever have shown.
@@ -41,12 +41,12 @@ class JoinAggregateHeld(AnsweredHeld):
     query_id: int
     name: str
     now_us: int | None
-    join: JoinHeld
+    join: JoinAt
     top: AggregatePlan
     span: tuple[int, int] | None
     locked: Callable[[], AbstractContextManager[AnswerStore]]
     reads: bool = False
-    scalars: tuple[AnsweredHeld, ...] = ()  # of subqueries over a stream of the join
+    scalars: tuple[TableAnswer, ...] = ()  # of subqueries over a stream of the join
     _answer: pa.Table | None = field(default=None)
 
     @property
@@ -64,11 +64,11 @@ class JoinAggregateHeld(AnsweredHeld):
         return sorted_rows(found, top.sorted)
 
     def _over(self, us: int | None, part: AggregatePlan) -> pa.Table:
-        """All of the aggregates or some, over the window or the last so many microseconds of it."""
+        """All or some of the aggregates, over the window or over its last `us` microseconds."""
         low, high = self.span if self.span is not None else (0, -1)
         if us is not None and self.now_us is not None:
             low = max(low, min(high, self.now_us) - us)
-        look = ResultsLook(low, high, self.join.count if self.span is not None else 0, self.floors)
+        look = ResultRange(low, high, self.join.count if self.span is not None else 0, self.floors)
         family = self._family()
         while True:
             self._take_in(family, look)
@@ -76,7 +76,7 @@ class JoinAggregateHeld(AnsweredHeld):
                 if family.due(look, 1) is not None:
                     continue  # it was emptied meanwhile
                 lines, rest = family.look(look)
-                groups = family.groups  # whoever forgets or empties puts others in their place
+                groups = family.groups  # trimming and emptying replace this object, they do not change it
             break
         read = self._read(family, look, rest)
         with self.locked():
@@ -95,8 +95,8 @@ class JoinAggregateHeld(AnsweredHeld):
             generation = (self.join.results.generation, *(self.join.begins() if self.reads else ()))
             return store.slices.of_results(self.query_id, generation, self.top, len(self.join.inputs))
 
-    def _take_in(self, family: ResultsFamily, look: ResultsLook) -> None:
-        """Make cells of what nobody has made cells of, some results at a time."""
+    def _take_in(self, family: ResultsFamily, look: ResultRange) -> None:
+        """Make cells of the results that are in no cell yet, some at a time."""
         with family.slicing:
             while True:
                 with self.locked() as store:
@@ -112,10 +112,9 @@ class JoinAggregateHeld(AnsweredHeld):
                 with self.locked():
                     family.take(due, sliced, picked.numbers[~reached], ends[~reached])
 
-    def _read(self, family: ResultsFamily, look: ResultsLook, rest: Rest) -> list[SlicedResults]:
-        """Results that no cell tells apart from others which do not count."""
+    def _read(self, family: ResultsFamily, look: ResultRange, rest: UncoveredRows) -> list[SlicedResults]:
+        """Slice single results from cells that also hold results which do not count."""
         found = []
-        keep = inside(rest.periods, look.low, look.high)
         for first, end in rest.positions:
             for low in range(first, end, READ_ROWS):
                 high = min(end, low + READ_ROWS)
@@ -123,16 +122,17 @@ class JoinAggregateHeld(AnsweredHeld):
                     picked = self.join.results.inside(low, high, -FOREVER, look.high, look.low - 1)
                 else:
                     picked = self.join.results.inside(low, high, look.low, look.high)
-                sliced = self._slice(family, picked.keep(keep(self._times(picked))))
+                kept = are_inside(self._times(picked), rest.periods, look.low, look.high)
+                sliced = self._slice(family, picked.keep(kept))
                 if sliced is not None:
                     found.append(sliced)
         return found
 
-    def _times(self, picked: Picked) -> np.ndarray:
+    def _times(self, picked: ChosenResults) -> np.ndarray:
         return picked.column(LATEST if self.reads else EARLIEST)
 
-    def _slice(self, family: ResultsFamily, picked: Picked) -> SlicedResults | None:
-        """Cells of results, without those of which retention has taken a tuple and those that are not asked for."""
+    def _slice(self, family: ResultsFamily, picked: ChosenResults) -> SlicedResults | None:
+        """Cells of results, without those that lost a tuple to retention and those outside the request."""
         join = self.join
         positions = picked.positions(len(join.inputs))
         picked = picked.keep(np.logical_and.reduce([p >= s.floor for p, s in zip(positions, join.inputs, strict=True)]))
@@ -147,7 +147,7 @@ class JoinAggregateHeld(AnsweredHeld):
             picked, table = picked.keep(asked), table.filter(pa.array(asked))
             if not len(picked.numbers):
                 return None
-        rows = Rows(
+        rows = ResultRows(
             picked.numbers,
             self._times(picked),
             picked.column(LATEST),

@@ -1,4 +1,4 @@
-"""Aggregates over a join at a kept cycle: over the query's own join, or over that of a query which it reads."""
+"""Take the answer of aggregates over a join at a kept cycle: over the query's own join, or over a join that it reads."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from penstock.catalog.model import QueryDefinition
 from penstock.expr.expression import Column, walk
 from penstock.expr.windows import FOREVER, TimeWindow
-from penstock.operators.aggregate.over_joins.answer import JoinAggregateHeld
-from penstock.operators.base.table_answer import AnsweredHeld
-from penstock.operators.join.answer import JoinHeld
+from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
+from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.join.answer import JoinAt
 from penstock.sql.plan import AggregatePlan, Output, SparkPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.query_state import NEVER
@@ -19,32 +20,25 @@ Locked = Callable[[], AbstractContextManager[AnswerStore]]
 
 
 def hold_over_own(
-    join: JoinHeld, name: str, top: AggregatePlan, locked: Locked, scalars: tuple[AnsweredHeld, ...]
-) -> JoinAggregateHeld:
+    join: JoinAt, name: str, top: AggregatePlan, locked: Locked, scalars: tuple[TableAnswer, ...]
+) -> JoinAggregateAt:
     """`scalars`: the plan's subqueries at the same cycle."""
     span = join.span()
-    return JoinAggregateHeld(join.cycle, join.query_id, name, join.now_us, join, top, span, locked, scalars=scalars)
+    return JoinAggregateAt(join.cycle, join.query_id, name, join.now_us, join, top, span, locked, scalars=scalars)
 
 
 def hold_over_read(
-    told: JoinHeld,
-    query_id: int,
-    name: str,
-    plan: SparkPlan,
-    start_us: int | None,
-    cycle: int,
-    now_us: int | None,
-    locked: Locked,
-) -> JoinAggregateHeld:
-    """`told`: the other query's results, as readers see them at the cycle; NOW is that of its streams."""
+    told: JoinAt, definition: QueryDefinition, plan: SparkPlan, cycle: int, now_us: int | None, locked: Locked
+) -> JoinAggregateAt:
+    """`told`: the results of the other query, as readers see them at the cycle; NOW is that of its streams."""
     (relation,), top = plan.relations, plan.top
     assert top is not None and isinstance(relation.window, TimeWindow)
     span = None
     if now_us is not None or not relation.window.slides:
-        start = start_us if start_us is not None else NEVER
+        start = definition.start_us if definition.start_us is not None else NEVER
         span = relation.window.resolve(now_us if now_us is not None else FOREVER, start)
     asked = [*top.keys, *(a for call in top.aggregates for a in call.arguments), top.stream_predicate]
     columns = {n.name: n.type for e in asked if e is not None for n in walk(e) if isinstance(n, Column)}
     outputs = tuple(Output(column, type_, Column(column, type_)) for column, type_ in columns.items())
     told = replace(told, plan=replace(told.plan, outputs=outputs))
-    return JoinAggregateHeld(cycle, query_id, name, now_us, told, top, span, locked, reads=True)
+    return JoinAggregateAt(cycle, definition.id, definition.name, now_us, told, top, span, locked, reads=True)

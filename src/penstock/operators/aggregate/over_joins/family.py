@@ -1,7 +1,7 @@
 """The cells of one join's results, of one generation. Every result that was taken in is in exactly one cell.
 
 A result is taken in once a window has reached its latest time. Until then it waits, so that cells need not be cut by that time:
-in most looks all that a cell holds has been reached, and where it has not, the cell's marks say so.
+for most answers a cell's content has been reached as a whole, and where it has not, the cell's marks show it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.over_joins.slices import SLICE_US, SlicedResults, partial_of
 from penstock.operators.aggregate.partials.base import Ints
-from penstock.operators.aggregate.partials.cell_sums import Combined, Look, Rest, choose_cells, combine
+from penstock.operators.aggregate.partials.cell_sums import CellRange, Combined, UncoveredRows, choose_cells, combine
 from penstock.operators.aggregate.partials.cells import CellStore
 from penstock.operators.aggregate.partials.marks import LATEST, oldest
 from penstock.sql.plan import AggregatePlan
@@ -24,8 +24,8 @@ FEW_GROUPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class ResultsLook:
-    """Which results a question counts: inside [low, high], with a number below `count` and tuples that are kept."""
+class ResultRange:
+    """The results that an answer counts: inside [low, high], with a number below `count` and with tuples still in the log."""
 
     low: int
     high: int
@@ -35,14 +35,17 @@ class ResultsLook:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Results by number that have to be taken in, and how often the family had been emptied when they were."""
+    """Numbers of results that have to be added, and how often the family had been emptied by then."""
 
     numbers: Ints
     emptied: int
 
 
 class ResultsFamily:
-    """Called under the store's lock. Who takes results in holds `slicing`, so that nobody takes in what another does."""
+    """The cells of a join's results. Called under the store's lock.
+
+    A thread that adds results holds `slicing`, so that no result is added twice.
+    """
 
     def __init__(self, query_id: int, top: AggregatePlan, inputs: int) -> None:
         self.users = {query_id}
@@ -54,11 +57,11 @@ class ResultsFamily:
         self.empty()
 
     def empty(self) -> None:
-        """Forget everything; whoever asks takes all results in again."""
+        """Forget everything; the next answer takes all results in again."""
         self._emptied += 1
         self.groups = Groups()
         self.cells = CellStore(self.partial)
-        self._upto = 0  # results below this were looked at
+        self._upto = 0  # results below this are in cells or wait
         self._waiting = np.empty(0, np.int64)  # those of them that were not reached yet
         self._ends = np.empty(0, np.int64)  # and their latest times
         self._from = -FOREVER  # results of older times were forgotten
@@ -74,8 +77,8 @@ class ResultsFamily:
 
     # -- taking results in
 
-    def due(self, look: ResultsLook, most: int) -> Due | None:
-        """Some results that a look needs and nobody has looked at, or that have been reached by now; None for none."""
+    def due(self, look: ResultRange, most: int) -> Due | None:
+        """Some results that a look needs and no cell has: new ones, or ones that the window has reached; None for none."""
         if look.low < self._from:
             self.empty()  # a window was made wider
         reached = self._waiting[self._ends <= look.high][:most]
@@ -86,7 +89,7 @@ class ResultsFamily:
         return None
 
     def take(self, due: Due, sliced: SlicedResults | None, waiting: Ints, ends: Ints) -> None:
-        """What came of results that were due: cells, and those that have to wait. Nothing where all begins anew."""
+        """Add the cells of results that were due, and those that have to wait; ignored if the family was emptied meanwhile."""
         if due.emptied != self._emptied:
             return
         stays = ~np.isin(self._waiting, due.numbers, assume_unique=True)
@@ -99,15 +102,15 @@ class ResultsFamily:
 
     # -- looking
 
-    def look(self, look: ResultsLook) -> tuple[Combined, Rest]:
-        """What cells say, and of which earliest times and numbers results have to be read beside them."""
+    def look(self, look: ResultRange) -> tuple[Combined, UncoveredRows]:
+        """The sum of the cells, and the earliest times and numbers of the results that have to be read besides."""
         cells = self.cells.view()
         marks = self.partial.part(cells.state, len(self.partial.parts) - 1)
         doubtful = marks[LATEST] > look.high
         for place in range(self._inputs):
             doubtful |= marks[oldest(place)] < look.floors[place]
         cut_by_time = replace(cells, widths=np.full(len(cells), SLICE_US))
-        chosen, rest = choose_cells(cut_by_time, Look(look.low, FOREVER, 0, look.count), doubtful)
+        chosen, rest = choose_cells(cut_by_time, CellRange(look.low, FOREVER, 0, look.count), doubtful)
         return self.combined(SlicedResults([], cells.take(chosen)), self.groups), rest
 
     def combined(self, sliced: SlicedResults, groups: Groups) -> Combined:

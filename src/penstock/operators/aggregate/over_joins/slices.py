@@ -1,4 +1,4 @@
-"""Results of a join into cells: cut by the time at which they leave a window, by the pane of their latest, and by group."""
+"""Slice results of a join into cells: by the time when they leave a window, by the pane of their latest time, and by group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.operators.aggregate.groups import Key
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.cells import Cells
-from penstock.operators.aggregate.partials.composite import Together
+from penstock.operators.aggregate.partials.composite import CompositePartial
 from penstock.operators.aggregate.partials.groups import number_groups
 from penstock.operators.aggregate.partials.marks import Marks
 from penstock.operators.aggregate.partials.slices import slice_rows
@@ -25,8 +25,8 @@ SLICE_US = SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Some results, by number: where their tuples stand in the logs, and the columns that are asked for."""
+class ResultRows:
+    """Some results by number: the log positions of their tuples, and the columns that are needed."""
 
     numbers: Ints
     times: Ints  # by which they leave a window
@@ -39,20 +39,20 @@ class Rows:
 class SlicedResults:
     """Cells, and the keys of the groups that they number.
 
-    A cell's `start` is the slice of the time at which results leave a window. Its `width` is the pane of the latest, 0 without panes: slices are all
-    equally wide, and one store finds its cells by (start, width, group).
+    A cell's `start` is the slice of the time at which results leave a window. All slices have the same width, so `width` holds
+    the pane of the latest time instead, 0 without panes: one store finds its cells by (start, width, group).
     """
 
     keys: list[Key]
     cells: Cells
 
 
-def partial_of(top: AggregatePlan, inputs: int) -> Together:
+def partial_of(top: AggregatePlan, inputs: int) -> CompositePartial:
     """All measures of a plan, and last what decides whether a cell counts."""
-    return Together([*(measure.make() for measure in measures_of(top)), Marks(inputs)])
+    return CompositePartial([*(measure.make() for measure in measures_of(top)), Marks(inputs)])
 
 
-def slice_results(top: AggregatePlan, together: Together, rows: Rows) -> SlicedResults:
+def slice_results(top: AggregatePlan, together: CompositePartial, rows: ResultRows) -> SlicedResults:
     columns = {name: rows.table.column(name).combine_chunks() for name in rows.table.column_names}
     count = len(rows.numbers)
     groups, keys = number_groups([evaluate(key, columns, count) for key in top.keys], count)

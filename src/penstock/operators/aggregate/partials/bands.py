@@ -1,8 +1,8 @@
-"""Which rows an inner aggregate picks: those whose x lies on the right side of one edge, or of several.
+"""Which rows an inner aggregate selects: rows with x on the right side of one edge, or of several.
 
-An edge is `COMPARISON HOW CONSTANT`: x compared with the inner aggregate times (`mul`) or plus (`add`) the constant, or how far x
-is from the inner aggregate compared with the constant (`off`). `mul64` and `add32` are the same among whole numbers of so many bits,
-which wrap around as they do everywhere in SQL.
+An edge is `COMPARISON HOW CONSTANT`. `mul` and `add` compare x with the inner aggregate times or plus the constant. `off`
+compares the distance of x from the inner aggregate with the constant. `mul64` and `add32` do the same for integers of that
+many bits, which wrap around as everywhere in SQL.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every partial aggregate does: take rows in, merge, say the value."""
+"""The base of all partial aggregates: add rows, merge, give the value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ State: TypeAlias = dict[str, Numbers]
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """An argument's values: in which cell each one is, when it was read, and where it stands in the log.
+    """An argument's values, each with its cell, its time and its log position.
 
     Those that are NULL are not among them, unless the partial keeps NULLs; then they are not `valid`.
     """
@@ -33,10 +33,10 @@ class Values:
 
 
 class Mergeable(ABC):
-    """What many cells keep, as arrays, and how cells become one.
+    """The state of many cells as arrays, and how cells are merged.
 
-    The order in which cells are merged must not change what they say, and nothing is ever taken out again: a window that
-    has moved on is added up anew.
+    The order of merges must not change the value, and nothing is ever subtracted: a window that has moved is added up
+    again.
     """
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Mergeable(ABC):
 
 
 class Accumulator(Mergeable):
-    """Takes rows in, too; in any order."""
+    """A mergeable state that also takes rows, in any order."""
 
     keeps_nulls: ClassVar[bool] = False
 
@@ -81,7 +81,7 @@ class Accumulator(Mergeable):
 
 
 class Partial(Accumulator):
-    """One kind of partial aggregate over arguments of one type: says the value of functions."""
+    """One kind of partial aggregate over arguments of one type; it gives the values of aggregate functions."""
 
     name: ClassVar[str]
     functions: ClassVar[frozenset[str]]
@@ -91,7 +91,7 @@ class Partial(Accumulator):
 
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        """Whether it says the value of a function of arguments of these types."""
+        """Whether it gives the value of a function with arguments of these types."""
         return function in cls.functions and all(t.kind in ("INT", "BIGINT", "DOUBLE") for t in types)
 
     @property
@@ -101,7 +101,7 @@ class Partial(Accumulator):
 
     @abstractmethod
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
-        """The value per cell, NULL where there is none. `parameter`: what a call says beside its arguments."""
+        """The value per cell, NULL where there is none. `parameter`: a call's parameter beside its arguments."""
 
 
 def numbers_of(values: pa.Array) -> Numbers:

@@ -12,8 +12,8 @@ from penstock.operators.aggregate.partials.cells import Cells
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a question looks at: ts in [low, high], log positions in [floor, head), and panes that no cell may straddle."""
+class CellRange:
+    """The range of an answer: ts in [low, high], log positions in [floor, head), and panes that no cell may straddle."""
 
     low: int
     high: int
@@ -23,15 +23,15 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """What cells do not say: rows with a ts in one of these periods (half-open), all of which stand in the position ranges."""
+class UncoveredRows:
+    """Rows that whole cells do not cover: with ts in one of these half-open periods, inside the position ranges."""
 
     periods: tuple[tuple[int, int], ...]
     positions: tuple[tuple[int, int], ...]
 
 
-def choose_cells(cells: Cells, look: Look, doubtful: np.ndarray | None = None) -> tuple[np.ndarray, Rest]:
-    """Which cells count as they are, and what of the log has to be read beside them.
+def choose_cells(cells: Cells, look: CellRange, doubtful: np.ndarray | None = None) -> tuple[np.ndarray, UncoveredRows]:
+    """Which cells count as a whole, and which rows of the log have to be read besides.
 
     `doubtful` are cells of which not every row may count, whatever the look says of them.
     A cell that reaches over an edge of the window or of the log is not used, nor is any other of that time: the rows of
@@ -57,7 +57,7 @@ def choose_cells(cells: Cells, look: Look, doubtful: np.ndarray | None = None) -
         at = np.searchsorted(lows, ends - 1, side="right") - 1
         cut = seen & (at >= 0) & (highs[np.maximum(at, 0)] > cells.starts)
     positions = joined(np.maximum(cells.firsts[cut], look.floor), np.minimum(cells.lasts[cut] + 1, look.head))
-    return seen & ~cut, Rest(periods, positions)
+    return seen & ~cut, UncoveredRows(periods, positions)
 
 
 def joined(lows: Ints, highs: Ints) -> tuple[tuple[int, int], ...]:

@@ -1,4 +1,4 @@
-"""Partials per (slice, group): what comes out of rows, and the store that folds it."""
+"""Cells: partials per (slice, group), made from rows, and the store that folds them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.operators.aggregate.partials.base import Ints, Mergeable, State
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The rows of one group whose ts is in [start, start + width), and where in the log they stand: [first, last]."""
+    """Cells as columns: each has rows of one group with ts in [start, start + width), at log positions [first, last]."""
 
     starts: Ints
     widths: Ints
@@ -79,7 +79,7 @@ class CellStore:
         self.partial.merge(mine.state, at, cells.state)
 
     def _find(self, cells: Cells) -> Ints:
-        """Where each cell is, making room for new ones."""
+        """The place of each cell; new cells get new places."""
         places, at = self._places, np.empty(len(cells), np.int64)
         fresh: list[int] = []
         keys = zip(cells.starts.tolist(), cells.widths.tolist(), cells.groups.tolist(), strict=True)
@@ -105,7 +105,7 @@ class CellStore:
             self._cells = _extended(self._cells, max(count, 2 * self._count, 64), self.partial)
 
     def forget_below(self, position: int) -> int:
-        """Drop cells whose rows all stand below a position; gives the position below which nothing is left.
+        """Drop cells with rows below a position only; returns the position below which nothing is left.
 
         A cell with rows on both sides stays, and with it everything down to its first row.
         """

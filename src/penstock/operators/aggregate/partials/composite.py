@@ -1,4 +1,4 @@
-"""Several partials of the same cells as one, so that a cell has one place and what is known of its rows stands beside it."""
+"""Several partials of the same cells as one partial, so that a cell holds all that is known of its rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from penstock.operators.aggregate.partials.base import Accumulator, Ints, Mergeable, State
 
 
-class Together(Mergeable):
+class CompositePartial(Mergeable):
     """The fields of its parts, numbered. Rows come in through the parts: `joined` puts what they made of them side by side."""
 
     def __init__(self, parts: Sequence[Accumulator]) -> None:

@@ -20,7 +20,7 @@ INNER = ("count", "least", "greatest", "high", "low")
 
 
 class Correlated(Partial):
-    """Arguments: what the inner aggregate is of, x, y, and whether the outer one may see the row at all.
+    """A correlated aggregate. Arguments: the inner aggregate's value, x, y, and whether the outer aggregate may see the row.
 
     A function is `correlated OUTER INNER EDGE...`: the outer aggregate of y over the rows that the inner one picks by its edges
     (`bands`); without edges over all. The pairs (x, y) are kept one by one, so their number is limited. BIGINT stays whole.

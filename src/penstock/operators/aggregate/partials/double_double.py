@@ -1,4 +1,4 @@
-"""Sums in twice the precision of a double, so that the order and the grouping of what is added leave no trace in it.
+"""Sums in twice the precision of a double, so that the order of additions does not change the result.
 
 A number is a pair high + low. Adding is Knuth's and Dekker's error-free transformation; about 106 bits survive.
 """

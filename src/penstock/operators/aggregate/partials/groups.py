@@ -1,4 +1,4 @@
-"""Groups as numbers: rows whose keys are equal get the same one."""
+"""Groups as numbers: rows with equal keys get the same number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decides whether all rows of a cell count: the latest time among them, and where in each log their oldest tuple stands."""
+"""Marks of a cell, which decide whether all its rows count: their latest time, and the log position of their oldest tuple."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LATEST = "latest"
 
 
 class Marks(Accumulator):
-    """Of results of a join over so many inputs. Its arguments are the latest time and a log position per input."""
+    """The marks of results of a join. The arguments are the latest time and a log position per input."""
 
     def __init__(self, inputs: int) -> None:
         self.inputs = inputs

@@ -77,7 +77,7 @@ class ObjectEnds(Partial):
 
 
 def _beyond(state: State, rows: State, chosen: Ints, cells: Ints, end: str) -> npt.NDArray[np.bool_]:
-    """Which of the chosen rows come before the first, or after the last, that their cell knows."""
+    """Which of the chosen rows come before the first, or after the last, row of their cell."""
     sign = 1 if end == "last" else -1
     later = sign * (rows["ts"][chosen] - state[f"{end}_ts"][cells])
     behind = sign * (rows["position"][chosen] - state[f"{end}_position"][cells])

@@ -1,5 +1,6 @@
-"""Percentiles and MODE, exactly: PERCENTILE, PERCENTILE_CONT and MEDIAN with a straight line between the two values beside the place
-asked for, PERCENTILE_DISC one of the values."""
+"""Exact percentiles and MODE.
+
+PERCENTILE, PERCENTILE_CONT and MEDIAN interpolate between two neighbouring values; PERCENTILE_DISC gives one of the values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells of pieces of the log, for states without end: old pieces become one, so that a group has few cells."""
+"""Cells of log ranges, for states without end: old ranges are merged, so that a group has few cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partial says the value of which aggregate."""
+"""The partial of each aggregate function."""
 
 from __future__ import annotations
 

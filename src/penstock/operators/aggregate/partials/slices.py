@@ -1,4 +1,4 @@
-"""Rows into cells: cut time into slices of equal width, aligned to the epoch, and aggregate each with its group."""
+"""Slice rows into cells: cut time into slices of equal width, aligned to the epoch, and aggregate by slice and group."""
 
 from __future__ import annotations
 

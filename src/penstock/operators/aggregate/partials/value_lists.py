@@ -12,9 +12,9 @@ from penstock.operators.aggregate.partials.base import Ints, Numbers, Partial, S
 
 
 class Ragged(Partial):
-    """`values` has one array per cell (None: nothing yet), `size` says how long it is.
+    """A partial with lists: `values` has one array per cell (None: nothing yet), `size` is its length.
 
-    What it keeps grows with the rows, so whoever owns the cells limits the sum of sizes (`kept`).
+    The lists grow with the rows, so the owner of the cells limits the sum of sizes (`kept`).
     """
 
     def fields(self) -> dict[str, tuple[Any, Any]]:

@@ -1,6 +1,6 @@
-"""History that outlives the log: readings that retention takes are kept as cells of ever coarser tiers.
+"""Rollups: history that outlives the log. Readings that retention deletes are kept as cells of ever coarser tiers.
 
-`keeper` rolls readings up before retention takes them (`closing`, `tiers`) and writes files that the journal names
-(`files`). Whoever asks for a window that reaches further back than the log gets the rest from there: `matching` finds a
-rollup that can say it, `looking` its cells, `telling` what the answer has to say about that.
+`keeper` rolls readings up before retention deletes them (`roll_up`, `tiers`) and writes files that the journal names
+(`files`). A window that reaches further back than the log gets the rest from there: `rollup_choice` finds a suitable
+rollup, `rollup_read` reads its cells, and `notices` makes the notices of the answer.
 """

@@ -14,7 +14,7 @@ from penstock.operators.aggregate.slicer import SlicedFamily
 
 
 @dataclass(frozen=True, slots=True)
-class RolledCells:
+class RollupCells:
     """The readings of one group from a time on, for one width; a line per cell in every array."""
 
     keys: tuple[pa.Array, ...]
@@ -39,22 +39,22 @@ class RolledCells:
     def readings(self) -> int:
         return int(self.states[0]["count"].sum())
 
-    def take(self, chosen: np.ndarray) -> RolledCells:
+    def take(self, chosen: np.ndarray) -> RollupCells:
         index = pa.array(np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen)
         states = tuple({name: field[chosen] for name, field in state.items()} for state in self.states)
-        return RolledCells(tuple(key.take(index) for key in self.keys), self.starts[chosen], states)
+        return RollupCells(tuple(key.take(index) for key in self.keys), self.starts[chosen], states)
 
 
-def of_rows(sliced: SlicedFamily) -> RolledCells:
+def of_rows(sliced: SlicedFamily) -> RollupCells:
     """What was sliced of the log, with the keys beside each cell."""
     one = sliced.cells[0]
     index = pa.array(one.groups)
-    return RolledCells(
+    return RollupCells(
         tuple(key.take(index) for key in sliced.keys), one.starts, tuple(cells.state for cells in sliced.cells)
     )
 
 
-def added_up(parts: Sequence[RolledCells], width: int, partials: Sequence[Partial]) -> RolledCells:
+def added_up(parts: Sequence[RollupCells], width: int, partials: Sequence[Partial]) -> RollupCells:
     """One cell per group and time of a width, of cells that are as wide or narrower.
 
     Merging leaves no trace of what was merged first: an hour of minutes is to the bit an hour of readings.
@@ -73,4 +73,4 @@ def added_up(parts: Sequence[RolledCells], width: int, partials: Sequence[Partia
         partial.merge(total, at, {n: np.concatenate([p.states[place][n] for p in parts])[order] for n in fields})
         states.append(total)
     index = pa.array(first)
-    return RolledCells(tuple(key.take(index) for key in keys), starts[first], tuple(states))
+    return RollupCells(tuple(key.take(index) for key in keys), starts[first], tuple(states))

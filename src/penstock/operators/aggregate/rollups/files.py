@@ -16,7 +16,7 @@ from penstock.cancellation import check
 from penstock.catalog.rollup_records import RollupFile
 from penstock.errors import error
 from penstock.operators.aggregate.partials.base import Numbers, Partial
-from penstock.operators.aggregate.rollups.cells import RolledCells
+from penstock.operators.aggregate.rollups.cells import RollupCells
 from penstock.operators.aggregate.rollups.shape import Shape
 from penstock.operators.aggregate.shape import Measure, measure_name
 from penstock.streams.log.atomic_file import CrashPoint, make_folder, no_crash, store
@@ -36,7 +36,7 @@ def path_of(root: Path, rollup_id: int, every_us: int, number: int) -> Path:
 def write_cells(
     root: Path,
     rollup_id: int,
-    cells: RolledCells,
+    cells: RollupCells,
     shape: Shape,
     place: tuple[int, int, int],
     crash_point: CrashPoint = no_crash,
@@ -76,7 +76,7 @@ def write_cells(
 
 def read_cells(
     root: Path, rollup_id: int, file: RollupFile, shape: Shape, measures: Sequence[Measure] | None = None
-) -> RolledCells:
+) -> RollupCells:
     """The cells of a file, with some of the measures or all."""
     check()
     found = shape.measures if measures is None else tuple(measures)
@@ -98,7 +98,7 @@ def read_cells(
             hint="put the file back from a backup, or drop the rollup",
         ) from problem
     states = tuple({n: _field(table, partial, at, n) for n in partial.fields()} for at, partial in fields)
-    return RolledCells(tuple(_array(table, name) for name in keys), table.column("start").to_numpy(), states)
+    return RollupCells(tuple(_array(table, name) for name in keys), table.column("start").to_numpy(), states)
 
 
 def _field(table: pa.Table, partial: Partial, at: int, name: str) -> Numbers:
@@ -117,16 +117,16 @@ class _Wanted:
     measures: tuple[Measure, ...]
 
 
-class RolledFiles:
-    """Reads files and remembers what was read last: whoever follows a long window asks for the same ones every cycle."""
+class RollupFiles:
+    """Reads files and keeps the last ones in memory: a subscriber to a long window needs the same files every cycle."""
 
     def __init__(self, root: Path, most_bytes: int = MEMORY_BYTES) -> None:
         self.root = root
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._known: Cache[_Wanted, RolledCells] = Cache(most_bytes=most_bytes)
+        self._known: Cache[_Wanted, RollupCells] = Cache(most_bytes=most_bytes)
 
-    def read(self, rollup_id: int, file: RollupFile, shape: Shape, measures: tuple[Measure, ...]) -> RolledCells:
+    def read(self, rollup_id: int, file: RollupFile, shape: Shape, measures: tuple[Measure, ...]) -> RollupCells:
         wanted = _Wanted(rollup_id, file.number, measures)
         with self._lock:
             known = self._known.get(wanted)
@@ -140,6 +140,6 @@ class RolledFiles:
         return cells
 
 
-def _size(cells: RolledCells, partials: Sequence[Partial]) -> int:
+def _size(cells: RollupCells, partials: Sequence[Partial]) -> int:
     states = sum(partial.nbytes(state) for partial, state in zip(partials, cells.states, strict=True))
     return int(cells.starts.nbytes) + sum(int(key.nbytes) for key in cells.keys) + states

@@ -1,4 +1,4 @@
-"""Rolls readings up before retention takes them, and removes files that nothing names any more."""
+"""Rolls readings up before retention deletes them, and removes files that the journal no longer names."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.rollup_records import RollupDefinition, RollupFile, RollupState
 from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
-from penstock.operators.aggregate.rollups.cells import RolledCells
+from penstock.operators.aggregate.rollups.cells import RollupCells
 from penstock.operators.aggregate.rollups.files import FOLDER, path_of, read_cells, write_cells
 from penstock.operators.aggregate.rollups.roll_up import Step, Stepper
 from penstock.operators.aggregate.rollups.shape import shape_of
 from penstock.operators.aggregate.rollups.tiers import levels_at
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.log_reader import LogReader
 from penstock.streams.log.atomic_file import CrashPoint, as_storage_error, no_crash
 from penstock.streams.log.retention import own_now
 from penstock.streams.log.stream_log import StreamLog
 from penstock.views.standing_queries import StandingQueries
 
-GRACE_S = 60.0  # for whoever has read the names of files and not yet the files
+GRACE_S = 60.0  # for readers that have the names of files and have not opened them yet
 
 
 class RollupKeeper:
-    """Called by the housekeeper's thread. `failures` says, by rollup, why it holds retention back."""
+    """Rolls up all tables. Called by the housekeeper's thread. `failures` has, by rollup, the error that delays retention."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class RollupKeeper:
         self._crash_point = crash_point
         self._unnamed: dict[Path, tuple[float, int]] = {}  # since when, and since which entry, nothing names a file
         self.failures: dict[int, str] = {}
-        # A file is nobody's between its writing and its entry, and two steps from one state would write the same names.
+        # A file has no journal entry until it is complete, and two steps from one state would write the same names.
         self._lock = threading.RLock()
 
     def retain(self, table_id: int, position: int) -> None:
@@ -64,12 +64,12 @@ class RollupKeeper:
             rolled, table = state.rolled_up(rollup.id), state.tables_by_id.get(rollup.table_id)
             if rolled is None or table is None or rolled.position >= position:
                 return  # it was dropped, or has them
-            fetcher = Fetcher(self._log.folder, table, state.rows(table.id))
-            now_us = own_now(table, fetcher.segments(), self._clock)
+            log_reader = LogReader(self._log.folder, table, state.rows(table.id))
+            now_us = own_now(table, log_reader.segments(), self._clock)
             stepper = Stepper(shape_of(rollup), levels_at(rollup.tiers, now_us), partial(self._read, rollup))
-            self._write(rollup, rolled, stepper.step(rolled, fetcher, position))
+            self._write(rollup, rolled, stepper.step(rolled, log_reader, position))
 
-    def _read(self, rollup: RollupDefinition, file: RollupFile) -> RolledCells:
+    def _read(self, rollup: RollupDefinition, file: RollupFile) -> RollupCells:
         return read_cells(self._root, rollup.id, file, shape_of(rollup))
 
     def _write(self, rollup: RollupDefinition, rolled: RollupState, step: Step) -> None:
@@ -78,7 +78,7 @@ class RollupKeeper:
         for (tier, block_us), cells in sorted(step.cells.items(), key=lambda item: item[0]):
             place = (number + len(added), rollup.tiers[tier].every_us, block_us)
             added.append(write_cells(self._root, rollup.id, cells, shape, place, self._crash_point))
-        # The files are in place: from the entry on they are part of the rollup, before it they are nobody's.
+        # The files are written: with the journal entry they become part of the rollup.
         self._catalog.close_rollup(rollup, rolled, step.closing(added))
         self._crash_point("rollup:closed")
 

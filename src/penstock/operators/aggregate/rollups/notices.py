@@ -1,4 +1,4 @@
-"""What answers, EXPLAIN and system tables say of rollups."""
+"""Notices of answers, lines of EXPLAIN and rows of system tables about rollups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.catalog.rollup_records import RollupDefinition, RollupState, Tier
 from penstock.catalog.state import CatalogState
 from penstock.clock import format_timestamp
 from penstock.operators.aggregate.rollups.rollup_choice import find_match, why_not
-from penstock.operators.aggregate.rollups.rollup_read import RolledLook, RollupSource
+from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
 from penstock.operators.aggregate.rollups.shape import shape_of
 from penstock.operators.aggregate.shape import Measure
 from penstock.sql.explain.notation import show, show_conditions
@@ -20,7 +20,7 @@ from penstock.types import format_duration
 
 @dataclass(frozen=True, slots=True)
 class RolledUpNote:
-    """What an answer says that could have used a rollup: since when everything is in it, and what came from where.
+    """The notice of an answer that could use a rollup: the time from which it is complete, and the tiers that it used.
 
     `window_us` is what the answer is about, where cells of the rollup are in it.
     """
@@ -30,8 +30,8 @@ class RolledUpNote:
     window_us: tuple[int, int] | None = None
 
 
-def note_of(source: RollupSource, look: RolledLook | None, low: int, high: int) -> RolledUpNote:
-    """`low` and `high` are what was asked for."""
+def note_of(source: RollupSource, look: RollupRange | None, low: int, high: int) -> RolledUpNote:
+    """The note of an answer; `low` and `high` are the requested window."""
     if look is None:
         return RolledUpNote(source.kept_from_us)
     name = source.match.rollup.name
@@ -48,7 +48,7 @@ def note_of(source: RollupSource, look: RolledLook | None, low: int, high: int) 
 
 
 def together(notes: list[RolledUpNote]) -> RolledUpNote | None:
-    """What several looks at the same rollup say, each thing once."""
+    """Merge the notes of several reads of the same rollup, without repeats."""
     if not notes:
         return None
     known = [note.kept_from_us for note in notes if note.kept_from_us is not None]
@@ -88,7 +88,7 @@ def rollup_lines(rollup: RollupDefinition, rolled: RollupState, failure: str | N
 
 
 def _show_measure(measure: Measure) -> str:
-    """`total(kw)`, or with what is special of an approximate one: `approx_distinct(who) epsilon=0.05`."""
+    """`total(kw)`, or with the parameters of an approximate one: `approx_distinct(id) epsilon=0.05`."""
     kind, *said = measure.partial.split(" ")
     special = [each for each in said if each.startswith(("epsilon=", "p="))]
     return " ".join([f"{kind}({', '.join(map(show, measure.arguments)) or '*'})", *special])

@@ -1,4 +1,4 @@
-"""A SELECT that is asked once, from rows of the log and, where it reaches further back, cells of a rollup: without Spark."""
+"""Answer a one-shot SELECT without Spark, from rows of the log and, for older readings, cells of a rollup."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pyarrow as pa
 from penstock.catalog.model import Table
 from penstock.errors import error
 from penstock.expr.windows import FOREVER
-from penstock.operators.aggregate.answer import AggregateHeld
-from penstock.operators.aggregate.approximate.brackets import NONE, Looked
+from penstock.operators.aggregate.answer import AggregateAt
+from penstock.operators.aggregate.approximate.brackets import NONE, CellSum
 from penstock.operators.aggregate.family import number_groups
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import inside, slice_log
-from penstock.operators.aggregate.own_windows import OwnWindowsHeld
-from penstock.operators.aggregate.partials.cell_sums import Look, Rest, combine, merge_combined
+from penstock.operators.aggregate.own_windows import OwnWindowsAt
+from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows, combine, merge_combined
 from penstock.operators.aggregate.partials.cells import no_cells
 from penstock.operators.aggregate.rollups.rollup_read import find_source
 from penstock.operators.aggregate.shape import Measure, family_of, slice_width
-from penstock.operators.base.log_reader import Fetcher
-from penstock.operators.select.window_cut import Instant
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.log_reader import LogReader
+from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.planning.one_shot import OneShotAggregate
 from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries
@@ -32,41 +33,41 @@ READ_MAX_ROWS = 20_000_000
 
 
 @dataclass(slots=True, eq=False)
-class AskedOnceHeld(AggregateHeld):
-    """Nothing is kept for a question that is asked once: rows of the log are read, cells of the rollup added."""
+class OneShotAggregateAt(AggregateAt):
+    """The answer of a one-shot SELECT. It reads rows of the log and adds cells of the rollup; nothing is kept."""
 
     def answer(self) -> pa.Table:
         return self._computed()
 
     def _look(
-        self, fetcher: Fetcher, measures: tuple[Measure, ...], look: Look
-    ) -> tuple[dict[Measure, list[Looked]], Groups]:
+        self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
+    ) -> tuple[dict[Measure, list[CellSum]], Groups]:
         panes, groups = self.plan.panes, Groups()
         width = slice_width(panes) if panes is None else math.gcd(panes.width, panes.step)
         parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
         keep = inside([(-FOREVER, FOREVER)], look.low, look.high)
-        for first, end in fetcher.ranges(look.floor, look.head, look.low, look.high):
-            for sliced in slice_log(fetcher, family_of(self.plan), measures, first, end, width, keep):
+        for positions in log_reader.ranges(look.floor, look.head, look.low, look.high):
+            for sliced in slice_log(log_reader, family_of(self.plan), measures, positions, width, keep):
                 numbers = number_groups(groups, sliced)
                 for measure, cells in zip(measures, sliced.cells, strict=True):
                     own = replace(cells, groups=numbers[cells.groups])
                     parts[measure].append(combine(own, measure.make(), panes))
-        nothing = Rest((), ())
-        return {m: [Looked(merge_combined(p, m.make()), nothing, NONE)] for m, p in parts.items()}, groups
+        nothing = UncoveredRows((), ())
+        return {m: [CellSum(merge_combined(p, m.make()), nothing, NONE)] for m, p in parts.items()}, groups
 
 
 @dataclass(slots=True, eq=False)
-class OwnWindowsOnce(OwnWindowsHeld):
-    """The same, of aggregates with windows of their own."""
+class OneShotOwnWindowsAt(OwnWindowsAt):
+    """The answer of a one-shot SELECT with windows of its aggregates' own."""
 
-    part: ClassVar[type[AggregateHeld]] = AskedOnceHeld
+    part: ClassVar[type[AggregateAt]] = OneShotAggregateAt
 
     def answer(self) -> pa.Table:
         return self._computed()
 
 
-def rows_to_read(held: AggregateHeld) -> int:
-    """How many rows of the log an answer has to look at, at most."""
+def rows_to_read(held: AggregateAt) -> int:
+    """How many rows of the log an answer has to read, at most."""
     low, high = held.instant.range() or (0, -1)
     floor = max(held.instant.floor, held.rollup.rolled.position if held.rollup is not None else 0)
     return sum(end - first for first, end in held.reader().ranges(floor, held.instant.head, low, high))
@@ -96,15 +97,15 @@ def answer_from_log(standing: StandingQueries, asked: OneShotAggregate) -> Resul
     return _answered(held)
 
 
-def _answered(held: AggregateHeld) -> Result:
+def _answered(held: AggregateAt) -> Result:
     rows = held.answer()
     notices = held.note.notices if held.note is not None else ()
     return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=held.note)
 
 
-def _hold(standing: StandingQueries, asked: OneShotAggregate) -> AggregateHeld | None:
-    """None where no cycle knows the table yet."""
-    plan, listings, log = asked.plan, standing.listings, standing.folder.log
+def _hold(standing: StandingQueries, asked: OneShotAggregate) -> AggregateAt | None:
+    """The answer at the last cycle; None where no cycle has the table yet."""
+    plan, log = asked.plan, LogAccess(standing.folder.log, standing.listings)
     with standing.locked() as store:
         state = store.state
         table = state.tables_by_id.get(plan.table_id)
@@ -112,18 +113,18 @@ def _hold(standing: StandingQueries, asked: OneShotAggregate) -> AggregateHeld |
             return None
         now_us = store.now_of(table, plan.static_predicate)
         head = store.offset.data.get(table.id, 0)
-        instant = Instant(state.retention(table.id), head, now_us, None, plan.window)
+        instant = WindowAt(state.retention(table.id), head, now_us, None, plan.window)
         span = instant.range()
         source = find_source(plan, state, span[0], standing.rolled_files) if span is not None else None
         if span is None or source is None or not source.reaches(*span):
             source = None
         static, cycle = state.rows(table.id), store.cycle
 
-    def reader(table: Table = table) -> Fetcher:
-        return Fetcher(log, table, static, lambda: listings.segments(table.id, head), listings.files)
+    def reader(table: Table = table) -> LogReader:
+        return log.reader(table, static, head)
 
-    def fresh(table: Table = table) -> Fetcher:
-        return Fetcher(log, table, static, lambda: listings.fresh(table.id))
+    def fresh(table: Table = table) -> LogReader:
+        return log.fresh(table, static)
 
-    kind = OwnWindowsOnce if plan.own_windows else AskedOnceHeld
+    kind = OneShotOwnWindowsAt if plan.own_windows else OneShotAggregateAt
     return kind(cycle, 0, "", plan, instant, 0, standing.locked, reader, fresh, rollup=source)

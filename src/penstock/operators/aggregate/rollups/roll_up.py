@@ -1,4 +1,4 @@
-"""One step of a rollup: readings of the log become cells, blocks that expired become coarser, small files become one."""
+"""One step of a rollup: make cells of readings, merge expired blocks into a coarser tier, and merge small files."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 from penstock.catalog.rollup_records import RollupFile, RollupState, RollupStep
 from penstock.operators.aggregate.history import slice_log
 from penstock.operators.aggregate.partials.base import Partial
-from penstock.operators.aggregate.rollups.cells import RolledCells, added_up, of_rows
+from penstock.operators.aggregate.rollups.cells import RollupCells, added_up, of_rows
 from penstock.operators.aggregate.rollups.shape import Shape
 from penstock.operators.aggregate.rollups.tiers import Level, places_of
-from penstock.operators.base.log_reader import Fetcher
+from penstock.operators.base.log_reader import LogReader
 
 STEP_ROWS = 1 << 21  # readings that one step takes in at most: its cells are in memory
 CELLS_AT_ONCE = 1 << 20
 FILES_PER_BLOCK = 4
 
-_Read = Callable[[RollupFile], RolledCells]
+_Read = Callable[[RollupFile], RollupCells]
 Place = tuple[int, int]  # the number of a tier and where a block of it begins
 
 
 @dataclass(slots=True)
 class Step:
-    """What a step will write: cells by tier and block, and the files that they take the place of."""
+    """The result of a step: cells by tier and block to write, and the files that they replace."""
 
     position: int
-    cells: dict[Place, RolledCells] = field(default_factory=dict)
+    cells: dict[Place, RollupCells] = field(default_factory=dict)
     removed: list[RollupFile] = field(default_factory=list)
     gone_us: int | None = None
 
@@ -43,11 +43,11 @@ class Stepper:
         self._shape, self._levels, self._read = shape, levels, read
         self._partials: list[Partial] = shape.partials()
 
-    def step(self, rolled: RollupState, fetcher: Fetcher, end: int) -> Step:
+    def step(self, rolled: RollupState, log_reader: LogReader, end: int) -> Step:
         """Take in the readings from where the rollup stands up to a position, or some of them."""
         step = Step(min(end, rolled.position + STEP_ROWS))
-        parts: dict[Place, list[RolledCells]] = {}
-        fresh = self._of_log(fetcher, rolled.position, step.position)
+        parts: dict[Place, list[RollupCells]] = {}
+        fresh = self._of_log(log_reader, rolled.position, step.position)
         if fresh is not None:
             self._put(step, parts, fresh, 0)
         for file in rolled.files:
@@ -64,18 +64,18 @@ class Stepper:
             step.cells[place] = added_up([*new, *(self._read(file) for file in joined)], width, self._partials)
         return step
 
-    def _of_log(self, fetcher: Fetcher, first: int, end: int) -> RolledCells | None:
+    def _of_log(self, log_reader: LogReader, first: int, end: int) -> RollupCells | None:
         """The readings in [first, end) as cells of the finest tier."""
         width, parts = self._levels[0].every_us, []
-        for sliced in slice_log(fetcher, self._shape.family, self._shape.measures, first, end, width):
+        for sliced in slice_log(log_reader, self._shape.family, self._shape.measures, (first, end), width):
             parts.append(of_rows(sliced))
             if sum(map(len, parts)) > CELLS_AT_ONCE:
                 parts = [added_up(parts, width, self._partials)]
         found = added_up(parts, width, self._partials) if parts else None
         return found if found is not None and len(found) else None
 
-    def _put(self, step: Step, parts: dict[Place, list[RolledCells]], cells: RolledCells, least: int) -> None:
-        """Sort cells by tier, none of them finer than `least`, and block. What no tier holds any more is gone."""
+    def _put(self, step: Step, parts: dict[Place, list[RollupCells]], cells: RollupCells, least: int) -> None:
+        """Sort cells by tier, none of them finer than `least`, and by block. Cells older than all tiers are dropped."""
         places = np.maximum(places_of(cells.starts, self._levels), least)
         for tier in np.unique(places).tolist():
             mine = places == tier
@@ -96,7 +96,7 @@ class Stepper:
 
 
 def few_large(files: Sequence[RollupFile], cells: int) -> list[RollupFile]:
-    """Which files of a block are written anew together with so many new cells.
+    """Which files of a block are rewritten together with a number of new cells.
 
     None while there are few; then the small ones, so that a cell is written as often as its block's size doubles.
     """

@@ -1,4 +1,4 @@
-"""Which rollup can say what a question asks of readings that the log has no more."""
+"""Choose a rollup that can answer a question about readings that the log no longer has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.sql.plan import AggregateCall, AggregatePlan
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A rollup for a question: what the question asks of its keys, over columns that are named like them."""
+    """A rollup that can answer a question: the question's conditions and keys, as expressions over the rollup's keys."""
 
     rollup: RollupDefinition
     conditions: tuple[Expr, ...]
@@ -88,7 +88,7 @@ def _match(rollup: RollupDefinition, plan: AggregatePlan) -> Match:
 
 
 def _columns(rollup: RollupDefinition) -> set[str]:
-    """Columns whose value a cell knows: they are keys as they are."""
+    """Columns with a known value in each cell: those that are keys themselves."""
     return {key.name for key in shape_of(rollup).family.keys if isinstance(key, Column)}
 
 

@@ -1,4 +1,4 @@
-"""What a rollup says of a window: its cells, and the window that they can answer exactly."""
+"""Read a rollup's cells for a window, and find the window that they can answer exactly."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.expr.expression import Column
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.groups import number_groups
-from penstock.operators.aggregate.rollups.cells import RolledCells
-from penstock.operators.aggregate.rollups.files import RolledFiles
+from penstock.operators.aggregate.rollups.cells import RollupCells
+from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.aggregate.rollups.rollup_choice import Match, find_match, kept_from_us
 from penstock.operators.aggregate.rollups.shape import TIMES, shape_of
 from penstock.operators.aggregate.rollups.stand_ins import as_asked, stand_in
@@ -25,8 +25,8 @@ from penstock.sql.plan import AggregatePlan
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
-    """Cells of one tier that became part of an answer: how wide, and which time they cover (half-open)."""
+class RollupUse:
+    """Cells of one tier that became part of an answer: their width, and the half-open time range that they cover."""
 
     every_us: int
     from_us: int
@@ -34,7 +34,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class RolledLook:
+class RollupRange:
     """What a rollup adds to an answer over [low, high]: cells of readings below a log position, and of nothing else.
 
     The edges are those that were asked for, moved inwards to where no cell is cut.
@@ -44,7 +44,7 @@ class RolledLook:
     high: int
     position: int
     parts: list[SlicedFamily]
-    used: tuple[Used, ...]
+    used: tuple[RollupUse, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class RollupSource:
 
     match: Match
     rolled: RollupState
-    files: RolledFiles
+    files: RollupFiles
 
     @property
     def kept_from_us(self) -> int | None:
@@ -64,8 +64,8 @@ class RollupSource:
         """Whether it may have readings of that time."""
         return any(file.last_us >= low and file.first_us <= high for file in self.rolled.files)
 
-    def look(self, measures: tuple[Measure, ...], low: int, high: int, pane: int | None) -> RolledLook | None:
-        """None where it has nothing of that time, so that the log says everything."""
+    def look(self, measures: tuple[Measure, ...], low: int, high: int, pane: int | None) -> RollupRange | None:
+        """The rollup's part of a window; None where it has nothing of that time, and the log has everything."""
         kept = self._stand_ins(measures)
         read = [(f, self._read(f, kept)) for f in self.rolled.files if f.last_us >= low and f.first_us <= high]
         read = [(file, cells) for file, cells in read if len(cells)]
@@ -83,15 +83,15 @@ class RollupSource:
                 begins, ends = int(mine.starts.min()), int(mine.starts.max()) + file.every_us
                 known = used.get(file.every_us, (begins, ends))
                 used[file.every_us] = (min(begins, known[0]), max(ends, known[1]))
-        told = tuple(Used(every, *used[every]) for every in sorted(used, reverse=True))
-        return RolledLook(low, high, self.rolled.position, parts, told)
+        told = tuple(RollupUse(every, *used[every]) for every in sorted(used, reverse=True))
+        return RollupRange(low, high, self.rolled.position, parts, told)
 
     def _stand_ins(self, measures: tuple[Measure, ...]) -> tuple[Measure, ...]:
         """What the rollup has for each of them; that it has all was found out when it was matched."""
         shape = shape_of(self.match.rollup)
         return tuple(stand_in(measure, shape) or measure for measure in measures)
 
-    def _read(self, file: RollupFile, measures: tuple[Measure, ...]) -> RolledCells:
+    def _read(self, file: RollupFile, measures: tuple[Measure, ...]) -> RollupCells:
         """The cells of a file that the question is about."""
         rollup = self.match.rollup
         cells = self.files.read(rollup.id, file, shape_of(rollup), (TIMES, *measures))
@@ -101,7 +101,7 @@ class RollupSource:
                 cells = cells.take(np.asarray(kept))
         return cells
 
-    def _columns(self, cells: RolledCells) -> dict[str, pa.Array]:
+    def _columns(self, cells: RollupCells) -> dict[str, pa.Array]:
         """The keys by the names that the question's expressions have for them."""
         columns: dict[str, pa.Array] = {}
         for place, (key, values) in enumerate(zip(shape_of(self.match.rollup).family.keys, cells.keys, strict=True)):
@@ -111,7 +111,7 @@ class RollupSource:
         return columns
 
     def _sliced(
-        self, cells: RolledCells, every_us: int, measures: tuple[Measure, ...], kept: tuple[Measure, ...]
+        self, cells: RollupCells, every_us: int, measures: tuple[Measure, ...], kept: tuple[Measure, ...]
     ) -> SlicedFamily:
         """The cells by the question's own groups. A cell stands where its first reading is: inside its pane."""
         count, columns = len(cells), self._columns(cells)
@@ -124,7 +124,7 @@ class RollupSource:
         return SlicedFamily(keys, found)
 
 
-def find_source(plan: AggregatePlan, state: CatalogState, low: int, files: RolledFiles) -> RollupSource | None:
+def find_source(plan: AggregatePlan, state: CatalogState, low: int, files: RollupFiles) -> RollupSource | None:
     """The rollup that serves a question about a time and later best."""
     found = find_match(plan, state, low)
     rolled = state.rolled_up(found.rollup.id) if found is not None else None
@@ -133,7 +133,7 @@ def find_source(plan: AggregatePlan, state: CatalogState, low: int, files: Rolle
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Of many cells when they begin and end, and when their first and last reading was."""
+    """Begin and end of many cells, and the times of their first and last readings."""
 
     starts: Ints
     ends: Ints
@@ -141,7 +141,7 @@ class Edges:
     latest: Ints
 
 
-def _edges(read: list[tuple[RollupFile, RolledCells]]) -> Edges:
+def _edges(read: list[tuple[RollupFile, RollupCells]]) -> Edges:
     starts = np.concatenate([cells.starts for _, cells in read])
     ends = np.concatenate([cells.starts + file.every_us for file, cells in read])
     return Edges(

@@ -1,4 +1,4 @@
-"""What a rollup keeps of each cell: its keys, how many readings, from when to when, and the partials that were asked for."""
+"""The shape of a rollup's cells: keys, number of readings, first and last time, and the requested partials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which measure of a rollup stands for one that a question asks for: itself, or another that says as much."""
+"""Find a rollup's measure that can answer a requested measure: the same one, or another with the same information."""
 
 from __future__ import annotations
 

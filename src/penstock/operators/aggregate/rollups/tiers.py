@@ -1,4 +1,4 @@
-"""Which tier a cell belongs to, and which block of it: blocks are the pieces in which tiers are stored and expire."""
+"""The tier and the block of a cell: a tier is stored and expires in blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of an answer for a tree of aggregates: when they are, what tells them apart, and one column's values."""
+"""Rows of an answer for an aggregate tree: their times, their unique numbers, and one column's values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from penstock.expr.expression import Column, Expr, calls_user, substituted
 from penstock.expr.windows import FOREVER, RowsWindow
 from penstock.operators.aggregate.trees.totals import Kind
 from penstock.operators.aggregate.trees.tree import AggregateTree
-from penstock.operators.base.answer import Ids, SelectHeld
-from penstock.operators.join.answer import JoinHeld
-from penstock.operators.join.result_list import Picked
+from penstock.operators.base.answer import Ids, SelectAt
+from penstock.operators.join.answer import JoinAt
+from penstock.operators.join.result_list import ChosenResults
 from penstock.operators.join.steps.results import EARLIEST, LATEST
-from penstock.operators.select.match_positions import Positions
+from penstock.operators.select.match_positions import MatchPositions
 from penstock.sql.plan import Output
 from penstock.types import TIMESTAMP
 from penstock.views.query_state import NEVER
@@ -27,8 +27,8 @@ from penstock.views.query_state import NEVER
 ROWS_AT_ONCE = 1 << 17
 
 
-class NotKept(Exception):
-    """Why no tree answers a question; Spark does."""
+class NotAnswered(Exception):
+    """Raised where no tree can answer a question, with the reason; Spark SQL answers it."""
 
 
 _GONE = "retention takes the rows just now"
@@ -42,9 +42,9 @@ def column_of(argument: Expr, outputs: tuple[Output, ...], with_time: bool) -> E
     try:
         found = substituted(argument, named)
     except KeyError:
-        raise NotKept("the query has other columns now") from None
+        raise NotAnswered("the query has other columns now") from None
     if calls_user(found):
-        raise NotKept("a user's function runs in workers only")
+        raise NotAnswered("a user's function runs in workers only")
     return found
 
 
@@ -74,12 +74,12 @@ def _numbers_of(values: pa.ChunkedArray | pa.Array, count: int) -> np.ndarray[An
 
 @dataclass(frozen=True, slots=True)
 class SelectRows:
-    """Those of a select-project query: all that match and retention holds, whatever its own window shows.
+    """Rows of a select-project query: all matches that are still in the log, also outside its own window.
 
-    That is what a reader of it sees. Rows that no record tells of are evaluated, `most_rows` of them at most.
+    That is what a reader of it sees. Rows that no record covers are evaluated, `most_rows` of them at most.
     """
 
-    held: SelectHeld
+    held: SelectAt
     floor: int
     head: int
     most_rows: int
@@ -92,15 +92,15 @@ class SelectRows:
     def since(self, first: int, low: int) -> tuple[Ids, Ids]:
         """Times and positions of the matches from a position and a time on."""
         known = self.held.matches.matches
-        if not isinstance(known, Positions):
-            raise NotKept("a user's function runs in workers only")
+        if not isinstance(known, MatchPositions):
+            raise NotAnswered("a user's function runs in workers only")
         # A reader sees what is older than any window of the query, too. Of windows of rows only the newest are recorded.
         counts = isinstance(self.held.plan.window, RowsWindow)
         whole = replace(known, reach=0, keep=False, covered=() if counts else known.covered)
         held = replace(self.held, matches=replace(self.held.matches, matches=whole))
         first = max(first, self.floor)
         if held.to_evaluate(first, self.head, low) > self.most_rows:
-            raise NotKept("there are more than history_max_rows readings that the query has not met")
+            raise NotAnswered("there are more than history_max_rows readings that the query has not met")
         rows = held.since(first, self.head, low)
         return rows.times, rows.positions
 
@@ -112,15 +112,15 @@ class SelectRows:
             part = slice(first, min(len(positions), first + ROWS_AT_ONCE))
             table = held.rows(positions[part])
             if table.num_rows < part.stop - part.start:
-                raise NotKept(_GONE)
+                raise NotAnswered(_GONE)
             yield part, table.column(0)
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRows:
-    """Those of a window join: results, by the time of their latest tuple."""
+    """Rows of a window join: its results, by the time of their latest tuple."""
 
-    held: JoinHeld
+    held: JoinAt
 
     @property
     def identity(self) -> object:
@@ -145,7 +145,7 @@ class JoinRows:
         return FOREVER if None in bounds else max((b for b in bounds if b is not None), default=0)
 
     def since(self, first: int, low: int) -> tuple[Ids, Ids]:
-        """Times and numbers of the results from a number on, all of whose tuples lie at or after a time."""
+        """Times and numbers of the results from a number on with no tuple before a time."""
         picked = self.held.results.inside(first, self.held.count, low, FOREVER)
         kept = self._kept(picked)
         return picked.column(LATEST)[kept], picked.numbers[kept]
@@ -159,9 +159,9 @@ class JoinRows:
             except PenstockError as failure:
                 if failure.condition != "cycle_gone":
                     raise
-                raise NotKept(_GONE) from failure
+                raise NotAnswered(_GONE) from failure
             if table.num_rows < part.stop - part.start:
-                raise NotKept(_GONE)
+                raise NotAnswered(_GONE)
             yield part, table.column(0)
 
     def begin_after(self, numbers: Ids, low: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -170,8 +170,8 @@ class JoinRows:
         found: np.ndarray[Any, np.dtype[np.bool_]] = np.isin(numbers, picked.numbers[picked.column(EARLIEST) >= low])
         return found
 
-    def _kept(self, picked: Picked) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Those whose readings retention has left."""
+    def _kept(self, picked: ChosenResults) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which results have all readings still in the log."""
         positions = picked.positions(len(self.held.inputs))
         found: np.ndarray[Any, np.dtype[np.bool_]] = np.ones(len(picked.numbers), np.bool_)
         for mine, source in zip(positions, self.held.inputs, strict=True):

@@ -1,7 +1,7 @@
-"""The trees of aggregates that are kept over answers: by query and column, from the first question on.
+"""The aggregate trees over answers, by query and column; a tree is built at the first request.
 
-They are soft. One goes when nobody has asked for some minutes, when its query goes or is not what it was, and, whichever
-was asked for longest ago first, when all of them take more memory than they may.
+They are soft state. A tree is dropped some minutes after its last request, when its query is dropped or changed, and, the least
+recently used first, when all trees together exceed their memory limit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AnswerTree:
         return self.identity == identity and self.since <= low and self.head <= head
 
     def forget_unasked(self, low: int, now_us: int) -> None:
-        """Let rows go that are older than what anybody has asked for."""
+        """Drop rows that are older than any requested window."""
         self.widest = max(self.widest, now_us - low)
         begin = max(min(low, now_us - self.widest), -FOREVER)
         if begin > self.since:
@@ -49,7 +49,7 @@ class AnswerTree:
 
 
 class AnswerTrees:
-    """Thread-safe; a tree itself is used by whoever holds its query's lock."""
+    """The trees of all queries. Thread-safe; a tree itself is used under its query's lock only."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -69,7 +69,7 @@ class AnswerTrees:
         return AnswerTree(AggregateTree(kind), identity, since)
 
     def keep(self, query_id: int, column: Expr, tree: AnswerTree) -> None:
-        """Keep one that was just asked for, and make room for it."""
+        """Keep a tree that was just used, and drop older ones over the memory limit."""
         tree.asked_s = time.monotonic()
         with self._lock:
             self._trees[query_id, column] = tree
@@ -79,7 +79,7 @@ class AnswerTrees:
                 del self._trees[key]
 
     def tidy(self, queries: Container[int]) -> None:
-        """Forget those of queries that are gone, and those that nobody asks for."""
+        """Forget the trees of queries that are gone, and those without a request for some minutes."""
         now_s = time.monotonic()
         with self._lock:
             for key in [k for k, t in self._trees.items() if k[0] not in queries or now_s - t.asked_s > UNUSED_S]:

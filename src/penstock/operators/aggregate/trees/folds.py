@@ -1,4 +1,4 @@
-"""Compiled loops of the tree: rows into nodes, nodes into nodes, and a short run of either into one.
+"""Compiled loops of the aggregate tree: fold rows into nodes, nodes into nodes, and a short range of either into one.
 
 All give (count, upper, lower, least, greatest) as `totals.Totals` has them. For doubles NaN is the largest value, so it
 is where the smallest begins.

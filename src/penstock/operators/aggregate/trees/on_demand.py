@@ -2,7 +2,7 @@
 
 What `SELECT COUNT(*), AVG(ppm) FROM q BEGIN .. END ..` gives is what Spark SQL would give at the same cycle. A tree is
 built by the first question and extended by the next one with the rows that came in between. Where no tree can answer
-(`NotKept`), Spark does.
+(`NotAnswered`), Spark does.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.catalog.model import QueryDefinition
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Expr
 from penstock.expr.windows import EVERYTHING, JoinWindows, TimeWindow
-from penstock.operators.aggregate.trees.answer_columns import JoinRows, NotKept, SelectRows, column_of, kind_of, put
+from penstock.operators.aggregate.trees.answer_columns import JoinRows, NotAnswered, SelectRows, column_of, kind_of, put
 from penstock.operators.aggregate.trees.answer_trees import ROW_BYTES, AnswerTree, AnswerTrees
 from penstock.operators.aggregate.trees.totals import Totals
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.select.answer_at import hold_join, hold_select
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.moments import moment_of
@@ -27,14 +29,15 @@ from penstock.settings import Settings
 from penstock.sql.plan import Aggregate, AggregatePlan, OnDemand, SelectPlan, SparkPlan
 from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
 from penstock.views.answer_store import AnswerStore
-from penstock.views.query_state import NEVER, Answer
+from penstock.views.query_at import QueryAt
+from penstock.views.query_state import NEVER, QueryState
 from penstock.views.standing_queries import StandingQueries
 
 SHARE = 4  # of the memory that answers may take, trees may take this part beside
 
 
 class AggregatesOnDemand:
-    """Answers questions of the kind. Any thread may ask."""
+    """Answers aggregates over a query's answer from trees. Thread-safe."""
 
     def __init__(self, standing: StandingQueries, settings: Settings) -> None:
         self._standing = standing
@@ -42,12 +45,12 @@ class AggregatesOnDemand:
         self.trees = AnswerTrees((settings.answers_memory_mb << 20) // SHARE)
 
     def answer(self, plan: SparkPlan) -> Evaluation:
-        """The answer at the last committed cycle. Raises NotKept where Spark has to say it."""
+        """The answer at the last committed cycle. Raises NotAnswered where Spark has to give it."""
         asked = plan.on_demand
         if asked is None:
-            raise NotKept(plan.reason)
+            raise NotAnswered(plan.reason)
         began = time.monotonic()
-        # Whoever comes later stands on a later cycle: a tree only ever grows to the right.
+        # A later request is answered at a later cycle: a tree only grows to the right.
         with self.trees.lock_of(asked.query):
             totals, moment, cycle = self._totals(plan, asked)
         return Evaluation(_row(asked, totals), cycle, moment.now_us, time.monotonic() - began)
@@ -65,15 +68,15 @@ class AggregatesOnDemand:
             definition = moment.state.queries.get(asked.query)
             answer = store.answers.get(definition.id) if definition is not None else None
             if definition is None or answer is None:
-                raise NotKept(f'query "{asked.query}" has no answer of single rows')
-            rows = self._rows(store, definition.id, answer, moment)
+                raise NotAnswered(f'query "{asked.query}" has no answer of single rows')
+            rows = self._rows(store, definition, answer, moment)
         found: dict[Expr, Totals] = {}
         # To count rows any tree will do.
         for argument in {a.argument for a in asked.aggregates} - {EVERY_ROW} or {EVERY_ROW}:
             column = column_of(argument, rows.held.plan.outputs, isinstance(rows, SelectRows))
             if isinstance(rows, SelectRows):
                 if len(moment.ranges) != 1:
-                    raise NotKept("another query of that name came meanwhile")
+                    raise NotAnswered("another query of that name came meanwhile")
                 (span,) = moment.ranges.values()
                 found[argument] = self._of_selection(definition.id, column, rows, span, moment.now_us)
             else:
@@ -81,26 +84,28 @@ class AggregatesOnDemand:
         rows_inside = next(iter(found.values())).rows
         return {EVERY_ROW: _counted(rows_inside), **found}, moment, cycle
 
-    def _rows(self, store: AnswerStore, query_id: int, answer: Answer, moment: Moment) -> SelectRows | JoinRows:
+    def _rows(
+        self, store: AnswerStore, definition: QueryDefinition, answer: QueryState, moment: Moment
+    ) -> SelectRows | JoinRows:
         mark, plan, log = self._standing.feed.last(), answer.plan, self._standing.folder.log
         assert mark is not None
+        query = QueryAt(definition.id, definition.name, answer, mark)
         if isinstance(plan, SelectPlan):
-            listings = self._standing.listings
-            held = hold_select(store, query_id, answer, plan, mark, EVERYTHING, log, listings, ready=None)
+            held = hold_select(store, query, plan, EVERYTHING, LogAccess(log, self._standing.listings), ready=None)
             # A reader sees the rows of a cycle ago.
             head = (moment.previous or moment.offset).data.get(plan.table_id, 0)
             return SelectRows(held, store.state.retention(plan.table_id), head, self._settings.history_max_rows)
-        windows = mark.windows.get(query_id)
+        windows = mark.windows.get(query.id)
         if isinstance(plan, AggregatePlan):
-            raise NotKept("an aggregation has no answer of single rows")
+            raise NotAnswered("an aggregation has no answer of single rows")
         if plan.missing != "inner":
-            raise NotKept("a row without a partner may get one later")
+            raise NotAnswered("a row without a partner may get one later")
         if not answer.settled or answer.pending is not None or windows != answer.window:
-            raise NotKept("the join is paused or reads its history")
+            raise NotAnswered("the join is paused or reads its history")
         assert isinstance(windows, JoinWindows)
-        join = hold_join(store, query_id, answer, plan, mark, windows, log)
+        join = hold_join(store, query, plan, windows, log)
         if join is None or not windows.uniform:
-            raise NotKept("the streams of the join have windows of their own")
+            raise NotAnswered("the streams of the join have windows of their own")
         return JoinRows(join)
 
     def _of_selection(
@@ -121,7 +126,7 @@ class AggregatesOnDemand:
         return tree.tree.answer(low, high)
 
     def _of_join(self, query_id: int, column: Expr, rows: JoinRows, reader: TimeWindow | None, now_us: int) -> Totals:
-        """Of results whose tuples lie inside the window of the join and whose latest one lies inside the reader's."""
+        """Totals of results with all tuples inside the window of the join and the latest tuple inside the reader's window."""
         span = rows.span()
         if span is None:
             return Totals(kind_of(column))
@@ -147,8 +152,8 @@ class AggregatesOnDemand:
             return
         times, numbers = rows.since(tree.head, low)
         if (len(tree.tree) + len(numbers)) * ROW_BYTES > self.trees.most_bytes:
-            raise NotKept("a tree over so many rows takes more memory than a quarter of answers_memory_mb")
-        # All of them before the first goes in: whoever fails on the way leaves the tree as it was.
+            raise NotAnswered("a tree over so many rows takes more memory than a quarter of answers_memory_mb")
+        # All columns are read before the first row is added: a failed read leaves the tree as it was.
         for part, values in list(rows.columns(numbers, column)):
             put(tree.tree, times[part], numbers[part], values)
         tree.head = rows.head
@@ -173,7 +178,7 @@ def _row(asked: OnDemand, totals: dict[Expr, Totals]) -> pa.Table:
 
 
 def _value(aggregate: Aggregate, totals: Totals) -> Any:
-    """As Spark says it: sums of integers wrap."""
+    """A value as Spark computes it: sums of integers wrap."""
     if aggregate.function == "sum" and totals.kind == "integer" and totals.sum is not None:
         return (int(totals.sum) + 2**63) % 2**64 - 2**63
     return getattr(totals, aggregate.function)

@@ -1,4 +1,4 @@
-"""What is known of some rows together: how many, how many with a value, their sum, the smallest and the largest.
+"""Totals of some rows: their number, the number of values, their sum, the smallest and the largest.
 
 Sums lose nothing on the way. Doubles carry what rounding cut off beside the sum, so that a large value that comes does
 not swallow small ones; integers are added as an upper and a lower half, so that no sum of them runs over.

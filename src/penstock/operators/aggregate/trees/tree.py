@@ -1,4 +1,4 @@
-"""A tree over rows in time order whose inner nodes carry partial aggregates: any period costs O(log n).
+"""A tree over rows in time order with partial aggregates in its inner nodes: any period costs O(log n).
 
 Rows stand in arrays ordered by (time, number); node i of a level stands for FANOUT neighbours of the level below. New
 rows extend the right edge. Late ones wait in a short list beside the tree, which every answer looks through, until
@@ -29,7 +29,7 @@ _MERGE: dict[Kind, Callable[..., Any]] = {"double": folds.merge_doubles, "intege
 
 
 class AggregateTree:
-    """Rows with a time, a number that tells them apart, and a value that may be missing. One thread at a time."""
+    """Rows with a time, a unique number, and a value that may be missing. One thread at a time."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -91,7 +91,7 @@ class AggregateTree:
         return found.with_more(self._of(self._late, (times >= begin) & (times <= end))) if len(times) else found
 
     def scan(self, begin: int, end: int, wanted: Callable[[Ints], Bools]) -> Totals:
-        """The same of those rows only whose numbers are wanted: one by one, for short periods."""
+        """The totals of the rows with wanted numbers only: visits each row, for short periods."""
         first, last = self._range(begin, end)
         rows = tuple(a[first:last] for a in self._row_arrays)
         found = self._of(rows, wanted(rows[1]))
@@ -157,7 +157,7 @@ class AggregateTree:
         self._write(0, rows)
 
     def _write(self, first: int, rows: tuple[Array, ...]) -> None:
-        """Put ordered rows from an index on, in place of whatever was there, and mend the nodes above."""
+        """Write ordered rows from an index on, replacing older ones, and update the nodes above."""
         self._rows = first + len(rows[0])
         self._times, self._numbers, self._values, self._valid = (
             _with_room(a, first, self._rows) for a in self._row_arrays
@@ -183,7 +183,7 @@ class AggregateTree:
 
 
 def _with_room(array: Array, kept: int, length: int) -> Array:
-    """The array with room for some length; what it holds stays as far as it is kept."""
+    """The array with capacity for some length; its first `kept` elements stay."""
     if len(array) >= length:
         return array
     # An array that is written for the first time is as long as it has to be: most are never extended by much.

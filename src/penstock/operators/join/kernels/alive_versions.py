@@ -27,7 +27,7 @@ def earliest_births(born: Ints) -> Ints:
 
 @kernel
 def _next_born(tree: Ints, place: int, position: int) -> int:
-    """The first place from `place` on whose version was born by a position; beyond all of them if there is none."""
+    """The first place from `place` on with a version born by a position; the number of places if there is none."""
     leaves = len(tree) // 2
     if place >= leaves:
         return leaves

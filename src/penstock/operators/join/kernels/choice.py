@@ -1,4 +1,4 @@
-"""Which algorithm a step uses, and why: what each would cost, from how many rows are new, old and near.
+"""Choose the algorithm of a step by estimated cost, from the numbers of new, old and near rows.
 
 Nanoseconds per row as `make bench-joins` saw them; only their proportions matter. The answer is the same whatever is
 chosen, so every step and every part may choose anew.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.operators.join.kernels.step import Join, Rows
+from penstock.operators.join.kernels.step import Join, RunRows
 
-PROBE_NS = 40  # one look into one run
+PROBE_NS = 40  # one look-up in one run
 INSERT_NS = 250  # one row gathered from the runs and put into hash chains that last for a step
 SWEEP_NS = 290  # the same, in the forward algorithm's two modes
 SCAN_NS = 2.2  # one candidate against a compiled condition
@@ -20,17 +20,19 @@ OURS = ("sorted_runs", "scan")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What runs, what it is expected to cost (ms), and what the others would."""
+    """The chosen algorithm, its expected cost (ms), and the costs of the others."""
 
     algorithm: str
     cost_ms: float
     why: str
 
 
-def choose(join: Join, rows: Sequence[Rows], keyed: bool, hint: str | None, uniform: bool, hot: bool = False) -> Choice:
+def choose(
+    join: Join, rows: Sequence[RunRows], keyed: bool, hint: str | None, uniform: bool, hot: bool = False
+) -> Choice:
     """The cheapest algorithm for these rows, or the one that the hint names.
 
-    `hot`: whether rows of hot keys are shared out; only our own step knows about that.
+    `hot`: whether rows of hot keys are divided among parts; only our own step supports that.
     """
     if len(rows) == 1:
         return Choice("scan", 0.0, "each new row of the one stream is a combination")
@@ -49,7 +51,7 @@ def choose(join: Join, rows: Sequence[Rows], keyed: bool, hint: str | None, unif
     return Choice(best, costs[best], f"{what}; expected {costs[best]:.1f} ms" + (f", {others}" if others else ""))
 
 
-def _costs(join: Join, rows: Sequence[Rows], keyed: bool, uniform: bool) -> dict[str, float]:
+def _costs(join: Join, rows: Sequence[RunRows], keyed: bool, uniform: bool) -> dict[str, float]:
     fresh = [len(r.starts) for r in rows]
     streams = range(len(rows))
     if join.links:
@@ -73,8 +75,8 @@ def _costs(join: Join, rows: Sequence[Rows], keyed: bool, uniform: bool) -> dict
     return costs
 
 
-def _looked_up(join: Join, rows: Sequence[Rows], start: int) -> float:
-    """Nanoseconds for the partners of one new row: a look into every run where an equality leads, else a scan."""
+def _looked_up(join: Join, rows: Sequence[RunRows], start: int) -> float:
+    """Nanoseconds to find the partners of one new row: a look-up in every run where an equality leads, else a scan."""
     bound, cost = [start], 0.0
     while len(bound) < len(rows):
         left = [s for s in range(len(rows)) if s not in bound]

@@ -1,4 +1,4 @@
-"""Combinations in the making: one row per stream bound so far, as columns."""
+"""Partial combinations as columns: one row per stream that is bound so far."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Inequality:
 
 
 def as_inequality(expr: Expr) -> tuple[Inequality, float] | None:
-    """A comparison of doubles whose one side is moved by a constant, and the constant."""
+    """A comparison of doubles with a constant added to one side, and the constant; None for other expressions."""
     if not isinstance(expr, Call) or open_end(expr) is None:
         return None
     operation, (left, right) = expr.operation, expr.arguments

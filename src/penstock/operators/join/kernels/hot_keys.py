@@ -1,4 +1,4 @@
-"""Keys that are so frequent that the part that owns one would work alone while the others wait."""
+"""Hot keys: keys so frequent that the part that owns one would still work while all others wait."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def hot_keys(keys: Sequence[Ints], parts: int) -> Ints:
 
 
 def shared_out(positions: Ints, part: int, parts: int) -> Bools:
-    """One part's share of rows that no key gives to a part. It follows from where they are in the log, whoever else is there."""
+    """One part's share of rows that no key assigns to a part. It depends on their log positions only."""
     mine: Bools = positions // _STRIPE % parts == part
     return mine

@@ -17,7 +17,7 @@ Bools: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def is_exact(types: Sequence[pa.DataType]) -> bool:
-    """Whether different keys always get different numbers, so that nobody has to look at the keys again."""
+    """Whether different keys always get different numbers, so that keys with equal numbers need not be compared."""
     return len(types) == 1 and (
         pa.types.is_integer(types[0]) or pa.types.is_timestamp(types[0]) or pa.types.is_boolean(types[0])
     )

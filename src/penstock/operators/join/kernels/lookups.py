@@ -1,4 +1,4 @@
-"""Look-ups by equalities that link only some streams: a second order of a run's rows, made when somebody first asks.
+"""Look-ups by equalities that link only some streams: a second order of a run's rows, made at the first look-up.
 
 A run without a key stands in the order of time, so that every period is one range of it. Where the next stream shares an
 equality with one that is bound, its rows are also kept by that key: the same layout as a run with a key, of row numbers.

@@ -1,4 +1,4 @@
-"""A join on a key cut into parts by the key's hash: no combination crosses them, and the tables of a part stay in the cache."""
+"""Cut a join on a key into parts by the key's hash: no combination crosses parts, and a part's tables fit in the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probing a run: which of its rows lie in each tuple's period and, where there is a key, have the tuple's key."""
+"""Probe a run: find its rows in each tuple's period that have, where there is a key, the tuple's key."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _probe_keyed(
     left, right = np.empty(room, np.int64), np.empty(room, np.int64)
     at = 0
     for i in range(len(key)):
-        # Most runs overlap only some periods: the others need no look into the table.
+        # Most runs overlap only some periods: the others need no look-up in the table.
         if low[i] > span[1] or high[i] < span[0]:
             continue
         wanted = key[i]

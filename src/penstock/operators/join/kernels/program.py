@@ -1,7 +1,7 @@
 """Conditions without equality, as a tiny postfix program over the columns of the bound streams.
 
-In: a bound expression and where its columns are. Out: a `Program`, or None where doubles and strict NULLs cannot say the
-same as `operators.evaluate`: text, decimals, BIGINT columns, user functions, IS NULL, COALESCE, CASE, and OR or NOT over
+In: a bound expression and where its columns are. Out: a `Program`, or None where doubles and strict NULLs cannot give the
+same as `expr.evaluate`: text, decimals, BIGINT columns, user functions, IS NULL, COALESCE, CASE, and OR or NOT over
 what may be NULL. A program is true or not; NULL anywhere in what it loads, or a division by zero, makes it not true.
 `conditions` evaluates it row by row, `ranges` one combination against a range of rows.
 """
@@ -65,7 +65,7 @@ class Program:
 
 
 def compile_condition(expr: Expr, layout: Mapping[str, Slot]) -> Program | None:
-    """The program of a condition, or None where `operators.evaluate` has to do it. `layout` is by flat column name."""
+    """The program of a condition, or None where `expr.evaluate` has to do it. `layout` is by flat column name."""
     compiler = _Compiler(layout)
     try:
         compiler.truth(expr)

@@ -1,7 +1,7 @@
-"""From combinations that many joins share to each join's own: one pass of bits over whatever tells the joins apart.
+"""Find each join's own combinations among those that many joins share, in one pass over the conditions that differ.
 
-Members' conditions meet the combinations as standing predicates meet a batch of rows: every distinct factor once, all
-constants of one attribute from one look at it, and a member's answer is an AND of bit vectors.
+Conditions are evaluated over combinations as standing predicates are over a batch of rows: every distinct factor once, all
+constants of one attribute together, and a member's answer is an AND of bit vectors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Bound = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What one join asks of the combinations, in the names of the shared one."""
+    """One join's conditions on the combinations, in the names of the shared join."""
 
     number: int
     bounds: Bound
@@ -39,7 +39,7 @@ class Member:
 
 
 class Refinement:
-    """All members of a shared join. What the shared join has tested already is not tested again."""
+    """Refines a shared join for all its members. Conditions that the shared join has tested are not tested again."""
 
     def __init__(self, shared: Join, tested: Sequence[Expr], members: Sequence[Member], functions: Functions) -> None:
         self._shared = shared
@@ -67,7 +67,7 @@ class Refinement:
         return [some for some in (self._everything, *self._by_selection.values()) if some]
 
     def refine(self, found: Combinations) -> Iterator[tuple[list[int], Ints | None]]:
-        """Members and the rows of `found` that are theirs; None stands for all. Who has none is not named."""
+        """Members and their rows of `found`; None stands for all rows. Members without rows are left out."""
         if self._everything:
             yield self._everything, None
         if not len(self._chosen):

@@ -1,4 +1,4 @@
-"""What is worked out from runs and kept beside them for the next look: other orders, doubles, what retention left.
+"""A cache of data derived from runs: other orders, columns as doubles, and the rows that retention has left.
 
 All of it can be made again, so all runs of a process together keep only so many bytes: what was used last stays.
 """
@@ -10,11 +10,11 @@ from typing import Any
 from weakref import ref
 
 _most = 256 << 20
-_held: dict[int, ref[Beside]] = {}  # those with something in them, the one used last at the end
+_held: dict[int, ref[RunCache]] = {}  # those with something in them, the one used last at the end
 
 
-class Beside(dict[Hashable, Any]):
-    """What is kept beside one run. It goes with the run, or where others need the room."""
+class RunCache(dict[Hashable, Any]):
+    """The cached data of one run. It is dropped with the run, or when other runs need the memory."""
 
     __slots__ = ("__weakref__", "nbytes")
 
@@ -43,7 +43,7 @@ class Beside(dict[Hashable, Any]):
 
 
 def allow(most: int) -> None:
-    """From now on keep no more than so many bytes."""
+    """Set the limit in bytes."""
     global _most
     _most = most
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.expr.kernel import kernel
 from penstock.operators.join.kernels.keys import Ints
-from penstock.operators.join.kernels.run_cache import Beside
+from penstock.operators.join.kernels.run_cache import RunCache
 
 NO_KEY = np.empty(0, np.int64)
 NO_BUCKETS = np.empty(0, np.int32)
@@ -34,7 +34,7 @@ class Run:
     buckets: np.ndarray[Any, np.dtype[np.int32]] = field(default_factory=lambda: NO_BUCKETS)
     min_ts: int = 0
     max_ts: int = 0
-    cache: Beside = field(default_factory=Beside, compare=False, repr=False)
+    cache: RunCache = field(default_factory=RunCache, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -79,7 +79,7 @@ def build_run(first: int, end: int, ts: Ints, pos: Ints, key: Ints | None, colum
 
 
 def attach_run(first: int, end: int, ts: Ints, pos: Ints, key: Ints | None, columns: Mapping[str, pa.Array]) -> Run:
-    """A run whose rows are laid out already."""
+    """A run of rows that are in the order of a run already."""
     low, high = (int(ts.min()), int(ts.max())) if len(ts) else (0, 0)
     if key is None:
         return Run(first, end, ts, pos, NO_KEY, columns, NO_BUCKETS, low, high)

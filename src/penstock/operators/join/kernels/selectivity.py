@@ -1,4 +1,4 @@
-"""How much conditions and equalities keep, as the steps so far have seen it: what decides which stream is bound next."""
+"""The selectivity of conditions and equalities as measured in steps so far; it decides which stream is bound next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_JOINS = 256
 
 
 class Selectivity:
-    """Shares of the candidates that were kept, by what decided about them."""
+    """The share of candidates that were kept, by condition or equality."""
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, float] = {}

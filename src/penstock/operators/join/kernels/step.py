@@ -25,16 +25,16 @@ from penstock.operators.join.kernels.value_order import pick_by_value
 
 # How many combinations are in the making at a time: enough to be fast, few enough to stay in the cache.
 BLOCK = 1 << 16
-# How many pairs are looked at together where no key narrows them down, and by how many times more if they only pass by.
+# How many pairs are tested at once where no key limits them, and how many times more if compiled code scans them.
 PAIRS = 1 << 20
 PROBED = 1 << 12
 SCANNED = 64
-# What a look into one run and a candidate of a scan cost; only their proportion matters.
+# The cost of a look-up in one run and of a candidate of a scan; only their proportion matters.
 LOOK_NS = 40
 CANDIDATE_NS = 2.2
 
 
-class Rows(Protocol):
+class RunRows(Protocol):
     """One stream's rows of this part."""
 
     @property
@@ -56,7 +56,7 @@ class Rows(Protocol):
         ...
 
     def runs(self) -> int:
-        """How many runs a look at the old rows has to go through."""
+        """How many runs a search of the old rows has to visit."""
         ...
 
     def near(self) -> int:
@@ -71,7 +71,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What is joined: aliases in the order of FROM, how far apart their times may be, what must hold.
+    """A join: aliases in the order of FROM, bounds between their times, and conditions.
 
     `links` are keys that some of the streams share; rows with a key for all streams need none.
     """
@@ -82,7 +82,7 @@ class Join:
     links: tuple[Link, ...] = ()
 
 
-def join_step(join: Join, rows: Sequence[Rows], functions: Functions | None = None) -> Iterator[Combinations]:
+def join_step(join: Join, rows: Sequence[RunRows], functions: Functions | None = None) -> Iterator[Combinations]:
     """The step's combinations, in blocks."""
     programs = Programs(join.aliases, join.conditions)
     for last in range(len(rows)):
@@ -96,9 +96,11 @@ def join_step(join: Join, rows: Sequence[Rows], functions: Functions | None = No
 
 
 class _Turn:
-    """The combinations whose last new tuple is of one stream."""
+    """Finds the combinations with their last new tuple in one stream."""
 
-    def __init__(self, join: Join, rows: Sequence[Rows], last: int, functions: Functions, programs: Programs) -> None:
+    def __init__(
+        self, join: Join, rows: Sequence[RunRows], last: int, functions: Functions, programs: Programs
+    ) -> None:
         self._join = join
         self._rows = rows
         self._last = last
@@ -210,7 +212,7 @@ class _Turn:
                 yield made.with_rows(stream, alias, run, left, right), due
             return
         begin, end = ranges(run, *period)
-        picked = pick_by_value(due, made, self._join.aliases, alias, run, begin, end)
+        picked = pick_by_value(due, made, self._join.aliases, alias, run, (begin, end))
         if picked is not None:
             others = tuple(c for c in due if c is not picked.condition)
             for first, last in _portions(picked.first, picked.last, PAIRS):
@@ -280,7 +282,7 @@ def _probes(run: Run, key: Ints, period: tuple[Ints, Ints]) -> Iterator[tuple[In
 
 
 def _portions(begin: Ints, end: Ints, pairs: int) -> Iterator[tuple[int, int]]:
-    """Neighbouring ranges that hold about so many pairs together: no more at a time than memory likes."""
+    """Split into neighbouring ranges with a limited number of pairs each, to limit memory."""
     edges = np.cumsum(end - begin)
     first = 0
     while first < len(begin):

@@ -1,4 +1,4 @@
-"""Ordinary tables beside a join: each combination with the rows that are alive at its journal position and match.
+"""Join combinations with ordinary tables: with the rows that match and are alive at the combination's journal position.
 
 A row has versions, each alive for journal positions [born, died); all of them stay, by number.
 """
@@ -24,14 +24,14 @@ from penstock.operators.join.kernels.step import PAIRS
 class Versions:
     """A table's versions in order of their key and, for one key, of when they died. Without a key all have the same.
 
-    `codes` says both in one number, so that one binary search finds the versions of a key that outlive a position.
+    `codes` has both in one number, so that one binary search finds the versions of a key that outlive a position.
     """
 
-    count: int  # of all versions that were looked at
+    count: int  # of all versions so far
     vids: Ints
     numbers: Ints  # their keys
     born: Ints
-    births: Ints  # the same as a tree: see `alive.earliest_births`
+    births: Ints  # the same as a tree: see `alive_versions.earliest_births`
     keys: Ints  # every key once
     deaths: Ints  # every journal position at which one died
     codes: Ints
@@ -85,8 +85,8 @@ Use = Literal["inner", "left", "exists", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """One table as combinations meet it: `place` is where they keep the version, after the places of the streams."""
+class LookupTable:
+    """One ordinary table of a join: `place` is where combinations keep its version, after the places of the streams."""
 
     place: int
     alias: str
@@ -98,7 +98,7 @@ class Table:
 
 
 def with_table(
-    made: Combinations, journal: Ints, aliases: Sequence[str], table: Table, functions: Functions
+    made: Combinations, journal: Ints, aliases: Sequence[str], table: LookupTable, functions: Functions
 ) -> Iterator[tuple[Combinations, Ints]]:
     """Combinations with each row that matches, or those that have one or none, and their journal positions."""
     begin, end = _candidates(made, journal, aliases, table, functions)
@@ -130,7 +130,7 @@ def with_table(
 
 
 def _candidates(
-    made: Combinations, journal: Ints, aliases: Sequence[str], table: Table, functions: Functions
+    made: Combinations, journal: Ints, aliases: Sequence[str], table: LookupTable, functions: Functions
 ) -> tuple[Ints, Ints]:
     count = len(made)
     number, known = np.zeros(count, np.int64), np.ones(count, np.bool_)
@@ -140,7 +140,7 @@ def _candidates(
     return table.versions.look_up(number, known, journal)
 
 
-def _joined(made: Combinations, table: Table, vids: Ints) -> Combinations:
+def _joined(made: Combinations, table: LookupTable, vids: Ints) -> Combinations:
     index = pa.array(vids, mask=vids < 0)  # no version: NULL in every column
     added = {f"{table.alias}.{name}": column.take(index) for name, column in table.columns.items()}
     return Combinations({**made.pos, table.place: vids}, made.ts, made.key, {**made.columns, **added})

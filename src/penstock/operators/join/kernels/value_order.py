@@ -1,4 +1,4 @@
-"""Inequalities between a stream and what is bound: its rows in the order of their values, searched instead of scanned.
+"""Search a stream's rows in the order of their values for inequalities with bound streams, instead of scanning the period.
 
 The rows that satisfy x < y stand together at one end of that order. Where they are few, they are picked from there and those
 outside the period dropped; where they are many, the period is scanned as before.
@@ -56,7 +56,7 @@ def as_by_value(condition: Expr, alias: str) -> ByValue | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class ValueRanges:
     """By combination the rows order[first:last] that satisfy the condition; of those that are too many, none."""
 
     condition: Expr
@@ -76,18 +76,26 @@ def pick_by_value(
     aliases: Sequence[str],
     alias: str,
     run: Run,
-    begin: Ints,
-    end: Ints,
-) -> Picked | None:
+    candidates: tuple[Ints, Ints],
+) -> ValueRanges | None:
     """By the first of the conditions that can be used so; None where none can, or where it would not pay."""
     chosen = next((found for c in conditions if (found := as_by_value(c, alias)) is not None), None)
-    return None if chosen is None else pick(chosen, made, aliases, alias, run, begin, end)
+    return None if chosen is None else pick(chosen, made, aliases, alias, run, candidates)
 
 
 def pick(
-    chosen: ByValue, made: Combinations, aliases: Sequence[str], alias: str, run: Run, begin: Ints, end: Ints
-) -> Picked | None:
-    """Which rows satisfy the condition, where that is quicker than to scan; None where it is not to be expected."""
+    chosen: ByValue,
+    made: Combinations,
+    aliases: Sequence[str],
+    alias: str,
+    run: Run,
+    candidates: tuple[Ints, Ints],
+) -> ValueRanges | None:
+    """Which rows satisfy the condition, where that is quicker than to scan; None where it is not to be expected.
+
+    `candidates`: by combination the first row that a scan looks at, and the first that it does not reach.
+    """
+    begin, end = candidates
     scanned = float((end - begin).sum()) * CANDIDATE_NS
     key = ("by value", alias, chosen.own)
     if key not in run.cache and scanned <= SORT_NS * len(run):
@@ -102,7 +110,7 @@ def pick(
     if known is not None:
         last = np.where(known, last, first)
     few: Bools = (last - first) * PICK_NS <= (end - begin) * CANDIDATE_NS
-    return Picked(chosen.condition, order, first, np.where(few, last, first), few)
+    return ValueRanges(chosen.condition, order, first, np.where(few, last, first), few)
 
 
 def _ordered(run: Run, alias: str, own: Expr, key: object) -> tuple[Float64s, Ints]:

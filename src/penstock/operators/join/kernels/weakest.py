@@ -1,4 +1,4 @@
-"""Conditions that are equal up to constants: what they have in common, and the weakest that all of them imply.
+"""Conditions that are equal up to constants: their common shape, and the weakest condition that all of them imply.
 
 a.v > 3, a.v > 5            a.v > 3
 a.k = 1, a.k IN (2, 3)      a.k IN (1, 2, 3)
@@ -17,12 +17,12 @@ from penstock.types import BOOLEAN, DOUBLE
 
 _FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _ORDERED = ("INT", "BIGINT", "DOUBLE", "TIMESTAMP")
-# More alternatives than this are not tested one after the other: whoever asks refines anyway.
+# More alternatives than this are not tested one after the other: callers refine the result anyway.
 MOST_ALTERNATIVES = 8
 
 
 def conjuncts(expr: Expr | None) -> list[Expr]:
-    """What AND connects."""
+    """The arguments of nested ANDs."""
     if expr is None:
         return []
     if isinstance(expr, Call) and expr.operation == "and":

@@ -1,4 +1,4 @@
-"""Programs evaluated one combination at a time: what the papers' algorithms do for each candidate."""
+"""Evaluate programs for one combination at a time, as the papers' algorithms do for each candidate."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def holds(
 ) -> bool:
     """Whether the program of lines [first, end) is true for the chosen rows.
 
-    Column c of stream s at row r is values[offsets[s, c] + r]; `stack` has room for DEEPEST values.
+    Column c of stream s at row r is values[offsets[s, c] + r]; `stack` has space for DEEPEST values.
     """
     top = -1
     for line in range(first, end):

@@ -15,20 +15,15 @@ import numpy as np
 from penstock.operators.join.kernels.bounds import UNBOUNDED, Bounds
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.family import evaluate_backward, has_keys
+from penstock.operators.join.papers.search import SearchOptions
 from penstock.operators.join.papers.sides import Counters, Int64s, Side
 
 
 def run(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
     """All combinations with a fresh row; hash chains where there is a key."""
-    return evaluate_backward(
-        sides,
-        bounds,
-        conditions,
-        counters,
-        chained=has_keys(sides),
-        upper=_stated(bounds),
-        along=[(i, j) for i, j, _, _ in bounds.given],
-    )
+    along = [(i, j) for i, j, _, _ in bounds.given]
+    options = SearchOptions(chained=has_keys(sides), upper=_stated(bounds), along=along)
+    return evaluate_backward(sides, bounds, conditions, counters, options)
 
 
 def _stated(bounds: Bounds) -> Int64s:

@@ -1,15 +1,16 @@
-"""What the algorithms' files have in common: from sides to index arrays, given a schedule and a way to search."""
+"""What the algorithms share: it runs a schedule and a search over sides, and returns index arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from penstock.operators.join.kernels.bounds import UNBOUNDED, Bounds
 from penstock.operators.join.papers.conditions import Conditions, flatten
 from penstock.operators.join.papers.schedules import Events, look_back, two_modes
-from penstock.operators.join.papers.search import NO_TEST, STOP_AT_EDGE, search
+from penstock.operators.join.papers.search import NO_TEST, SearchOptions, search
 from penstock.operators.join.papers.side_arrays import Packed, original, pack
 from penstock.operators.join.papers.sides import Counters, Int64s, Side
 
@@ -26,27 +27,17 @@ def evaluate_backward(
     bounds: Bounds,
     conditions: Conditions | None,
     counters: Counters,
-    *,
-    chained: bool,
-    upper: Int64s | None = None,
-    along: Sequence[tuple[int, int]] = (),
-    rarest_first: bool = True,
-    windows: int = STOP_AT_EDGE,
+    options: SearchOptions,
     purge_every: int = 1,
 ) -> list[Int64s]:
-    """A new tuple looks back. `upper` are the windows that candidates are tested against, if not the closed ones.
-
-    Streams are searched along the pairs of `along`, the one with the fewest rows first, or in the order of FROM.
-    """
+    """Backward evaluation: each new tuple searches older tuples."""
     closed = bounds.matrix()
 
     def schedule(packed: Packed) -> Events:
         return look_back(packed.starts, packed.ts, closed, purge_every, counters.slots)
 
-    tested = closed if upper is None else upper
-    return _evaluate(
-        sides, bounds, conditions, counters, schedule, tested, chained, windows, False, along, rarest_first
-    )
+    options = options if options.upper is not None else replace(options, upper=closed)
+    return _evaluate(sides, bounds, conditions, counters, schedule, options)
 
 
 def evaluate_forward(
@@ -54,17 +45,16 @@ def evaluate_forward(
     bounds: Bounds,
     conditions: Conditions | None,
     counters: Counters,
-    *,
-    chained: bool,
     reach: Int64s,
-    refine: bool,
+    options: SearchOptions,
 ) -> list[Int64s]:
-    """Two modes, in which nothing that joins a tuple of stream j may be more than reach[j] later."""
+    """Two modes, in which nothing that joins a tuple of stream j may be more than reach[j] later. No window is tested."""
 
     def schedule(packed: Packed) -> Events:
         return two_modes(packed.starts, packed.ts, reach, counters.slots)
 
-    return _evaluate(sides, bounds, conditions, counters, schedule, bounds.matrix(), chained, NO_TEST, refine)
+    options = replace(options, upper=bounds.matrix(), windows=NO_TEST)
+    return _evaluate(sides, bounds, conditions, counters, schedule, options)
 
 
 def reaches(bounds: Bounds) -> Int64s:
@@ -83,27 +73,13 @@ def _evaluate(
     conditions: Conditions | None,
     counters: Counters,
     schedule: Callable[[Packed], Events],
-    upper: Int64s,
-    chained: bool,
-    windows: int,
-    refine: bool,
-    along: Sequence[tuple[int, int]] = (),
-    rarest_first: bool = True,
+    options: SearchOptions,
 ) -> list[Int64s]:
     if not all(map(len, sides)) or not any(side.fresh.any() for side in sides):
         return [np.empty(0, np.int64) for _ in sides]
     packed = pack(sides, bounds, conditions)
-    found = search(
-        schedule(packed),
-        packed,
-        flatten(conditions),
-        upper,
-        _orders(packed.counts if rarest_first else np.zeros_like(packed.counts), along),
-        counters.slots,
-        chained=chained,
-        windows=windows,
-        refine=refine,
-    )
+    orders = _orders(packed.counts if options.rarest_first else np.zeros_like(packed.counts), options.along)
+    found = search(schedule(packed), packed, flatten(conditions), orders, counters.slots, options)
     return [original(packed, stream, rows) for stream, rows in enumerate(found)]
 
 

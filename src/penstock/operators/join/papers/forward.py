@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from penstock.operators.join.kernels.bounds import Bounds
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.family import evaluate_forward, reaches
+from penstock.operators.join.papers.search import SearchOptions
 from penstock.operators.join.papers.sides import Counters, Int64s, Side
 
 
@@ -25,4 +26,4 @@ def covers(bounds: Bounds) -> bool:
 
 def run(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
     """All combinations with a fresh row, without a window test in Mode 2. The bounds are covered."""
-    return evaluate_forward(sides, bounds, conditions, counters, chained=False, reach=reaches(bounds), refine=False)
+    return evaluate_forward(sides, bounds, conditions, counters, reaches(bounds), SearchOptions(chained=False))

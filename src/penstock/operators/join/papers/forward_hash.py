@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from penstock.operators.join.kernels.bounds import Bounds
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.family import evaluate_forward, reaches
+from penstock.operators.join.papers.search import SearchOptions
 from penstock.operators.join.papers.sides import Counters, Int64s, Side
 
 
 def run(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
     """All combinations with a fresh row. Every side has a key, and `forward.covers` the bounds."""
-    return evaluate_forward(sides, bounds, conditions, counters, chained=True, reach=reaches(bounds), refine=False)
+    return evaluate_forward(sides, bounds, conditions, counters, reaches(bounds), SearchOptions(chained=True))

@@ -12,6 +12,7 @@ import numpy as np
 from penstock.operators.join.kernels.bounds import UNBOUNDED, Bounds
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.family import evaluate_forward, has_keys
+from penstock.operators.join.papers.search import SearchOptions
 from penstock.operators.join.papers.sides import Counters, Int64s, Side
 
 
@@ -19,4 +20,5 @@ def run(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, co
     """All combinations with a fresh row; hash chains where there is a key."""
     largest = bounds.largest()
     reach = np.full(len(sides), UNBOUNDED if largest is None else largest, np.int64)
-    return evaluate_forward(sides, bounds, conditions, counters, chained=has_keys(sides), reach=reach, refine=True)
+    options = SearchOptions(chained=has_keys(sides), refine=True)
+    return evaluate_forward(sides, bounds, conditions, counters, reach, options)

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from penstock.operators.join.kernels.bounds import Bounds
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.family import evaluate_backward
+from penstock.operators.join.papers.search import SearchOptions
 from penstock.operators.join.papers.sides import Counters, Int64s, Side
 
 
 def run(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None, counters: Counters) -> list[Int64s]:
     """All combinations with a fresh row, by nested loops."""
-    return evaluate_backward(sides, bounds, conditions, counters, chained=False)
+    return evaluate_backward(sides, bounds, conditions, counters, SearchOptions(chained=False))

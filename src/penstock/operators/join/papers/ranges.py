@@ -2,7 +2,7 @@
 
 In: combinations with the values that they bring, and for each the range of rows that its period leaves. Out: which pairs of
 combination and row satisfy the program. Each operation runs over a chunk before the next one starts, so that the
-machine works on several candidates at a time. For the production probe; says the same as `conditions.holds`.
+machine works on several candidates at a time. For the production probe; gives the same as `conditions.holds`.
 """
 
 from __future__ import annotations

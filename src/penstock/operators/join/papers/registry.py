@@ -25,7 +25,7 @@ def _any_form(bounds: Bounds) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One way to evaluate a window join. `forms` says in words which bounds `covers` accepts."""
+    """One algorithm for window joins. `forms` describes in words the bounds that `covers` accepts."""
 
     name: str
     description: str

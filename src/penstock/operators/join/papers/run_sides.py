@@ -12,7 +12,7 @@ from penstock.operators.join.kernels.bounds import Bounds
 from penstock.operators.join.kernels.combinations import Combinations, blocks
 from penstock.operators.join.kernels.runs import Run
 from penstock.operators.join.kernels.scan import Programs, doubles
-from penstock.operators.join.kernels.step import BLOCK, Join, Rows
+from penstock.operators.join.kernels.step import BLOCK, Join, RunRows
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.registry import Algorithm
 from penstock.operators.join.papers.sides import Counters, Side
@@ -20,7 +20,7 @@ from penstock.operators.join.papers.sides import Counters, Side
 
 def gathered_step(
     join: Join,
-    rows: Sequence[Rows],
+    rows: Sequence[RunRows],
     algorithm: Algorithm,
     bounds: Bounds,
     functions: Functions,

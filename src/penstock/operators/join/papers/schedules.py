@@ -1,4 +1,4 @@
-"""When tuples enter the join buffers and when they leave: what tells backward from forward evaluation.
+"""Schedules: when tuples enter and leave the join buffers, which is the difference between backward and forward evaluation.
 
 In: the times of all streams, sorted. Out: events, one byte each: a stream admits its next tuple (which then looks for
 partners in the other buffers), drops its oldest one, or skips its next one without looking at it. `search` acts on them.

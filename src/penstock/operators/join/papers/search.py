@@ -7,6 +7,9 @@ iteration of the tuple that was admitted last, and only there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from penstock.expr.kernel import kernel
@@ -25,19 +28,28 @@ PREDICATE_TESTS, REFINEMENTS, RESULTS = sides.PREDICATE_TESTS, sides.REFINEMENTS
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How an algorithm searches: along the chains of equal keys or not, and which windows it tests candidates against.
+
+    `upper` are these windows (None: the closed ones), `windows` is one of the three above, `refine` tests every pair of a
+    finished combination. Streams are searched along the pairs of `along`, the one with the fewest rows first, or in the
+    order of FROM.
+    """
+
+    chained: bool
+    upper: Int64s | None = None
+    windows: int = STOP_AT_EDGE
+    refine: bool = False
+    along: Sequence[tuple[int, int]] = ()
+    rarest_first: bool = True
+
+
 def search(
-    events: Events,
-    packed: Packed,
-    conditions: Compiled,
-    upper: Int64s,
-    orders: Int64s,
-    slots: Int64s,
-    *,
-    chained: bool,
-    windows: int,
-    refine: bool = False,
+    events: Events, packed: Packed, conditions: Compiled, orders: Int64s, slots: Int64s, options: SearchOptions
 ) -> Int64s:
-    """Rows of all combinations found, one line per stream. `refine` tests every pair of a finished combination."""
+    """Rows of all combinations found, one line per stream."""
+    assert options.upper is not None
     return _search(
         events,
         packed.starts,
@@ -50,11 +62,11 @@ def search(
         conditions.first,
         conditions.constants,
         _due(conditions.needs, orders),
-        upper,
+        options.upper,
         orders,
-        chained,
-        windows,
-        refine,
+        options.chained,
+        options.windows,
+        options.refine,
         slots,
     )
 

@@ -1,4 +1,4 @@
-"""Sides as kernels take them: the rows of all streams in one array after the other, without those that cannot matter."""
+"""Sides as arrays for kernels: the rows of all streams one after the other, without rows that cannot have a partner."""
 
 from __future__ import annotations
 

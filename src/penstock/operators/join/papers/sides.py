@@ -1,4 +1,4 @@
-"""What a window join reads and what it counts: one `Side` per stream, and `Counters`."""
+"""The input of a window join algorithm, one `Side` per stream, and its `Counters`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ COUNTED = {
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What an algorithm did, added up over the steps it ran. `slots` is what kernels write, in the order of COUNTED."""
+    """Counters of an algorithm, added up over its steps. Kernels write `slots`, in the order of COUNTED."""
 
     slots: Int64s = field(default_factory=lambda: np.zeros(len(COUNTED), np.int64))
 

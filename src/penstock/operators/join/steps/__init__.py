@@ -1,1 +1,1 @@
-"""Window joins in a cycle: what is joined, the buffers of the host, one part of a step, its results."""
+"""Window joins in a cycle: prepared joins, the buffers of the host, the parts of a step, and their results."""

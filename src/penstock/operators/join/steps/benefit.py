@@ -1,8 +1,8 @@
-"""Whether joins that are alike gain from running as one: what their steps cost, together and apart.
+"""Decide whether similar joins run as one step, by the measured cost of their steps together and apart.
 
-One step for all makes combinations that hardly anybody wants where members' conditions have little in common. Where it makes
-far more than it gives out, the members run apart for some steps, and whatever took less time goes on. It is what this worker
-has seen; it changes the cost of a step, never a result.
+One step for all makes many useless combinations where members' conditions have little in common. Where it makes far more than
+it gives out, the members run apart for some steps, and the cheaper way goes on. The choice uses measurements of this worker
+only; it changes the cost of a step, never a result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_GROUPS = 256
 
 
 class Benefit:
-    """One group. Seconds are per row of the log."""
+    """The measured costs of one group, in seconds per row of the log."""
 
     def __init__(self, members: int) -> None:
         self._members = members
@@ -44,7 +44,7 @@ class Benefit:
         self._left = ANEW
 
     def ran_together(self, seconds: float, rows: int, combinations: int, results: int, buffered: int = 0) -> None:
-        """A step of so many seconds over so many new rows and buffered ones made combinations, and gave out results."""
+        """Note a shared step: its seconds, its new and buffered rows, its combinations, and the results that it gave out."""
         self._together.add(seconds, rows)
         doubtful = combinations > MOST_LARGER * (results + self._members * STEP_IS_WORTH)
         affordable = self._members * buffered * READ_BACK_S < ANEW * seconds / 5
@@ -68,7 +68,7 @@ class Benefit:
 
 
 class _Seconds:
-    """What steps of one kind took. The first reads buffers back, and counts for little."""
+    """The duration of steps of one kind. The first step reads buffers back, and has little weight."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -95,7 +95,7 @@ def benefit_of(group: Shared) -> Benefit:
 
 
 def _begun(group: Shared) -> Benefit:
-    """Groups change whenever a query comes or goes: where most members were quicker apart, they stay so until the next trial."""
+    """The benefit of a changed group: where most of its members were quicker apart, they stay apart until the next trial."""
     made = Benefit(len(group.members))
     apart = 0
     for number, uniform in group.uniforms.items():

@@ -1,8 +1,8 @@
 """Buffers of the host: runs as files in shared memory, one folder per stream, attached by any worker.
 
-A file's name is the log range and the share of the keys that it stands for, and its content follows from those. So a file can be
-missing, repeated by a replay or removed at any time, and nothing is lost: what no file covers is read from the log. A run may
-hold more keys than the part that reads it: nobody looks those up.
+A file's name is its log range and its share of the keys, and its content follows from those. So a file can be missing,
+repeated by a replay or removed at any time, and nothing is lost: what no file covers is read from the log. A run may
+hold more keys than the part that reads it: these are never looked up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.join.kernels.runs import Run, attach_run, merge_runs
-from penstock.operators.join.steps.key_ranges import WHOLE, Cells, Share
+from penstock.operators.join.steps.key_ranges import WHOLE, KeyRange, Share
 
 _NAME = re.compile(r"^(\d{16})-(\d{16})-(\d\d)-(\d\d)\.run$")
 _GONE = re.compile(r"^(\d{16})-(\d{16})-(\d\d)-(\d\d)-(-?\d+)\.gone$")
@@ -32,10 +32,10 @@ LARGEST_MERGE = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Gone:
+class DroppedRows:
     """Rows that are not buffered any more; none of them is later than `max_ts`."""
 
-    cells: Cells
+    cells: KeyRange
     max_ts: int
 
     @property
@@ -44,47 +44,47 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A run, and what it stands for."""
+class BufferedRun:
+    """A buffered run, and its log range and key range."""
 
-    cells: Cells
+    cells: KeyRange
     run: Run
 
 
 @dataclass(frozen=True, slots=True)
 class BufferFolder:
-    """The runs of one stream, seen by a part. It cleans up after itself: each file belongs to the part of its first key."""
+    """The runs of one stream, as one part uses them. Each file belongs to the part of its first key, which removes it."""
 
     path: Path
     share: Share = WHOLE
 
-    def runs(self, areas: Sequence[Cells]) -> list[Held]:
+    def runs(self, areas: Sequence[KeyRange]) -> list[BufferedRun]:
         """Runs that do not overlap, oldest first, which together hold what is buffered of some areas."""
         before = max((a.end for a in areas), default=0)
-        chosen: list[Held] = []
+        chosen: list[BufferedRun] = []
         for path, cells in self._files():
             wanted = cells.end <= before and any(cells.touches(a) for a in areas)
             if not wanted or any(cells.touches(c.cells) for c in chosen):
                 continue
             run = _attach(path, cells)
             if run is not None:
-                chosen.append(Held(cells, run))
+                chosen.append(BufferedRun(cells, run))
         return chosen
 
-    def gone(self) -> list[Gone]:
-        """Log ranges whose rows were here and were dropped, oldest first."""
+    def gone(self) -> list[DroppedRows]:
+        """Log ranges with dropped runs, oldest first."""
         try:
             names = os.listdir(self.path)
         except FileNotFoundError:
             return []
-        return sorted(Gone(_cells(m), int(m[5])) for n in names if (m := _GONE.match(n)))
+        return sorted(DroppedRows(_cells(m), int(m[5])) for n in names if (m := _GONE.match(n)))
 
     def publish(self, run: Run, share: Share) -> None:
-        """Make a run visible to whoever comes next."""
-        target = self._path_of(Cells(run.first, run.end, share))
+        """Write a run to its file, so that later steps can read it."""
+        target = self._path_of(KeyRange(run.first, run.end, share))
         if target.exists():
             return
-        # The link leads into this host's shared memory, where nobody may have been before.
+        # The link leads into this host's shared memory, where the folder may not exist yet.
         os.makedirs(os.path.realpath(self.path), mode=0o700, exist_ok=True)
         names = ["#ts", "#pos", *(["#key"] if run.keyed else []), *run.columns]
         arrays = [
@@ -107,17 +107,17 @@ class BufferFolder:
     def tidy(self, keep_from: int, before: int) -> None:
         """Drop runs that time has passed, and merge what became too many below a log position.
 
-        Rows of the step itself stay apart: another part may still have to tell them from old ones.
+        Rows of the step itself stay apart: another part may still have to distinguish them from old ones.
         """
-        runs: list[Held] = []
+        runs: list[BufferedRun] = []
         for path, cells in self._own_files():
             run = _attach(path, cells)
             if run is not None and (len(run) == 0 or run.max_ts >= keep_from):
-                runs.append(Held(cells, run))
+                runs.append(BufferedRun(cells, run))
             else:
                 self._drop(path, cells, run)
         self._join_neighbours_gone()
-        # Empty runs say that there is nothing to read; before the oldest row that is kept nobody asks.
+        # Empty runs show that there is nothing to read; they are not needed before the oldest kept row.
         oldest = min((h.cells.first for h in runs if len(h.run)), default=max((h.cells.first for h in runs), default=0))
         for empty in [h for h in runs if not len(h.run) and h.cells.end <= oldest]:
             runs.remove(empty)
@@ -128,20 +128,20 @@ class BufferFolder:
             for one in group:
                 _remove(self._path_of(one.cells))
 
-    def _path_of(self, cells: Cells) -> Path:
+    def _path_of(self, cells: KeyRange) -> Path:
         return self.path / f"{_text(cells)}.run"
 
-    def _drop(self, path: Path, cells: Cells, run: Run | None) -> None:
-        """Remove a run, but remember up to which time its rows went: whoever looks for later ones need not read them."""
+    def _drop(self, path: Path, cells: KeyRange, run: Run | None) -> None:
+        """Remove a run, but remember the time of its latest row: a step that needs only later rows does not read this range."""
         if run is not None:
-            (self.path / Gone(cells, run.max_ts).name).touch()
+            (self.path / DroppedRows(cells, run.max_ts).name).touch()
         _remove(path)
 
     def _join_neighbours_gone(self) -> None:
         """One name for ranges that touch: there must not be more and more of them."""
         mine = [g for g in self.gone() if self._owns(g.cells)]
         cuts = sorted({cut for g in mine for cut in (g.cells.share.low, g.cells.share.high)})
-        known: dict[Share, list[Gone]] = {Share(low, high): [] for low, high in pairwise(cuts)}
+        known: dict[Share, list[DroppedRows]] = {Share(low, high): [] for low, high in pairwise(cuts)}
         for each in mine:
             # Steps of one part and of several take turns: what the one left is cut as the other's is.
             for share in [s for s in known if each.cells.share.has(s)]:
@@ -150,7 +150,7 @@ class BufferFolder:
                     last = known[share].pop()
                     first, end = last.cells.first, max(last.cells.end, end)
                     latest = max(last.max_ts, latest)
-                known[share].append(Gone(Cells(first, end, share), latest))
+                known[share].append(DroppedRows(KeyRange(first, end, share), latest))
         wanted = {g.name for some in known.values() for g in some}
         for name in wanted - {g.name for g in mine}:
             (self.path / name).touch()
@@ -159,7 +159,7 @@ class BufferFolder:
                 (self.path / each.name).unlink(missing_ok=True)
 
     def shrink(self, room: int) -> int:
-        """Drop the oldest runs until the rest fits; returns what is left of the room."""
+        """Drop the oldest runs until the rest fits into `room` bytes; returns the bytes that are left."""
         sizes = [(path, cells, _size(path)) for path, cells in self._own_files()]
         for path, cells, size in reversed(sizes):
             room -= size
@@ -167,13 +167,13 @@ class BufferFolder:
                 self._drop(path, cells, _attach(path, cells))
         return max(0, room)
 
-    def _owns(self, cells: Cells) -> bool:
+    def _owns(self, cells: KeyRange) -> bool:
         return self.share.low <= cells.share.low < self.share.high
 
-    def _own_files(self) -> list[tuple[Path, Cells]]:
+    def _own_files(self) -> list[tuple[Path, KeyRange]]:
         return [(path, cells) for path, cells in self._files() if self._owns(cells)]
 
-    def _files(self) -> list[tuple[Path, Cells]]:
+    def _files(self) -> list[tuple[Path, KeyRange]]:
         """Oldest first; of those that begin together the longest first."""
         try:
             names = os.listdir(self.path)
@@ -183,15 +183,15 @@ class BufferFolder:
         return sorted(found, key=lambda f: (f[1].first, -f[1].end, f[1].share.low, -f[1].share.high))
 
 
-def _cells(name: re.Match[str]) -> Cells:
-    return Cells(int(name[1]), int(name[2]), Share(int(name[3]), int(name[4])))
+def _cells(name: re.Match[str]) -> KeyRange:
+    return KeyRange(int(name[1]), int(name[2]), Share(int(name[3]), int(name[4])))
 
 
-def _text(cells: Cells) -> str:
+def _text(cells: KeyRange) -> str:
     return f"{cells.first:016d}-{cells.end:016d}-{cells.share.low:02d}-{cells.share.high:02d}"
 
 
-def _attach(path: Path, cells: Cells) -> Run | None:
+def _attach(path: Path, cells: KeyRange) -> Run | None:
     """A run as this worker sees it; None where it has gone, or is torn."""
     if path in _attached:
         return _attached[path]
@@ -229,13 +229,13 @@ def forget_removed() -> None:
         del _attached[path]
 
 
-def layers(runs: Sequence[Held], share: Share) -> list[list[Held]]:
+def layers(runs: Sequence[BufferedRun], share: Share) -> list[list[BufferedRun]]:
     """The newest runs, oldest first, in groups that each hold all keys of the share for one log range, without a gap."""
-    found: list[list[Held]] = []
-    chosen: list[Held] = []
+    found: list[list[BufferedRun]] = []
+    chosen: list[BufferedRun] = []
     for one in runs:
         if any(one.cells.touches(c.cells) for c in chosen):
-            continue  # what another run says already
+            continue  # what another run covers already
         chosen.append(one)
         if found and one.cells.first < max(h.cells.end for h in found[-1]):
             found[-1].append(one)
@@ -249,15 +249,15 @@ def layers(runs: Sequence[Held], share: Share) -> list[list[Held]]:
     return found[start:]
 
 
-def _end(layer: Sequence[Held]) -> int:
+def _end(layer: Sequence[BufferedRun]) -> int:
     return max(h.cells.end for h in layer)
 
 
-def _is_whole(layer: Sequence[Held], share: Share) -> bool:
+def _is_whole(layer: Sequence[BufferedRun], share: Share) -> bool:
     return sum(h.cells.area for h in layer) == (_end(layer) - layer[0].cells.first) * share.size
 
 
-def _to_merge(found: Sequence[Sequence[Held]]) -> Iterable[Sequence[Held]]:
+def _to_merge(found: Sequence[Sequence[BufferedRun]]) -> Iterable[Sequence[BufferedRun]]:
     """The newest neighbours, as long as each is no larger than all after it together: a row is merged log n times."""
     if sum(map(len, found)) <= MOST_RUNS:
         return []
@@ -273,7 +273,7 @@ def _to_merge(found: Sequence[Sequence[Held]]) -> Iterable[Sequence[Held]]:
 
 
 def buffer_folders(root: Path, share: Share) -> list[BufferFolder]:
-    """The buffers of all streams, whoever used them last."""
+    """The buffer folders of all streams under a root."""
     try:
         return [BufferFolder(root / stream, share) for stream in os.listdir(root) if not stream.startswith(".")]
     except FileNotFoundError:
@@ -281,7 +281,7 @@ def buffer_folders(root: Path, share: Share) -> list[BufferFolder]:
 
 
 def remove_unused(root: Path, used: set[str]) -> None:
-    """Remove the buffers of streams that nobody joins any more."""
+    """Remove the buffers of streams that no join reads any more."""
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(root):
             if name not in used and not name.startswith("."):

@@ -1,7 +1,7 @@
-"""Joins that differ in constants only: which run as one, and what the one is.
+"""Group joins that differ in constants only, and make the one join that runs for a group.
 
 A group joins the same tables by the same equalities, with windows and conditions that are equal up to constants. It runs as
-one step with the widest windows and the weakest conditions, and `operators.joins.refining` tells the members apart.
+one step with the widest windows and the weakest conditions, and `join.kernels.refinement` finds each member's results.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _grouped(joins: Mapping[int, PreparedJoin]) -> list[Shared]:
 
 
 def can_share(plan: JoinPlan) -> bool:
-    """Outer joins count partners, hints say how to run, and users' functions may fail: those stay on their own."""
+    """Whether a join can be shared: not outer joins, joins with hints, or joins with user functions, which may fail."""
     tested = [e for i in plan.inputs for e in (i.static_predicate, i.stream_predicate, *i.keys) if e is not None]
     return (
         plan.missing == "inner"
@@ -168,7 +168,7 @@ def _shapes(exprs: Sequence[Expr]) -> tuple[str, ...]:
 
 
 def _near(group: Sequence[tuple[int, Uniform]]) -> list[list[tuple[int, Uniform]]]:
-    """In groups whose common windows are not much larger than their own together; the widest begins."""
+    """Split into groups with common windows that are not much larger than the sum of their own; the widest join comes first."""
     found: list[tuple[list[tuple[int, Uniform]], list[list[int]], float]] = []
     for each in sorted(group, key=lambda e: (-_size(e[1].plan.bounds), e[0])):
         own = [[b or 0 for b in row] for row in each[1].plan.bounds]

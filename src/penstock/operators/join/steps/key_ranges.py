@@ -1,4 +1,4 @@
-"""What a buffered run stands for: a range of the log, and of that the keys whose hash lies in a range.
+"""The area of a buffered run: a range of the log, and a range of key hashes.
 
 The hash has RANGES equal ranges. A step with little to do is one part and owns them all, one with much to do is cut into parts
 that own neighbouring ranges; so parts may be more or fewer from step to step, and runs of either kind lie side by side.
@@ -39,8 +39,8 @@ def share_of(part: int, parts: int) -> Share:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Cells:
-    """Rows of log positions [first, end) whose key belongs to a share."""
+class KeyRange:
+    """Rows at log positions [first, end) with a key that belongs to a share."""
 
     first: int
     end: int
@@ -50,27 +50,27 @@ class Cells:
     def area(self) -> int:
         return (self.end - self.first) * self.share.size
 
-    def touches(self, other: Cells) -> bool:
+    def touches(self, other: KeyRange) -> bool:
         return self.first < other.end and other.first < self.end and self.share.touches(other.share)
 
 
-def without(areas: Iterable[Cells], taken: Sequence[Cells]) -> list[Cells]:
-    """What of some areas nobody has taken, oldest first."""
+def without(areas: Iterable[KeyRange], taken: Sequence[KeyRange]) -> list[KeyRange]:
+    """The areas without the parts in `taken`, oldest first."""
     left = [a for a in areas if a.area]
     for one in taken:
         left = [rest for area in left for rest in _minus(area, one)]
     return sorted(left)
 
 
-def _minus(area: Cells, taken: Cells) -> list[Cells]:
+def _minus(area: KeyRange, taken: KeyRange) -> list[KeyRange]:
     if not area.touches(taken):
         return [area]
     first, end = max(area.first, taken.first), min(area.end, taken.end)
     low, high = max(area.share.low, taken.share.low), min(area.share.high, taken.share.high)
     around = [
-        Cells(area.first, first, area.share),
-        Cells(end, area.end, area.share),
-        Cells(first, end, Share(area.share.low, low)),
-        Cells(first, end, Share(high, area.share.high)),
+        KeyRange(area.first, first, area.share),
+        KeyRange(end, area.end, area.share),
+        KeyRange(first, end, Share(area.share.low, low)),
+        KeyRange(first, end, Share(high, area.share.high)),
     ]
     return [c for c in around if c.area]

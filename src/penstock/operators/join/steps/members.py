@@ -1,4 +1,4 @@
-"""Results of joins that run as one: the shared combinations go to each member whose conditions they satisfy."""
+"""Results of joins that run as one: each member gets the shared combinations that satisfy its conditions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HELD_ROWS = 2_000_000
 
 
 class MemberResults:
-    """One step's results of a group, member by member. Members that ask for the same have one copy."""
+    """One step's results of a group, by member. Members with equal conditions share one copy."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class MemberResults:
         return {number: self._rows[first] for number, first in self._first_of.items()}
 
     def add(self, found: Combinations) -> None:
-        """Many at a time: telling members apart costs something for each of them."""
+        """Add combinations. They are refined in blocks, since refinement has a cost per member and call."""
         self._waiting.append(found)
         self._held += len(found)
         self.combinations += len(found)
@@ -86,7 +86,7 @@ class MemberResults:
             self._write([results.flush for results in self._results.values() if results.writes_files])
 
     def packed(self) -> Iterator[tuple[int, list[tuple[str, int, bytes]]]]:
-        """By member what the commit record holds. A file may be several members': it stays while anybody's answer names it."""
+        """By member its rows of the commit record. Several members may share a file: it stays while any answer names it."""
         self._write([results.flush for results in self._results.values() if results.writes_files])
         found = {number: list(results.packed()) for number, results in self._results.items()}
         for number, first in self._first_of.items():
@@ -105,7 +105,7 @@ class MemberResults:
         return first_of
 
     def _write(self, writes: Sequence[Callable[[], None]]) -> None:
-        """Files wait for the disk side by side: most of that time nobody works."""
+        """Write files in parallel, since most of the time is spent waiting for the disk."""
         if len(writes) > 1:
             with ThreadPoolExecutor(min(WRITERS, len(writes))) as pool:
                 list(pool.map(lambda write: write(), writes))
@@ -129,7 +129,7 @@ class MemberResults:
                 self._rows[number] += len(complete)
         except OSError:
             raise
-        except Exception as failure:  # its own functions': nobody else's trouble
+        except Exception as failure:  # from this member's own functions: other members go on
             self.failed[number] = as_error(failure)
 
 

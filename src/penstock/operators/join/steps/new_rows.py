@@ -1,7 +1,7 @@
-"""New rows of a step, in parts: which a part joins, and which of them begin a combination there.
+"""The new rows of one part of a step: the rows that it joins, and those of them that begin a combination.
 
-Who begins where follows from log positions and from the keys that are hot, never from what a stream's own predicates leave.
-So joins of a group are shared out alike, as one or each by itself, and parts need not agree on which.
+Where a row begins combinations follows from log positions and hot keys, never from the predicates of a stream. So joins
+of a group divide rows in the same way, together or apart, and parts need not agree on which of these they do.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from penstock.operators.join.kernels.keys import Ints, part_of
 from penstock.operators.join.kernels.runs import Run
 from penstock.operators.join.steps.buffers import BufferFolder
 from penstock.operators.join.steps.key_ranges import RANGES, WHOLE, Share
-from penstock.operators.join.steps.prepared_join import PreparedJoin, Stream
+from penstock.operators.join.steps.prepared_join import BufferedStream, PreparedJoin
 from penstock.operators.join.steps.rows import (
     Bag,
-    LogReader,
+    SliceReader,
     StreamRows,
     belongs,
     laid_out,
@@ -33,9 +33,9 @@ from penstock.operators.join.steps.units import JoinUnit, TableStep
 
 
 class NewRows:
-    """What the units of one task read: each stream once, whoever joins it."""
+    """Reads the new rows for the units of one task: each stream once for all joins."""
 
-    def __init__(self, buffers: Path, reader: LogReader) -> None:
+    def __init__(self, buffers: Path, reader: SliceReader) -> None:
         self._buffers = buffers
         self._reader = reader
         self._definitions = reader.definitions
@@ -53,8 +53,8 @@ class NewRows:
             hot = hot_keys([bag.key for bag in bags if bag.key is not None], unit.parts)
         return [self._with_key(stream, hot, unit) for stream in join.streams]
 
-    def _bag(self, stream: Stream, unit: JoinUnit) -> Bag:
-        """All new rows of a stream, whoever's they are."""
+    def _bag(self, stream: BufferedStream, unit: JoinUnit) -> Bag:
+        """All new rows of a stream, of all parts."""
         step = unit.tables[stream.table_id]
         key = (self._name(stream), step.start, step.end)
         if key not in self._bags:
@@ -64,7 +64,7 @@ class NewRows:
             self._bags[key] = read_bag(self._reader, stream, step.slices) if step.slices else empty
         return self._bags[key]
 
-    def _without_key(self, stream: Stream, unit: JoinUnit) -> StreamRows:
+    def _without_key(self, stream: BufferedStream, unit: JoinUnit) -> StreamRows:
         """All parts have the same buffers, and share out the new rows."""
         step = unit.tables[stream.table_id]
         key = (self._name(stream), 0, step.start, step.end)
@@ -74,7 +74,7 @@ class NewRows:
         starts = fresh if unit.parts == 1 else fresh.take(np.flatnonzero(shared_out(fresh.pos, unit.part, unit.parts)))
         return self._stream_rows(stream, step, [WHOLE], fresh, starts, fresh)
 
-    def _with_key(self, stream: Stream, hot: Ints, unit: JoinUnit) -> StreamRows:
+    def _with_key(self, stream: BufferedStream, hot: Ints, unit: JoinUnit) -> StreamRows:
         """Each part has its own keys; rows with a hot one go to all, and each begins with its share of them."""
         step, bag = unit.tables[stream.table_id], self._bag(stream, unit)
         key = (self._name(stream), unit.part, step.start, step.end)
@@ -94,10 +94,10 @@ class NewRows:
         return self._stream_rows(stream, step, shares, fresh, starts, own)
 
     def _stream_rows(
-        self, stream: Stream, step: TableStep, shares: Sequence[Share], fresh: Run, starts: Run, own: Run
+        self, stream: BufferedStream, step: TableStep, shares: Sequence[Share], fresh: Run, starts: Run, own: Run
     ) -> StreamRows:
         folder = BufferFolder(self._buffers / self._name(stream), shares[0])
         return StreamRows(stream, self._reader, folder, step.first, step.start, step.end, fresh, starts, own, shares)
 
-    def _name(self, stream: Stream) -> str:
+    def _name(self, stream: BufferedStream) -> str:
         return stream.signature(self._definitions.state.functions)

@@ -1,8 +1,8 @@
-"""What dead processes leave in a host's shared memory: half-written runs, the buffers and sheets of servers that are gone.
+"""Remove what dead processes leave in a host's shared memory: half-written runs, and buffers and bit matrices of dead servers.
 
-A place in shared memory says in `.owner` whose it is: the data folder (path and id) whose link leads to it, and the server's
-host and process. It is left over once that link leads elsewhere or, on the server's own host, once the server is dead. Only
-places of the same user are touched, and never those of another container, whose folders and processes cannot be seen from here.
+A folder in shared memory names its owner in `.owner`: the data folder (path and id) with the link to it, and the server's
+host and process. It is orphaned once that link leads elsewhere or, on the server's own host, once the server is dead. Only
+folders of the same user are removed, and never those of another container, since its processes are not visible here.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def remove_half_written(place: Path) -> None:
 
 
 def remove_idle(buffers: Path, names: Iterable[str]) -> None:
-    """Of streams that nobody needs while their joins run as one: what was not written to for a while."""
+    """Remove buffers without recent writes, of streams that are not needed while their joins run as one."""
     for name in names:
         with contextlib.suppress(OSError):
             if file_age_s((buffers / name).stat().st_mtime) > IDLE_S:
@@ -78,7 +78,7 @@ def remove_idle(buffers: Path, names: Iterable[str]) -> None:
 
 
 def remove_places_of_the_dead() -> None:
-    """Buffers and sheets of servers that are gone."""
+    """Remove the buffers and bit matrices of dead servers."""
     for place in SHARED.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError, ValueError):
             if place.stat().st_uid == os.getuid() and _is_left_over(place):
@@ -90,7 +90,7 @@ def _is_left_over(place: Path) -> bool:
     if host not in ("", _here()):
         return False
     if "" not in (folder_id, _id_of(root)) and folder_id != _id_of(root):
-        # Another folder took the path: what its link and its lock say is of another server.
+        # Another folder took the path: its link and its lock belong to another server.
         return host != "" and not _is_alive(int(pid))
     links = [root / "tmp" / name for name in LINKS]
     if not any(link.is_symlink() and Path(os.readlink(link)) == place for link in links):

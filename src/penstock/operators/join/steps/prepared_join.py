@@ -1,4 +1,4 @@
-"""A join plan made ready to run: what each stream's rows must carry, and under which name their buffers are shared."""
+"""A prepared join: the columns that each stream's rows need, and the name under which their buffers are shared."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from penstock.types import BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
-    """What buffers hold of one input: which rows, under which keys, with which columns. Equal ones share buffers.
+class BufferedStream:
+    """The buffered content of one input: its rows, keys and columns. Equal inputs share buffers.
 
     `linked` are keys that only some of the inputs share; each is a column of numbers, `link_column`.
     """
@@ -69,7 +69,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class OrdinaryTable:
-    """What combinations need of one ordinary table: what they look up and test, and which of its columns are named."""
+    """One ordinary table of a join: the keys to look up, the conditions to test, and the columns that are needed."""
 
     alias: str
     table_id: int
@@ -90,7 +90,7 @@ class PreparedJoin:
 
     plan: JoinPlan
     join: Join
-    streams: tuple[Stream, ...]
+    streams: tuple[BufferedStream, ...]
     computed: tuple[Output, ...]  # outputs that call a user's function: computed here, never in the server
     stated: Bounds
     tables: tuple[OrdinaryTable, ...] = ()
@@ -121,7 +121,7 @@ def prepare(plan: JoinPlan) -> PreparedJoin:
     for place, given in enumerate(plan.inputs):
         columns = tuple(sorted(_own_names(named, given.alias) - {TIME_COLUMN}))
         streams.append(
-            Stream(
+            BufferedStream(
                 given.table_id,
                 given.static_predicate,
                 given.stream_predicate,

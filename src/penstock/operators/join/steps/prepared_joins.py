@@ -1,4 +1,4 @@
-"""The joins that run, as workers see them: prepared once for as long as a definition stands."""
+"""The prepared joins of a worker: each is prepared once per definition."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def _prepared(query_id: int, plan: JoinPlan) -> PreparedJoin | None:
     if known is None or known.plan is not plan:
         try:
             known = _PREPARED[query_id] = prepare(plan)
-        except Exception as failure:  # no other join's trouble: it is told when its turn comes
+        except Exception as failure:  # other joins go on: this error is reported when the join runs
             _FAILED[query_id] = failure
             return None
     return known
 
 
 def equal_joins(definitions: Definitions) -> dict[int, int]:
-    """By join the first one whose steps find the same, up to what is projected later."""
+    """By join the first join with equal steps; they may differ in what is projected later."""
     global _EQUAL
     joins = running_joins(definitions)
     if _EQUAL[0] is not joins:

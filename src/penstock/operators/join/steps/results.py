@@ -57,7 +57,7 @@ def result_table(join: PreparedJoin, found: Combinations, functions: Functions) 
 
 
 class Results:
-    """Results of one part, as they come: what is large goes to disk before it fills the memory."""
+    """Collects the results of one part; large results go to disk before they fill the memory."""
 
     def __init__(self, folder: DataFolder, query_id: int) -> None:
         self._folder = folder
@@ -97,7 +97,7 @@ class Results:
 
 
 def as_error(failure: Exception) -> PenstockError:
-    """What a query is told whose join failed."""
+    """The error of a query with a failed join."""
     if isinstance(failure, PenstockError):
         return failure
     return quarantined(f"the join could not be computed: {type(failure).__name__}: {failure}")

@@ -17,15 +17,15 @@ from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import evaluate, evaluate_mask, evaluate_static_of
 from penstock.operators.join.kernels.keys import Bools, Ints, key_numbers, part_of
 from penstock.operators.join.kernels.runs import NO_KEY, Run, build_run, cut_below
-from penstock.operators.join.steps.buffers import BufferFolder, Gone, Held
-from penstock.operators.join.steps.key_ranges import RANGES, WHOLE, Cells, Share, without
-from penstock.operators.join.steps.prepared_join import Stream, link_column
+from penstock.operators.join.steps.buffers import BufferedRun, BufferFolder, DroppedRows
+from penstock.operators.join.steps.key_ranges import RANGES, WHOLE, KeyRange, Share, without
+from penstock.operators.join.steps.prepared_join import BufferedStream, link_column
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import Segment, Slice, list_readable, slices
 
 
 @dataclass(slots=True)
-class LogReader:
+class SliceReader:
     """Reads slices of the log for all streams of a task: each slice once per table and set of columns, if memory allows."""
 
     log: Path
@@ -42,7 +42,7 @@ class LogReader:
             self._listed[table_id] = list_readable(self.log, table_id)
         return self._listed[table_id]
 
-    def read(self, stream: Stream, piece: Slice, keep: bool = True) -> Bag:
+    def read(self, stream: BufferedStream, piece: Slice, keep: bool = True) -> Bag:
         """The rows of a slice that pass the stream's own predicates."""
         state = self.definitions.state
         table, static = state.tables_by_id[stream.table_id], state.rows(stream.table_id)
@@ -96,7 +96,7 @@ class Bag:
         return Bag(self.pos[chosen], self.ts[chosen], key, {n: c.take(index) for n, c in self.columns.items()})
 
 
-def no_bag(stream: Stream, definitions: Definitions) -> Bag:
+def no_bag(stream: BufferedStream, definitions: Definitions) -> Bag:
     empty = np.empty(0, np.int64)
     types = {c.name: c.type.to_arrow() for c in definitions.state.tables_by_id[stream.table_id].flat_columns()}
     columns = {n: pa.nulls(0, types[n]) for n in stream.columns}
@@ -123,10 +123,10 @@ def join_bags(bags: Sequence[Bag]) -> Bag:
 
 @dataclass(slots=True)
 class StreamRows:
-    """Implements `operators.joins.step.Rows` for one input, part and step."""
+    """Implements `operators.join.kernels.step.RunRows` for one input, part and step."""
 
-    stream: Stream
-    reader: LogReader
+    stream: BufferedStream
+    reader: SliceReader
     folder: BufferFolder
     first: int  # where the table's log begins
     start: int  # where the step begins
@@ -134,15 +134,15 @@ class StreamRows:
     fresh: Run
     starts: Run
     own: Run  # the new rows that belong to this part and go into its buffers
-    shares: Sequence[Share]  # whose old rows are looked at: its own, and those of hot keys that others own
+    shares: Sequence[Share]  # the keys to search in old rows: its own, and hot keys of other parts
     kept: list[Run] = field(init=False)
     rows_read_back: int = 0
-    _gone: list[Gone] = field(init=False)
-    _holes: list[Cells] = field(init=False)
-    _read: Cache[Hashable, Held] = field(init=False)
+    _gone: list[DroppedRows] = field(init=False)
+    _holes: list[KeyRange] = field(init=False)
+    _read: Cache[Hashable, BufferedRun] = field(init=False)
 
     def __post_init__(self) -> None:
-        areas = [Cells(self.first, self.start, share) for share in self.shares]
+        areas = [KeyRange(self.first, self.start, share) for share in self.shares]
         held = self.folder.runs(areas)
         self.kept = [h.run for h in held]
         self._gone = self.folder.gone()
@@ -176,7 +176,7 @@ class StreamRows:
     def start_of_fresh(self) -> int:
         return self.start
 
-    def _from_log(self, hole: Cells, low: int, high: int) -> Iterator[Run]:
+    def _from_log(self, hole: KeyRange, low: int, high: int) -> Iterator[Run]:
         """Rows that no buffer holds, by time: neighbouring files become one run, for as long as memory allows."""
         segments = self.reader.segments(self.stream.table_id)
         if sum(piece.rows for piece in slices(segments, hole.first, hole.end)) != hole.end - hole.first:
@@ -185,14 +185,14 @@ class StreamRows:
             held = self._read.get((group, hole.share))
             if held is None:
                 run = read_run(self.reader, self.stream, group, hole.share)
-                held = Held(Cells(run.first, run.end, hole.share), run)
+                held = BufferedRun(KeyRange(run.first, run.end, hole.share), run)
                 self._read.put((group, hole.share), held, run.nbytes)
                 self.rows_read_back += len(run)
             if len(held.run):
                 yield held.run
 
-    def read_back(self) -> list[Held]:
-        """What had to be read from the log because no buffer held it, and is still at hand."""
+    def read_back(self) -> list[BufferedRun]:
+        """Runs that were read from the log because no buffer had them, and are still in memory."""
         return self._read.values()
 
 
@@ -211,8 +211,8 @@ def _neighbours(pieces: Sequence[Slice]) -> list[tuple[Slice, ...]]:
     return [tuple(g) for g in groups]
 
 
-def read_run(reader: LogReader, stream: Stream, pieces: Sequence[Slice], share: Share) -> Run:
-    """The rows of neighbouring slices whose keys belong to a share, laid out."""
+def read_run(reader: SliceReader, stream: BufferedStream, pieces: Sequence[Slice], share: Share) -> Run:
+    """A run of the rows of neighbouring slices with keys that belong to a share."""
     bag = read_bag(reader, stream, pieces)
     if bag.key is not None:
         bag = bag.keep(belongs(bag.key, share))
@@ -228,7 +228,7 @@ def belongs(key: Ints, share: Share) -> Bools:
     return mine
 
 
-def read_bag(reader: LogReader, stream: Stream, pieces: Sequence[Slice]) -> Bag:
+def read_bag(reader: SliceReader, stream: BufferedStream, pieces: Sequence[Slice]) -> Bag:
     return join_bags([reader.read(stream, piece) for piece in pieces])
 
 
@@ -237,5 +237,5 @@ def laid_out(bag: Bag, first: int, end: int) -> Run:
 
 
 def loose(bag: Bag, first: int, end: int) -> Run:
-    """Rows that only begin combinations: nobody looks anything up in them."""
+    """A run of rows that only begin combinations: without buckets, since it is never probed."""
     return Run(first, end, bag.ts, bag.pos, bag.key if bag.key is not None else NO_KEY, bag.columns)

@@ -15,7 +15,7 @@ from penstock.expr.evaluate import Functions
 from penstock.expr.expression import Expr
 from penstock.operators.join.kernels.combinations import Combinations
 from penstock.operators.join.kernels.keys import Ints
-from penstock.operators.join.kernels.tables import Table, Versions, order_versions, with_table
+from penstock.operators.join.kernels.tables import LookupTable, Versions, order_versions, with_table
 from penstock.operators.join.steps.prepared_join import OrdinaryTable, PreparedJoin
 
 MOST_KNOWN = 256
@@ -33,7 +33,7 @@ def join_with_tables(
 
 
 def _grow(
-    made: Combinations, journal: Ints, aliases: Sequence[str], tables: Sequence[Table], functions: Functions
+    made: Combinations, journal: Ints, aliases: Sequence[str], tables: Sequence[LookupTable], functions: Functions
 ) -> Iterator[Combinations]:
     if not tables:
         yield made
@@ -50,9 +50,9 @@ def _last_journal(join: PreparedJoin, found: Combinations, state: CatalogState) 
     return last
 
 
-def _table(place: int, each: OrdinaryTable, state: CatalogState) -> Table:
+def _table(place: int, each: OrdinaryTable, state: CatalogState) -> LookupTable:
     known = _known_table(each, state.rows(each.table_id))
-    return Table(
+    return LookupTable(
         place,
         each.alias,
         known.versions,
@@ -65,7 +65,7 @@ def _table(place: int, each: OrdinaryTable, state: CatalogState) -> Table:
 
 @dataclass(slots=True)
 class _Known:
-    """A table between two changes, as joins with the same keys and predicate look at it."""
+    """The cached look-up table of an ordinary table, for joins with the same keys and predicate, until the table changes."""
 
     rows: StaticRows
     table: pa.Table

@@ -47,7 +47,7 @@ from penstock.operators.join.steps.prepared_joins import (
     spare_streams,
 )
 from penstock.operators.join.steps.results import Results, as_error, bitmaps, result_table
-from penstock.operators.join.steps.rows import LogReader, StreamRows
+from penstock.operators.join.steps.rows import SliceReader, StreamRows
 from penstock.operators.join.steps.tables import join_with_tables
 from penstock.operators.join.steps.units import LIVE, JoinUnit
 
@@ -65,7 +65,7 @@ class JoinTask:
         self._memory_bytes = memory_bytes
         # Each worker of the host has its own, and there are as many as cores.
         run_cache.allow(memory_bytes // 4 // CORES)
-        self._reader = LogReader(folder.log, definitions, memory_bytes)
+        self._reader = SliceReader(folder.log, definitions, memory_bytes)
         self._rows = NewRows(self._root, self._reader)
         self._used: dict[BufferFolder, tuple[int, int]] = {}
         self._share = WHOLE  # the narrowest of its units
@@ -89,7 +89,7 @@ class JoinTask:
         benefit = benefit_of(group)
         if benefit.together:
             try:
-                # Nothing is said before all is known: where it fails, each member finds out for itself whose trouble it is.
+                # No row is given out before all are known: after a failure each member runs alone, and only the cause fails.
                 said = list(self._run_shared(group, unit, group))
             except OSError:
                 raise
@@ -106,7 +106,7 @@ class JoinTask:
         benefit.ran_apart(time.perf_counter() - began, unit.rows)
 
     def _groups(self, unit: JoinUnit) -> list[Shared]:
-        """The members of a group have the same tables and key, so that a step has all of them; filling is everybody's own."""
+        """The groups that run as one in a unit. Members have the same tables and key; a join that fills runs alone."""
         if unit.generation != LIVE:
             return []
         present = set(unit.queries)
@@ -152,7 +152,7 @@ class JoinTask:
             yield number, "error", 0, 0, told(failure)
 
     def _run_query(self, query_id: int, unit: JoinUnit, equal: int) -> Iterator[ResultRow]:
-        """A join by itself; so many others find the same."""
+        """Run a join by itself; `equal` is the number of other joins with the same results."""
         join, functions = prepared_join(self._definitions, query_id), self._definitions.functions()
         rows = self._rows.of(join, unit, join)
         began = time.perf_counter()
@@ -206,14 +206,14 @@ class JoinTask:
             yield from join_with_tables(join, found, self._definitions.state, functions)
 
     def _first_rows(self, join: PreparedJoin, unit: JoinUnit) -> list[Ints]:
-        """New rows of the first input, also those that no key can match: whoever has no partner is an answer."""
+        """New rows of the first input, also those that no key can match: rows without a partner are answers."""
         alone = replace(join.streams[0], keys=(), columns=())
         return [self._reader.read(alone, piece).pos for piece in unit.tables[alone.table_id].slices]
 
     def _publish(self, join: PreparedJoin, rows: list[StreamRows]) -> None:
         """Leave buffers for the next step. All of it is soft: a full memory costs time, not results."""
         if len(rows) == 1:
-            return  # nobody looks for partners among them
+            return  # no stream looks for partners in it
         reach = join.reach()
         furthest = reaches(self._definitions)
         newest = [newest_time([*r.kept, r.fresh]) for r in rows]
@@ -250,7 +250,7 @@ class JoinTask:
 
 
 def _or_its_error(query_id: int, said: Iterator[ResultRow]) -> Iterator[ResultRow]:
-    """One query's trouble must not stop the others; the disk's is everybody's: the cycle is tried again."""
+    """The rows of a query, or its error, so that others go on. An error of the disk is raised: the cycle is tried again."""
     try:
         yield from said
     except OSError:

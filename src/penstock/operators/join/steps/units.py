@@ -1,4 +1,4 @@
-"""Which join steps a cycle takes, in parts: new rows for running joins, pieces of history for those that fill."""
+"""Units of join work in a cycle, in parts: new rows for running joins, ranges of history for joins that fill."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TableStep:
 
 @dataclass(frozen=True, slots=True)
 class JoinUnit:
-    """One part of one step for some queries. `generation` is LIVE, or says which filling of a window it belongs to."""
+    """One part of one step for some queries. `generation` is LIVE, or the number of the fill that it belongs to."""
 
     queries: tuple[int, ...]
     tables: dict[int, TableStep]
@@ -47,7 +47,7 @@ class JoinUnit:
 
     @property
     def share(self) -> Share:
-        """Whose keys are this part's, where there is a key."""
+        """The range of key hashes of this part, where there is a key."""
         return share_of(self.part, self.parts)
 
 
@@ -76,7 +76,7 @@ def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
     return found
 
 
-# Whoever plans and whoever runs may be one process, each with a state of its own.
+# The planner and the tasks may run in one process, each with a state of its own.
 _MOST_KNOWN = 4
 _KNOWN: dict[int, tuple[dict[int, QueryDefinition], dict[int, JoinPlan]]] = {}
 _PLANS: dict[int, tuple[QueryDefinition, JoinPlan]] = {}
@@ -133,7 +133,7 @@ def remaining_fills(start: Offset, state: CatalogState) -> dict[int, dict[int, t
 def advance_fills(
     left: Mapping[int, Mapping[int, tuple[int, int]]], budget: int
 ) -> dict[int, dict[int, tuple[int, int]]]:
-    """Every filling join goes on by its share of the budget, each of its tables in proportion to what it still has."""
+    """Advance every filling join by its share of the budget, each of its tables in proportion to its remaining rows."""
     after = {}
     for query_id, by_table in left.items():
         rows = {t: target - first for t, (first, target) in by_table.items()}

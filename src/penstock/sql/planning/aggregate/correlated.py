@@ -13,7 +13,7 @@ from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.within import says
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import WithinPercent
-from penstock.sql.plan import AggregateCall, AggregatePlan, Output, Picking
+from penstock.sql.plan import AggregateCall, AggregatePlan, CorrelatedGroups, Output
 from penstock.sql.planning.aggregate.correlated_conditions import Correlation, correlation_of
 from penstock.sql.planning.aggregate.planner import AggregateCalls, expressions_of, refuse_around_aggregates
 from penstock.sql.planning.aggregate.within import APPROXIMATED, parameters
@@ -177,7 +177,7 @@ class _Picked(AggregateCalls):
         fine = parameters(self._within, outer, self._window, self._correlation.is_band)
         return replace(call, function=function, parameter=fine)
 
-    def picking(self) -> tuple[tuple[Expr, ...], Picking | None]:
+    def picking(self) -> tuple[tuple[Expr, ...], CorrelatedGroups | None]:
         """All keys, and what they are for; counts picked rows where a group has to have some."""
         keys = [*self.lowered_keys()]
         outer = len(keys)
@@ -193,4 +193,4 @@ class _Picked(AggregateCalls):
         if rows not in self.aggregates:
             self.aggregates.append(rows)
         inner = tuple(keys.index(key.of) for key in self._correlation.keys)
-        return tuple(keys), Picking(inner, outer, self.aggregates.index(rows))
+        return tuple(keys), CorrelatedGroups(inner, outer, self.aggregates.index(rows))
