@@ -55,6 +55,8 @@ NOT_FAST = (
     "tests/server/test_run.py",
     "tests/streams/test_crash.py",
 )
+# One of these waits for half a minute: with many others in one bunch it is not dealt last.
+TOGETHER = ("tests/project/", "tests/test_docs")
 POLITE = 19
 # Where Linux keeps files in memory; what all tests leave at a time is far less than this room.
 IN_MEMORY = Path("/dev/shm")
@@ -107,6 +109,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith(WITH_SPARK):
                 return "spark"
+            if nodeid.startswith(TOGETHER):
+                return "together"
             return nodeid if nodeid.startswith(LONG) else nodeid.partition("::")[0]
 
     return OneForSpark(config, log)

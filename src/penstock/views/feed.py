@@ -116,6 +116,12 @@ class CommitFeed:
                 raise error("cycle_gone", cycle=cycle, oldest=oldest)
             return self._marks[cycle - oldest]
 
+    def before(self, mark: Mark) -> list[Mark]:
+        """The cycle before one, where it is kept."""
+        with self._changed:
+            oldest = self._marks[0].cycle if self._marks else 0
+            return [self._marks[mark.cycle - 1 - oldest]] if mark.cycle > oldest else []
+
     def oldest(self) -> int:
         with self._changed:
             return self._marks[0].cycle if self._marks else 0

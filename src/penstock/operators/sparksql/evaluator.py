@@ -160,8 +160,10 @@ class Evaluator:
                     # It reads another query's rows of a cycle ago, so it is due once more after its inputs rest.
                     marks = (*marks, sorted(store.start.data.items()))
                 if below and mark is not None:
-                    joins = [mark.joins.get(store.state.queries[q].id) for q in below.values()]
-                    marks = (*marks, [(q, j and (j.generation, j.count)) for q, j in zip(below, joins, strict=True)])
+                    # The rows of another query's join are read as of the cycle before.
+                    recent = [mark, *self._standing.feed.before(mark)]
+                    joins = [m.joins.get(store.state.queries[q].id) for m in recent for q in below.values()]
+                    marks = (*marks, [j and (j.generation, j.count) for j in joins])
                     times = (*times, [j and j.now_us for j in joins])
                 known = self._inputs.get(query_id)
                 if known == (marks, times):
@@ -210,8 +212,8 @@ class Evaluator:
             answer = store.answers.get(query_id)
             if answer is not None:
                 moment = replace(moment, now_us=store.query_now(answer) or moment.now_us)
-            known = store.evaluations.by_query[query_id]
-        last = known.last
+            known = store.evaluations.by_query.get(query_id)
+        last = known.last if known is not None else None
         try:
             picked, before = pick_rows(reads, self._settings.handed_max_rows), self._rows.get(query_id, {})
             no_table_changed = (
