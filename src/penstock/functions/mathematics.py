@@ -61,6 +61,8 @@ def _power(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     b, e = np.broadcast_arrays(numbers(base), numbers(exponent))
     with np.errstate(all="ignore"):
         out = np.power(b, e)
+    # NumPy takes the square root for an exponent of 0.5, which -infinity has none of.
+    out = np.where((b == -np.inf) & (e == 0.5), np.inf, out)
     # C says 1 to any power is 1; Java, and so Spark, says NaN where the exponent is NaN or infinite.
     out = np.where(np.isnan(e) | (np.isinf(e) & (np.abs(b) == 1.0)), np.nan, out)
     return cast_value(with_nulls(out, pa.float64(), missing), call.type)
