@@ -211,7 +211,7 @@ def test_no_operator_runs_in_the_server(db: Database, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(PredicateIndex, "match", forbidden)
     monkeypatch.setattr(pipeline_cycle, "run_task", forbidden)
-    monkeypatch.setattr(pipeline_cycle.Rows, "read", forbidden)
+    monkeypatch.setattr(pipeline_cycle.LogBatch, "read", forbidden)
     db.execute("CREATE QUERY plain AS SELECT n FROM meters WHERE n > 2 AND site = 'north' BEGIN (LAST 9 ROWS)")
     db.execute(
         "CREATE QUERY told AS SELECT n, whose(n) AS pid FROM meters WHERE whose(n) > 0 BEGIN (NOW - 1 HOUR) END (NOW)"
