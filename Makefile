@@ -14,7 +14,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml scripts/setup_venv.sh scripts/setup_venv.py
-	@sh scripts/setup_venv.sh $(VENV)
+	@PYTHONDONTWRITEBYTECODE= sh scripts/setup_venv.sh $(VENV)
 
 demo: $(READY) ## a plant with 60 gas probes, live in this terminal
 	@$(VENV)/bin/penstock demo
