@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.operators.join.kernels.refinement import Member
 from penstock.operators.join.steps.benefit import ANEW, STEP_IS_WORTH, TRIAL, Benefit, benefit_of
-from penstock.operators.join.steps.join_sharing import Shared
+from penstock.operators.join.steps.join_sharing import SharedJoin
 
 MUCH = 10 * STEP_IS_WORTH
 
@@ -66,6 +66,6 @@ def test_a_group_that_was_quicker_apart_stays_so_when_a_query_comes_or_goes() ->
     assert benefit_of(_group(7, 8)).together
 
 
-def _group(*numbers: int) -> Shared:
+def _group(*numbers: int) -> SharedJoin:
     members = tuple(Member(number, ((0, 0), (0, 0)), ()) for number in numbers)
-    return Shared(None, (), members, dict.fromkeys(numbers))  # type: ignore[arg-type]
+    return SharedJoin(None, (), members, dict.fromkeys(numbers))  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ from penstock.streams.log.atomic_file import store
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveredCommits:
     """What the folder holds: numbers of good records and snapshots, and the newest of them."""
 
     cycles: list[int] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Recovered:
     now_us: int = 0  # likewise: NOW never steps back
 
 
-def recover_commits(folder: DataFolder) -> Recovered:
+def recover_commits(folder: DataFolder) -> RecoveredCommits:
     """Check every record, move aside what does not hold, and make work resume after the last good one.
 
     A record needs the definitions as of the journal entry that it names: without them it does not hold. Rows that were
@@ -77,9 +77,9 @@ class _Recovery:
         self._heads = heads  # the log heads at that entry
         self._report: DamageReport = damage_of(folder.root)
         self._bad: dict[Path, str] = {}
-        self._found = Recovered()
+        self._found = RecoveredCommits()
 
-    def run(self) -> Recovered:
+    def run(self) -> RecoveredCommits:
         cycles, snapshots = list_numbers(self._folder.commits)
         records = self._read_all(cycles, record_name)
         bases = self._read_all(snapshots, snapshot_name)

@@ -18,7 +18,7 @@ from penstock.cycle.cut import FirstNeeded, Limits, consistent_cut, plan_cycle
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset
 from penstock.cycle.record_queue import wants_cycle
-from penstock.pipeline.tasks import Skipped
+from penstock.pipeline.tasks import Exclusions
 from penstock.streams.log.segments import Segment, list_readable
 
 EDGE_INTERVAL_US = SECOND
@@ -95,7 +95,7 @@ class Planner:
             return False
         return 0 < edge <= now_us
 
-    def skipped(self, position: int) -> Skipped:
+    def skipped(self, position: int) -> Exclusions:
         """What a cycle that ends at a journal position leaves out, because later entries have taken it out of the cycles.
 
         Such an entry comes after the rows that stopped its queries. Without this the queries would get these rows again.
@@ -103,7 +103,7 @@ class Planner:
         self.state_at(position)
         later = [entry for entry in self._reader.waiting() if entry.kind == "quarantine"]
         queries = {q: why for entry in reversed(later) for q, why in quarantined_by(entry).items()}
-        return Skipped(queries, frozenset(e.body["unreadable"] for e in later if e.body["unreadable"] is not None))
+        return Exclusions(queries, frozenset(e.body["unreadable"] for e in later if e.body["unreadable"] is not None))
 
     def state_at(self, position: int) -> CatalogState:
         """The definitions as they stood after a journal entry."""

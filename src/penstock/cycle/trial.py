@@ -34,7 +34,7 @@ from penstock.cycle.offset import offset_from_json
 from penstock.cycle.planner import Planner
 from penstock.cycle.worker import run_task
 from penstock.pipeline.kernel_warmup import OF_WORKERS
-from penstock.pipeline.tasks import CycleTask, Skipped, WorkerLimits, cycle_tasks
+from penstock.pipeline.tasks import CycleTask, Exclusions, WorkerLimits, cycle_tasks
 
 # So many culprits that call one function, or read one table, are taken for all that do.
 ALIKE_BY_FUNCTION = 2
@@ -218,7 +218,7 @@ def _unreadable_table(cycle: CycleTrial, why: str) -> Finding:
 
 def _restricted(task: CycleTask, left_out: dict[int, str], tables: Collection[int]) -> CycleTask:
     units = tuple(unit for unit in task.units if unit.table_id in tables)
-    return replace(task, units=units, skipped=Skipped(left_out, task.skipped.tables))
+    return replace(task, units=units, skipped=Exclusions(left_out, task.skipped.tables))
 
 
 def _outcome(child: int, read: int, limit_s: float) -> str | None:

@@ -31,7 +31,7 @@ from penstock.expr.newest_times import newest_by_version
 from penstock.operators.join.steps.task import JoinTask
 from penstock.operators.select.match_encoding import encode_matches, wants_matrix
 from penstock.operators.select.step import Key, SelectStep
-from penstock.pipeline.tasks import CycleTask, Skipped, Unit
+from penstock.pipeline.tasks import CycleTask, Exclusions, Unit
 from penstock.streams.log.release_memory import give_back_large_at_once
 
 _log = logging.getLogger("penstock.pipeline")
@@ -56,7 +56,7 @@ def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
     yield as_batch(rows)
 
 
-def _of_skipped(skipped: Skipped) -> Iterator[ResultRow]:
+def _of_skipped(skipped: Exclusions) -> Iterator[ResultRow]:
     for query_id, reason in skipped.queries.items():
         yield query_id, "error", 0, 0, told(quarantined(reason))
 

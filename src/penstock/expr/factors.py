@@ -118,9 +118,9 @@ class FactorSet:
         for slot in slots:
             self.release(slot)
 
-    def prepare(self, columns: Columns, rows: int) -> Prepared:
+    def prepare(self, columns: Columns, rows: int) -> PreparedBatch:
         """Look at every column once and call every function once."""
-        prepared = Prepared(rows, len(self._terms), self._combinations)
+        prepared = PreparedBatch(rows, len(self._terms), self._combinations)
         calls: Calls = {}
         for slot, expr in self._general.items():
             try:
@@ -146,7 +146,7 @@ class FactorSet:
         return prepared
 
 
-class Prepared:
+class PreparedBatch:
     """A batch with evaluated columns: some vectors are computed as a whole, the others follow block by block.
 
     `failed` names the terms that could not be evaluated because a user's function failed; they count as never true.

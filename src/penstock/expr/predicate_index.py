@@ -22,7 +22,7 @@ from penstock.expr.bits import Words, bitmaps_of_rows, words_for
 from penstock.expr.conjunctions import rows_of_masks
 from penstock.expr.evaluate import Columns, Functions
 from penstock.expr.expression import Expr
-from penstock.expr.factors import Prepared
+from penstock.expr.factors import PreparedBatch
 from penstock.expr.gaps import Int32s, Int64s, sort_by_gap
 from penstock.expr.normal_form import normal_form
 from penstock.expr.selections import Masks, Selections
@@ -197,7 +197,7 @@ class PredicateIndex:
 class _Batch:
     """Rows with evaluated columns, and their order by static version."""
 
-    prepared: Prepared
+    prepared: PreparedBatch
     masks: Words
     vids: Int32s
     order: Int32s

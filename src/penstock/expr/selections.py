@@ -11,7 +11,7 @@ from penstock.errors import PenstockError
 from penstock.expr.bits import Words
 from penstock.expr.conjunctions import and_terms
 from penstock.expr.evaluate import Functions
-from penstock.expr.factors import FactorSet, Prepared
+from penstock.expr.factors import FactorSet, PreparedBatch
 from penstock.expr.gaps import Int32s, Int64s
 from penstock.expr.normal_form import Term
 from penstock.expr.slot_table import SlotTable
@@ -50,7 +50,7 @@ class Selections:
     def remove(self, number: int) -> None:
         self.factors.release_all(self._table.remove(number))
 
-    def answer(self, prepared: Prepared, chosen: Int64s, masks: Masks, out: Words, counts: Int64s) -> None:
+    def answer(self, prepared: PreparedBatch, chosen: Int64s, masks: Masks, out: Words, counts: Int64s) -> None:
         """Write the rows of the batch that the chosen predicates select to `out`, where only zeros stand.
 
         How many they are is added to `counts`.
@@ -69,7 +69,7 @@ class Selections:
                 counts,
             )
 
-    def failed(self, prepared: Prepared, chosen: Int64s) -> dict[int, PenstockError]:
+    def failed(self, prepared: PreparedBatch, chosen: Int64s) -> dict[int, PenstockError]:
         """Which of the chosen predicates have no answer, by their place among them, and why."""
         if not prepared.failed:
             return {}

@@ -28,7 +28,7 @@ from penstock.operators.aggregate.trees.totals import Kind
 from penstock.operators.aggregate.trees.tree import AggregateTree
 from penstock.operators.join.kernels.alive_versions import count_alive, earliest_births, pick_alive
 from penstock.operators.join.kernels.bounds import close
-from penstock.operators.join.kernels.composite import Ranked, as_inequality
+from penstock.operators.join.kernels.composite import RankedInequalities, as_inequality
 from penstock.operators.join.kernels.keys import key_numbers
 from penstock.operators.join.kernels.parts import parts_of
 from penstock.operators.join.kernels.probe import probe
@@ -106,7 +106,7 @@ def joins_together() -> None:
     moved = Call("add", (Column("b.x", DOUBLE), Literal(1.0, DOUBLE)), DOUBLE)
     found = as_inequality(Call("lt", (Column("a.x", DOUBLE), moved), BOOLEAN))
     assert found is not None, "a comparison with a constant added has a rank"
-    Ranked("rank", found[0], [found[1]]).ranks(columns, _ROWS)
+    RankedInequalities("rank", found[0], [found[1]]).ranks(columns, _ROWS)
     set_bits(full(_ROWS), _ROWS)
 
 

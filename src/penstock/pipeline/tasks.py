@@ -43,7 +43,7 @@ class WorkerLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class Exclusions:
     """What a cycle leaves out because of a later journal entry: queries with reasons, and tables not to be read.
 
     The record holds the failure of each of these queries, so that readers of the record need no later entry.
@@ -62,7 +62,7 @@ class CycleTask(InputPartition):
     units: tuple[Unit, ...]
     cycle: tuple[dict[str, object], dict[str, object]] | None = field(default=None)
     joins: tuple[JoinUnit, ...] = ()
-    skipped: Skipped = Skipped()
+    skipped: Exclusions = Exclusions()
     limits: WorkerLimits = WorkerLimits()
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ def cycle_tasks(
     cycle: tuple[Offset, Offset],
     state: CatalogState,
     parallelism: int,
-    skipped: Skipped = Skipped(),
+    skipped: Exclusions = Exclusions(),
     limits: WorkerLimits = WorkerLimits(),
 ) -> list[CycleTask]:
     """The tasks of the cycle from one offset to another: at least one, so that the cycle commits even without rows."""

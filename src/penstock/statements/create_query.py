@@ -40,7 +40,7 @@ _COLLECT_EVERY = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedQuery:
     """A query to be created: its parsed text, or the error of parsing it."""
 
     name: str
@@ -80,7 +80,7 @@ def create_queries(
     wanted = []
     for statement in statements:
         if isinstance(statement, st.BadQuery):
-            wanted.append(Wanted(statement.name, statement.failure, statement=statement))
+            wanted.append(RequestedQuery(statement.name, statement.failure, statement=statement))
         elif not (statement.if_not_exists and statement.name in known):
             wanted.append(_wanted(statement, owner))
             known.add(statement.name)
@@ -94,11 +94,11 @@ def create_queries(
     return done(f"CREATE QUERY{count}", tuple(notices))
 
 
-def _wanted(statement: st.CreateQuery, owner: str | None) -> Wanted:
+def _wanted(statement: st.CreateQuery, owner: str | None) -> RequestedQuery:
     try:
-        return Wanted(statement.name, statement.select, {"owner": owner, **query_facts(statement)}, statement)
+        return RequestedQuery(statement.name, statement.select, {"owner": owner, **query_facts(statement)}, statement)
     except PenstockError as failure:
-        return Wanted(statement.name, failure, statement=statement)
+        return RequestedQuery(statement.name, failure, statement=statement)
 
 
 def register(
@@ -117,15 +117,17 @@ def register(
     ]
 
 
-def _read(query: Mapping[str, Any], owner: str | None) -> Wanted:
+def _read(query: Mapping[str, Any], owner: str | None) -> RequestedQuery:
     facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
     try:
-        return Wanted(query["name"], parse_select(query["sql"]), facts)
+        return RequestedQuery(query["name"], parse_select(query["sql"]), facts)
     except PenstockError as failure:
-        return Wanted(query["name"], failure)
+        return RequestedQuery(query["name"], failure)
 
 
-def register_all(database: Database, wanted: Iterable[Wanted], count: int, on_error: st.OnError) -> list[Outcome]:
+def register_all(
+    database: Database, wanted: Iterable[RequestedQuery], count: int, on_error: st.OnError
+) -> list[Outcome]:
     """Register what can be of `count` queries, in one batch of the journal; what became of each.
 
     With `none` a single refusal refuses all of them, and is raised.
@@ -142,7 +144,7 @@ def register_all(database: Database, wanted: Iterable[Wanted], count: int, on_er
 
 
 def _plan_all(
-    database: Database, wanted: Iterable[Wanted], count: int, together: RegistrationBatch
+    database: Database, wanted: Iterable[RequestedQuery], count: int, together: RegistrationBatch
 ) -> tuple[dict[str, NewQuery], list[Outcome]]:
     made = together.made
     became: list[Outcome] = []
@@ -209,7 +211,7 @@ def _plan(database: Database, name: str, select: st.Select, state: CatalogState)
 
 def _new_query(
     database: Database,
-    query: Wanted,
+    query: RequestedQuery,
     select: st.Select,
     plan: Plan,
     state: CatalogState,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.expr.windows import FOREVER, TimeWindow
-from penstock.operators.base.listings import Reaches
+from penstock.operators.base.listings import ReachIndex
 from penstock.operators.join.readers import reached_by_readers, trim_readers
 from penstock.sql.plan import JoinPlan, SelectPlan, is_latch, own_windows_of, stream_uses
 from penstock.views.answer_store import AnswerStore
@@ -18,7 +18,7 @@ from penstock.views.window_history import WindowHistory
 def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) -> None:
     keep_from: dict[int, int] = {}
     times: dict[int, int] = {}
-    reaches: dict[int, Reaches] = {}
+    reaches: dict[int, ReachIndex] = {}
     windows.forget(oldest.cycle)
     for query_id, answer in store.answers.items():
         if answer.pending is not None or answer.filling is not None or is_latch(answer.plan):
@@ -44,7 +44,7 @@ def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) ->
         position = floor
         if low is not None:
             if table_id not in reaches:
-                reaches[table_id] = Reaches(log, table_id, floor)
+                reaches[table_id] = ReachIndex(log, table_id, floor)
             position = reaches[table_id].first(low)
         if position > 0:
             keep_from[query_id] = position

@@ -15,7 +15,7 @@ from penstock.operators.aggregate.approximate import store as coarse
 from penstock.operators.aggregate.approximate.brackets import CellSum, look_approximately
 from penstock.operators.aggregate.approximate.names import approximate_name, make_approximate
 from penstock.operators.aggregate.approximate.store import cell_store
-from penstock.operators.aggregate.partials.cell_sums import CellRange, Combined, Panes, combine, merge_combined
+from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells, Panes, combine, merge_combined
 from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.slices import slice_rows
 from penstock.types import BIGINT, DOUBLE, TEXT, Field, Type
@@ -71,7 +71,7 @@ class World:
         argument = pa.array([self.values[i] for i in rows], self.type.to_arrow())
         return sliced.aggregate(self.partial, [argument])
 
-    def look(self, low: int, panes: Panes | None) -> tuple[Combined, int]:
+    def look(self, low: int, panes: Panes | None) -> tuple[CombinedCells, int]:
         pane = math.gcd(panes.width, panes.step) if panes is not None else None
         look = CellRange(low, self.now, 0, len(self.times), pane)
         looked = look_approximately(self.store.view(), self.partial, look, panes)

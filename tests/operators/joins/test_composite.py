@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from bench.probes import composite_probes, separate_probes
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.expression import Call, Column, Expr, Literal
-from penstock.operators.join.kernels.composite import Ranked, as_inequality
+from penstock.operators.join.kernels.composite import RankedInequalities, as_inequality
 from penstock.operators.join.kernels.weakest import shape, weakest
 from penstock.types import BOOLEAN, DOUBLE, INT
 
@@ -54,7 +54,7 @@ def test_a_rank_decides_like_the_inequality_itself(
     columns, count = _rows([*given_numbers, *EDGES])
     found = [as_inequality(c) for c in conditions]
     assert all(f is not None and f[0] == found[0][0] for f in found)  # type: ignore[index]
-    ranked = Ranked("#rank", found[0][0], values)  # type: ignore[index]
+    ranked = RankedInequalities("#rank", found[0][0], values)  # type: ignore[index]
     columns["#rank"] = pa.array(ranked.ranks(columns, count))
     for condition, value in zip(conditions, values, strict=True):
         wanted = evaluate_mask(condition, columns, count)

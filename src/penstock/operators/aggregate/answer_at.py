@@ -25,7 +25,7 @@ from penstock.views.query_at import QueryAt
 from penstock.views.retention import now_at
 
 
-class Owner(Protocol):
+class AnswerOwner(Protocol):
     """The object that owns the answers."""
 
     store: AnswerStore
@@ -36,7 +36,9 @@ class Owner(Protocol):
     def locked(self) -> Callable[[], AbstractContextManager[AnswerStore]]: ...
 
 
-def hold_aggregate(owner: Owner, query: QueryAt, plan: AggregatePlan, window: Window, log: LogAccess) -> AggregateAt:
+def hold_aggregate(
+    owner: AnswerOwner, query: QueryAt, plan: AggregatePlan, window: Window, log: LogAccess
+) -> AggregateAt:
     """Called under the lock."""
     now_us = now_at(owner.store, query.mark, query.id, query.state)
     held = _hold(owner, query, plan, now_us, window, log)
@@ -48,7 +50,7 @@ def hold_aggregate(owner: Owner, query: QueryAt, plan: AggregatePlan, window: Wi
 
 
 def hold_scalars(
-    owner: Owner, query: QueryAt, now_us: int | None, window: Window, log: LogAccess
+    owner: AnswerOwner, query: QueryAt, now_us: int | None, window: Window, log: LogAccess
 ) -> tuple[AggregateAt, ...]:
     """The subqueries of a question that is asked at this NOW through this window. Called under the lock."""
     return tuple(
@@ -57,7 +59,7 @@ def hold_scalars(
 
 
 def _hold(
-    owner: Owner, query: QueryAt, plan: AggregatePlan, now_us: int | None, window: Window, log: LogAccess
+    owner: AnswerOwner, query: QueryAt, plan: AggregatePlan, now_us: int | None, window: Window, log: LogAccess
 ) -> AggregateAt:
     store = owner.store
     table = store.state.tables_by_id[plan.table_id]
@@ -89,7 +91,7 @@ def _hold(
     )
 
 
-def _read_until(owner: Owner, plan: AggregatePlan, mark: Mark) -> Offset:
+def _read_until(owner: AnswerOwner, plan: AggregatePlan, mark: Mark) -> Offset:
     """How far the log counts: as far as the cycle read, or of another query's rows as far as the one before did."""
     store = owner.store
     if plan.reads is None:

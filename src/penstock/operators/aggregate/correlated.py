@@ -12,16 +12,18 @@ from penstock.expr.expression import Call, Column, Expr, Literal
 from penstock.operators.aggregate.groups import Groups, Key
 from penstock.operators.aggregate.partials.bands import edges_of
 from penstock.operators.aggregate.partials.base import Ints, State
-from penstock.operators.aggregate.partials.cell_sums import Combined, merge_combined
+from penstock.operators.aggregate.partials.cell_sums import CombinedCells, merge_combined
 from penstock.operators.aggregate.partials.correlated import INNER, PREFIX, Correlated
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.sql.plan import AggregateCall, AggregatePlan, aggregate_name
 from penstock.types import BIGINT, BOOLEAN
 
-Whole = Mapping[Measure, Combined]
+Whole = Mapping[Measure, CombinedCells]
 
 
-def with_inner(plan: AggregatePlan, whole: dict[Measure, Combined], groups: Groups) -> dict[Measure, Combined]:
+def with_inner(
+    plan: AggregatePlan, whole: dict[Measure, CombinedCells], groups: Groups
+) -> dict[Measure, CombinedCells]:
     """Every line with the inner aggregate that its rows are compared with. Called under the store's lock."""
     if plan.picking is None:
         return whole
@@ -35,7 +37,7 @@ def _numbers(groups: Groups, lines: Ints, places: tuple[int, ...]) -> Ints:
     return np.array([known.setdefault(tuple(key[p] for p in places), len(known)) for key in groups.keys(lines)], int)
 
 
-def _shared(measure: Measure, combined: Combined, numbers: Ints, width: int) -> Combined:
+def _shared(measure: Measure, combined: CombinedCells, numbers: Ints, width: int) -> CombinedCells:
     partial = measure.make()
     assert isinstance(partial, Correlated)
     total: State = partial.empty(int(numbers.max(initial=-1)) + 1)
@@ -62,7 +64,9 @@ def by_answers(plan: AggregatePlan, whole: Whole, groups: Groups) -> tuple[Aggre
     return replace(plan, keys=plan.keys[: picking.outer], aggregates=calls), picked, answers
 
 
-def _regrouped(plan: AggregatePlan, measure: Measure, combined: Combined, groups: Groups, answers: Groups) -> Combined:
+def _regrouped(
+    plan: AggregatePlan, measure: Measure, combined: CombinedCells, groups: Groups, answers: Groups
+) -> CombinedCells:
     assert plan.picking is not None
     partial = measure.make()
     assert isinstance(partial, Correlated)

@@ -15,7 +15,7 @@ import numpy as np
 from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.family import FamilyStore
-from penstock.operators.aggregate.partials.cell_sums import Combined, combine
+from penstock.operators.aggregate.partials.cell_sums import CombinedCells, combine
 from penstock.operators.aggregate.partials.cells import Cells, CellStore
 from penstock.operators.aggregate.partials.pieces import PieceStore
 from penstock.operators.aggregate.shape import Measure
@@ -59,7 +59,7 @@ class LatchFamily(FamilyStore):
     def about(self) -> dict[str, int]:
         return {"kept_from_us": -FOREVER if self.kept_from_us is None else self.kept_from_us}
 
-    def sum_below(self, measure: Measure, head: int) -> tuple[Combined, int]:
+    def sum_below(self, measure: Measure, head: int) -> tuple[CombinedCells, int]:
         """The sum of the pieces below a head, and from which position rows must be read, where a piece continues past it."""
         store = self.measures[measure].cells
         cells = store.view()

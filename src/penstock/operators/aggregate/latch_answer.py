@@ -11,7 +11,7 @@ from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.family import number_groups
 from penstock.operators.aggregate.history import slice_log
 from penstock.operators.aggregate.latch import LatchFamily
-from penstock.operators.aggregate.partials.cell_sums import Combined, combine, merge_combined
+from penstock.operators.aggregate.partials.cell_sums import CombinedCells, combine, merge_combined
 from penstock.operators.aggregate.rows import answer_table
 from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, measures_of
 from penstock.operators.base.log_reader import LogReader
@@ -33,7 +33,7 @@ class LatchAt(AggregateAt):
         if first < self.instant.floor and first < head:
             oldest = "a later one, because readings from before it are gone, and what LATCH knows of them is merged"
             raise error("cycle_gone", cycle=self.cycle, oldest=oldest)
-        parts: dict[Measure, list[Combined]] = {m: [lines] for m, (lines, _) in known.items()}
+        parts: dict[Measure, list[CombinedCells]] = {m: [lines] for m, (lines, _) in known.items()}
         missed = (first, head)
         read = list(slice_log(log_reader, family_of(self.plan), measures, missed, SECOND_US)) if first < head else []
         with self.locked():

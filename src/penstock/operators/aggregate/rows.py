@@ -12,13 +12,15 @@ import pyarrow.compute as pc
 from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.operators.aggregate.correlated import by_answers
 from penstock.operators.aggregate.groups import Groups
-from penstock.operators.aggregate.partials.cell_sums import Combined
+from penstock.operators.aggregate.partials.cell_sums import CombinedCells
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.sql.plan import WINDOW_END, WINDOW_START, AggregatePlan, aggregate_name, key_name
 from penstock.types import TIMESTAMP
 
 
-def answer_table(plan: AggregatePlan, whole: Mapping[Measure, Combined], groups: Groups, until_us: int = 0) -> pa.Table:
+def answer_table(
+    plan: AggregatePlan, whole: Mapping[Measure, CombinedCells], groups: Groups, until_us: int = 0
+) -> pa.Table:
     """One row per (pane, group); all measures have the same ones, because they saw the same rows.
 
     `until_us`: where the window ends, for values that stand until then.

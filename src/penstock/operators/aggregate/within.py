@@ -13,7 +13,7 @@ from penstock.operators.aggregate.approximate.within import Within
 from penstock.operators.aggregate.history import inside, slice_log
 from penstock.operators.aggregate.partials.bands import picked
 from penstock.operators.aggregate.partials.base import Ints
-from penstock.operators.aggregate.partials.cell_sums import CellRange, Combined
+from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells
 from penstock.operators.aggregate.partials.correlated import PREFIX, inner_of
 from penstock.operators.aggregate.shape import Measure, family_of, measure_of
 from penstock.operators.aggregate.slicer import SlicedFamily
@@ -22,7 +22,7 @@ from penstock.sql.plan import AggregatePlan
 
 _WIDTH_US = 86_400_000_000
 _MANY = 1 << 16
-Whole = Mapping[Measure, Combined]
+Whole = Mapping[Measure, CombinedCells]
 Known = Callable[[SlicedFamily], Ints]
 """The numbers of the groups that were sliced."""
 
@@ -42,7 +42,7 @@ def loose_measures(plan: AggregatePlan, whole: Whole) -> list[Measure]:
 
 def read_exactly(
     log_reader: LogReader, plan: AggregatePlan, measures: list[Measure], whole: Whole, look: CellRange, known: Known
-) -> dict[Measure, Combined]:
+) -> dict[Measure, CombinedCells]:
     """The same measures with the rows that the outer aggregate sees, and no others: the inner one is known exactly."""
     kept = inside(((look.low, look.high + 1),), look.low, look.high)
     found = {}

@@ -39,7 +39,7 @@ class Listings:
         return listed[1]
 
 
-class Reaches:
+class ReachIndex:
     """`streams.log.missing_rows.first_reached` for many times at once."""
 
     def __init__(self, log: Path, table_id: int, floor: int) -> None:

@@ -14,8 +14,8 @@ from penstock.operators.base.table_answer import TableAnswer, without
 from penstock.operators.resample.next_sample import goes_on, move_on
 from penstock.operators.resample.sample_cache import CachedSamples, SampleCache
 from penstock.operators.resample.samples import (
+    ResampledRows,
     SampleAnswer,
-    Sampled,
     SampleReaders,
     answer_of,
     check_size,
@@ -63,7 +63,7 @@ class ResampleAt(TableAnswer):
             )  # it may be cached for a caller that took only the first rows
             return before
 
-        def work(readers: SampleReaders) -> Sampled:
+        def work(readers: SampleReaders) -> ResampledRows:
             room = room_for(asked, self.most)
             if before is None:
                 return sample(asked, self.times, self.values, readers, room)

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.log_reader import TimedPositions
-from penstock.operators.resample.samples import Sampled, SampleReaders, asked_of_times, values_at
+from penstock.operators.resample.samples import ResampledRows, SampleReaders, asked_of_times, values_at
 from penstock.operators.resample.stream import Room, StreamWindow, TimedRows, read_rows
 from penstock.sql.plan import ResamplePlan
 
 
-def goes_on(plan: ResamplePlan, before: Sampled, times: StreamWindow, values: StreamWindow) -> bool:
+def goes_on(plan: ResamplePlan, before: ResampledRows, times: StreamWindow, values: StreamWindow) -> bool:
     """Whether a value stays what it was unless a new reading comes near it."""
     was = before.times
     moved_on = all(now >= then for now, then in zip(times.span, was.span, strict=True))
@@ -23,7 +23,7 @@ def goes_on(plan: ResamplePlan, before: Sampled, times: StreamWindow, values: St
     return moved_on and same_floors and grown and _covers(plan, before) and _covers_now(plan, times, values)
 
 
-def _covers(plan: ResamplePlan, before: Sampled) -> bool:
+def _covers(plan: ResamplePlan, before: ResampledRows) -> bool:
     return _covers_now(plan, before.times, before.resampled)
 
 
@@ -35,12 +35,12 @@ def _covers_now(plan: ResamplePlan, times: StreamWindow, values: StreamWindow) -
 
 def move_on(
     plan: ResamplePlan,
-    before: Sampled,
+    before: ResampledRows,
     times: StreamWindow,
     values: StreamWindow,
     readers: SampleReaders,
     room: Room,
-) -> Sampled:
+) -> ResampledRows:
     """The same as reading everything, where it `goes_on`."""
     was, (low, high) = before.times, times.span
     asked, inside = asked_of_times(plan), before.rows.found.times >= low
@@ -61,7 +61,7 @@ def move_on(
     columns = {
         name: pa.concat_arrays([column.take(kept), found[name]]).take(index) for name, column in before.values.items()
     }
-    return Sampled(rows.take(order), columns, times, values)
+    return ResampledRows(rows.take(order), columns, times, values)
 
 
 def _near(plan: ResamplePlan, times: np.ndarray, news: TimedPositions) -> np.ndarray:

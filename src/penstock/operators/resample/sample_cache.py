@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-from penstock.operators.resample.samples import SampleAnswer, Sampled
+from penstock.operators.resample.samples import ResampledRows, SampleAnswer
 from penstock.sql.plan import SparkPlan
 
 MOST_BYTES = 64 << 20
@@ -20,7 +20,7 @@ class CachedSamples:
 
     plan: SparkPlan
     cycle: int
-    sampled: Sampled
+    sampled: ResampledRows
     found: SampleAnswer
     nbytes: int = field(init=False)
 

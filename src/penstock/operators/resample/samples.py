@@ -32,7 +32,7 @@ class SampleReaders:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class ResampledRows:
     """Readings of the stream that gives the times, in log order, with the values of all calls by name, as of one cycle."""
 
     rows: TimedRows
@@ -80,10 +80,10 @@ def room_for(plan: ResamplePlan, most: int | None) -> Room:
 
 def sample(
     plan: ResamplePlan, times: StreamWindow, values: StreamWindow, readers: SampleReaders, room: Room
-) -> Sampled:
+) -> ResampledRows:
     """Everything inside the window."""
     rows = read_rows(times, readers.times, (-FOREVER, FOREVER), plan.times_predicate, asked_of_times(plan), room)
-    return Sampled(rows, values_at(plan, rows, values, readers.values), times, values)
+    return ResampledRows(rows, values_at(plan, rows, values, readers.values), times, values)
 
 
 def asked_of_times(plan: ResamplePlan) -> list[Expr]:
@@ -151,7 +151,7 @@ def _values_from(
     }
 
 
-def answer_of(plan: ResamplePlan, sampled: Sampled) -> SampleAnswer:
+def answer_of(plan: ResamplePlan, sampled: ResampledRows) -> SampleAnswer:
     """The rows of the answer, in log order unless they are sorted."""
     columns, kept = sampled.rows.columns | sampled.values, np.arange(sampled.rows.count)
     if plan.having is not None:

@@ -17,7 +17,7 @@ from penstock.operators.select.window_cut import WindowAt, WindowMatches
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ReadyRows:
     """Matches from the beginning of the window on, as of a cycle; matches past its end enter the answer later."""
 
     cycle: int
@@ -35,7 +35,7 @@ class CurrentRows:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[int, Ready] = {}
+        self._known: dict[int, ReadyRows] = {}
 
     def inside(self, query_id: int, cycle: int, matches: WindowMatches, at: WindowAt, log_reader: LogReader) -> Ints:
         """The positions inside the window at a cycle, ascending."""
@@ -46,17 +46,17 @@ class CurrentRows:
             return np.empty(0, np.int64)
         low, high = span
         if known is None or known.window != at.window or known.cycle > cycle:
-            known = Ready(0, 0, at.window, no_rows())
+            known = ReadyRows(0, 0, at.window, no_rows())
         if known.cycle < cycle:
             # NOW never steps back, so what was before the window stays out of it.
             kept = known.rows.take(np.flatnonzero((known.rows.times >= low) & (known.rows.positions >= at.floor)))
             new = matches.times(log_reader, at.head, low, FOREVER, first=max(known.head, at.floor))
-            known = Ready(cycle, at.head, at.window, TimedPositions.together([kept, new]))
+            known = ReadyRows(cycle, at.head, at.window, TimedPositions.together([kept, new]))
             self._keep(query_id, known)
         positions: Ints = known.rows.positions
         return positions if high >= FOREVER or not len(positions) else positions[known.rows.times <= high]
 
-    def _keep(self, query_id: int, ready: Ready) -> None:
+    def _keep(self, query_id: int, ready: ReadyRows) -> None:
         with self._lock:
             known = self._known.get(query_id)
             if known is None or known.cycle < ready.cycle or known.window != ready.window:

@@ -10,7 +10,7 @@ from penstock.operators.aggregate.approximate.base import Approximate
 from penstock.operators.aggregate.partials.base import Ints, Partial
 from penstock.operators.aggregate.partials.cell_sums import (
     CellRange,
-    Combined,
+    CombinedCells,
     Panes,
     UncoveredRows,
     choose_cells,
@@ -25,7 +25,7 @@ NONE = np.empty(0, np.int64)
 class CellSum:
     """Lines from cells, and the rows that have to be read besides: of all groups but some, or (`only`) of some."""
 
-    lines: Combined
+    lines: CombinedCells
     rest: UncoveredRows
     groups: Ints
     only: bool = False
@@ -65,7 +65,7 @@ def look_approximately(cells: Cells, partial: Approximate, look: CellRange, pane
     if not len(bad):
         return [CellSum(lines, rest, NONE)]
     kept = ~np.isin(lines.groups, bad)
-    good_lines = Combined(lines.windows[kept], lines.groups[kept], {n: a[kept] for n, a in lines.state.items()})
+    good_lines = CombinedCells(lines.windows[kept], lines.groups[kept], {n: a[kept] for n, a in lines.state.items()})
     mine = cells.take(np.isin(cells.groups, bad))
     chosen, more = choose_cells(mine, look)
     exact = combine(mine.take(chosen), partial, panes)

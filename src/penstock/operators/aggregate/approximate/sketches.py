@@ -15,7 +15,7 @@ from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Val
 from penstock.types import Type
 
 
-class Sketched(Approximate):
+class SketchPartial(Approximate):
     """`sketch` holds the values of the cell, `count` how many there are. Of cut cells only the count is known."""
 
     bytes_fields = frozenset({"sketch"})
@@ -66,7 +66,7 @@ class Sketched(Approximate):
         return good
 
 
-class ApproxPercentile(Sketched):
+class ApproxPercentile(SketchPartial):
     """The value at a rank, off by at most `epsilon` of the rows, with a probability of 99 %: KLL sketches.
 
     The error is that of the value: how far the values at the ranks `epsilon` below and above are away.
@@ -128,7 +128,7 @@ _SERIALIZERS = {
 }
 
 
-class ApproxTopK(Sketched):
+class ApproxTopK(SketchPartial):
     """The values that occur most often. Counts are off by at most `epsilon` of the rows, for certain: frequent items."""
 
     name = "approx_top_k"

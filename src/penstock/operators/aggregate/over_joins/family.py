@@ -15,7 +15,13 @@ from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.over_joins.slices import SLICE_US, SlicedResults, partial_of
 from penstock.operators.aggregate.partials.base import Ints
-from penstock.operators.aggregate.partials.cell_sums import CellRange, Combined, UncoveredRows, choose_cells, combine
+from penstock.operators.aggregate.partials.cell_sums import (
+    CellRange,
+    CombinedCells,
+    UncoveredRows,
+    choose_cells,
+    combine,
+)
 from penstock.operators.aggregate.partials.cells import CellStore
 from penstock.operators.aggregate.partials.marks import LATEST, oldest
 from penstock.sql.plan import AggregatePlan
@@ -34,7 +40,7 @@ class ResultRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueResults:
     """Numbers of results that have to be added, and how often the family had been emptied by then."""
 
     numbers: Ints
@@ -77,18 +83,18 @@ class ResultsFamily:
 
     # -- taking results in
 
-    def due(self, look: ResultRange, most: int) -> Due | None:
+    def due(self, look: ResultRange, most: int) -> DueResults | None:
         """Some results that a look needs and no cell has: new ones, or ones that the window has reached; None for none."""
         if look.low < self._from:
             self.empty()  # a window was made wider
         reached = self._waiting[self._ends <= look.high][:most]
         if len(reached):
-            return Due(reached, self._emptied)
+            return DueResults(reached, self._emptied)
         if self._upto < look.count:
-            return Due(np.arange(self._upto, min(look.count, self._upto + most)), self._emptied)
+            return DueResults(np.arange(self._upto, min(look.count, self._upto + most)), self._emptied)
         return None
 
-    def take(self, due: Due, sliced: SlicedResults | None, waiting: Ints, ends: Ints) -> None:
+    def take(self, due: DueResults, sliced: SlicedResults | None, waiting: Ints, ends: Ints) -> None:
         """Add the cells of results that were due, and those that have to wait; ignored if the family was emptied meanwhile."""
         if due.emptied != self._emptied:
             return
@@ -102,7 +108,7 @@ class ResultsFamily:
 
     # -- looking
 
-    def look(self, look: ResultRange) -> tuple[Combined, UncoveredRows]:
+    def look(self, look: ResultRange) -> tuple[CombinedCells, UncoveredRows]:
         """The sum of the cells, and the earliest times and numbers of the results that have to be read besides."""
         cells = self.cells.view()
         marks = self.partial.part(cells.state, len(self.partial.parts) - 1)
@@ -113,7 +119,7 @@ class ResultsFamily:
         chosen, rest = choose_cells(cut_by_time, CellRange(look.low, FOREVER, 0, look.count), doubtful)
         return self.combined(SlicedResults([], cells.take(chosen)), self.groups), rest
 
-    def combined(self, sliced: SlicedResults, groups: Groups) -> Combined:
+    def combined(self, sliced: SlicedResults, groups: Groups) -> CombinedCells:
         """Cells added up; with keys they have numbers of their own."""
         cells = sliced.cells
         if sliced.keys:

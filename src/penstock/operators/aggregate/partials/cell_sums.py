@@ -92,7 +92,7 @@ class Panes:
 
 
 @dataclass(frozen=True, slots=True)
-class Combined:
+class CombinedCells:
     """One line per (window, group): window is 0 where there are no panes."""
 
     windows: Ints
@@ -100,7 +100,7 @@ class Combined:
     state: State
 
 
-def combine(cells: Cells, partial: Mergeable, panes: Panes | None) -> Combined:
+def combine(cells: Cells, partial: Mergeable, panes: Panes | None) -> CombinedCells:
     """Add cells up per window and group, in the order of both."""
     if panes is None:
         return _added_up(np.zeros(len(cells), np.int64), cells.groups, cells.state, partial)
@@ -108,18 +108,18 @@ def combine(cells: Cells, partial: Mergeable, panes: Panes | None) -> Combined:
     return _added_up(windows, cells.groups[chosen], {n: a[chosen] for n, a in cells.state.items()}, partial)
 
 
-def merge_combined(parts: Sequence[Combined], partial: Mergeable) -> Combined:
+def merge_combined(parts: Sequence[CombinedCells], partial: Mergeable) -> CombinedCells:
     """The same over all rows of the parts."""
     windows, groups = (np.concatenate([getattr(p, n) for p in parts]) for n in ("windows", "groups"))
     state = {n: np.concatenate([p.state[n] for p in parts]) for n in partial.fields()}
     return _added_up(windows, groups, state, partial)
 
 
-def _added_up(windows: Ints, groups: Ints, state: State, partial: Mergeable) -> Combined:
+def _added_up(windows: Ints, groups: Ints, state: State, partial: Mergeable) -> CombinedCells:
     order = np.lexsort((groups, windows))
     windows, groups = windows[order], groups[order]
     new = np.ones(len(order), np.bool_)
     new[1:] = (np.diff(windows) != 0) | (np.diff(groups) != 0)
     total = partial.empty(int(new.sum()))
     partial.merge(total, np.cumsum(new) - 1, {n: a[order] for n, a in state.items()})
-    return Combined(windows[new], groups[new], total)
+    return CombinedCells(windows[new], groups[new], total)

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from penstock.operators.aggregate.partials.base import Numbers, State
 from penstock.operators.aggregate.partials.objects import KINDS, item_bytes, objects_of
-from penstock.operators.aggregate.partials.value_lists import Ragged
+from penstock.operators.aggregate.partials.value_lists import ValueLists
 from penstock.types import Type
 
 _NUMBERS = frozenset({"INT", "BIGINT", "DOUBLE"})
 _WHOLE = frozenset({"TIMESTAMP", "BOOLEAN"})
 
 
-class Distinct(Ragged):
+class Distinct(ValueLists):
     """Every value once. NaNs are equal, and so are both zeros, as in GROUP BY."""
 
     name = "distinct"

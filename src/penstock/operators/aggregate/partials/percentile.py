@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.aggregate.partials.base import Numbers, State
-from penstock.operators.aggregate.partials.value_lists import Ragged
+from penstock.operators.aggregate.partials.value_lists import ValueLists
 from penstock.types import Type
 
 
-class Percentile(Ragged):
+class Percentile(ValueLists):
     """All values. NaN is above every number."""
 
     name = "values"

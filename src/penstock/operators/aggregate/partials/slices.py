@@ -13,7 +13,7 @@ from penstock.operators.aggregate.partials.cells import Cells
 
 
 @dataclass(frozen=True, slots=True)
-class Sliced:
+class SlicedRows:
     """Rows and the cells they fall into."""
 
     cells: Ints  # per row
@@ -45,7 +45,7 @@ class Sliced:
         return Values(self.cells[valid], chosen, self.times[valid], self.positions[valid], valid[valid])
 
 
-def slice_rows(times: Ints, positions: Ints, groups: Ints, width: int) -> Sliced:
+def slice_rows(times: Ints, positions: Ints, groups: Ints, width: int) -> SlicedRows:
     """Cut rows by time and group. Positions ascend."""
     slices = np.floor_divide(times, width)
     lowest, count = int(slices.min(initial=0)), int(groups.max(initial=-1)) + 1
@@ -67,4 +67,4 @@ def slice_rows(times: Ints, positions: Ints, groups: Ints, width: int) -> Sliced
     lasts[cells] = positions
     rows = np.bincount(cells, minlength=len(used)) if len(used) else np.empty(0, np.int64)
     starts = (used // max(count, 1) + lowest) * width
-    return Sliced(cells, times, positions, starts, used % max(count, 1), firsts, lasts, rows, width)
+    return SlicedRows(cells, times, positions, starts, used % max(count, 1), firsts, lasts, rows, width)

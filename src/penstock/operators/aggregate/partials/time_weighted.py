@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.aggregate.partials.base import Numbers, State, Values
-from penstock.operators.aggregate.partials.value_lists import Ragged
+from penstock.operators.aggregate.partials.value_lists import ValueLists
 from penstock.types import Type
 
 _PARTS = 3  # ts, position, value: all of them fit into a double
 
 
-class TimeWeighted(Ragged):
+class TimeWeighted(ValueLists):
     """Every reading with its time: a late one may come between any two, and both parts of a slice may interleave."""
 
     name = "weighted"

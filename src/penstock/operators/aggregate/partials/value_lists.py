@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.operators.aggregate.partials.base import Ints, Numbers, Partial, State, Values
 
 
-class Ragged(Partial):
+class ValueLists(Partial):
     """A partial with lists: `values` has one array per cell (None: nothing yet), `size` is its length.
 
     The lists grow with the rows, so the owner of the cells limits the sum of sizes (`kept`).

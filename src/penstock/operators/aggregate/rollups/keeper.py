@@ -14,7 +14,7 @@ from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
 from penstock.operators.aggregate.rollups.cells import RollupCells
 from penstock.operators.aggregate.rollups.files import FOLDER, path_of, read_cells, write_cells
-from penstock.operators.aggregate.rollups.roll_up import Step, Stepper
+from penstock.operators.aggregate.rollups.roll_up import RollupWrite, RollupWriter
 from penstock.operators.aggregate.rollups.shape import shape_of
 from penstock.operators.aggregate.rollups.tiers import levels_at
 from penstock.operators.base.log_reader import LogReader
@@ -66,13 +66,13 @@ class RollupKeeper:
                 return  # it was dropped, or has them
             log_reader = LogReader(self._log.folder, table, state.rows(table.id))
             now_us = own_now(table, log_reader.segments(), self._clock)
-            stepper = Stepper(shape_of(rollup), levels_at(rollup.tiers, now_us), partial(self._read, rollup))
+            stepper = RollupWriter(shape_of(rollup), levels_at(rollup.tiers, now_us), partial(self._read, rollup))
             self._write(rollup, rolled, stepper.step(rolled, log_reader, position))
 
     def _read(self, rollup: RollupDefinition, file: RollupFile) -> RollupCells:
         return read_cells(self._root, rollup.id, file, shape_of(rollup))
 
-    def _write(self, rollup: RollupDefinition, rolled: RollupState, step: Step) -> None:
+    def _write(self, rollup: RollupDefinition, rolled: RollupState, step: RollupWrite) -> None:
         shape, number = shape_of(rollup), rolled.next_number
         added: list[RollupFile] = []
         for (tier, block_us), cells in sorted(step.cells.items(), key=lambda item: item[0]):

@@ -24,7 +24,7 @@ Place = tuple[int, int]  # the number of a tier and where a block of it begins
 
 
 @dataclass(slots=True)
-class Step:
+class RollupWrite:
     """The result of a step: cells by tier and block to write, and the files that they replace."""
 
     position: int
@@ -36,16 +36,16 @@ class Step:
         return RollupStep(self.position, tuple(added), tuple(file.number for file in self.removed), self.gone_us)
 
 
-class Stepper:
+class RollupWriter:
     """Makes the steps of one rollup. `read` gives a file's cells."""
 
     def __init__(self, shape: Shape, levels: Sequence[Level], read: _Read) -> None:
         self._shape, self._levels, self._read = shape, levels, read
         self._partials: list[Partial] = shape.partials()
 
-    def step(self, rolled: RollupState, log_reader: LogReader, end: int) -> Step:
+    def step(self, rolled: RollupState, log_reader: LogReader, end: int) -> RollupWrite:
         """Take in the readings from where the rollup stands up to a position, or some of them."""
-        step = Step(min(end, rolled.position + STEP_ROWS))
+        step = RollupWrite(min(end, rolled.position + STEP_ROWS))
         parts: dict[Place, list[RollupCells]] = {}
         fresh = self._of_log(log_reader, rolled.position, step.position)
         if fresh is not None:
@@ -74,7 +74,7 @@ class Stepper:
         found = added_up(parts, width, self._partials) if parts else None
         return found if found is not None and len(found) else None
 
-    def _put(self, step: Step, parts: dict[Place, list[RollupCells]], cells: RollupCells, least: int) -> None:
+    def _put(self, step: RollupWrite, parts: dict[Place, list[RollupCells]], cells: RollupCells, least: int) -> None:
         """Sort cells by tier, none of them finer than `least`, and by block. Cells older than all tiers are dropped."""
         places = np.maximum(places_of(cells.starts, self._levels), least)
         for tier in np.unique(places).tolist():

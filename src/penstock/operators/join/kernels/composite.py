@@ -77,7 +77,7 @@ def _constant(expr: Expr) -> float | None:
     return None
 
 
-class Ranked:
+class RankedInequalities:
     """Inequalities that differ in their constants only, as one column of ranks and a comparison of it for each."""
 
     def __init__(self, name: str, inequality: Inequality, constants: Sequence[float]) -> None:

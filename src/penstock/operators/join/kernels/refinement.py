@@ -20,7 +20,7 @@ from penstock.expr.kernel import kernel
 from penstock.expr.normal_form import ALWAYS, normal_form
 from penstock.expr.selections import Masks, Selections
 from penstock.operators.join.kernels.combinations import Combinations
-from penstock.operators.join.kernels.composite import Inequality, Ranked, as_inequality
+from penstock.operators.join.kernels.composite import Inequality, RankedInequalities, as_inequality
 from penstock.operators.join.kernels.keys import Ints
 from penstock.operators.join.kernels.step import Join
 from penstock.operators.join.kernels.weakest import all_of
@@ -99,7 +99,7 @@ class Refinement:
         return columns
 
 
-def _ranked(conditions: Sequence[Expr]) -> dict[Inequality, Ranked]:
+def _ranked(conditions: Sequence[Expr]) -> dict[Inequality, RankedInequalities]:
     """Inequalities that differ in their constants only, each with the constants there are."""
     constants: dict[Inequality, set[float]] = {}
     for condition in conditions:
@@ -107,7 +107,9 @@ def _ranked(conditions: Sequence[Expr]) -> dict[Inequality, Ranked]:
         if found is not None:
             constants.setdefault(found[0], set()).add(found[1])
     many = {inequality: some for inequality, some in constants.items() if len(some) > 1}
-    return {each: Ranked(f"#rank{number}", each, list(some)) for number, (each, some) in enumerate(many.items())}
+    return {
+        each: RankedInequalities(f"#rank{number}", each, list(some)) for number, (each, some) in enumerate(many.items())
+    }
 
 
 def _distance(i: int, j: int) -> Column:

@@ -26,7 +26,7 @@ class Conditions:
     programs: tuple[Program, ...] = ()
 
 
-class Compiled(NamedTuple):
+class CompiledConditions(NamedTuple):
     """Conditions as kernels take them: condition c is code[first[c] : first[c + 1]] and needs the streams of mask needs[c]."""
 
     code: Int64s
@@ -35,7 +35,7 @@ class Compiled(NamedTuple):
     needs: Int64s
 
 
-def flatten(conditions: Conditions | None) -> Compiled:
+def flatten(conditions: Conditions | None) -> CompiledConditions:
     """All programs in one array."""
     programs = conditions.programs if conditions else ()
     code, constants, first = [np.empty((0, 3), np.int64)], [np.empty(0)], [0]
@@ -46,7 +46,7 @@ def flatten(conditions: Conditions | None) -> Compiled:
         constants.append(program.constants)
         first.append(first[-1] + len(moved))
     needs = [sum(1 << stream for stream in program.streams) for program in programs]
-    return Compiled(
+    return CompiledConditions(
         np.concatenate(code), np.array(first, np.int64), np.concatenate(constants), np.array(needs, np.int64)
     )
 

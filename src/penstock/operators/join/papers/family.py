@@ -11,7 +11,7 @@ from penstock.operators.join.kernels.bounds import UNBOUNDED, Bounds
 from penstock.operators.join.papers.conditions import Conditions, flatten
 from penstock.operators.join.papers.schedules import Events, look_back, two_modes
 from penstock.operators.join.papers.search import NO_TEST, SearchOptions, search
-from penstock.operators.join.papers.side_arrays import Packed, original, pack
+from penstock.operators.join.papers.side_arrays import PackedSides, original, pack
 from penstock.operators.join.papers.sides import Counters, Int64s, Side
 
 Run = Callable[[Sequence[Side], Bounds, Conditions | None, Counters], list[Int64s]]
@@ -33,7 +33,7 @@ def evaluate_backward(
     """Backward evaluation: each new tuple searches older tuples."""
     closed = bounds.matrix()
 
-    def schedule(packed: Packed) -> Events:
+    def schedule(packed: PackedSides) -> Events:
         return look_back(packed.starts, packed.ts, closed, purge_every, counters.slots)
 
     options = options if options.upper is not None else replace(options, upper=closed)
@@ -50,7 +50,7 @@ def evaluate_forward(
 ) -> list[Int64s]:
     """Two modes, in which nothing that joins a tuple of stream j may be more than reach[j] later. No window is tested."""
 
-    def schedule(packed: Packed) -> Events:
+    def schedule(packed: PackedSides) -> Events:
         return two_modes(packed.starts, packed.ts, reach, counters.slots)
 
     options = replace(options, upper=bounds.matrix(), windows=NO_TEST)
@@ -72,7 +72,7 @@ def _evaluate(
     bounds: Bounds,
     conditions: Conditions | None,
     counters: Counters,
-    schedule: Callable[[Packed], Events],
+    schedule: Callable[[PackedSides], Events],
     options: SearchOptions,
 ) -> list[Int64s]:
     if not all(map(len, sides)) or not any(side.fresh.any() for side in sides):

@@ -15,9 +15,9 @@ import numpy as np
 from penstock.expr.kernel import kernel
 from penstock.operators.join.kernels.program import DEEPEST
 from penstock.operators.join.papers import sides
-from penstock.operators.join.papers.conditions import Compiled, holds
+from penstock.operators.join.papers.conditions import CompiledConditions, holds
 from penstock.operators.join.papers.schedules import DROP, SKIP, Events
-from penstock.operators.join.papers.side_arrays import Packed
+from penstock.operators.join.papers.side_arrays import PackedSides
 from penstock.operators.join.papers.sides import Bools, Float64s, Int64s
 
 NO_TEST, STOP_AT_EDGE, TEST_ALL = range(3)
@@ -46,7 +46,12 @@ class SearchOptions:
 
 
 def search(
-    events: Events, packed: Packed, conditions: Compiled, orders: Int64s, slots: Int64s, options: SearchOptions
+    events: Events,
+    packed: PackedSides,
+    conditions: CompiledConditions,
+    orders: Int64s,
+    slots: Int64s,
+    options: SearchOptions,
 ) -> Int64s:
     """Rows of all combinations found, one line per stream."""
     assert options.upper is not None

@@ -12,7 +12,7 @@ from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.sides import Bools, Float64s, Int64s, Side
 
 
-class Packed(NamedTuple):
+class PackedSides(NamedTuple):
     """Stream s has rows [starts[s], starts[s + 1]). Its column c at row r is values[offsets[s, c] + r].
 
     `chosen[s]` are the positions in the side of the rows that were kept, in their order.
@@ -31,7 +31,7 @@ class Packed(NamedTuple):
         return np.diff(self.starts)
 
 
-def pack(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None) -> Packed:
+def pack(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None) -> PackedSides:
     """Leave out rows too far in time from every fresh one, and rows with a NULL that a condition loads: both find nothing."""
     loads = {load for program in conditions.programs for load in program.loads} if conditions else set()
     spans = _spans(sides, bounds)
@@ -46,7 +46,7 @@ def pack(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None) -
     starts = np.concatenate(([0], np.cumsum([len(rows) for rows in chosen]))).astype(np.int64)
     keyed = sides[0].key is not None
     values, offsets = _columns(sides, chosen, starts, loads)
-    return Packed(
+    return PackedSides(
         starts,
         np.concatenate([_take(side.ts, rows) for side, rows in zip(sides, chosen, strict=True)]),
         np.concatenate([_take(side.key, rows) for side, rows in zip(sides, chosen, strict=True)])
@@ -59,7 +59,7 @@ def pack(sides: Sequence[Side], bounds: Bounds, conditions: Conditions | None) -
     )
 
 
-def original(packed: Packed, stream: int, rows: Int64s) -> Int64s:
+def original(packed: PackedSides, stream: int, rows: Int64s) -> Int64s:
     """The positions in the stream's side of packed rows."""
     chosen, start = packed.chosen[stream], packed.starts[stream]
     together = len(chosen) > 0 and chosen[-1] - chosen[0] == len(chosen) - 1

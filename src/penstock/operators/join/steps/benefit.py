@@ -7,7 +7,7 @@ only; it changes the cost of a step, never a result.
 
 from __future__ import annotations
 
-from penstock.operators.join.steps.join_sharing import MOST_LARGER, Shared, Uniform
+from penstock.operators.join.steps.join_sharing import MOST_LARGER, SharedJoin, UniformJoin
 
 # What a step of its own costs beside its results, in combinations: some two milliseconds.
 STEP_IS_WORTH = 10_000
@@ -80,11 +80,11 @@ class _Seconds:
         self.per_row = now if self.steps <= 2 else 0.7 * self.per_row + 0.3 * now
 
 
-_KNOWN: dict[int, tuple[Shared, Benefit]] = {}
-_OF_MEMBER: dict[int, tuple[Uniform, Benefit]] = {}
+_KNOWN: dict[int, tuple[SharedJoin, Benefit]] = {}
+_OF_MEMBER: dict[int, tuple[UniformJoin, Benefit]] = {}
 
 
-def benefit_of(group: Shared) -> Benefit:
+def benefit_of(group: SharedJoin) -> Benefit:
     known = _KNOWN.get(id(group))
     if known is None or known[0] is not group:
         if len(_KNOWN) >= _MOST_GROUPS:
@@ -94,7 +94,7 @@ def benefit_of(group: Shared) -> Benefit:
     return known[1]
 
 
-def _begun(group: Shared) -> Benefit:
+def _begun(group: SharedJoin) -> Benefit:
     """The benefit of a changed group: where most of its members were quicker apart, they stay apart until the next trial."""
     made = Benefit(len(group.members))
     apart = 0

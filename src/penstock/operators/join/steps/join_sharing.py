@@ -27,7 +27,7 @@ MOST_LARGER = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform:
+class UniformJoin:
     """A plan with its streams and conditions in an order and under names that do not depend on how it was written.
 
     Stream s of the uniform plan is `order[s]` of the query's own. `carried` are columns that it needs beside its conditions'.
@@ -39,19 +39,19 @@ class Uniform:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedJoin:
     """A group of joins and the join that they are refined from."""
 
     join: PreparedJoin
     tested: tuple[Expr, ...]
     members: tuple[Member, ...]
-    uniforms: Mapping[int, Uniform]
+    uniforms: Mapping[int, UniformJoin]
 
     @property
     def numbers(self) -> frozenset[int]:
         return frozenset(self.uniforms)
 
-    def apart(self, number: int) -> Shared:
+    def apart(self, number: int) -> SharedJoin:
         """One member by itself, with streams in the group's order: combinations begin where those of the group do."""
         uniform, known = self.uniforms[number], _APART.get(number)
         if known is None or known[0] is not uniform:
@@ -59,7 +59,7 @@ class Shared:
         return known[1]
 
 
-def shared_joins(joins: Mapping[int, PreparedJoin]) -> list[Shared]:
+def shared_joins(joins: Mapping[int, PreparedJoin]) -> list[SharedJoin]:
     """The groups of two and more. A function of what is asked, so that all workers agree on the names of buffers."""
     global _LAST
     if not SHARING:
@@ -69,15 +69,15 @@ def shared_joins(joins: Mapping[int, PreparedJoin]) -> list[Shared]:
     return _LAST[1]
 
 
-_LAST: tuple[Mapping[int, PreparedJoin] | None, list[Shared]] = (None, [])
-_UNIFORM: dict[int, tuple[PreparedJoin, Uniform | None, Hashable]] = {}
-_SHARED: dict[tuple[int, ...], tuple[list[Uniform], Shared]] = {}
-_APART: dict[int, tuple[Uniform, Shared]] = {}
+_LAST: tuple[Mapping[int, PreparedJoin] | None, list[SharedJoin]] = (None, [])
+_UNIFORM: dict[int, tuple[PreparedJoin, UniformJoin | None, Hashable]] = {}
+_SHARED: dict[tuple[int, ...], tuple[list[UniformJoin], SharedJoin]] = {}
+_APART: dict[int, tuple[UniformJoin, SharedJoin]] = {}
 
 
-def _grouped(joins: Mapping[int, PreparedJoin]) -> list[Shared]:
+def _grouped(joins: Mapping[int, PreparedJoin]) -> list[SharedJoin]:
     """What has not changed since the last time is not worked out again."""
-    alike: dict[Hashable, list[tuple[int, Uniform]]] = {}
+    alike: dict[Hashable, list[tuple[int, UniformJoin]]] = {}
     for query_id in sorted(joins):
         join, known = joins[query_id], _UNIFORM.get(query_id)
         if known is None or known[0] is not join:
@@ -111,7 +111,7 @@ def can_share(plan: JoinPlan) -> bool:
     )
 
 
-def made_uniform(join: PreparedJoin) -> Uniform:
+def made_uniform(join: PreparedJoin) -> UniformJoin:
     plan = join.plan
     places = range(len(plan.inputs))
     order = tuple(sorted(places, key=lambda i: (plan.inputs[i].table_id, i)))
@@ -121,7 +121,7 @@ def made_uniform(join: PreparedJoin) -> Uniform:
     conditions = tuple(by_shape(renamed(c, names) for part in plan.conditions for c in conjuncts(part)))
     rich = bool(join.tables or join.computed)
     carried = [f"s{new}.{name}" for new, old in enumerate(order) if rich for name in join.streams[old].columns]
-    return Uniform(JoinPlan(inputs, bounds, conditions, ()), order, tuple(carried))
+    return UniformJoin(JoinPlan(inputs, bounds, conditions, ()), order, tuple(carried))
 
 
 def _sorted(given: JoinInput) -> JoinInput:
@@ -167,9 +167,9 @@ def _shapes(exprs: Sequence[Expr]) -> tuple[str, ...]:
     return tuple(repr(shape(e)) for e in exprs)
 
 
-def _near(group: Sequence[tuple[int, Uniform]]) -> list[list[tuple[int, Uniform]]]:
+def _near(group: Sequence[tuple[int, UniformJoin]]) -> list[list[tuple[int, UniformJoin]]]:
     """Split into groups with common windows that are not much larger than the sum of their own; the widest join comes first."""
-    found: list[tuple[list[tuple[int, Uniform]], list[list[int]], float]] = []
+    found: list[tuple[list[tuple[int, UniformJoin]], list[list[int]], float]] = []
     for each in sorted(group, key=lambda e: (-_size(e[1].plan.bounds), e[0])):
         own = [[b or 0 for b in row] for row in each[1].plan.bounds]
         for place, (members, widest, apart) in enumerate(found):
@@ -188,7 +188,7 @@ def _size(bounds: Sequence[Sequence[int | None]]) -> float:
     return float(prod((bounds[0][j] or 0) + (bounds[j][0] or 0) + 1 for j in range(1, len(bounds))))
 
 
-def _shared(group: Sequence[tuple[int, Uniform]]) -> Shared:
+def _shared(group: Sequence[tuple[int, UniformJoin]]) -> SharedJoin:
     group = sorted(group, key=lambda each: each[0])
     plans = [uniform.plan for _, uniform in group]
     places = range(len(plans[0].inputs))
@@ -207,7 +207,7 @@ def _shared(group: Sequence[tuple[int, Uniform]]) -> Shared:
     tested = _all_conditions(join.plan)
     named = {name for m in members for c in m.conditions if c not in tested for name in columns_of(c)}
     named |= {name for _, u in group for name in u.carried}
-    return Shared(_carrying(join, named), tested, members, dict(group))
+    return SharedJoin(_carrying(join, named), tested, members, dict(group))
 
 
 def _carrying(join: PreparedJoin, named: set[str]) -> PreparedJoin:

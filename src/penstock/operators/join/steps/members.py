@@ -17,7 +17,7 @@ from penstock.operators.join.kernels.keys import Ints
 from penstock.operators.join.kernels.refinement import Refinement
 from penstock.operators.join.kernels.runs import NO_KEY
 from penstock.operators.join.kernels.step import BLOCK
-from penstock.operators.join.steps.join_sharing import Shared
+from penstock.operators.join.steps.join_sharing import SharedJoin
 from penstock.operators.join.steps.prepared_join import PreparedJoin
 from penstock.operators.join.steps.results import EARLIEST, LATEST, Results, as_error, position_column, result_table
 from penstock.operators.join.steps.tables import join_with_tables
@@ -33,7 +33,7 @@ class MemberResults:
     def __init__(
         self,
         folder: DataFolder,
-        shared: Shared,
+        shared: SharedJoin,
         joins: Mapping[int, PreparedJoin],
         state: CatalogState,
         functions: Functions,
@@ -152,10 +152,10 @@ def _as_written(found: Combinations, order: Sequence[int], join: PreparedJoin) -
     )
 
 
-_KNOWN: dict[int, tuple[Shared, Refinement]] = {}
+_KNOWN: dict[int, tuple[SharedJoin, Refinement]] = {}
 
 
-def refinement_of(shared: Shared, functions: Functions) -> Refinement:
+def refinement_of(shared: SharedJoin, functions: Functions) -> Refinement:
     """Made once for as long as a group stays as it is."""
     known = _KNOWN.get(id(shared))
     if known is None or known[0] is not shared:

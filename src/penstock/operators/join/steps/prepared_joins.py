@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from penstock.cycle.definitions import Definitions
-from penstock.operators.join.steps.join_sharing import Shared, shared_joins
+from penstock.operators.join.steps.join_sharing import SharedJoin, shared_joins
 from penstock.operators.join.steps.prepared_join import PreparedJoin, prepare
 from penstock.operators.join.steps.units import join_plans
 from penstock.sql.plan import JoinPlan
@@ -16,7 +16,7 @@ _PREPARED: dict[int, PreparedJoin] = {}
 _FAILED: dict[int, Exception] = {}
 _RUNNING: tuple[dict[int, JoinPlan] | None, dict[int, PreparedJoin]] = (None, {})
 _EQUAL: tuple[dict[int, PreparedJoin] | None, dict[int, int]] = (None, {})
-_NAMED: tuple[dict[int, PreparedJoin] | None, list[Shared] | None, tuple[dict[str, int], set[str]]] = (
+_NAMED: tuple[dict[int, PreparedJoin] | None, list[SharedJoin] | None, tuple[dict[str, int], set[str]]] = (
     None,
     None,
     ({}, set()),

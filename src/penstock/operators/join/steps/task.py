@@ -33,7 +33,7 @@ from penstock.operators.join.steps.buffers import (
     newest_time,
     remove_unused,
 )
-from penstock.operators.join.steps.join_sharing import Shared, shared_joins
+from penstock.operators.join.steps.join_sharing import SharedJoin, shared_joins
 from penstock.operators.join.steps.key_ranges import RANGES, WHOLE
 from penstock.operators.join.steps.members import MemberResults
 from penstock.operators.join.steps.new_rows import NewRows
@@ -84,7 +84,7 @@ class JoinTask:
                 for number in equal:
                     yield number, *row[1:]
 
-    def _run_group(self, group: Shared, unit: JoinUnit) -> Iterator[ResultRow]:
+    def _run_group(self, group: SharedJoin, unit: JoinUnit) -> Iterator[ResultRow]:
         """A group as one step, or its members one after the other: other parts of the step may do otherwise."""
         benefit = benefit_of(group)
         if benefit.together:
@@ -105,7 +105,7 @@ class JoinTask:
             yield from _or_its_error(number, self._run_shared(group.apart(number), unit, group))
         benefit.ran_apart(time.perf_counter() - began, unit.rows)
 
-    def _groups(self, unit: JoinUnit) -> list[Shared]:
+    def _groups(self, unit: JoinUnit) -> list[SharedJoin]:
         """The groups that run as one in a unit. Members have the same tables and key; a join that fills runs alone."""
         if unit.generation != LIVE:
             return []
@@ -121,7 +121,7 @@ class JoinTask:
             found.setdefault(first_of.get(query_id, query_id), []).append(query_id)
         return list(found.values())
 
-    def _run_shared(self, shared: Shared, unit: JoinUnit, group: Shared) -> Iterator[ResultRow]:
+    def _run_shared(self, shared: SharedJoin, unit: JoinUnit, group: SharedJoin) -> Iterator[ResultRow]:
         """One step for all members of a group, or for one of them apart from the others."""
         join, functions, started = shared.join, self._definitions.functions(), time.perf_counter()
         rows = self._rows.of(join, unit, group.join)
