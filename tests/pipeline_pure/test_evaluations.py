@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,24 @@ def test_a_paused_query_rests_and_a_resumed_one_answers_anew(pipe: Pipe, runner:
     assert pipe.db.standing.is_resting("counted")
     use(pipe, runner)
     assert pipe.db.invoke("counted").table["n"].to_pylist() == [2]
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the waiting evaluation is committed after the one that found the old rows again"
+)
+def test_rows_that_come_back_while_others_wait_for_a_record_are_the_answer(pipe: Pipe, runner: Runner) -> None:
+    pipe.engine.commits.queue.on_put = lambda: None  # the test runs the cycles
+    pipe.push(2.0)
+    pipe.engine.drain()
+    until(lambda: bool(pipe.engine.commits.queue.waiting()))
+    query = pipe.db.definition("counted").id
+    with pipe.db.standing.locked() as store:
+        known = store.evaluations.by_query[query].last
+    assert known is not None
+    pipe.db.evaluator._tell(query, replace(known, cycle=pipe.db.standing.store.cycle))
+    pipe.db.evaluator.stop()
+    pipe.engine.cycle()
+    assert pipe.db.invoke("counted").table["n"].to_pylist() == [1]
 
 
 def test_a_kill_between_evaluation_and_record_costs_no_answer(pipe: Pipe, runner: Runner, tmp_path: Path) -> None:
