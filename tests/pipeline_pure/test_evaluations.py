@@ -154,9 +154,6 @@ def test_a_paused_query_rests_and_a_resumed_one_answers_anew(pipe: Pipe, runner:
     assert pipe.db.invoke("counted").table["n"].to_pylist() == [2]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the waiting evaluation is committed after the one that found the old rows again"
-)
 def test_rows_that_come_back_while_others_wait_for_a_record_are_the_answer(pipe: Pipe, runner: Runner) -> None:
     pipe.engine.commits.queue.on_put = lambda: None  # the test runs the cycles
     pipe.push(2.0)

@@ -45,7 +45,7 @@ TIMEOUTS_MAX = 3
 
 
 class Evaluator:
-    """Answers of the standing queries outside the shared pass."""
+    """Runs the standing queries that Spark SQL answers, and statements that are asked once."""
 
     def __init__(
         self,
@@ -64,9 +64,8 @@ class Evaluator:
         self._place = standing.folder.tmp / "handed"
         self._inputs: dict[int, tuple[object, object]] = {}
         self._looked: dict[int, int] = {}  # the last cycle with new data when the inputs were checked
-        self._found: dict[
-            int, int
-        ] = {}  # the cycle that the last evaluation stands for, in the records or on its way there
+        self._found: dict[int, int] = {}  # the cycle that the last evaluation stands for
+        self._put: dict[int, int] = {}  # the same, of the last one that was put into the queue of the commit records
         self._rows: dict[int, dict[str, FetchedRows]] = {}  # of joins, for the last evaluation
         self._journals: dict[int, int] = {}  # up to where definitions and tables were read for it
         self._timeouts: dict[int, tuple[int, tuple[int, int]]] = {}  # in a row, and of which definition
@@ -172,7 +171,8 @@ class Evaluator:
                     # That time has passed counts only with a cycle that brought more than evaluations.
                     self._inputs[query_id], self._looked[query_id] = (marks, times), store.moved
                     due.append(query_id)
-            for kept in (self._inputs, self._looked, self._found, self._rows, self._journals, self._timeouts):
+            found = self._looked, self._found, self._put
+            for kept in (self._inputs, *found, self._rows, self._journals, self._timeouts):
                 for gone in [q for q in kept if q not in store.spark_plans]:
                     kept.pop(gone, None)
         return due
@@ -245,14 +245,18 @@ class Evaluator:
             _log.debug("while evaluating: %s", failure)
 
     def _tell(self, query_id: int, found: Evaluation) -> None:
-        """Have the next commit record bring an evaluation; where its rows are those of the last one, nothing but a note."""
+        """Put an evaluation into the next commit record. If its rows equal those of the last one, only note its cycle."""
         self._found[query_id] = found.cycle
         with self._standing.locked() as store:
             known = store.evaluations.by_query.get(query_id)
         if known is None:
             return  # dropped meanwhile
         last = known.last
-        if last is None or known.failure is not None or not same_rows(last.table, found.table):
+        waits = last is not None and last.cycle < self._put.get(
+            query_id, 0
+        )  # another one, which this one has to replace
+        if last is None or waits or known.failure is not None or not same_rows(last.table, found.table):
+            self._put[query_id] = found.cycle
             put_evaluation(self._commits.queue, self._standing.folder, query_id, replace(found, file=None))
             return
         with self._standing.locked() as store:
@@ -261,7 +265,7 @@ class Evaluator:
         self._standing.feed.wake()
 
     def _fail(self, query_id: int, failure: PenstockError) -> bool:
-        """Have the next commit record bring a failure; whether it is a new one."""
+        """Put a failure into the next commit record, unless it is the last one again; return whether it is new."""
         told = Failure(failure.condition, failure.message, failure.hint)
         with self._standing.locked() as store:
             if store.evaluations.failure(query_id) == told:
